@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -25,7 +25,9 @@ from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
 from tpf_client.printing import Format, named_format, print_answer, refusal
 from tpf_client.sparql.parser import parse_query
-from tpf_client.stream import Stream, Update
+
+if TYPE_CHECKING:
+    from tpf_client.stream import Stream, Update
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -250,7 +252,7 @@ def _time_limit(seconds: float | None, client: Client) -> Iterator[None]:
 
 
 def _watch(
-    client: Client, stream: Stream, seconds: float | None, board: bool, explain: bool
+    client: Client, stream: "Stream", seconds: float | None, board: bool, explain: bool
 ) -> int:
     """Show updates until the time is over or somebody presses Ctrl-C; how many there were."""
     timer = None if seconds is None else threading.Timer(seconds, stream.close)
@@ -274,14 +276,14 @@ def _watch(
     return count
 
 
-def _board(client: Client, ending: ExitStack) -> Callable[[Update], None]:
+def _board(client: Client, ending: ExitStack) -> "Callable[[Update], None]":
     console = Console()
     board = LiveTable(client.urls)
     live = ending.enter_context(Live(console=console, auto_refresh=False))
     return lambda update: live.update(board.render(update, client.statistics), refresh=True)
 
 
-def _write_line(update: Update) -> None:
+def _write_line(update: "Update") -> None:
     sys.stdout.write(json.dumps(update.to_json(), ensure_ascii=False) + "\n")
     sys.stdout.flush()
     if not update.dynamic:

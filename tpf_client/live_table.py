@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
@@ -15,7 +16,9 @@ from annotations.wording import counted
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.solutions import Solution
 from tpf_client.sparql.algebra import Row
-from tpf_client.stream import Update
+
+if TYPE_CHECKING:
+    from tpf_client.stream import Update
 
 _MAX_COMPARISONS = 250_000
 """More than a screen could show; then nothing is taken for changed."""
@@ -55,7 +58,7 @@ class LiveTable:
     def __init__(self, urls: Sequence[str] = ()) -> None:
         self._urls = tuple(urls)
 
-    def render(self, update: Update, statistics: Statistics) -> RenderableType:
+    def render(self, update: "Update", statistics: Statistics) -> RenderableType:
         """The board after an update."""
         rows = [solution.row for solution in update.results]
         added = [solution.row for solution in update.added]
@@ -125,7 +128,7 @@ class _Frame:
         yield from self.below
 
 
-def _late(update: Update) -> str:
+def _late(update: "Update") -> str:
     return f" ({len(update.late)} late)" if update.late else ""
 
 

@@ -3,8 +3,8 @@
 import sys
 from contextlib import nullcontext
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-import rdflib
 from rich.console import Console
 
 from annotations.printable import printable
@@ -12,6 +12,9 @@ from tpf_client.live_table import solution_table
 from tpf_client.solutions import Solutions, graph_text
 from tpf_client.sparql.algebra import QueryForm
 from tpf_client.sparql.results import BOOLEAN_WRITERS, RESULT_MEDIA_TYPES
+
+if TYPE_CHECKING:
+    import rdflib
 
 
 class Format(StrEnum):
@@ -78,7 +81,7 @@ def refusal(form: QueryForm, wanted: Format | None, *, watch: bool, terminal: bo
     return f"{what} has no format {wanted.value}: {', '.join(each.value for each in offered)}"
 
 
-def print_answer(answer: Solutions | bool | rdflib.Graph, form: Format | None) -> int:
+def print_answer(answer: "Solutions | bool | rdflib.Graph", form: Format | None) -> int:
     """Print an answer, solutions as they come; the number of its solutions or triples.
 
     Args:
@@ -92,7 +95,7 @@ def print_answer(answer: Solutions | bool | rdflib.Graph, form: Format | None) -
         out.write(text.rstrip("\n") + "\n")
         out.flush()
         return 1
-    if isinstance(answer, rdflib.Graph):
+    if not isinstance(answer, Solutions):
         text = graph_text(answer, _GRAPHS[form or Format.TTL])
         out.write(text if text.endswith("\n") else text + "\n")
         out.flush()

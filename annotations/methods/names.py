@@ -15,23 +15,11 @@ from hashlib import blake2b
 from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from annotations.errors import TermError
 from annotations.instants import format_instant
 from annotations.labels import Fact
 from annotations.methods.base import Naming
-from annotations.terms import (
-    DEFAULT_GRAPH,
-    Quad,
-    Term,
-    blank_node,
-    iri,
-    is_iri,
-    is_literal,
-    is_triple_term,
-    literal,
-    literal_parts,
-    read_triple_term,
-)
+from annotations.parameters import parameter_of_term, term_of_parameter
+from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_iri
 
 NameKind: TypeAlias = Literal["property", "graph", "statement", "reifier", "interval"]
 """What a minted name stands for."""
@@ -109,43 +97,3 @@ def read_fragment_iri(term: str) -> Quad | None:
         )
     except ValueError:  # an invalid address or query (UnicodeDecodeError and TermError included)
         return None
-
-
-def parameter_of_term(term: str) -> str:
-    """A term as the value of a template variable: IRI and datatype bare, literal unescaped."""
-    if is_iri(term):
-        return term[1:-1]
-    if not is_literal(term):
-        return term
-    parts = literal_parts(term)
-    suffix = term[term.rfind('"') + 1 :]
-    return f'"{parts.lexical}"' + (f"^^{parts.datatype}" if suffix.startswith("^^") else suffix)
-
-
-def term_of_parameter(text: str) -> Term:
-    """The term that the value of a template variable stands for; datatypes also in brackets.
-
-    Raises:
-        TermError: the text stands for no term.
-    """
-    if is_triple_term(text):
-        return read_triple_term(text)
-    if text.startswith("_:"):
-        return blank_node(text[2:])
-    if text.startswith("<") and text.endswith(">"):
-        return iri(text[1:-1])
-    if not is_literal(text):
-        return iri(text)
-    end = text.rfind('"')
-    lexical, suffix = text[1:end], text[end + 1 :]
-    if end == 0:
-        raise TermError(f"not a literal: {text!r}")
-    if not suffix:
-        return literal(lexical)
-    if suffix.startswith("@"):
-        return literal(lexical, language=suffix[1:])
-    if suffix.startswith("^^"):
-        datatype = suffix[2:]
-        bracketed = datatype.startswith("<") and datatype.endswith(">")
-        return literal(lexical, datatype=datatype[1:-1] if bracketed else datatype)
-    raise TermError(f"not a literal: {text!r}")

@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tpf_client.fragments.codings import ACCEPTED
-from tpf_client.fragments.exchange import Answer, Asker, Exchange
+from tpf_client.fragments.exchange import Asker, Exchange, OpenResponse
 from tpf_client.fragments.http_connection import HttpConnection
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    import requests
 
 _ESCAPE: Final = r"%(?!2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)[0-9A-F]{2}"
 """An escape of what needs one, in capitals: others are written anew."""
@@ -39,6 +41,15 @@ _OWN: Final = f"User-Agent: tpf-client\r\nAccept-Encoding: {ACCEPTED}\r\n"
 _FIELD: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
 
+def asker_for(session: "requests.Session | None", size: int) -> Asker:
+    """What asks: through a session of somebody, or over kept connections, so many per origin."""
+    if session is None:
+        return KeptConnections(size)
+    from tpf_client.fragments.library_requests import LibraryRequests, bounded_session
+
+    return LibraryRequests(bounded_session(session))
+
+
 class _Place(NamedTuple):
     """Where a connection leads."""
 
@@ -47,7 +58,7 @@ class _Place(NamedTuple):
     port: int
 
 
-class Connections:
+class KeptConnections:
     """Asks by GET, over connections that are kept; keeps no cookies. Thread-safe.
 
     What the environment says of proxies, credentials (``netrc``) and certificates counts as in
@@ -66,7 +77,7 @@ class Connections:
         self._library: Asker | None = None
         self._closed = False
 
-    def ask(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Answer:
+    def ask(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> OpenResponse:
         """The response to a GET request, as it begins to come; redirects are not followed.
 
         Raises:

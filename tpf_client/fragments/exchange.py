@@ -91,7 +91,7 @@ class Exchange:
         self._left -= count
 
 
-class Answer(Protocol):
+class OpenResponse(Protocol):
     """A response whose body is still to be read; lets go of its connection when it is left."""
 
     @property
@@ -121,7 +121,7 @@ class Answer(Protocol):
 class Asker(Protocol):
     """What sends requests. Thread-safe, as far as what it was made of is."""
 
-    def ask(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Answer:
+    def ask(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> OpenResponse:
         """The response to a GET request, as it begins to come; redirects are not followed.
 
         Raises:

@@ -13,7 +13,7 @@ from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from tpf_client.errors import ClientError, ClosedError, PageError, ParseError
 from tpf_client.fragments.cache import PageCache
-from tpf_client.fragments.connections import Connections
+from tpf_client.fragments.connections import asker_for
 from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
@@ -25,8 +25,6 @@ from tpf_client.fragments.transport import Limits, Response, Transport
 
 if TYPE_CHECKING:
     import requests
-
-    from tpf_client.fragments.exchange import Asker
 
 _GROWTH = 8
 """How many times the bytes of its body the data of a page may take."""
@@ -115,7 +113,7 @@ class Fetcher:
         self.parallelism = parallelism
         self.statistics = Statistics()
         self.clock = clock
-        self._asker = _asker(session, parallelism)
+        self._asker = asker_for(session, max(parallelism, 1))
         self.destinations = destinations or Destinations()
         limits = self.limits = limits or Limits()
         self._transport = Transport(self._asker, clock, limits, self.destinations)
@@ -371,14 +369,6 @@ class Fetcher:
             if each is not None:
                 for name, count in done.items():
                     setattr(each, name, getattr(each, name) + count)
-
-
-def _asker(session: "requests.Session | None", parallelism: int) -> "Asker":
-    if session is None:
-        return Connections(max(parallelism, 1))
-    from tpf_client.fragments.library_requests import LibraryRequests, bounded_session
-
-    return LibraryRequests(bounded_session(session))
 
 
 def _tag(headers: Mapping[str, str]) -> str | None:

@@ -13,7 +13,7 @@ import uritemplate
 from uritemplate.variable import VariableValue
 
 from annotations.instants import format_instant
-from annotations.methods.names import parameter_of_term
+from annotations.parameters import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
 from tpf_client.fragments.blank_nodes import to_wire
 

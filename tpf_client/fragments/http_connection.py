@@ -53,8 +53,8 @@ class Fields(Mapping[str, str]):
         return len(self._said)
 
 
-class ComingAnswer:
-    """A response whose body is still to be read; see `tpf_client.fragments.exchange.Answer`.
+class ComingResponse:
+    """A response whose body is still to be read; see `tpf_client.fragments.exchange.OpenResponse`.
 
     Args:
         status: the status code.
@@ -123,7 +123,7 @@ class HttpConnection:
 
     def ask(
         self, request: bytes, exchange: Exchange, leave: Callable[["HttpConnection"], object]
-    ) -> ComingAnswer:
+    ) -> ComingResponse:
         """Send a request whose method is GET, and read the head of the response.
 
         Args:
@@ -150,7 +150,7 @@ class HttpConnection:
             self.usable = whole and lasting and self._at == len(self._held)
             leave(self)
 
-        return ComingAnswer(status, fields, body, end)
+        return ComingResponse(status, fields, body, end)
 
     def _head(self) -> tuple[int, int, Fields]:
         """The minor version, the status and the fields of the response, of the last one of 1xx."""

@@ -107,8 +107,8 @@ def _bound(manager: PoolManager) -> PoolManager:
     return manager
 
 
-class LibraryAnswer:
-    """A response of `requests`; see `tpf_client.fragments.exchange.Answer`.
+class LibraryResponse:
+    """A response of `requests`; see `tpf_client.fragments.exchange.OpenResponse`.
 
     Args:
         raw: the response.
@@ -120,7 +120,7 @@ class LibraryAnswer:
         self.headers: Mapping[str, str] = raw.headers
 
     def pieces(self, *, eager: bool = False) -> Iterator[bytes]:
-        """The body, decompressed; see `tpf_client.fragments.exchange.Answer.pieces`.
+        """The body, decompressed; see `tpf_client.fragments.exchange.OpenResponse.pieces`.
 
         Raises:
             OSError: it does not come.
@@ -152,7 +152,7 @@ class LibraryRequests:
         self._session = session
         self._owned = owned
 
-    def ask(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> LibraryAnswer:
+    def ask(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> LibraryResponse:
         """The response to a GET request, as it begins to come; redirects are not followed.
 
         Raises:
@@ -163,7 +163,7 @@ class LibraryRequests:
         token = running.set(exchange)
         try:
             with _plain_errors():
-                return LibraryAnswer(
+                return LibraryResponse(
                     self._session.get(
                         url, headers=dict(headers), timeout=exchange.timeouts, stream=True,
                         allow_redirects=False,

@@ -24,7 +24,7 @@ from tpf_client.errors import (
 )
 from tpf_client.fragments.bodies import parse_page_body
 from tpf_client.fragments.destinations import Destinations
-from tpf_client.fragments.exchange import Answer, Asker, BadUrlError, Exchange, cause
+from tpf_client.fragments.exchange import Asker, BadUrlError, Exchange, OpenResponse, cause
 from tpf_client.fragments.freshness import read_http_date, whole_number
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -236,7 +236,7 @@ class Transport:
 
     def _read(
         self,
-        raw: Answer,
+        raw: OpenResponse,
         url: str,
         exchange: Exchange,
         cancelled: threading.Event | None,

@@ -4,7 +4,6 @@ Sources: SPARQL 1.1 Query Language, section 16.2 (CONSTRUCT); SPARQL 1.1 Query R
 XML Format (second edition), CSV and TSV Formats; triple terms as in the drafts of SPARQL 1.2.
 """
 
-import csv
 import io
 import json
 import logging
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
-from xml.sax.saxutils import escape, quoteattr
 
 from annotations.namespaces import RDF, XSD
 from annotations.terms import (
@@ -162,11 +160,11 @@ def to_xml(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
     Raises:
         ResultError: a character that XML cannot express.
     """
-    head = "".join(f"<variable name={quoteattr(name)}/>" for name in _names(variables))
+    head = "".join(f"<variable name={_quoted(name)}/>" for name in _names(variables))
     yield f"{_XML}<head>{head}</head><results>"
     for row in rows:
         bindings = "".join(
-            f"<binding name={quoteattr(name[1:])}>{_xml_term(term)}</binding>"
+            f"<binding name={_quoted(name[1:])}>{_xml_term(term)}</binding>"
             for name, term in zip(variables, row, strict=True)
             if term is not None
         )
@@ -181,12 +179,21 @@ _XML = (
 )
 
 
+# A parser would turn a bare carriage return into a line feed. `xml.sax.saxutils` does the same, and
+# imports HTTP and TLS.
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"})
+_ESCAPES_IN_QUOTES = _ESCAPES | str.maketrans({'"': "&quot;", "\n": "&#10;", "\t": "&#9;"})
+
+
 def _xml_text(text: str) -> str:
     for character in text:
         if character < " " and character not in "\t\n\r":
             raise ResultError(f"XML cannot hold the character U+{ord(character):04X}")
-    # A parser would turn a bare carriage return into a line feed.
-    return escape(text, {"\r": "&#13;"})
+    return text.translate(_ESCAPES)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_ESCAPES_IN_QUOTES)}"'
 
 
 def _xml_term(term: Term) -> str:
@@ -202,16 +209,18 @@ def _xml_term(term: Term) -> str:
     attributes = ""
     if language is not None:
         tag, _, direction = language.partition("--")
-        attributes = f" xml:lang={quoteattr(tag)}"
+        attributes = f" xml:lang={_quoted(tag)}"
         if direction:
-            attributes += f" its:dir={quoteattr(direction)}"
+            attributes += f" its:dir={_quoted(direction)}"
     elif datatype != XSD + "string":
-        attributes = f" datatype={quoteattr(datatype)}"
+        attributes = f" datatype={_quoted(datatype)}"
     return f"<literal{attributes}>{_xml_text(lexical)}</literal>"
 
 
 def to_csv(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
     """SPARQL CSV results of solutions, line by line: the bare values."""
+    import csv
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
 

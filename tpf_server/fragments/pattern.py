@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from annotations.errors import TermError
-from annotations.methods.names import term_of_parameter
+from annotations.parameters import term_of_parameter
 from annotations.terms import (
     DEFAULT_GRAPH,
     MAX_NESTING,

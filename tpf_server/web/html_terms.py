@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from annotations.methods.names import parameter_of_term
 from annotations.namespaces import (
     DCAT,
     DCTERMS,
@@ -21,6 +20,7 @@ from annotations.namespaces import (
     VOID,
     XSD,
 )
+from annotations.parameters import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, literal_parts
 
 _WELL_KNOWN = {

@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 
 from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Label
-from annotations.methods.names import parameter_of_term
+from annotations.parameters import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, is_iri, is_variable
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment, PinnedRequest

@@ -5,21 +5,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 
-from annotations.errors import TermError
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods.names import (
     fragment_iri,
     identity,
     is_minted,
     minted,
-    parameter_of_term,
     quad_of_fragment,
     read_fragment_iri,
-    term_of_parameter,
     token_of,
 )
 from annotations.terms import Quad, Term, iri, literal
-from tests.support.facts import FACTS, NAMING, OBJECTS_12
+from tests.support.facts import FACTS, NAMING
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -113,19 +110,3 @@ def test_other_spellings_are_read_but_are_not_the_fragment() -> None:
 )
 def test_what_names_no_fact(term: str) -> None:
     assert read_fragment_iri(term) is None
-
-
-@given(term=OBJECTS_12)
-def test_a_parameter_is_read_back(term: Term) -> None:
-    assert term_of_parameter(parameter_of_term(term)) == term
-
-
-def test_parameters_with_brackets() -> None:
-    assert term_of_parameter("<urn:x>") == "<urn:x>"
-    assert term_of_parameter('"5"^^<urn:d>') == '"5"^^<urn:d>'
-
-
-@pytest.mark.parametrize("text", ["", "x", '"', '"x', '"x"y', '"x"@', '"x"^^y', "_:", "<<( x )>>"])
-def test_parameters_that_stand_for_no_term(text: str) -> None:
-    with pytest.raises(TermError):
-        term_of_parameter(text)

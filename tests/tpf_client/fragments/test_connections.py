@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tpf_client.fragments import connections
 from tpf_client.fragments.codings import PIECE, decoded
-from tpf_client.fragments.connections import Connections
+from tpf_client.fragments.connections import KeptConnections
 from tpf_client.fragments.exchange import BadUrlError, Exchange
 from tpf_client.fragments.http_connection import HttpConnection
 
@@ -54,25 +54,25 @@ def port() -> Iterator[int]:
 
 
 @pytest.fixture
-def asker() -> Iterator[Connections]:
-    made = Connections(2)
+def asker() -> Iterator[KeptConnections]:
+    made = KeptConnections(2)
     yield made
     made.close()
 
 
 @pytest.fixture
 def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: Connections) -> None:
+    def refuse(_: KeptConnections) -> None:
         raise AssertionError("the library is asked")
 
-    monkeypatch.setattr(Connections, "_by_library", refuse)
+    monkeypatch.setattr(KeptConnections, "_by_library", refuse)
 
 
 def exchange(seconds: float = 60.0) -> Exchange:
     return Exchange(seconds, seconds, 10**7, seconds)
 
 
-def asked(asker: Connections, url: str) -> str:
+def asked(asker: KeptConnections, url: str) -> str:
     with asker.ask(url, TEXT, exchange()) as answer:
         assert answer.status == 200
         return b"".join(answer.pieces()).decode()
@@ -84,7 +84,7 @@ def asked(asker: Connections, url: str) -> str:
     ["", "/", "?q", "/?", "/a b?x=<y>&z=%C3%A9#there", "/ä?q=ö", "/a/../b/./c", "/%7e%41%3a"],
 )
 def test_requests_are_those_of_the_library(
-    asker: Connections, port: int, place: str, path: str
+    asker: KeptConnections, port: int, place: str, path: str
 ) -> None:
     url = f"http://{place}:{port}{path}"
     with requests.Session() as usual:
@@ -133,18 +133,18 @@ def test_a_proxy_of_the_environment_is_asked(port: int, monkeypatch: pytest.Monk
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    asker = Connections(2)
+    asker = KeptConnections(2)
     assert asked(asker, "http://far.example/a?b").startswith("http://far.example/a?b\n")
     asker.close()
 
 
-def test_what_is_no_url_is_refused_as_by_the_library(asker: Connections) -> None:
+def test_what_is_no_url_is_refused_as_by_the_library(asker: KeptConnections) -> None:
     for url in ("nothing", "http://", "http://h:99999/"):
         with pytest.raises(BadUrlError):
             asker.ask(url, {}, exchange())
 
 
-def test_a_field_that_would_be_several_is_not_sent(asker: Connections, port: int) -> None:
+def test_a_field_that_would_be_several_is_not_sent(asker: KeptConnections, port: int) -> None:
     with pytest.raises(ValueError, match="Last-Event-ID"):
         asker.ask(f"http://127.0.0.1:{port}/", {"Last-Event-ID": "1\r\nX: y"}, exchange())
 
@@ -217,7 +217,7 @@ def always(response: bytes) -> Behaviour:
 )  # fmt: skip
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 def test_responses_of_every_shape(
-    sockets: Any, asker: Connections, response: bytes, body: bytes, step: int
+    sockets: Any, asker: KeptConnections, response: bytes, body: bytes, step: int
 ) -> None:
     """However they are cut, and the connection is good for the next one."""
     opened: list[int] = []
@@ -247,7 +247,7 @@ def test_responses_of_every_shape(
     ],
 )
 def test_connections_that_are_not_used_again(
-    sockets: Any, asker: Connections, response: bytes
+    sockets: Any, asker: KeptConnections, response: bytes
 ) -> None:
     opened: list[int] = []
 
@@ -263,7 +263,7 @@ def test_connections_that_are_not_used_again(
 
 
 def test_a_body_that_was_left_is_not_taken_for_the_next_response(
-    sockets: Any, asker: Connections
+    sockets: Any, asker: KeptConnections
 ) -> None:
     url = sockets(always(OK + b"Content-Length: 3\r\n\r\nabc"))
     with asker.ask(url, {}, exchange()):
@@ -291,7 +291,7 @@ def test_a_body_that_was_left_is_not_taken_for_the_next_response(
         b"",
     ],
 )
-def test_responses_that_are_none(sockets: Any, asker: Connections, response: bytes) -> None:
+def test_responses_that_are_none(sockets: Any, asker: KeptConnections, response: bytes) -> None:
     def behave(connection: socket.socket, _: int) -> None:
         connection.recv(65536)
         connection.sendall(response)
@@ -303,7 +303,7 @@ def test_responses_that_are_none(sockets: Any, asker: Connections, response: byt
 
 @pytest.mark.parametrize("parting", [b"", b"HTTP/1.1 408 Too late\r\nContent-Length: 0\r\n\r\n"])
 def test_connections_that_were_closed_are_opened_again(
-    sockets: Any, asker: Connections, parting: bytes
+    sockets: Any, asker: KeptConnections, parting: bytes
 ) -> None:
     closed = threading.Semaphore(0)
 
@@ -321,7 +321,7 @@ def test_connections_that_were_closed_are_opened_again(
 
 
 def test_a_connection_that_is_lost_when_it_is_used_again_is_opened_again_once(
-    sockets: Any, asker: Connections, monkeypatch: pytest.MonkeyPatch
+    sockets: Any, asker: KeptConnections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "_has_news", lambda _: False)
     opened: list[int] = []
@@ -341,7 +341,7 @@ def test_a_connection_that_is_lost_when_it_is_used_again_is_opened_again_once(
     assert opened == [0, 1, 2]
 
 
-def test_no_more_connections_are_kept_than_wanted(sockets: Any, asker: Connections) -> None:
+def test_no_more_connections_are_kept_than_wanted(sockets: Any, asker: KeptConnections) -> None:
     url = sockets(always(OK + b"Content-Length: 3\r\n\r\nabc"))
     urls = [sockets(always(OK + b"Content-Length: 0\r\n\r\n")) for _ in range(connections._ORIGINS)]
     assert asked(asker, url) == "abc"
@@ -353,7 +353,7 @@ def test_no_more_connections_are_kept_than_wanted(sockets: Any, asker: Connectio
     assert all(each.sock.fileno() < 0 for each in kept)
 
 
-def test_a_request_that_is_ended_is_not_sent_again(sockets: Any, asker: Connections) -> None:
+def test_a_request_that_is_ended_is_not_sent_again(sockets: Any, asker: KeptConnections) -> None:
     asks = threading.Event()
 
     def behave(connection: socket.socket, number: int) -> None:

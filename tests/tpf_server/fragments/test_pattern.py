@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.methods.names import parameter_of_term
+from annotations.parameters import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, Term, is_blank_node, is_variable
 from tests.support.facts import IRIS, LITERALS, OBJECTS_12
 from tpf_server.errors import RequestError, TermSyntaxError

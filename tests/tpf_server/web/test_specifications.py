@@ -6,7 +6,7 @@ from typing import Any
 
 import uritemplate
 
-from annotations.methods.names import parameter_of_term
+from annotations.parameters import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, Quad
 from tests.support.served import BASE, HYDRA, VOID, Served
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from annotations.instants import instant_of_term
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS
-from annotations.methods.names import parameter_of_term
 from annotations.namespaces import DEFAULT_VOCABULARY
+from annotations.parameters import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
 from tests.support.served import NOON, Page, Served, quad
 from tests.support.stores import matches

@@ -1,0 +1,100 @@
+"""What a program that asks one query imports: less than one would have to wait for."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+LIBRARIES = {"brotli", "cachetools", "pyoxigraph", "uritemplate"}
+"""All that a query takes from libraries; the first where it is installed."""
+SLOW = {
+    "asyncio", "csv", "email", "http.client", "ssl", "sqlite3", "tempfile", "unittest",
+    "urllib.request", "xml.dom", "xml.etree", "xml.sax", "zipfile",
+}  # fmt: skip
+"""Of the standard library, what takes long to import and is not needed."""
+LATER = {
+    "annotations.methods", "tpf_client.fragments.library_requests", "tpf_client.stream",
+    "tpf_client.streaming.annotated", "tpf_client.streaming.streamer", "tpf_server",
+}  # fmt: skip
+PAGE = """
+@prefix hydra: <http://www.w3.org/ns/hydra/core#> .
+@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+<urn:s> <urn:p> "o" .
+<{url}#metadata> {{
+    <{url}#metadata> <http://xmlns.com/foaf/0.1/primaryTopic> <{url}> .
+    <{url}> hydra:totalItems 1 ; hydra:search [ hydra:template "{url}{{?s,p,o}}" ; hydra:mapping
+        [ hydra:variable "s" ; hydra:property rdf:subject ],
+        [ hydra:variable "p" ; hydra:property rdf:predicate ],
+        [ hydra:variable "o" ; hydra:property rdf:object ] ] .
+}}
+"""
+
+
+class _Fragment(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """Answer with the one page that there is."""
+        self.send_response(200)
+        self.send_header("Content-Type", "application/trig")
+        self.end_headers()
+        port = self.connection.getsockname()[1]
+        self.wfile.write(PAGE.format(url=f"http://127.0.0.1:{port}/d").encode())
+
+    def log_message(self, *_: object) -> None:
+        """Nobody wants to know."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Fragment) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/d"
+        server.shutdown()
+        thread.join()
+
+
+def imported(program: str) -> set[str]:
+    """The modules that a new process loads for a program."""
+    told = f"import sys\nbefore = set(sys.modules)\n{program}\nimport json\n"
+    told += "print(json.dumps(sorted(set(sys.modules) - before)))"
+    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    return set(json.loads(ran.stdout.splitlines()[-1]))
+
+
+def inside(module: str, packages: set[str]) -> bool:
+    return any(f"{module}.".startswith(f"{each}.") for each in packages)
+
+
+def check(modules: set[str], libraries: set[str], later: set[str], most: int) -> None:
+    ours = {each for each in modules if inside(each, {"annotations", "commands", "tpf_client"})}
+    assert not {each for each in modules if inside(each, later)}
+    tops = {each.partition(".")[0] for each in modules - ours if not each.startswith("_")}
+    assert tops - sys.stdlib_module_names <= libraries
+    assert len(ours) <= most
+
+
+def test_the_client() -> None:
+    check(imported("from tpf_client import Client"), LIBRARIES, SLOW | LATER, 150)
+    check(imported("import tpf_client"), set(), SLOW | LATER, 1)
+
+
+def test_a_query(url: str) -> None:
+    program = f"""
+from tpf_client import Client
+with Client({url!r}) as client:
+    found = client.select("SELECT ?o {{ ?s <urn:p> ?o FILTER(?o != 'x') }} ORDER BY ?o")
+    assert [each.row for each in found] == [('"o"',)]
+"""
+    check(imported(program), LIBRARIES | {"regex", "re2"}, SLOW | LATER, 160)
+
+
+def test_a_command_loads_beside_what_reads_its_arguments_no_more(url: str) -> None:
+    later = LATER | {"http.client", "numpy", "pandas", "pyarrow", "rdflib", "requests", "ssl"}
+    for arguments in (["--help"], [url, "SELECT * { ?s ?p ?o }"]):
+        program = f"import commands\nassert commands.run('tpf-query', {arguments!r}) == 0"
+        modules = imported(program)
+        assert not {each for each in modules if inside(each, later)}
