@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 
+from annotations.whole_files import replaced_path
 from tpf_server.claimed_port import claimed_port
 from tpf_server.configuration import Configuration, read_configuration, settings_help
 from tpf_server.connections import allow_many_descriptors
@@ -184,21 +185,20 @@ def _hand_over(configuration: Configuration, file: Path) -> None:
     """Write the settings where the workers look for them."""
     # Whatever is wrong with the data is found out here, once; workers only open what is there.
     check_sources(configuration)
-    new = file.with_suffix(".new")
     text = configuration.to_json()
-    if hasattr(os, "memfd_create"):
-        # The tokens are in it: a file in memory is gone with this process, however that ends.
-        descriptor = os.memfd_create("settings")
-        with open(descriptor, "w", encoding="utf-8", closefd=False) as memory:
-            memory.write(text)
-        new.symlink_to(f"/proc/{os.getpid()}/fd/{descriptor}")
-        _handed.append(descriptor)
-        if len(_handed) > _KEPT:
-            os.close(_handed.pop(0))
-    else:
-        new.touch(0o600)
-        new.write_text(text, encoding="utf-8")
-    new.replace(file)
+    with replaced_path(file, durable=False) as new:
+        if hasattr(os, "memfd_create"):
+            # The tokens are in it: a file in memory is gone with this process, however that ends.
+            descriptor = os.memfd_create("settings")
+            with open(descriptor, "w", encoding="utf-8", closefd=False) as memory:
+                memory.write(text)
+            new.symlink_to(f"/proc/{os.getpid()}/fd/{descriptor}")
+            _handed.append(descriptor)
+            if len(_handed) > _KEPT:
+                os.close(_handed.pop(0))
+        else:
+            new.touch(0o600)
+            new.write_text(text, encoding="utf-8")
 
 
 _handed: list[int] = []

@@ -5,12 +5,12 @@ What a URL may begin with is what Hadoop's file systems know: ``hdfs``, and with
 """
 
 import contextlib
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from annotations.whole_files import replaced_file
 from tpf_spark.errors import SparkError
 
 if TYPE_CHECKING:
@@ -81,18 +81,8 @@ class LocalFolder:
     def write(self, name: str, text: Iterable[str]) -> None:
         """See `Folder`; when this returns it is on the disk."""
         self.make()
-        # Sources of Spark take no notice of names that begin with a dot.
-        new = self.path / f".{name}.new"
-        try:
-            with new.open("w", encoding="utf-8") as file:
-                file.writelines(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.path / name)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                new.unlink()
-            raise
+        with replaced_file(self.path / name) as file:
+            file.writelines(text)
 
     def remove(self) -> None:
         """See `Folder`."""

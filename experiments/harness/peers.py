@@ -12,6 +12,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from annotations.whole_files import replaced_path
 from experiments.errors import UnavailableError
 
 _INSTALL = "run tests/peers/install"
@@ -98,18 +99,17 @@ def hdt_converter() -> Path | None:
     ]  # fmt: skip
     # npm leaves these out of the package's build, which only reads.
     missing = [*sorted((cds / "utils").glob("*.cpp")), *sorted(includes[-1].glob("*.cpp"))]
-    half_done = program.with_suffix(".new")
     command = [
         compiler, "-O2", "-w", "-DHAVE_CDS", *(f"-I{folder}" for folder in includes),
-        str(source), *map(str, missing), *map(str, objects), "-o", str(half_done),
+        str(source), *map(str, missing), *map(str, objects), "-o",
     ]  # fmt: skip
     try:
-        built = subprocess.run(command, capture_output=True, timeout=300, check=False)  # noqa: S603
+        with replaced_path(program, durable=False) as new:
+            subprocess.run(  # noqa: S603
+                [*command, str(new)], capture_output=True, timeout=300, check=True
+            )
     except (OSError, subprocess.SubprocessError):
         return None
-    if built.returncode:
-        return None
-    half_done.rename(program)
     return program
 
 

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from annotations.clock import Clock
 from annotations.errors import AnnotationError
 from annotations.instants import format_instant
+from annotations.whole_files import replaced_file
 from experiments.errors import ConfigurationError, ExperimentError, MachineLimitError, UntriedError
 from experiments.harness.configuration import RunConfiguration
 from experiments.harness.experiment import Experiment
@@ -252,7 +253,6 @@ def _begun_earlier(facts: dict[str, Any], earlier: Mapping[str, Any]) -> None:
 
 def _write_json(path: Path, value: Any) -> None:
     """Write a file that is whole or not there."""
-    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-    new = path.with_suffix(".new")
-    new.write_text(text, encoding="utf-8")
-    new.replace(path)
+    with replaced_file(path, durable=False) as file:
+        json.dump(value, file, indent=1, ensure_ascii=False)
+        file.write("\n")

@@ -15,13 +15,13 @@ class _Tree(ElementTree.TreeBuilder):
         super().__init__()
         self._depth = 0
 
-    def start(self, tag: str, attrs: dict[str, str], /) -> "ElementTree.Element[str]":
+    def start(self, tag: str, attrs: dict[str, str], /) -> ElementTree.Element:
         self._depth += 1
         if self._depth > _DEPTH:
             raise ValueError(f"elements are nested more than {_DEPTH} deep")
         return super().start(tag, attrs)
 
-    def end(self, tag: str, /) -> "ElementTree.Element[str]":
+    def end(self, tag: str, /) -> ElementTree.Element:
         self._depth -= 1
         return super().end(tag)
 
@@ -30,7 +30,7 @@ class _Tree(ElementTree.TreeBuilder):
         raise ValueError("it has a document type, and may declare entities")
 
 
-def read_xml(content: bytes, place: str) -> "ElementTree.Element[str]":
+def read_xml(content: bytes, place: str) -> ElementTree.Element:
     """The root of a document.
 
     Raises:
@@ -40,7 +40,7 @@ def read_xml(content: bytes, place: str) -> "ElementTree.Element[str]":
     try:
         for start in range(0, len(content), _CHUNK):
             parser.feed(content[start : start + _CHUNK])
-        root: ElementTree.Element[str] = parser.close()
+        root: ElementTree.Element = parser.close()
     except ElementTree.ParseError as error:
         line, _ = error.position
         reason = str(error).partition(": line")[0]

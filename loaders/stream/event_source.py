@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 
+from annotations.whole_files import replaced_file
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE, reason_of
 from loaders.stream.spool import Spool
@@ -230,6 +231,5 @@ class EventFollower:
             if not landed:
                 return
         if event.id is not None:
-            aside = self._memory.with_name(".last-event-id")
-            aside.write_text(event.id, encoding="utf-8")
-            aside.replace(self._memory)
+            with replaced_file(self._memory, durable=False) as file:
+                file.write(event.id)

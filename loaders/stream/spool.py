@@ -5,13 +5,13 @@ before that, so that a crash leaves nothing behind that nobody would remove.
 """
 
 import hashlib
-import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from annotations.clock import Clock
 from annotations.instants import to_micros
+from annotations.whole_files import replaced_file, replaced_path
 
 REMEMBERED = 1000
 """How many messages that were read are kept to recognise duplicates. A broker sends again only what
@@ -56,17 +56,8 @@ class Spool:
             return None
         self._last = max(to_micros(self._clock.now()), self._last + 1)
         target = self.directory / f"{self._last:020}-{digest}.{self._suffix}"
-        # Spark does not read names that begin with a dot.
-        aside = target.with_name(f".{target.name}")
-        try:
-            with aside.open("wb") as file:
-                file.write(payload)
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(target)
-        except OSError:
-            aside.unlink(missing_ok=True)
-            raise
+        with replaced_path(target) as aside:
+            aside.write_bytes(payload)
         return target
 
     def land_surely(
@@ -114,6 +105,5 @@ class Spool:
                 earlier.unlink()
         for old in sorted(self._read.iterdir())[: -self._remembered]:
             old.unlink()
-        aside = self._batches / f".{number}"
-        aside.write_text("\n".join(names), encoding="utf-8")
-        aside.replace(self._batches / str(number))
+        with replaced_file(self._batches / str(number), durable=False) as listed:
+            listed.write("\n".join(names))

@@ -1,8 +1,9 @@
+import os
 from pathlib import Path
 
 import pytest
 
-from annotations.whole_files import replaced_file
+from annotations.whole_files import replaced_file, replaced_path
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -23,3 +24,16 @@ def test_a_file_is_the_new_one_or_the_old_one(tmp_path: Path, durable: bool) -> 
 def test_who_cannot_write_hears_why(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), replaced_file(tmp_path / "missing" / "file"):
         pass
+
+
+def test_what_a_killed_process_left_is_no_part_of_a_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    (tmp_path / f".kept.db.{os.getpid()}").write_bytes(b"half of it")
+    with replaced_path(path) as aside:
+        assert not aside.exists()
+        aside.write_bytes(b"all")
+    assert path.read_bytes() == b"all"
+    with pytest.raises(FileNotFoundError), replaced_path(path):
+        pass  # nothing was written: what was there stays
+    assert path.read_bytes() == b"all"
+    assert list(tmp_path.iterdir()) == [path]

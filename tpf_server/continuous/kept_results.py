@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from annotations.whole_files import replaced_file, sync_directory
+from annotations.whole_files import make_durable, replaced_file
 from tpf_server.continuous.engine.errors import RegistrationsError
 from tpf_server.continuous.ownership import TAKEN_OVER, Ownership
 
@@ -77,7 +77,7 @@ class KeptResults:
                     return {}, []
                 found = json.loads(self._path.read_text(encoding="utf-8"))
                 self._path.unlink()
-                sync_directory(self._path.parent)
+                make_durable(self._path.parent)
             if found["format"] != _FORMAT:
                 raise ValueError(f"format {found['format']!r}")
             logs = {

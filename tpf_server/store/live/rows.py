@@ -12,7 +12,7 @@ Oriented Database Applications in SQL*, 1999, chapter 10.
 
 from array import array
 from bisect import bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -61,7 +61,7 @@ class Rows:
         self.predicate_of = array("i")
         self.graph_of = array("i")
         self.kind_of = array("b")
-        self.rows_of: list[int | tuple[int, ...] | array[int] | None] = []
+        self._rows_of: list[int | tuple[int, ...] | MutableSequence[int] | None] = []
         # Tuples of numbers, unlike arrays, are no concern of the garbage collector.
         self.live_rows = 0
         """Rows in use, superseded ones included."""
@@ -91,7 +91,7 @@ class Rows:
             size = _room(slot)
             for name in ("subject_of", "predicate_of", "graph_of", "kind_of"):
                 setattr(self, name, _grown(getattr(self, name), size, ANY))
-            self.rows_of.extend([None] * (size - len(self.rows_of)))
+            self._rows_of.extend([None] * (size - len(self._rows_of)))
 
     def row_in_use(self, row: int) -> bool:
         """Whether this row holds a version."""
@@ -103,7 +103,7 @@ class Rows:
 
     def slot_in_use(self, slot: int) -> bool:
         """Whether this slot holds a row."""
-        return slot < len(self.rows_of) and self.rows_of[slot] is not None
+        return slot < len(self._rows_of) and self._rows_of[slot] is not None
 
     def insert(self, version: Version, added: int, removed: int) -> bool:
         """Put a version into its row and slot; whether the slot is new."""
@@ -117,9 +117,9 @@ class Rows:
         self.object[row] = self.terms.acquire(version.object)
         self.slot[row] = slot
         self.live_rows += 1
-        rows = self.rows_of[slot]
+        rows = self._rows_of[slot]
         if rows is None:
-            self.rows_of[slot] = row
+            self._rows_of[slot] = row
             self.subject_of[slot] = self.terms.acquire(version.subject)
             self.predicate_of[slot] = self.terms.acquire(version.predicate)
             self.graph_of[slot] = self.terms.acquire(version.graph)
@@ -130,7 +130,7 @@ class Rows:
         if isinstance(rows, tuple):
             place = bisect_right(rows, self._order(row), key=self._order)
             rows = (*rows[:place], row, *rows[place:])
-            self.rows_of[slot] = rows if len(rows) <= _FEW else array("i", rows)
+            self._rows_of[slot] = rows if len(rows) <= _FEW else array("i", rows)
         elif self._order(rows[-1]) <= self._order(row):
             rows.append(row)
         else:
@@ -146,21 +146,21 @@ class Rows:
         The terms of an empty slot are released by `release_slot`, those of the row at once.
         """
         slot = self.slot[row]
-        rows = self.rows_of[slot]
+        rows = self._rows_of[slot]
         if isinstance(rows, array):
             if rows[0] == row:
                 del rows[0]
             else:
                 rows.remove(row)
             if len(rows) <= _FEW // 2:
-                self.rows_of[slot] = tuple(rows)
+                self._rows_of[slot] = tuple(rows)
             empty = False
         elif isinstance(rows, tuple):
             rest = tuple(one for one in rows if one != row)
-            self.rows_of[slot] = rest[0] if len(rest) == 1 else rest
+            self._rows_of[slot] = rest[0] if len(rest) == 1 else rest
             empty = False
         else:
-            self.rows_of[slot] = None
+            self._rows_of[slot] = None
             empty = True
         self.added[row] = _NOT_USED
         self.removed[row] = NO_START
@@ -175,7 +175,7 @@ class Rows:
 
     def rows(self, slot: int) -> Sequence[int]:
         """All rows of a slot in order."""
-        rows = self.rows_of[slot] if slot < len(self.rows_of) else None
+        rows = self._rows_of[slot] if slot < len(self._rows_of) else None
         if rows is None:
             return ()
         return (rows,) if isinstance(rows, int) else rows
@@ -198,7 +198,7 @@ class Rows:
 
     def row_at(self, slot: int, instant: int, sequence: int) -> int:
         """The row of a slot that is valid at an instant of a state, or -1. Bisects."""
-        rows = self.rows_of[slot]
+        rows = self._rows_of[slot]
         added, removed = self.added, self.removed
         if isinstance(rows, int):
             row = rows

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from annotations.whole_files import replaced_path
 from tpf_server.errors import StoreError
 from tpf_server.store.live.log import LOG_FORMAT, Contents
 
@@ -63,15 +64,11 @@ def new_file(file: Path) -> Iterator[sqlite3.Connection]:
     """
     if file.exists():
         raise StoreError(f"{file} is there already")
-    half = file.with_name(f"{file.name}.part")
     try:
-        half.unlink(missing_ok=True)
-        with closing(sqlite3.connect(half)) as connection:
+        with replaced_path(file) as half, closing(sqlite3.connect(half)) as connection:
             yield connection
             connection.commit()
-        half.rename(file)
     except (sqlite3.Error, OSError) as error:
-        half.unlink(missing_ok=True)
         raise StoreError(f"cannot write {file}: {error}") from error
 
 

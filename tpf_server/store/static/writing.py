@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from annotations.whole_files import sync_directory
+from annotations.whole_files import make_durable
 from tpf_server.errors import StoreBusyError, StoreError
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import ColumnWriter, Ids
@@ -118,11 +118,11 @@ def switch_to(store: Path, folder: Path, manifest: Manifest) -> None:
         OSError: the disk is full or not writable.
     """
     stamp_verified(folder, manifest)
-    sync_directory(folder)
+    make_durable(folder)
     # One of this name, which was fetched, is there where somebody was killed before the manifest.
     shutil.rmtree(store / manifest.generation, ignore_errors=True)
     folder.rename(store / manifest.generation)
-    sync_directory(store)
+    make_durable(store)
     write_manifest(store, manifest)
     _remove_others(store, manifest.generation)
 

@@ -1,0 +1,64 @@
+"""``python -m tests.reference DIRECTORY`` writes the reference of the packages, from docstrings.
+
+Its exit status is 1 where pdoc had to warn: of a type that it cannot tell, say.
+"""
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pdoc
+from pdoc import doc
+
+import tpf_client
+
+PACKAGES = ("annotations", "tpf_client", "tpf_server", "tpf_spark", "loaders")
+
+
+def written(directory: Path) -> None:
+    """Write the pages."""
+    pdoc.render.configure(docformat="google")
+    pdoc.pdoc(*PACKAGES, output_directory=directory)
+
+
+def looked_at() -> None:
+    """Do of that what can give rise to warnings, in a third of the time."""
+    for name in pdoc.extract.walk_specs(PACKAGES):
+        for member in shown(doc.Module.from_name(name)):
+            if isinstance(member, doc.Function):
+                str(member.signature)
+            elif isinstance(member, doc.Variable):
+                _ = member.annotation_str, member.default_value_str
+            elif isinstance(member, doc.Class):
+                _ = member.bases
+
+
+def shown(place: doc.Module | doc.Class) -> Iterator[doc.Doc[Any]]:
+    """What there is a word about on the page of a module."""
+    for member in place.own_members:
+        if not member.name.startswith("_") and not isinstance(member, doc.Module):
+            yield member
+            if isinstance(member, doc.Class):
+                yield from shown(member)
+
+
+def warnings_of(work: Callable[[], None]) -> list[str]:
+    """What pdoc warns of, in the order in which it does."""
+    # The names of the client are there once they were used.
+    for name in tpf_client.__all__:
+        getattr(tpf_client, name)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        work()
+    return list(dict.fromkeys(str(each.message) for each in found))
+
+
+if __name__ == "__main__":
+    os.chdir(Path(__file__).parents[1])
+    said = warnings_of(lambda: written(Path(sys.argv[1])))
+    for each in said:
+        print(f"warning: {each}", file=sys.stderr)  # noqa: T201
+    sys.exit(1 if said else 0)
