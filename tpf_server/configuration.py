@@ -20,7 +20,7 @@ AT_START = (
     "followers_per_address", "change_followers", "body_timeout", "idle_timeout",
     "max_connections_per_address", "declare", "learn_predicates", "csparql_engine",
     "rspql_report", "rspql_tick", "spark_master", "spark_work",
-    "join_routing", "widen_steps", "remote", "remote_interval", "allow_service",
+    "join_routing", "stream_kernel", "widen_steps", "remote", "remote_interval", "allow_service",
     "source_interval",
 )  # fmt: skip
 """Settings of the server that a reload does not change."""

@@ -241,6 +241,12 @@ class Settings:
         "when it is decided how rows find their way through the joins of CQELS-QL: reviewed "
         "(while the server runs), fixed (at registration) or per-tuple (for each row)",
     )
+    stream_kernel: str = setting(
+        "compiled",
+        "what takes batches of records, where a query in CQELS-QL counts them by groups and orders "
+        "these: compiled (python where the package was built without a compiler), python, or off: "
+        "the operators",
+    )
     spark_master: str = setting("local[*]", "master URL of Spark, for queries that run there")
     spark_work: str = setting(
         "",
@@ -309,6 +315,10 @@ class Settings:
         if self.join_routing not in ("reviewed", "fixed", "per-tuple"):
             raise SettingsError(
                 f"join_routing is reviewed, fixed or per-tuple, not {self.join_routing!r}"
+            )
+        if self.stream_kernel not in ("compiled", "python", "off"):
+            raise SettingsError(
+                f"stream_kernel is compiled, python or off, not {self.stream_kernel!r}"
             )
         if self.widen_steps not in ("never", "unstated", "all"):
             raise SettingsError(f"widen_steps is never, unstated or all, not {self.widen_steps!r}")

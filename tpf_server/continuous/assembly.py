@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from annotations.clock import Clock
 from annotations.terms import DEFAULT_GRAPH, Term
+from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.iris import resolve
 from tpf_server.continuous.changing_graphs import ChangingGraphs
@@ -62,6 +63,7 @@ def continuous_service(
         limits=limits,
         create_streams=settings.create_streams,
         routing=cast(Routing, settings.join_routing),
+        kernel=cast(Kernel, settings.stream_kernel),
     )
     periodic = CsparqlEngine(
         base=base,

@@ -15,6 +15,7 @@ import typer
 
 from annotations.clock import SystemClock
 from annotations.wording import counted
+from tpf_client.dataflow.kernels import KERNELS, Kernel
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse
@@ -99,6 +100,10 @@ def run(
     routing: Annotated[
         str, typer.Option(help=f"of joins in CQELS-QL: {', '.join(ROUTINGS)}")
     ] = "reviewed",
+    kernel: Annotated[
+        str,
+        typer.Option(help=f"what takes batches of records in CQELS-QL: {', '.join(KERNELS)}"),
+    ] = "compiled",
     lateness: Annotated[int, typer.Option(help="milliseconds that an element may be late")] = 0,
     output: Annotated[Path | None, typer.Option(help="file to write to")] = None,
     skip_malformed: Annotated[bool, typer.Option(help="leave malformed lines out")] = False,
@@ -137,7 +142,9 @@ def run(
         if policy not in (CSPARQL, RSPQL):
             if routing not in ROUTINGS:
                 raise typer.BadParameter(f"{routing!r} is none of {', '.join(ROUTINGS)}")
-            _run_cqels(task, policy, routing, out, explain=explain)
+            if kernel not in KERNELS:
+                raise typer.BadParameter(f"{kernel!r} is none of {', '.join(KERNELS)}")
+            _run_cqels(task, policy, routing, kernel, out, explain=explain)
             return
         if tick not in TICKS:
             raise typer.BadParameter(f"{tick!r} is none of {', '.join(TICKS)}")
@@ -259,9 +266,11 @@ def _run_periodic(
 
 
 def _run_cqels(
-    task: _Task, policy: str, routing: Routing, output: TextIO, *, explain: bool
+    task: _Task, policy: str, routing: Routing, kernel: Kernel, output: TextIO, *, explain: bool
 ) -> None:
-    engine = Engine(semantics=SEMANTICS[policy], lateness=task.lateness, routing=routing)
+    engine = Engine(
+        semantics=SEMANTICS[policy], lateness=task.lateness, routing=routing, kernel=kernel
+    )
     load(engine, task.static, task.graphs)
     engine.asks = True
     if not explain:

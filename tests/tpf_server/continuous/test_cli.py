@@ -8,6 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from tpf_client.dataflow.kernels import compiled_groups
 from tpf_server.continuous.cli import app
 
 QUERY = """SELECT ?a ?c
@@ -122,6 +123,44 @@ def test_explain(files):
     assert run(files, "--explain", "--drawing", "oils", query=PERIODIC).exit_code == 2
     plan = json.loads(run(files, "--explain").output)
     assert [each["input"] for each in plan["joins"][0]["inputs"]]
+
+
+RANKED = """SELECT ?b (COUNT(*) AS ?c) { STREAM <http://s/> [RANGE 9ms] { ?a <urn:p> ?b ; <urn:q> ?x } }
+GROUP BY ?b ORDER BY DESC(?c) ?b LIMIT 2"""
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "kernel"),
+    [
+        (RANKED, [], "compiled"),
+        (RANKED, ["--kernel", "python"], "python"),
+        (RANKED, ["--kernel", "off"], "off"),
+        (QUERY, [], "off"),
+    ],
+)
+def test_explain_says_what_is_compiled(files, query, options, kernel):
+    if kernel == "compiled" and compiled_groups() is None:
+        kernel = "python"
+    found = json.loads(run(files, "--explain", *options, query=query).output)["batches"]
+    assert found["kernel"] == kernel
+    assert found["operators"] == ([] if kernel == "off" else ["window", "groups", "order"])
+    assert ("reason" in found) == (kernel == "off" or compiled_groups() is None)
+    assert run(files, *options, query=query).exit_code == 0
+
+
+def test_explain_says_that_nothing_of_other_languages_is_compiled(files):
+    rspql = """SELECT ?a FROM NAMED WINDOW <w> ON <http://s/> [RANGE 4ms STEP 2ms]
+    WHERE { WINDOW <w> { ?a <urn:p> ?b } }"""
+    for query in (PERIODIC, rspql):
+        for drawing, sign in (("text", ""), ("mermaid", ""), ("graphviz", "# ")):
+            said = run(files, "--explain", "--drawing", drawing, query=query).output.splitlines()
+            assert said[-1].startswith(f"{sign}Compiled: nothing; ")
+
+
+def test_an_unknown_kernel_is_refused(files):
+    refused = run(files, "--kernel", "fast")
+    assert refused.exit_code == 2
+    assert "'fast' is none of" in refused.output
 
 
 def test_spark_without_java_is_one_line(files, monkeypatch, tmp_path):

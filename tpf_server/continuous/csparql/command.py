@@ -14,6 +14,7 @@ from tpf_server.continuous.csparql.files import Played, play, play_on_spark
 from tpf_server.continuous.csparql.pace import Pace
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS
 from tpf_server.continuous.engine.static.static_files import load
 from tpf_server.continuous.remote_services import asked_once
 
@@ -38,6 +39,8 @@ def explain(
 ) -> str:
     """The operator graph of a query as it is written and as it runs, and its denotational graph.
 
+    What of it is compiled is said, too: nothing.
+
     Args:
         engine: has the static data, which decide what is static.
         query: C-SPARQL, or what was parsed.
@@ -47,6 +50,7 @@ def explain(
         ContinuousQueryError: the text is no query.
     """
     initial, final = engine.explain(query)
+    compiled = f"Compiled: nothing; {AT_INSTANTS}."
     denotation = denotational_graph(final)
     titles = ("Operators as written", "Operators as they run", "Static and streaming")
     match drawing:
@@ -61,7 +65,8 @@ def explain(
         case Drawing.TEXT:
             bodies = (as_text(initial), as_text(final), denotation.as_text())
             pieces = [f"{t}\n\n{b}" for t, b in zip(titles, bodies, strict=True)]
-    return "\n".join(pieces)
+    sign = "# " if drawing is Drawing.GRAPHVIZ else ""
+    return "\n".join([*pieces, f"{sign}{compiled}\n"])
 
 
 def run_queries(

@@ -16,6 +16,7 @@ from tpf_server.continuous.csparql.native.questions import Question
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.windows import PhysicalWindow
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS, batch_report
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.spoken_time import says_now
 
@@ -139,6 +140,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
             ],
             "plans": self.evaluation.plans,
             "operators": self._operators(),
+            "batches": batch_report("off", reason=AT_INSTANTS),
         }
         if self.stream is not None:
             found["stream"] = self.stream[1:-1]

@@ -23,8 +23,8 @@ class FusingEngine(TickEngine):
         found = plans.fusion.together
         if found is None or found.windows != takers or len(self._windows) > len(takers):
             return None
-        others = self.sliding or self.reorders or stream.counting or plans.repeating
-        return None if others or self._emitter.emitting else found
+        others = self.sliding or stream.counting or self._emitter.emitting
+        return None if others else found
 
     def fuse(self, found: FusedStream, stream: ElementStream, rows: FusedRows, triples: int) -> int:
         """Records arrive at plans, one after the other; returns how many did.

@@ -92,7 +92,8 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
             watermark=watermark,
             share=share,
             routing=routing,
-            kernel=kernel,
+            # Elements that wait for late ones are put in order one by one.
+            kernel="off" if lateness else kernel,
         )
         self.sliding = self._plans.sliding.plans
         self._emitter = Emitter(self._plans, self.streams, self._tick)

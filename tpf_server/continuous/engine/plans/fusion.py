@@ -1,9 +1,12 @@
 """Which plans of an engine take batches of records as columns (see `FusedStream`)."""
 
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from tpf_client.dataflow.kernels import Kernel, kernel_in_use
 from tpf_server.continuous.engine.delivery import Phase
+from tpf_server.continuous.engine.plans.batch_report import OFF, OTHERS, OTHERWISE, batch_report
 from tpf_server.continuous.engine.plans.fused_plan import FusedPlan
 from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.plans.fusible import plan_shape
@@ -33,10 +36,20 @@ class Fusion:
     def added(self, plan: Plan) -> None:
         """There is one more plan."""
         self._together = None
-        shape = None if self._kernel == "off" else plan_shape(plan)
+        plan.batches = partial(self._report, plan)
+        # Who emits at every arrival wants to be asked at every one.
+        shape = plan_shape(plan) if self._kernel != "off" and plan.delivery.silent else None
         if shape is not None:
-            found = self._fused[plan] = FusedPlan(plan, shape, self._kernel)
-            plan.batches = {"kernel": self._kernel, "operators": found.operators}
+            self._fused[plan] = FusedPlan(plan, shape, self._kernel)
+
+    def _report(self, plan: Plan) -> dict[str, Any]:
+        """How a plan takes batches of records now."""
+        found = self._fused.get(plan)
+        if found is None:
+            return batch_report("off", reason=OFF if self._kernel == "off" else OTHERWISE)
+        if len(self._plans) != len(self._fused):
+            return batch_report("off", reason=OTHERS)
+        return batch_report(self._kernel, found.operators)
 
     def removed(self, plan: Plan) -> None:
         """A plan is gone."""

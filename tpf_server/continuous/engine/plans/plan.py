@@ -63,7 +63,7 @@ class Plan:
         passing: its windows without a slide that time empties.
         waits: whether it may hold something back that it was not asked for.
         nets: whether it emits differences, so that it matters what is gone from windows.
-        batches: how it takes batches of records, where these are not taken one by one.
+        batches: tells how it takes batches of records.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Plan:
         self.passing = [each for each, _ in self.leaves.subscriptions if _passes(each)]
         self.nets = self.leaves.nets
         self.waits = False
-        self.batches: dict[str, Any] | None = None
+        self.batches: Callable[[], dict[str, Any]] = dict
 
         self._position = windows.position
         self._began = self._positions()
@@ -340,9 +340,8 @@ class Plan:
         for reason in reasons:
             found |= {"state": "waiting", "reason": reason}
             break
-        if self.batches is not None:
-            found["batches"] = self.batches
         return found | {
+            "batches": self.batches(),
             "operators": [type(node).__name__ for node in self.flow.nodes],
             "joins": [
                 {"rerouted": join.rerouted, "inputs": join.explain()} for join in self.leaves.joins

@@ -1,6 +1,7 @@
 """Batches that a plan takes as columns, against the operators: the same rows, in the same order."""
 
 import random
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,7 @@ from tpf_client.dataflow.kernels import compiled_groups
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.errors import ElementError, WindowLimitError
 from tpf_server.continuous.engine.limits import EngineLimits
+from tpf_server.continuous.engine.plans.batch_report import OTHERS, OTHERWISE
 from tpf_server.continuous.engine.semantics import (
     CQELS,
     PAPER,
@@ -197,12 +199,19 @@ def engine_of(text, **more):
     return engine, query, engine.record_feed("urn:s", NAMES, "urn:r/")
 
 
+def batches(query):
+    """How a query takes batches of records."""
+    found = query.explain()["batches"]
+    return found["kernel"], found["operators"], found.get("reason", "")
+
+
 def test_an_explanation_says_which_operators_are_one(kernel):
     for text in FUSED:
         _, query, _ = engine_of(text, kernel=kernel)
-        said = {"kernel": kernel, "operators": ["window", "groups", "order"]}
-        assert query.explain()["batches"] == said
-        assert "batches" not in engine_of(text, kernel="off")[1].explain()
+        assert batches(query)[:2] == (kernel, ["window", "groups", "order"])
+        for more in ({"kernel": "off"}, {"kernel": kernel, "lateness": 5}):
+            off = batches(engine_of(text, **more)[1])
+            assert off == ("off", [], "it is switched off, or elements wait for late ones")
     joined = [engine_of(text, kernel=kernel)[1].explain()["batches"] for text in JOINED]
     assert [each["operators"] for each in joined] == [
         ["window", "groups", "exists", "median", "join", "order"],
@@ -243,17 +252,37 @@ def test_an_explanation_says_which_operators_are_one(kernel):
 )
 def test_other_queries_are_for_the_operators(kernel, text):
     _, query, feed = engine_of(text, kernel=kernel)
-    assert "batches" not in query.explain()
+    assert batches(query) == ("off", [], OTHERWISE)
     feed.push_batch(pa.array([1, 2]), batch([1, 2]), pa.array([1, 2]))
 
 
 def test_what_emits_all_of_its_result_is_for_the_operators(kernel):
     engine = Engine(kernel=kernel)
     query = engine.register(FUSED[1].format(width=9), semantics=PAPER_RSTREAM)
+    assert batches(query) == ("off", [], OTHERWISE)
     engine.record_feed("urn:s", NAMES, "urn:r/").push_batch(
         pa.array([1, 2]), batch([1, 2]), pa.array([1, 2])
     )
     assert len(list(query)) == 2
+
+
+def test_beside_a_query_that_takes_records_one_by_one_all_are(kernel):
+    engine, query, _ = engine_of(FUSED[1], kernel=kernel)
+    other = engine.register(OTHER)
+    assert batches(query) == ("off", [], OTHERS)
+    other.close()
+    assert batches(query)[0] == kernel
+
+
+def test_without_a_compiler_the_one_in_python_is_used_and_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tpf_client.dataflow.state._ranked_groups", None)
+    compiled_groups.cache_clear()
+    try:
+        _, query, _ = engine_of(FUSED[1], kernel="compiled")
+        parts = ["window", "groups", "order"]
+        assert batches(query) == ("python", parts, "the package was built without a compiler")
+    finally:
+        compiled_groups.cache_clear()
 
 
 def test_a_callback_may_use_the_engine_in_the_middle_of_a_batch(kernel):

@@ -1,0 +1,65 @@
+"""Over HTTP a query says what of it is compiled, and a setting of the server switches it off."""
+
+from datetime import UTC, datetime
+
+import pytest
+import requests
+from flask import Flask
+
+from annotations.clock import ManualClock
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_client.dataflow.kernels import compiled_groups
+from tpf_server.continuous.assembly import continuous_service
+from tpf_server.continuous.web import continuous_blueprint
+from tpf_server.settings import Settings
+from tpf_server.web.bodies import BodyReader
+
+ROOT = "http://server.test"
+RANKED = """SELECT ?b (COUNT(*) AS ?c) { STREAM <s> [RANGE 9ms] { ?a <urn:p> ?b ; <urn:q> ?x } }
+GROUP BY ?b ORDER BY DESC(?c) ?b LIMIT 2"""
+CSPARQL = "SELECT ?b FROM STREAM <s> [RANGE 9ms STEP 3ms] { ?a <urn:p> ?b }"
+RSPQL = "SELECT ?b FROM NAMED WINDOW <w> ON <s> [RANGE 9ms STEP 3ms] { WINDOW <w> { ?a <urn:p> ?b } }"
+ONE_BY_ONE = "SELECT ?b { STREAM <s> [RANGE 9ms] { ?a <urn:p> ?b } }"
+
+
+def batches(text, **settings):
+    """What a server says of a query that is registered there, then and when it is asked."""
+    configured = Settings(base_url=ROOT, publish_token="secret", continuous=True, **settings)
+    service = continuous_service(configured, [], ManualClock(datetime(2020, 1, 1, tzinfo=UTC)))
+    app = Flask("test")
+    app.register_blueprint(continuous_blueprint(service, BodyReader(10_000), configured))
+    with requests.Session() as session:
+        session.mount(ROOT, WsgiAdapter(app))
+        token = {"Authorization": "Bearer secret"}
+        created = session.post(f"{ROOT}/queries", json={"query": text}, headers=token)
+        assert created.status_code == 201
+        state = session.get(created.headers["Location"]).json()
+    service.close()
+    assert created.json()["batches"] == state["batches"]
+    return state["batches"]
+
+
+@pytest.mark.parametrize("kernel", ["compiled", "python", "off"])
+def test_the_setting_decides(kernel):
+    found = batches(RANKED, stream_kernel=kernel)
+    if kernel == "off":
+        assert (found["kernel"], found["operators"]) == ("off", [])
+        assert "switched off" in found["reason"]
+        return
+    assert found["operators"] == ["window", "groups", "order"]
+    if compiled_groups() is None:
+        assert (found["kernel"], "without a compiler" in found["reason"]) == ("python", True)
+    else:
+        assert found == {"kernel": kernel, "operators": found["operators"]}
+
+
+def test_the_environment_of_the_library_does_not(monkeypatch):
+    monkeypatch.setenv("LIVE_LINKED_DATA_KERNEL", "off")
+    assert batches(RANKED)["kernel"] != "off"
+
+
+@pytest.mark.parametrize("text", [CSPARQL, RSPQL, ONE_BY_ONE])
+def test_what_is_not_compiled_says_so(text):
+    found = batches(text)
+    assert (found["kernel"], found["operators"]) == ("off", [])
+    assert found["reason"]

@@ -1,0 +1,28 @@
+"""What an explanation says of how a query takes batches of records."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tpf_client.dataflow.kernels import Kernel, compiled_groups
+
+OFF: Final = "it is switched off, or elements wait for late ones"
+OTHERWISE: Final = "only counts and medians of groups, the first of which are shown, are one state"
+OTHERS: Final = "another query of the engine takes records one by one"
+AT_INSTANTS: Final = "what is evaluated at instants is evaluated by operators in Python"
+_WITHOUT: Final = "the package was built without a compiler"
+
+
+def batch_report(
+    kernel: Kernel, operators: Sequence[str] = (), reason: str | None = None
+) -> dict[str, Any]:
+    """What keeps the state of which operators, while records come in batches.
+
+    Args:
+        kernel: ``compiled``, ``python``, or ``off``: the operators, as for all else.
+        operators: which are one state there.
+        reason: why it is not compiled; where it is not given, whether there is a compiled one says.
+    """
+    found: dict[str, Any] = {"kernel": kernel, "operators": list(operators)}
+    if reason is None and kernel == "python" and compiled_groups() is None:
+        reason = _WITHOUT
+    return found if reason is None else {**found, "reason": reason}
