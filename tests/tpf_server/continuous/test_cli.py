@@ -125,7 +125,8 @@ def test_explain(files):
     assert [each["input"] for each in plan["joins"][0]["inputs"]]
 
 
-RANKED = """SELECT ?b (COUNT(*) AS ?c) { STREAM <http://s/> [RANGE 9ms] { ?a <urn:p> ?b ; <urn:q> ?x } }
+RANKED = """SELECT ?b (COUNT(*) AS ?c)
+{ STREAM <http://s/> [RANGE 9ms] { ?a <urn:p> ?b ; <urn:q> ?x } }
 GROUP BY ?b ORDER BY DESC(?c) ?b LIMIT 2"""
 
 

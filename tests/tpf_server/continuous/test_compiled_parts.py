@@ -18,7 +18,8 @@ ROOT = "http://server.test"
 RANKED = """SELECT ?b (COUNT(*) AS ?c) { STREAM <s> [RANGE 9ms] { ?a <urn:p> ?b ; <urn:q> ?x } }
 GROUP BY ?b ORDER BY DESC(?c) ?b LIMIT 2"""
 CSPARQL = "SELECT ?b FROM STREAM <s> [RANGE 9ms STEP 3ms] { ?a <urn:p> ?b }"
-RSPQL = "SELECT ?b FROM NAMED WINDOW <w> ON <s> [RANGE 9ms STEP 3ms] { WINDOW <w> { ?a <urn:p> ?b } }"
+RSPQL = """SELECT ?b FROM NAMED WINDOW <w> ON <s> [RANGE 9ms STEP 3ms]
+{ WINDOW <w> { ?a <urn:p> ?b } }"""
 ONE_BY_ONE = "SELECT ?b { STREAM <s> [RANGE 9ms] { ?a <urn:p> ?b } }"
 
 
