@@ -33,7 +33,8 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         "[datasets.x]\nmax_age = -1", "[datasets.x]\nlive = 5", "prefixes = {a = 1}",
         "prefixes = {'a b' = 'http://e/'}", "prefixes = {a = 'no IRI'}", "prefixes = {a = 'x:>'}",
         "[datasets.x.prefixes]\n'a>' = 'http://e/'", "[datasets.x]\nprefixes = 'a'",
-        "stream_kernel = 'fast'", "query_map_tiles = 'http://e/{z}/{x}/{y}'", "query_map_attribution = 'us'",
+        "stream_kernel = 'fast'",
+        "query_map_tiles = 'http://e/{z}/{x}/{y}'", "query_map_attribution = 'us'",
         "query_map_tiles = 'e/{z}/{x}/{y}'\nquery_map_attribution = 'us'",
     ],
 )  # fmt: skip

@@ -5,8 +5,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -26,9 +27,11 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.pace import Pace, Widen
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.engine.arrow_file import ArrowFile
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import merged_files
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS
 from tpf_server.continuous.engine.static.static_files import load
 from tpf_server.continuous.languages import CSPARQL, RSPQL, called, semantics_of
@@ -41,6 +44,14 @@ from tpf_server.continuous.rspql.rspql_query import RspqlQuery
 from tpf_server.errors import ServerError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help=__doc__)
+
+
+class _Format(StrEnum):
+    """How results are written."""
+
+    TEXT = "text"
+    ARROW = "arrow"
+
 
 _Files = list[tuple[str, Path]]
 _Read = Callable[[str, str], CsparqlQuery]
@@ -106,6 +117,9 @@ def run(
     ] = "compiled",
     lateness: Annotated[int, typer.Option(help="milliseconds that an element may be late")] = 0,
     output: Annotated[Path | None, typer.Option(help="file to write to")] = None,
+    format: Annotated[  # noqa: A002 (the name of the option)
+        _Format, typer.Option(help="of results; arrow: a stream of Arrow, of one query")
+    ] = _Format.TEXT,
     skip_malformed: Annotated[bool, typer.Option(help="leave malformed lines out")] = False,
     explain: Annotated[bool, typer.Option(help="show how queries are evaluated, and stop")] = False,
     drawing: Annotated[Drawing, typer.Option(help="how --explain shows C-SPARQL")] = Drawing.TEXT,
@@ -117,12 +131,14 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Play streams through queries; a line for each result.
+    """Play streams through queries; a line for each result, or a row of Arrow.
 
     A line has the number of the arrival (in C-SPARQL and RSP-QL: the instant of the evaluation,
     in milliseconds since 1970), the number of the query and the values, separated by tabulators.
     """
-    with _errors_in_a_line(), _opened(output) as out:
+    if format is _Format.ARROW and (len(queries) > 1 or engine is EngineName.SPARK or explain):
+        raise typer.BadParameter("the results of one query on the native engine are written so")
+    with _errors_in_a_line(), _opened(output, format) as out:
         task = _Task(
             [_text(each) for each in queries],
             static or [],
@@ -153,6 +169,7 @@ def run(
             (reads_rspql, ReportingQuery) if policy == RSPQL else (parse_csparql, PeriodicQuery)
         )
         if explain:
+            assert not isinstance(out, ArrowFile)
             _explain(task, read, drawing, out)
         else:
             pace = None if widen_steps is Widen.NEVER else Pace(time.thread_time, widen_steps)
@@ -176,12 +193,16 @@ def _errors_in_a_line() -> Iterator[None]:
 
 
 @contextmanager
-def _opened(output: Path | None) -> Iterator[TextIO]:
-    if output is None:
+def _opened(output: Path | None, kind: _Format) -> Iterator[TextIO | ArrowFile]:
+    if kind is _Format.ARROW:
+        with ExitStack() as stack:
+            file = sys.stdout.buffer if output is None else stack.enter_context(output.open("wb"))
+            yield ArrowFile(file)
+    elif output is None:
         yield sys.stdout
-        return
-    with output.open("w", encoding="utf-8") as file:
-        yield file
+    else:
+        with output.open("w", encoding="utf-8") as file:
+            yield file
 
 
 def _text(query: str) -> str:
@@ -238,7 +259,7 @@ def _run_periodic(
     engine: EngineName,
     master: str,
     work: str | None,
-    output: TextIO,
+    output: TextIO | ArrowFile,
     pace: Pace | None,
 ) -> None:
     """Run queries that answer at instants."""
@@ -266,7 +287,13 @@ def _run_periodic(
 
 
 def _run_cqels(
-    task: _Task, policy: str, routing: Routing, kernel: Kernel, output: TextIO, *, explain: bool
+    task: _Task,
+    policy: str,
+    routing: Routing,
+    kernel: Kernel,
+    output: TextIO | ArrowFile,
+    *,
+    explain: bool,
 ) -> None:
     engine = Engine(
         semantics=SEMANTICS[policy], lateness=task.lateness, routing=routing, kernel=kernel
@@ -277,10 +304,12 @@ def _run_cqels(
         asked = (each for text in task.queries for each in parse(text, engine.base).services)
         for reason in asked_once(engine.static, asked, SystemClock()):
             _warn(reason)
+    columns = output if isinstance(output, ArrowFile) else None
     for number, text in enumerate(task.queries):
-        registered = engine.register(text, _Writer(output, number))
-        if explain:
-            output.write(json.dumps(registered.explain(), indent=2) + "\n")
+        writer = None if isinstance(output, ArrowFile) else _Writer(output, number)
+        registered = engine.register(text, writer)
+        if explain and writer is not None:
+            writer.explain(registered)
     if explain:
         return
     pushed = skipped = 0
@@ -292,7 +321,11 @@ def _run_cqels(
             continue
         engine.push(stream, item.triples, item.at)
         pushed += 1
+        if columns is not None:
+            columns.drain(registered)
     engine.finish()
+    if columns is not None:
+        columns.drain(registered, everything=True)
     _report(pushed, skipped, engine.dropped, "left out")
 
 
@@ -314,6 +347,10 @@ class _Writer:
     def __init__(self, output: TextIO, number: int) -> None:
         self._output = output
         self._number = number
+
+    def explain(self, query: RegisteredQuery) -> None:
+        """Write how it is evaluated, instead."""
+        self._output.write(json.dumps(query.explain(), indent=2) + "\n")
 
     def __call__(self, emission: Emission) -> None:
         sign = "-" if emission.removed else ""

@@ -7,11 +7,13 @@ from tpf_server.continuous.csparql.executor import ExecutedQuery
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.result_columns import ResultColumns, result_variables
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.languages import called, semantics_of
 from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog
+from tpf_server.continuous.rspql.rspql_query import RspqlQuery
 
 Relation = Literal["added", "removed", "result"]
 
@@ -56,6 +58,7 @@ class HostedQuery:
         streams: that it reads or makes.
         services: that it asks.
         variables: of its rows; ``None`` where these are triples.
+        columns: how its results are written as record batches of Arrow.
     """
 
     def __init__(
@@ -83,6 +86,9 @@ class HostedQuery:
         self.variables: list[str] | None = None
         if query is not None and query.form in ("SELECT", "ASK"):
             self.variables = [name[1:] for name in query.variables]
+        graphs = isinstance(running.query, RspqlQuery) and any(running.query.graphs)
+        columns = () if query is None else result_variables(query, graphs=graphs)
+        self.columns = ResultColumns(columns, removes=relation == "removed", numbered=True)
 
     def explain(self) -> dict[str, Any]:
         """All that is known about it."""

@@ -70,6 +70,10 @@ class Event:
             self.emission = None
         return self._text
 
+    def read(self, decode: Callable[[str], Emission]) -> Emission:
+        """The emission, also where there is only a text of it."""
+        return decode(self._text) if self.emission is None else self.emission
+
 
 class ResultLog:
     """Keeps the last emissions; every one has a number.
@@ -192,6 +196,13 @@ class ResultLog:
                 self.encoded += event.emission is not None
                 found.append((event.number, event.text(encode)))
             return found
+
+    def emissions(
+        self, events: Iterable[Event], decode: Callable[[str], Emission]
+    ) -> list[tuple[int, Emission]]:
+        """Numbers and emissions; those that were made into texts are made of these."""
+        with self._encoding:
+            return [(event.number, event.read(decode)) for event in events]
 
     def read(self, after: int, seconds: float) -> list[Event] | None:
         """The emissions after this number (at most a thousand), waiting for the first one.

@@ -12,7 +12,8 @@
 ``POST /queries``            start a query: CQELS-QL or C-SPARQL, or JSON with ``query``, ``name``,
                              ``semantics``, ``into``, ``engine``; ``Location`` says where it is
 ``GET /queries/{id}``        state and plan, with live counts
-``GET …/{id}/results``       server-sent events or NDJSON; ``Last-Event-ID`` or ``?after=`` resumes
+``GET …/{id}/results``       server-sent events, NDJSON or Arrow; ``Last-Event-ID`` or ``?after=``
+                             resumes
 ``DELETE /queries/{id}``     stop a query
 ===========================  =====================================================================
 
@@ -20,13 +21,13 @@ A stream's name is an IRI (percent-encoded) or relative to the base of the engin
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
 from flask import Blueprint, Response, request
 
-from tpf_server.continuous.emissions import NDJSON, as_events, as_lines
+from tpf_server.continuous.emissions import ARROW, NDJSON, as_arrow, as_events, as_lines
 from tpf_server.continuous.engine.elements.elements import (
     RDF_TYPES,
     Element,
@@ -63,6 +64,12 @@ from tpf_server.web.responses import (
 )
 
 _SCALARS: Final = re.compile(r"[^\ud800-\udfff]*")
+_WRITERS: Final[dict[str, Callable[..., Iterator[str] | Iterator[bytes]]]] = {
+    EVENTS: as_events,
+    NDJSON: as_lines,
+    ARROW: as_arrow,
+}
+"""What writes results, by media types; the first one where nobody says."""
 _OPTIONS: Final = frozenset({"name", "semantics", "into", "engine"})
 
 
@@ -279,9 +286,9 @@ class _Views:
         follow = request.args.get("follow", "true") != "false"
         accepted: str | None = EVENTS
         if "Accept" in request.headers:
-            accepted = request.accept_mimetypes.best_match([EVENTS, NDJSON])
+            accepted = request.accept_mimetypes.best_match([*_WRITERS])
         if accepted is None:
-            raise NotAcceptableError(f"results come as {EVENTS} or {NDJSON}")
+            raise NotAcceptableError(f"results come as {', '.join(_WRITERS)}")
         slots = self._service.slots
         address = client_of(request.environ, self._settings)
         if follow and not slots.take(address):
@@ -290,7 +297,7 @@ class _Views:
                 "address; "
                 "try again, or ask from time to time with ?follow=false"
             )
-        chunks = (as_events if accepted == EVENTS else as_lines)(hosted, after, follow=follow)
+        chunks = _WRITERS[accepted](hosted, after, follow=follow)
         response = Response(chunks, content_type=accepted)
         if follow:
             response.call_on_close(lambda: slots.leave(address))

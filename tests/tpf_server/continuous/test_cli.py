@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -156,6 +157,43 @@ def test_explain_says_that_nothing_of_other_languages_is_compiled(files):
         for drawing, sign in (("text", ""), ("mermaid", ""), ("graphviz", "# ")):
             said = run(files, "--explain", "--drawing", drawing, query=query).output.splitlines()
             assert said[-1].startswith(f"{sign}Compiled: nothing; ")
+
+
+def test_results_as_arrow(files):
+    output = files / "results.arrow"
+    for query, columns, rows in (
+        (QUERY, ["?a", "?c"], 3),
+        (PERIODIC, ["?a", "?c"], 4),
+        ("ASK FROM STREAM <http://s/> [RANGE 4ms STEP 2ms] { ?a <urn:p> <urn:b1> }", [], 2),
+    ):
+        text = run(files, query=query)
+        written = run(files, "--format", "arrow", "--output", str(output), query=query)
+        assert (written.exit_code, written.output) == (0, "")
+        table = pa.ipc.open_stream(output).read_all()
+        assert table.schema.names == ["sequence", "at", "multiplicity", *columns]
+        assert table.num_rows == rows == len(text.output.splitlines())
+        terms = [each.to_pylist() for each in table.columns[3:]]
+        shown = sorted(re.split(r"\s", line, maxsplit=2)[2] for line in text.output.splitlines())
+        if columns:
+            separator = " " if query == QUERY else "\t"
+            assert sorted(map(separator.join, zip(*terms, strict=True))) == shown
+        assert run(files, "--format", "arrow", query=query).stdout_bytes == output.read_bytes()
+
+
+def test_nothing_is_a_file_of_arrow_too(files):
+    output = files / "results.arrow"
+    (files / "empty.tsv").write_text("")
+    run(files, "--format", "arrow", "--output", str(output), stream="empty.tsv")
+    assert pa.ipc.open_stream(output).read_all().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "options", [[QUERY], ["--explain"], ["--engine", "spark", "--semantics", "csparql"]]
+)
+def test_what_cannot_be_one_file_of_arrow_is_refused(files, options):
+    refused = run(files, *options, "--format", "arrow")
+    assert refused.exit_code == 2
+    assert "results of one query" in refused.output
 
 
 def test_an_unknown_kernel_is_refused(files):

@@ -14,6 +14,7 @@ from tpf_server.continuous.csparql.files import Played, play, play_on_spark
 from tpf_server.continuous.csparql.pace import Pace
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.engine.arrow_file import ArrowFile
 from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS
 from tpf_server.continuous.engine.static.static_files import load
 from tpf_server.continuous.remote_services import asked_once
@@ -74,7 +75,7 @@ def run_queries(
     static: Sequence[Path],
     graphs: Sequence[tuple[str, Path]],
     streams: Sequence[tuple[str, Path]],
-    output: TextIO,
+    output: TextIO | ArrowFile,
     *,
     declared: Mapping[str, Sequence[str]] | None = None,
     engine: EngineName = EngineName.NATIVE,
@@ -87,14 +88,15 @@ def run_queries(
     kind: type[PeriodicQuery] = PeriodicQuery,
     read: Callable[[str, str], CsparqlQuery] = parse,
 ) -> Played:
-    """Play streams through C-SPARQL queries; lines of answers go to `output`.
+    """Play streams through C-SPARQL queries; answers go to `output`.
 
     Args:
         queries: texts.
         static: files or stores of the default graph.
         graphs: IRI and file (or store) of each named graph.
         streams: IRI and file of each stream.
-        output: see `tpf_server.continuous.csparql.files`.
+        output: for lines, see `tpf_server.continuous.csparql.files`, or, natively and of one query,
+            a file of Arrow.
         declared: the predicates of streams that have no others.
         engine: what executes them.
         lateness: how late elements may be, in milliseconds.
@@ -122,8 +124,8 @@ def run_queries(
         for reason in asked_once(made.static, asked, SystemClock()):
             warn(reason)
         return play(made, parsed, named, output, skip_malformed=skip_malformed, kind=kind)
-    if work is None:
-        raise ValueError("Spark needs a directory to work in")
+    if work is None or isinstance(output, ArrowFile):
+        raise ValueError("Spark needs a directory to work in, and writes lines")
     return play_on_spark(
         made.static,
         queries,

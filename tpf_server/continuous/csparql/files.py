@@ -19,6 +19,7 @@ from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.engine.arrow_file import ArrowFile
 from tpf_server.continuous.engine.elements.elements import merged_files, read_file
 from tpf_server.continuous.engine.elements.named_graphs import graph_of
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
@@ -62,27 +63,35 @@ def play(
     engine: CsparqlEngine,
     queries: Sequence[CsparqlQuery],
     streams: Mapping[str, Path],
-    output: TextIO,
+    output: TextIO | ArrowFile,
     *,
     skip_malformed: bool = False,
     kind: type[PeriodicQuery] = PeriodicQuery,
 ) -> Played:
     """Play streams through queries on the native engine, in the order of their timestamps.
 
+    Args:
+        engine: has the static data.
+        queries: only one where the output is a file of Arrow.
+        streams: a file for each stream.
+        output: where answers go.
+        skip_malformed: whether malformed lines are left out.
+        kind: what the queries are.
+
     Raises:
         ContinuousError: a query is wrong, or (without `skip_malformed`) a line is.
     """
-    count = [0]
+    columns = output if isinstance(output, ArrowFile) else None
 
-    def writer(number: int) -> Callable[[PeriodicAnswer], None]:
-        def write(answer: PeriodicAnswer) -> None:
-            count[0] += 1
-            output.writelines(answer_lines(number, answer))
+    def writer(number: int) -> Callable[[PeriodicAnswer], None] | None:
+        if isinstance(output, ArrowFile):
+            return None
+        return lambda answer: output.writelines(answer_lines(number, answer))
 
-        return write
-
-    for number, query in enumerate(queries):
+    started = [
         engine.start(query, writer(number), name=f"query {number}", kind=kind)
+        for number, query in enumerate(queries)
+    ]
     played = malformed = 0
     files = [(engine.name(iri), path) for iri, path in streams.items()]
     for _, iri, item in merged_files(files):
@@ -93,14 +102,19 @@ def play(
             continue
         engine.push(iri, item.triples, item.at, graph_of(item.triples))
         played += 1
+        if columns is not None:
+            columns.drain(*started)
     engine.finish()
+    if columns is not None:
+        columns.drain(*started, everything=True)
+    answers = sum(each.emitted for each in started)
     widened = tuple(
         f"{each.name} was evaluated every {', '.join(map(str, each.instants.periods))} ms in the "
         f"end: {each.every}"
         for each in engine.queries.values()
         if each.instants != each.query.instants
     )
-    return Played(played, malformed + engine.refused, engine.late, count[0], widened)
+    return Played(played, malformed + engine.refused, engine.late, answers, widened)
 
 
 class _Copied:

@@ -15,8 +15,10 @@ from tpf_server.continuous.csparql.native.leaves import TooManyStaticError
 from tpf_server.continuous.csparql.native.questions import Question
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.windows import PhysicalWindow
+from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS, batch_report
+from tpf_server.continuous.engine.result_columns import ResultColumns, result_variables
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.spoken_time import says_now
 
@@ -99,6 +101,15 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         times, because = self._widened
         written = "COMPUTED EVERY" if self.states_period else "the step of its windows"
         return f"{times}{written}{because}"
+
+    @property
+    def columns(self) -> ResultColumns:
+        """See `RunningQuery`."""
+        return ResultColumns(result_variables(self.query.query))
+
+    def emission(self, each: PeriodicAnswer, number: int) -> Emission:
+        """See `RunningQuery`."""
+        return Emission(number, each.at, each.rows)
 
     @property
     def graph(self) -> OperatorGraph:

@@ -2,11 +2,17 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, overload
 
+import pyarrow as pa
+
+from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import BacklogError, CallbackError, ContinuousError
+from tpf_server.continuous.engine.result_columns import ResultColumns, ResultFormat
 
 EmissionT = TypeVar("EmissionT")
+_ROWS: Final = 1 << 16
+"""About so many rows are one record batch."""
 
 
 class RunningQuery(Generic[EmissionT]):
@@ -49,15 +55,59 @@ class RunningQuery(Generic[EmissionT]):
         self.waiting.append(emission)
 
     def __iter__(self) -> Iterator[EmissionT]:
-        """The emissions that wait; each is given once.
+        """The emissions that wait; see `results`."""
+        return self.results()
+
+    @overload
+    def results(self, format: Literal["objects"] = "objects") -> Iterator[EmissionT]: ...
+
+    @overload
+    def results(self, format: Literal["arrow"]) -> Iterator[pa.RecordBatch]: ...
+
+    def results(self, format: ResultFormat = "objects") -> Iterator[Any]:  # noqa: A002
+        """The emissions that wait; each is given once, in one of both formats.
+
+        Args:
+            format: ``objects``, or ``arrow``: record batches with the schema of `columns`, each
+                with as many emissions as wait, or as have 65,536 rows.
 
         Raises:
             ContinuousError: it was stopped; after what it emitted before.
+            ValueError: there is no such format.
         """
+        if format not in ("objects", "arrow"):
+            raise ValueError(f"{format!r} is neither objects nor arrow")
+        return self._taken(self.waiting.popleft if format == "objects" else self._batch)
+
+    def _taken(self, take: Callable[[], Any]) -> Iterator[Any]:
         while self.waiting:
-            yield self.waiting.popleft()
+            yield take()
         if self.error is not None:
             raise self.error
+
+    def _batch(self) -> pa.RecordBatch:
+        """Some of the emissions that wait."""
+        some: list[Emission] = []
+        rows = 0
+        while self.waiting and rows < _ROWS:
+            number = self.emitted - len(self.waiting) + 1
+            some.append(self.emission(self.waiting.popleft(), number))
+            rows += len(some[-1].rows) or 1
+        return self.columns.batch(some)
+
+    def emission(self, each: EmissionT, number: int) -> Emission:
+        """What it emitted as an emission of CQELS.
+
+        Args:
+            each: what was emitted.
+            number: of the answer, where it has none by itself.
+        """
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> ResultColumns:
+        """How its results are written as record batches of Arrow."""
+        raise NotImplementedError
 
     def fail(self, error: Exception) -> None:
         """End the query because `take` has raised this, whatever it is: it is its alone."""

@@ -10,6 +10,7 @@ from tpf_server.continuous.engine.delivery import Callback, Emission
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.row_maker import EncodedTriples, Make
 from tpf_server.continuous.engine.plans.templates import Template
+from tpf_server.continuous.engine.result_columns import ResultColumns, result_variables
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 
@@ -43,6 +44,15 @@ class RegisteredQuery(RunningQuery[Emission]):
         self.number = 0
         self.template: Template | None = None
         self.made: Make = _no_plan
+
+    @property
+    def columns(self) -> ResultColumns:
+        """See `RunningQuery`."""
+        return ResultColumns(result_variables(self.query.query))
+
+    def emission(self, each: Emission, number: int) -> Emission:  # noqa: ARG002 (it has its own)
+        """See `RunningQuery`."""
+        return each
 
     def explain(self) -> dict[str, Any]:
         """Its state, its plan with present cardinalities and routes."""

@@ -1,0 +1,117 @@
+"""Results of continuous queries as record batches of Arrow.
+
+The schema of a query is always the same: ``sequence`` and ``at`` of the emission that a row is of,
+``multiplicity`` (1: it is in the result, or came into it; -1: it left it; 0: the emission has no
+rows, and this stands for that), and a column for each variable, called as it is written (``?a``),
+with terms as N-Triples texts and null where it is unbound.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal
+
+import pyarrow as pa
+
+from annotations.terms import Term
+from tpf_client.sparql.algebra import Query, Row
+from tpf_server.continuous.engine.delivery import Emission
+
+ResultFormat = Literal["objects", "arrow"]
+_FIXED: Final = (
+    pa.field("sequence", pa.int64(), nullable=False),
+    pa.field("at", pa.timestamp("ms", "UTC"), nullable=False),
+    pa.field("multiplicity", pa.int8(), nullable=False),
+)
+_NUMBER: Final = pa.field("id", pa.int64(), nullable=False)
+_TRIPLE: Final = ("?s", "?p", "?o")
+
+
+def result_variables(query: Query, *, graphs: bool = False) -> tuple[str, ...]:
+    """The variables of a query's rows; triples have ``?s``, ``?p`` and ``?o``.
+
+    Args:
+        query: what makes the rows.
+        graphs: whether triples have a graph, ``?g``.
+    """
+    if query.form == "SELECT":
+        return query.variables
+    if query.form == "ASK":
+        return ()
+    return (*_TRIPLE, "?g") if graphs else _TRIPLE
+
+
+class ResultColumns:
+    """Makes record batches of emissions.
+
+    Args:
+        variables: of their rows.
+        removes: whether all rows left the result, whatever emissions say.
+        numbered: whether emissions have numbers in a log: ``id``, the first column.
+
+    Attributes:
+        schema: of all record batches.
+    """
+
+    def __init__(
+        self, variables: Sequence[str], *, removes: bool = False, numbered: bool = False
+    ) -> None:
+        self._width = len(variables)
+        self._removes = removes
+        self._numbered = numbered
+        fields = [*([_NUMBER] if numbered else []), *_FIXED]
+        self.schema = pa.schema([*fields, *(pa.field(each, pa.string()) for each in variables)])
+
+    def batch(self, emissions: Sequence[Emission], numbers: Sequence[int] = ()) -> pa.RecordBatch:
+        """Emissions as one record batch.
+
+        Args:
+            emissions: in their order.
+            numbers: of them, if they have some.
+        """
+        nothing: Row = (None,) * self._width
+        counts = [len(each.rows) or 1 for each in emissions]
+        rows: list[Row] = []
+        signs: list[int] = []
+        for each in emissions:
+            rows += each.rows or (nothing,)
+            sign = -1 if each.removed or self._removes else 1
+            signs += [sign] * len(each.rows) or [0]
+        head = [numbers] if self._numbered else []
+        columns = [
+            *(_repeated(each, counts) for each in head),
+            _repeated([each.sequence for each in emissions], counts),
+            _repeated([each.at for each in emissions], counts),
+            signs,
+            *(zip(*rows, strict=True) if rows and self._width else [()] * self._width),
+        ]
+        return self.of_columns(columns)
+
+    def of_columns(self, columns: Iterable[object]) -> pa.RecordBatch:
+        """Columns in the order of the schema, as a record batch."""
+        return pa.RecordBatch.from_arrays(
+            [
+                each if isinstance(each, pa.Array) else pa.array(each, field.type)
+                for each, field in zip(columns, self.schema, strict=True)
+            ],
+            schema=self.schema,
+        )
+
+
+def emissions_of(batch: pa.RecordBatch) -> Iterator[Emission]:
+    """The emissions that a record batch without numbers was made of, or would be."""
+    sequences, instants, signs, *columns = (
+        (column.cast(pa.int64()) if place == 1 else column).to_pylist()
+        for place, column in enumerate(batch.columns)
+    )
+    terms = [[None if text is None else Term(text) for text in column] for column in columns]
+    start = 0
+    for end in range(1, len(sequences) + 1):
+        same = end < len(sequences) and sequences[end] == sequences[start]
+        if not same or not signs[start]:
+            rows = tuple(tuple([column[row] for column in terms]) for row in range(start, end))
+            shown = rows if signs[start] else ()
+            yield Emission(sequences[start], instants[start], shown, signs[start] < 0)
+            start = end
+
+
+def _repeated(values: Sequence[int], counts: Sequence[int]) -> list[int]:
+    return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
