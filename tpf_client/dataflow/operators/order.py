@@ -227,12 +227,14 @@ class TopK(Node):
 
     def show(self, now: Multiset) -> None:
         """Send how what is in the window now differs from what was shown."""
-        changes = now.copy()
-        changes.subtract(self._shown)
-        self._shown = now
-        for row, count in changes.items():
-            if count:
-                self.emit(row, count)
+        before, self._shown = self._shown, now
+        for row, count in now.items():
+            change = count - before.get(row, 0)
+            if change:
+                self.emit(row, change)
+        for row, count in before.items():
+            if row not in now:
+                self.emit(row, -count)
 
     def _in_order(self) -> Iterator[tuple[Solution, int]]:
         copies = self._copies or _once

@@ -59,6 +59,7 @@ class Delivery:
     Attributes:
         silent: whether nothing is emitted where there are no rows.
         taken: whether something was ever taken.
+        whole: whether all of the result is emitted each time.
         visible: gives what a reader sees of a solution; ``None``: he sees all of it.
     """
 
@@ -75,6 +76,7 @@ class Delivery:
         self._relation = semantics.relation
         self.awake = False
         self.taken = False
+        self.whole = semantics.relation in ("rstream", "answer")
         self.silent = semantics.relation != "rstream"
         if semantics.output == "difference":
             self.push: Callable[[Solution, int], None] = self._push_change

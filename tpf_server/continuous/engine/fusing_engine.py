@@ -50,11 +50,12 @@ class FusingEngine(TickEngine):
             stream.triples += count * triples
             if self._plans.awake:
                 self._emitter.emit(self.arrivals, at)
-            self._until_housekeeping -= count
-            if self._until_housekeeping <= 0:
-                self._until_housekeeping = self._housekeeping.run(self.arrivals)
 
         done = found.run(rows, passed)
+        # At the end of a batch: to look for terms is to settle.
+        self._until_housekeeping -= done
+        if self._until_housekeeping <= 0:
+            self._until_housekeeping = self._housekeeping.run(self.arrivals)
         if not found.active:
             self._plans.fusion.active = None
         return done

@@ -14,6 +14,7 @@ from tpf_server.continuous.engine.delivery import Phase
 from tpf_server.continuous.engine.plans.column_expressions import Column
 from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows
 from tpf_server.continuous.engine.windows.star_window import StarWindow
+from tpf_server.continuous.engine.windows.stream_time import NEVER
 
 _PATIENCE: Final = 8
 """So many times the rows that went back to the operators must come before they are taken again."""
@@ -66,6 +67,8 @@ class FusedStream:
         self._arrived = self._kept = 0
         self._held: list[_Held] = []
         self._owed = 0
+        # The time of the row that came last.
+        self._at = 0
 
     def room(self, window_rows: int) -> int:
         """How many rows may come until the windows of a plan hold too much, at least."""
@@ -103,16 +106,17 @@ class FusedStream:
             self._arrived += done - before
             self._kept += done - before
             if done > before:
-                self._trim(int(rows.times[done - 1]))
+                self._at = int(rows.times[done - 1])
                 self._show(done)
                 try:
-                    passed(int(rows.times[done - 1]), done - before)
+                    passed(self._at, done - before)
                 except BaseException:
                     # Some plans may be ahead: they took rows that do not come any more.
                     self.settle()
                     raise
             if self.active and any(each.refused and each.reached == done for each in self._plans):
                 self.settle()
+        self.trim()
         return done
 
     def _forget(self) -> None:
@@ -149,10 +153,15 @@ class FusedStream:
 
     # ------------------------------------------------------------------------------ windows
 
-    def _trim(self, at: int) -> None:
-        """Rows that are too old for a window are not in it any more."""
+    def trim(self) -> None:
+        """Rows that are too old for a window are not in it any more; windows know what they hold.
+
+        So it is after each batch; in the midst of one somebody must say it who looks at that.
+        """
+        if not self.active:
+            return
         for held in self._held:
-            window, first = held.window, at - held.window.width
+            window, first = held.window, self._at - held.window.width
             while (block := self._blocks.get(held.block)) is not None:
                 times, taken = block.rows.times, block.taken
                 if not taken or times[taken - 1] < first:
@@ -185,6 +194,7 @@ class FusedStream:
         """
         if not self.active:
             return
+        self.trim()
         self.active = False
         for window in self.windows:
             window.elsewhere = 0
@@ -251,6 +261,7 @@ class FusedStream:
         self._blocks = {0: _Taken(rows, count)}
         self._next = self._adopted = 1
         self._arrived = self._kept = count
+        self._at = int(rows.times[-1]) if count else NEVER
         self._held = [_Held(window) for window in self.windows]
         for held in self._held:
             held.row = held.gone = rows.absent[held.window]

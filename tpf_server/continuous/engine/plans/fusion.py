@@ -43,7 +43,9 @@ class Fusion:
             self._fused[plan] = FusedPlan(plan, shape, self._kernel)
 
     def _report(self, plan: Plan) -> dict[str, Any]:
-        """How a plan takes batches of records now."""
+        """How a plan takes batches of records now; after it windows say what they hold."""
+        if self.active is not None:
+            self.active.trim()
         found = self._fused.get(plan)
         if found is None:
             return batch_report("off", reason=OFF if self._kernel == "off" else OTHERWISE)

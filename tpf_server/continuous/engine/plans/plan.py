@@ -24,6 +24,7 @@ from tpf_server.continuous.engine.plans.leaves import ContinuousLeaves, Windows
 from tpf_server.continuous.engine.plans.own_slices import OwnSlices
 from tpf_server.continuous.engine.plans.plan_builder import PlanBuilder
 from tpf_server.continuous.engine.plans.slices import Slices
+from tpf_server.continuous.engine.plans.solution_order import SolutionOrder
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
@@ -110,6 +111,7 @@ class Plan:
         if query.query.form == "ASK":
             pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
         node, variables, self.order = builder.modified(pattern, None)
+        self._sorted_by = SolutionOrder(self.order, again=delivery.whole)
         self._slices: Slices | OwnSlices | None = None
         if SLICE in lifted and len(lifted) > 1:
             node = self._slices = builder.sliced_apart(node, self.order)
@@ -340,8 +342,9 @@ class Plan:
         for reason in reasons:
             found |= {"state": "waiting", "reason": reason}
             break
+        # First: what windows hold may be known there.
+        found["batches"] = self.batches()
         return found | {
-            "batches": self.batches(),
             "operators": [type(node).__name__ for node in self.flow.nodes],
             "joins": [
                 {"rerouted": join.rerouted, "inputs": join.explain()} for join in self.leaves.joins
@@ -355,9 +358,7 @@ class Plan:
 
     def ordered(self, solutions: list[tuple[Solution, int]]) -> list[tuple[Solution, int]]:
         """Solutions in the order of the query, if it has one."""
-        order: Callable[[Solution], Any] | None = self.order
-        if order is not None:
-            solutions.sort(key=lambda each: order(each[0]))
+        self._sorted_by.sort(solutions)
         return solutions
 
 

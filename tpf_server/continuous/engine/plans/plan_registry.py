@@ -223,7 +223,13 @@ class PlanRegistry:
             owner.made = describer.made
         else:
             feeds = owner.stream is not None
-            maker = RowMaker(owner.query.query, plan.schema, self._dictionary, feeds=feeds)
+            maker = RowMaker(
+                owner.query.query,
+                plan.schema,
+                self._dictionary,
+                feeds=feeds,
+                again=plan.delivery.whole,
+            )
             owner.made = maker.made
         owners[number] = owner
 

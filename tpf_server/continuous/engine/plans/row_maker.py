@@ -6,17 +6,19 @@ lookup for each term, a check where a term may not stand in its place, nothing e
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from annotations.terms import Variable
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.codegen import compiled
 from tpf_client.dataflow.construct import construct_lines, repeated
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.algebra import Query, Row
+from tpf_client.sparql.expressions.typed_terms import Remembered
 from tpf_server.continuous.engine.delivery import wanted_variables
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
+_MOST_ROWS: Final = 1_000
+"""So many rows of a query are remembered."""
 EncodedTriples: TypeAlias = list[EncodedTriple] | None
 Make: TypeAlias = Callable[[Sequence[tuple[Solution, int]]], tuple[tuple[Row, ...], EncodedTriples]]
 
@@ -29,6 +31,7 @@ class RowMaker:
         schema: the variables of the solutions.
         dictionary: the terms.
         feeds: whether the triples of CONSTRUCT are wanted as identifiers, too.
+        again: whether the same solutions come again and again, so that rows are remembered.
 
     Attributes:
         made: gives the rows of solutions, in their order, repeated by their counts; and nothing, or
@@ -40,26 +43,37 @@ class RowMaker:
     made: Make
 
     def __init__(
-        self, query: Query, schema: Schema, dictionary: TermDictionary, *, feeds: bool = False
+        self,
+        query: Query,
+        schema: Schema,
+        dictionary: TermDictionary,
+        *,
+        feeds: bool = False,
+        again: bool = False,
     ) -> None:
         self._feeds = feeds
         self._names: dict[str, Any] = {"texts": dictionary.texts, "encode": dictionary.encode}
         wanted = wanted_variables(query)
         self._values = {name: f"v{at}" for at, name in enumerate(schema) if name in wanted}
         taken = [self._values.get(name, "_") for name in schema]
-        lines = ["def rows(solutions):", "    result = []"]
-        lines.append(f"    for ({''.join(f'{name}, ' for name in taken)}), count in solutions:")
-        if not feeds:
-            values = self._values.values()
-            lines += [f"        {name} = texts[{name}] if {name} else None" for name in values]
-        body = self._selected(wanted) if query.form != "CONSTRUCT" else self._constructed(query)
+        unpacked = f"({''.join(f'{name}, ' for name in taken)})"
+        values = self._values.values()
+        decoded = [f"{name} = texts[{name}] if {name} else None" for name in values]
+        row = f"({''.join(f'{self._values.get(name)}, ' for name in wanted)})"
+        head = f"for {unpacked}, count in solutions:"
+        if again and query.form != "CONSTRUCT":
+            # No integer is given twice, so that rows are right also where their terms are gone.
+            self._names["known"] = Remembered[Solution, Row]()
+            head = "for solution, count in solutions:"
+            body = _remembered([f"{unpacked} = solution", *decoded], row)
+        else:
+            body = repeated(row) if query.form != "CONSTRUCT" else self._constructed(query)
+            body = [*([] if feeds else decoded), *body]
+        lines = ["def rows(solutions):", "    result = []", f"    {head}"]
         lines += [f"        {line}" for line in body]
         texts = "tuple([(texts[s], texts[p], texts[o]) for s, p, o in result])"
         lines.append(f"    return {texts}, result" if feeds else "    return tuple(result), None")
         self.made = compiled("\n".join(lines), "rows", self._names)
-
-    def _selected(self, wanted: Sequence[Variable]) -> list[str]:
-        return repeated(f"({''.join(f'{self._values.get(name)}, ' for name in wanted)})")
 
     def _constructed(self, query: Query) -> list[str]:
         numbers = itertools.count(1)
@@ -69,3 +83,16 @@ class RowMaker:
         return construct_lines(
             query.template, self._values, self._names, text="texts[{}]", term="encode({})"
         )
+
+
+def _remembered(made: Sequence[str], row: str) -> list[str]:
+    """The lines that append the row of a solution, which is made where it is not known."""
+    return [
+        "row = known.get(solution)",
+        "if row is None:",
+        *(f"    {line}" for line in (*made, f"row = {row}")),
+        f"    if len(known) >= {_MOST_ROWS}:",
+        "        known.clear()",
+        "    known[solution] = row",
+        *repeated("row"),
+    ]

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tpf_client.dataflow.changes import TermId
 from tpf_client.sparql.expressions.inlined import (
@@ -25,6 +26,11 @@ from tpf_client.sparql.expressions.inlined import (
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.plans.column_expressions import Column
 
+# IRIs and literals of which `canonical_term` says that they are what they look like.
+_SIMPLE: Final = (
+    r'^(?:<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*>'
+    r'|"[ !#-\[\]-~\x{a0}-\x{d7ff}\x{e000}-\x{fffd}]*"(?:@[a-z]{2,3})?)$'
+)
 _SECOND: Final = 1_000_000
 _FIRST: Final = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * _SECOND
 _LAST: Final = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * _SECOND
@@ -39,8 +45,12 @@ def encoded_column(
     term: Callable[[str], TermId],
 ) -> list[TermId]:
     """The integers of a column; see `column_cells`."""
-    cells = column_cells(name, column, value, term)
+    cells = column_cells(name, column, value, term, _unknown, lambda _: None)
     return cells if isinstance(cells, list) else cells.tolist()
+
+
+def _unknown(_text: str) -> None:
+    """Nothing is known before."""
 
 
 def column_cells(
@@ -48,6 +58,8 @@ def column_cells(
     column: pa.Array,
     value: Callable[[Any], TermId],
     term: Callable[[str], TermId],
+    known: Callable[[str], TermId | None],
+    hold: Callable[[list[TermId]], None],
 ) -> Column | list[TermId]:
     """The integers of a column, as an array where they were made without looking at each.
 
@@ -56,6 +68,8 @@ def column_cells(
         column: strings, booleans, integers, decimals, floats, or instants with a time zone.
         value: the integer of a Python value.
         term: the integer of a term.
+        known: the integer of a term that needs no look at it; else ``None``.
+        hold: is given the different integers of terms, which nothing else holds in an array.
 
     Raises:
         ElementError: a value that is missing or cannot be a term, or a column of another type.
@@ -65,7 +79,7 @@ def column_cells(
         raise ElementError(f"record {row + 1}: no value for {name}")
     kind = column.type
     if is_text(column):
-        return _of_strings(name, column, term)
+        return _of_strings(name, column, term, known, hold)
     fast: Column | None = None
     if pa.types.is_integer(kind):
         fast = _of_integers(column)
@@ -108,10 +122,38 @@ def milliseconds_of(column: pa.Array) -> Column:
     return times
 
 
-def _of_strings(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:
+def _of_strings(
+    name: str,
+    column: pa.Array,
+    term: Callable[[str], TermId],
+    known: Callable[[str], TermId | None],
+    hold: Callable[[list[TermId]], None],
+) -> Column | list[TermId]:
     different = column.dictionary_encode()
-    known = known_terms(name, different, term)
-    return [known[place] for place in different.indices.to_numpy().tolist()]
+    texts = different.dictionary.to_pylist()
+    terms: list[Any] = list(map(known, texts))
+    for number in [number for number, found in enumerate(terms) if found is None]:
+        try:
+            terms[number] = term(texts[number])
+        except ElementError:
+            # Which record it is.
+            known_terms(name, different, term)
+            raise
+    places = different.indices.to_numpy()
+    try:
+        cells: Column = np.array(terms, np.int64)[places]
+    except OverflowError:
+        return [terms[place] for place in places.tolist()]
+    hold(terms)
+    return cells
+
+
+def odd_terms(column: pa.Array) -> list[str | None]:
+    """The different texts of a column that are not seen to be terms at a glance."""
+    different = column.unique()
+    simple = pc.match_substring_regex(different, _SIMPLE)
+    odd: list[str | None] = different.filter(pc.invert(pc.fill_null(simple, False))).to_pylist()
+    return odd
 
 
 def known_terms(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:

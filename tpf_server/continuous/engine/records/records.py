@@ -29,6 +29,7 @@ from tpf_server.continuous.engine.records.record_columns import (
     is_text,
     known_terms,
     milliseconds_of,
+    odd_terms,
 )
 from tpf_server.continuous.engine.records.record_values import (
     RecordValue,
@@ -143,22 +144,8 @@ class RecordFeed:
         times = milliseconds_of(timestamps)
         shape = self._shape() or []
         plans = self._engine.fused(self._stream, [taker for taker, _ in shape])
-        wanted = self._wanted()
-        columns: list[_Cells | None] = []
-        for place, (name, column) in enumerate(
-            zip(values.schema.names, values.columns, strict=True)
-        ):
-            if place not in wanted and is_text(column):
-                # Nobody takes them: they need only be terms.
-                self._check_terms(name, column)
-                columns.append(None)
-            else:
-                columns.append(column_cells(name, column, self.value, self._encode))
-        # The subject comes last, so that its place, -1, is the place in this list too.
-        columns.append(self._subjects(subjects))
-        # Their terms are held by nothing else before they arrive.
-        self._batch = [each for each in columns if isinstance(each, list)]
         try:
+            columns = self._columns(subjects, values)
             done = 0 if plans is None else self._fuse(plans, columns, times)
             if done < len(times):
                 self._engine.settle()
@@ -177,6 +164,28 @@ class RecordFeed:
                     done += self._deliver(some, instants[done:])
         finally:
             self._batch = []
+
+    def _columns(self, subjects: pa.Array, values: pa.RecordBatch) -> list[_Cells | None]:
+        """The integers of a batch, of which no term is held by anything else before they arrive.
+
+        `None` where nobody takes them: they need only be terms.
+        """
+        wanted = self._wanted()
+        known, hold = self._dictionary.known, self._batch.append
+        columns: list[_Cells | None] = []
+        for place, (name, column) in enumerate(
+            zip(values.schema.names, values.columns, strict=True)
+        ):
+            if place not in wanted and is_text(column):
+                self._check_terms(name, column)
+                columns.append(None)
+            else:
+                cells = column_cells(name, column, self.value, self._encode, known, hold)
+                columns.append(cells)
+        # The subject comes last, so that its place, -1, is the place in this list too.
+        columns.append(self._subjects(subjects))
+        self._batch += [each for each in columns if isinstance(each, list)]
+        return columns
 
     def _shape(self) -> Sequence[tuple[WindowInput, tuple[int, ...]]] | None:
         """Who takes which columns; ``None`` where somebody looks at whole elements."""
@@ -208,7 +217,7 @@ class RecordFeed:
 
     def _check_terms(self, name: str, column: pa.Array) -> None:
         """See that the texts of a column are terms."""
-        new = set(column.unique().to_pylist()) - self._terms
+        new = set(odd_terms(column)) - self._terms
         try:
             for text in new:
                 canonical_term(text)
