@@ -7,7 +7,7 @@ from tpf_server.continuous.csparql.executor import ExecutedQuery
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
-from tpf_server.continuous.engine.result_columns import ResultColumns, result_variables
+from tpf_server.continuous.engine.result_columns import EmissionColumns, result_variables
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.languages import called, semantics_of
@@ -88,7 +88,7 @@ class HostedQuery:
             self.variables = [name[1:] for name in query.variables]
         graphs = isinstance(running.query, RspqlQuery) and any(running.query.graphs)
         columns = () if query is None else result_variables(query, graphs=graphs)
-        self.columns = ResultColumns(columns, removes=relation == "removed", numbered=True)
+        self.columns = EmissionColumns(columns, removes=relation == "removed", numbered=True)
 
     def explain(self) -> dict[str, Any]:
         """All that is known about it."""

@@ -18,7 +18,7 @@ from tpf_server.continuous.csparql.windows import PhysicalWindow
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS, batch_report
-from tpf_server.continuous.engine.result_columns import ResultColumns, result_variables
+from tpf_server.continuous.engine.result_columns import EmissionColumns, result_variables
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.spoken_time import says_now
 
@@ -103,9 +103,9 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return f"{times}{written}{because}"
 
     @property
-    def columns(self) -> ResultColumns:
+    def columns(self) -> EmissionColumns:
         """See `RunningQuery`."""
-        return ResultColumns(result_variables(self.query.query))
+        return EmissionColumns(result_variables(self.query.query))
 
     def emission(self, each: PeriodicAnswer, number: int) -> Emission:
         """See `RunningQuery`."""

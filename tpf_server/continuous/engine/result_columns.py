@@ -39,7 +39,7 @@ def result_variables(query: Query, *, graphs: bool = False) -> tuple[str, ...]:
     return (*_TRIPLE, "?g") if graphs else _TRIPLE
 
 
-class ResultColumns:
+class EmissionColumns:
     """Makes record batches of emissions.
 
     Args:

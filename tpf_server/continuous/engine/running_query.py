@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import BacklogError, CallbackError, ContinuousError
-from tpf_server.continuous.engine.result_columns import ResultColumns, ResultFormat
+from tpf_server.continuous.engine.result_columns import EmissionColumns, ResultFormat
 
 EmissionT = TypeVar("EmissionT")
 _ROWS: Final = 1 << 16
@@ -105,7 +105,7 @@ class RunningQuery(Generic[EmissionT]):
         raise NotImplementedError
 
     @property
-    def columns(self) -> ResultColumns:
+    def columns(self) -> EmissionColumns:
         """How its results are written as record batches of Arrow."""
         raise NotImplementedError
 

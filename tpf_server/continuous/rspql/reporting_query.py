@@ -16,7 +16,7 @@ from annotations.terms import Term, Variable
 from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
-from tpf_server.continuous.engine.result_columns import ResultColumns, result_variables
+from tpf_server.continuous.engine.result_columns import EmissionColumns, result_variables
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 from tpf_server.continuous.rspql.instants import ReportInstants, report_instants
 from tpf_server.continuous.rspql.reports import StreamOperator
@@ -194,10 +194,10 @@ class ReportingQuery(PeriodicQuery):
         return found
 
     @property
-    def columns(self) -> ResultColumns:
+    def columns(self) -> EmissionColumns:
         """See `PeriodicQuery.columns`."""
         variables = result_variables(self.query.query, graphs=any(self._said.graphs))
-        return ResultColumns(variables, removes=self._said.operator == "DSTREAM")
+        return EmissionColumns(variables, removes=self._said.operator == "DSTREAM")
 
     def explain(self) -> dict[str, Any]:
         """What `PeriodicQuery.explain` gives, and the policies."""

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.errors import ElementError
-from tpf_server.continuous.engine.records.record_columns import encoded_column
+from tpf_server.continuous.engine.records.record_columns import encoded_column, odd_terms
 from tpf_server.continuous.engine.semantics import PAPER
 
 NAMES = ["urn:x", "urn:k", "urn:n", "urn:t"]
@@ -172,6 +173,56 @@ def test_columns_that_fit_are_not_taken_value_by_value():
         slow = [engine.record_feed("urn:s", []).value(each) for each in array.to_pylist()]
         assert found == slow
     assert asked == ['"a"', '"b"']
+
+
+TEXTS = st.lists(
+    st.text(max_size=6)
+    | st.sampled_from(
+        ['"a"', '"b"@en', '"b"@EN', "<urn:c>", "<c>", '"\\u00e9"', '"\n"', "_:b", '""']
+    )
+    | st.builds('"{}"'.format, st.text(max_size=4))
+    | st.builds("<urn:{}>".format, st.text(max_size=4)),
+    max_size=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS)
+def test_what_is_seen_to_be_a_term_at_a_glance_is_one(texts):
+    whole = [
+        each for each in texts if each.isascii() or each.encode("utf-8", "ignore").decode() == each
+    ]
+    odd = odd_terms(pa.array(whole, pa.string()))
+    for each in set(whole) - set(odd):
+        assert canonical_term(each) == each
+    assert set(odd) <= set(whole)
+    assert not odd_terms(pa.array(['"a b"', "<urn:x>", '"x"@en', '"é"']))
+
+
+def test_terms_that_are_known_are_not_looked_at_again():
+    engine = Engine()
+    query = engine.register(
+        "SELECT ?k { STREAM <urn:s> [RANGE 9s] { ?s <urn:k> ?k ; <urn:x> ?x } }"
+    )
+    feed = engine.record_feed("urn:s", NAMES[:2], "urn:r/")
+    looked = []
+    encode = feed._encode
+    feed._encode = lambda text: looked.append(text) or encode(text)
+    for at, more in enumerate((['"a"', '"b"'], ['"b"', '"c"'], ['"a"', '"c"'])):
+        feed.push_batch(
+            pa.array([2 * at, 2 * at + 1]),
+            batch([[Decimal(1)] * 2, more], TYPES[:2]),
+            pa.array([at] * 2),
+        )
+    assert looked == ['"a"', '"b"', '"c"']
+    assert [row[0] for each in query for row in each.rows] == [
+        '"a"',
+        '"b"',
+        '"b"',
+        '"c"',
+        '"a"',
+        '"c"',
+    ]
 
 
 def test_instants_finer_than_a_microsecond_are_refused():

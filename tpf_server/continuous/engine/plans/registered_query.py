@@ -10,7 +10,7 @@ from tpf_server.continuous.engine.delivery import Callback, Emission
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.row_maker import EncodedTriples, Make
 from tpf_server.continuous.engine.plans.templates import Template
-from tpf_server.continuous.engine.result_columns import ResultColumns, result_variables
+from tpf_server.continuous.engine.result_columns import EmissionColumns, result_variables
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 
@@ -46,9 +46,9 @@ class RegisteredQuery(RunningQuery[Emission]):
         self.made: Make = _no_plan
 
     @property
-    def columns(self) -> ResultColumns:
+    def columns(self) -> EmissionColumns:
         """See `RunningQuery`."""
-        return ResultColumns(result_variables(self.query.query))
+        return EmissionColumns(result_variables(self.query.query))
 
     def emission(self, each: Emission, number: int) -> Emission:  # noqa: ARG002 (it has its own)
         """See `RunningQuery`."""

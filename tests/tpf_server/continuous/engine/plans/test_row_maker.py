@@ -1,6 +1,7 @@
 """Rows of terms from solutions, beside a plain evaluation of the template."""
 
 from collections.abc import Mapping, Sequence
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from tpf_client.sparql.algebra import Query
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.plans import row_maker
 from tpf_server.continuous.engine.plans.row_maker import RowMaker
 
 _VARIABLES = ("?a", "?b", "?c")
@@ -66,6 +68,27 @@ def test_select(rows: list[Copies], names: list[str]) -> None:
     places = [_VARIABLES.index(name) for name in names]
     expected = [tuple([row[at] for at in places]) for row, count in rows for _ in range(count)]
     assert list(found) == expected
+
+
+@given(st.lists(solutions, max_size=4), st.lists(st.sampled_from(_VARIABLES), unique=True))
+def test_rows_that_are_remembered(several: list[list[Copies]], names: list[str]) -> None:
+    """The same as those that are made each time, also where their terms are forgotten."""
+    pattern = "{ STREAM <urn:s> [NOW] { ?a ?b ?c } }"
+    form = f"SELECT {' '.join(names)}" if names else "ASK"
+    query = parse(f"{form} {pattern}").query
+    dictionary = TermDictionary(keeps=False)
+    plain, remembering = (
+        RowMaker(query, _VARIABLES, dictionary, again=again)  # type: ignore[arg-type]
+        for again in (False, True)
+    )
+    with patch.object(row_maker, "_MOST_ROWS", 3):
+        for rows in several:
+            encoded = _encoded(rows, dictionary)
+            found = plain.made(encoded)
+            assert remembering.made(encoded) == found
+            if len(encoded) < 3:
+                dictionary.forget(set())
+                assert remembering.made(encoded) == found
 
 
 def test_ask() -> None:
