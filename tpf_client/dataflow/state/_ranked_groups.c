@@ -944,6 +944,38 @@ static PyObject *ranked_groups(PyObject *object, void *nothing)
     return PyLong_FromSize_t(((Ranked *)object)->groups.count);
 }
 
+static size_t bytes_of_table(const Table *table)
+{
+    return (table->slots * (size_t)(table->keys + 2) + table->room) * sizeof(int64_t);
+}
+
+/* What it takes: the arrays are not Python's. */
+static PyObject *ranked_sizeof(PyObject *object, PyObject *nothing)
+{
+    const Ranked *self = (Ranked *)object;
+    size_t branches = (size_t)self->branches, lists = (size_t)self->lists, bytes = sizeof(Ranked);
+    (void)nothing;
+    bytes += (size_t)(self->conditions + 1) * sizeof(Condition);
+    bytes += (size_t)(self->ties + 1) * sizeof(int);
+    bytes += MOST_BRANCHES * sizeof(Branch) + (size_t)self->columns * sizeof(Py_buffer);
+    bytes += self->log_room * (size_t)self->stride * sizeof(int64_t);
+    bytes += self->subject_room * (sizeof(int64_t) + 1);
+    bytes += bytes_of_table(&self->groups);
+    bytes += self->groups.slots * ((branches + 2) * sizeof(int64_t) + lists * sizeof(Ordered) +
+                                   sizeof(__int128) + 2);
+    for (size_t n = 0; n < self->groups.slots * lists; n++)
+        bytes += self->ordered[n].room * sizeof(int64_t);
+    for (size_t n = 0; n < branches; n++) {
+        const Branch *branch = self->branch + n;
+        bytes += bytes_of_table(&branch->partners);
+        bytes += branch->partners.slots * sizeof(Partner);
+        bytes += branch->spare == NULL ? 0 : FEW * sizeof(int64_t);
+    }
+    if (self->apart)
+        bytes += (size_t)(self->wanted - self->offset) * (size_t)self->row_width * sizeof(int64_t);
+    return PyLong_FromSize_t(bytes);
+}
+
 static int wrong(void)
 {
     if (!PyErr_Occurred())
@@ -1120,6 +1152,7 @@ static PyMethodDef methods[] = {
     {"run", ranked_run, METH_VARARGS, "Take rows until one may have changed what is shown."},
     {"shown", ranked_shown, METH_NOARGS, "The keys and sizes of the groups that are shown."},
     {"before", ranked_before, METH_NOARGS, "What was shown before the last row came."},
+    {"__sizeof__", ranked_sizeof, METH_NOARGS, "Bytes, with all that it keeps."},
     {NULL, NULL, 0, NULL},
 };
 

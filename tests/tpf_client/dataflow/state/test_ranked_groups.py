@@ -211,6 +211,7 @@ def check(make, seed, rows=160):
                 shown = found
             assert state.shown() == shown
             assert len(state) == len(window)
+            assert sys.getsizeof(state) > 0
             if state.refused:
                 assert any(subjects[done] == subject for _, subject, _ in window)
                 # Somebody else takes it; here it goes on without.

@@ -148,11 +148,14 @@ def _of_strings(
     return cells
 
 
-def odd_terms(column: pa.Array) -> list[str | None]:
-    """The different texts of a column that are not seen to be terms at a glance."""
+def odd_terms(column: pa.Array) -> list[str]:
+    """The different texts of a column that are not seen to be terms at a glance.
+
+    Where one is missing, that is none, too.
+    """
     different = column.unique()
     simple = pc.match_substring_regex(different, _SIMPLE)
-    odd: list[str | None] = different.filter(pc.invert(pc.fill_null(simple, False))).to_pylist()
+    odd: list[str] = different.filter(pc.invert(pc.fill_null(simple, False))).to_pylist()
     return odd
 
 

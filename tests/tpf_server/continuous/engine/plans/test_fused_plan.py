@@ -1,7 +1,9 @@
 """Batches that a plan takes as columns, against the operators: the same rows, in the same order."""
 
+import gc
 import random
 import sys
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -337,6 +339,48 @@ def test_what_is_refused_is_refused_whole_where_nobody_takes_it(kernel):
     assert engine.arrivals == 0
     feed.push_batch(pa.array([1, 2]), good, pa.array([1, 2]))
     assert [len(each.rows) for each in query] == [1, 1]
+
+
+def entry_size(text, kernel, count):
+    """Bytes for each entry of a window that holds so many, with its groups and their order."""
+    engine, _, feed = engine_of(text, kernel=kernel)
+    chance = random.Random(1)
+    some = [(n, chance.randrange(count // 3), chance.choice(KEYS)) for n in range(count)]
+    # What is the same for all: code, routes, terms.
+    feed.push_batch(pa.array([count]), batch([1]), pa.array([0]))
+    engine.advance(10**6)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for first in range(0, count, 500):
+            part = some[first : first + 500]
+            values = batch([number for _, number, _ in part])
+            keys = pa.array([key for _, _, key in part])
+            values = values.set_column(2, "urn:k", keys)
+            subjects = pa.array([subject for subject, _, _ in part])
+            feed.push_batch(subjects, values, pa.array([10**6] * len(part)))
+        gc.collect()
+        traced = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    # Arrays of the compiled one are its own, and not seen by Python.
+    states = [each._state for each in engine._plans.fusion._fused.values()]
+    own = sum(map(sys.getsizeof, states)) if kernel == "compiled" else 0
+    return (traced + own) / count
+
+
+KEYS = ('"a"', '"b"@en', "<urn:c>")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [*((text, count) for text in FUSED[:2] for count in (1000, 1500, 2100)), (JOINED[0], 700)],
+)
+def test_an_entry_of_a_window_takes_no_more_than_half_of_what_the_operators_need(text, count):
+    if compiled_groups() is None:
+        pytest.skip("built without a compiler")
+    sizes = {each: entry_size(text, each, count) for each in ("compiled", "off")}
+    assert 40 < sizes["compiled"] <= sizes["off"] / 2, sizes
 
 
 def test_terms_that_are_in_the_window_are_not_forgotten(kernel):

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from tpf_client.dataflow.changes import Solution
 from tpf_server.continuous.engine.plans.solution_order import SolutionOrder
 
 
@@ -13,14 +14,16 @@ def test_solutions_are_in_the_order_of_their_keys_and_those_of_one_key_stay(agai
     order = SolutionOrder(lambda each: -each[0], again=again)
     for _ in range(300):
         size = chance.randrange(12)
-        some = [((chance.randrange(9), chance.randrange(400)), 1) for _ in range(size)]
+        some: list[tuple[Solution, int]] = [
+            ((chance.randrange(9), chance.randrange(400)), 1) for _ in range(size)
+        ]
         expected = sorted(some, key=lambda each: -each[0][0])
         order.sort(some)
         assert some == expected
 
 
 def test_without_an_order_they_stay() -> None:
-    some = [((3,), 1), ((1,), 2)]
+    some: list[tuple[Solution, int]] = [((3,), 1), ((1,), 2)]
     SolutionOrder(None, again=True).sort(some)
     assert some == [((3,), 1), ((1,), 2)]
 
