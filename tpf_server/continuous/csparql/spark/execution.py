@@ -44,7 +44,6 @@ from tpf_server.continuous.csparql.spark.session import ROCKSDB
 from tpf_server.continuous.csparql.spark.support import check_supported
 from tpf_server.continuous.csparql.spark.translation import Translation
 from tpf_server.continuous.csparql.spark.windowing import (
-    KEY,
     all_windows,
     lines,
     malformed,
@@ -216,20 +215,18 @@ class SparkExecution:
         watermark = self._watermark(batch)
         data = data.persist()
         try:
-            # In any case the windows must be read: that is what writes their state.
-            (row,) = data.agg(sql.unix_millis(sql.min(KEY))).collect()
+            # In any case the windows must be read: that is what writes their state. One job does,
+            # before others that run beside each other find them kept.
+            (row,) = data.agg(sql.min(AT)).collect()
             last = self.results.last_before(batch)
             if last is None:
                 if row[0] is None:
                     return
                 # The instant before the first one that anything belongs to.
-                last = int(row[0]) - 2
+                last = int(row[0]) - 1
             instants = list(self.graph.instants.between(last, watermark - 1))
             if instants:
-                windows = data.where(sql.col("s").isNotNull()).select(
-                    (sql.unix_millis(KEY) - 1).alias(AT), "stream", "s", "p", "o", "ts"
-                )
-                answers = self.answers(windows, instants)
+                answers = self.answers(data.where(sql.col("s").isNotNull()), instants)
                 self.results.write(batch, answers)
                 if self._on_answer is not None:
                     for answer in answers:

@@ -20,6 +20,7 @@ from annotations.terms import is_variable
 from tpf_client.sparql.algebra import BGP
 from tpf_client.sparql.rewrite.visitor import patterns_in
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_server.continuous.csparql.spark.frames import AT
 from tpf_server.continuous.csparql.windows import LogicalWindow, StreamClause
 
 KEY = "closes"
@@ -112,9 +113,15 @@ def malformed(texts: Sequence[DataFrame]) -> DataFrame:
 
 
 def all_windows(parts: Sequence[DataFrame]) -> DataFrame:
-    """The content of all windows, each triple of a stream once, with its latest timestamp."""
+    """The content of all windows at each instant, `AT`.
+
+    Each triple of a stream is there once, with its latest timestamp.
+    """
     result = reduce(DataFrame.unionByName, parts)
-    return result.groupBy(KEY, "stream", "s", "p", "o").agg(sql.max("ts").alias("ts"))
+    found = result.groupBy(KEY, "stream", "s", "p", "o").agg(sql.max("ts").alias("ts"))
+    # Without `KEY` Spark knows no partitioning of this. With one, uses of it in a join are no
+    # longer the frame that a micro-batch keeps, and each reads and commits the state anew.
+    return found.select((sql.unix_millis(KEY) - 1).alias(AT), "stream", "s", "p", "o", "ts")
 
 
 def _wanted(graph: OperatorGraph, clause: StreamClause) -> Column:
