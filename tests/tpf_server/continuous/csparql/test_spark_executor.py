@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +13,14 @@ import requests
 from flask import Flask
 
 from annotations.clock import ManualClock
+from annotations.terms import Term, Variable
 from tests.support.csparql_spark import settings
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.timestamps import EPOCH
+from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.web import continuous_blueprint
@@ -37,9 +41,25 @@ FROM STREAM <s> [RANGE 20ms STEP 10ms] {{ ?a <urn:at> ?b }}"""
 
 
 class Site:
+    """A server.
+
+    Args:
+        spark: its session; ``None``: it never starts.
+        work, shared: see `SparkExecutor`.
+    """
+
     def __init__(self, spark: Any, work: Path, shared: str = "") -> None:
         # Only with PySpark can it be imported.
         from tpf_server.continuous.csparql.spark.executor import SparkExecutor
+
+        self.starts = threading.Event()
+
+        @contextlib.contextmanager
+        def session() -> Iterator[Any]:
+            if spark is None:
+                self.starts.wait(PATIENCE)
+                raise ContinuousError("no Spark")
+            yield spark
 
         engine = Engine()
         engine.add([("<urn:x>", "<urn:near>", "<urn:y>")])
@@ -47,7 +67,7 @@ class Site:
         def executors(lock: Any) -> Any:
             made = SparkExecutor(
                 engine.static, work, lock, base=engine.base, every="100 milliseconds",
-                shared=shared, session=lambda: contextlib.nullcontext(spark),
+                shared=shared, session=session,
             )  # fmt: skip
             return {"spark": made}, "native"
 
@@ -68,8 +88,8 @@ class Site:
         self.session.mount(ROOT, WsgiAdapter(app))
 
     def jobs(self) -> list[Any]:
-        """The queries that run on Spark."""
-        return list(self.service._executors["spark"]._queries)  # type: ignore[attr-defined]
+        """What runs on Spark."""
+        return list(self.service._executors["spark"]._jobs)  # type: ignore[attr-defined]
 
     def register(self, name: str, engine: str, text: str = TEXT) -> requests.Response:
         body = {"query": text.format(name), "engine": engine}
@@ -121,7 +141,7 @@ def until(there: Callable[[], bool]) -> None:
 def test_a_query_on_spark_answers_as_the_native_one_does(site: Site, tmp_path: Path) -> None:
     left = tmp_path / "shared" / "query1" / "of-a-server-that-was-killed"
     left.mkdir(parents=True)
-    for name, engine in (("here", "native"), ("there", "spark")):
+    for name, engine in (("here", "native"), ("there", "spark"), ("too", "spark")):
         made = site.register(name, engine)
         assert made.status_code == 201, made.text
         assert made.json()["engine"] == engine
@@ -132,13 +152,17 @@ def test_a_query_on_spark_answers_as_the_native_one_does(site: Site, tmp_path: P
     until(lambda: len(site.results("there")) >= 4)
     assert not left.exists()
     assert site.results("there") == site.results("here")
+    until(lambda: len(site.results("too")) >= 4)
+    assert site.results("too") == site.results("here")
     assert [len(rows) for _, rows in site.results("there")] == [1, 2, 2, 1]
     # A micro-batch is counted when it has ended, after its answers.
     until(lambda: site.state("there")["job"]["lines"] >= 5)
     # It ends with its registration; what it wrote goes, and nothing else stops.
-    (query,) = site.jobs()
+    (job,) = site.jobs()
     assert site.session.delete(f"{ROOT}/queries/there", headers=TOKEN).status_code == 204
-    until(query.ended.is_set)
+    assert site.state("too")["state"] == "running"
+    assert site.session.delete(f"{ROOT}/queries/too", headers=TOKEN).status_code == 204
+    until(job.ended.is_set)
     assert list((tmp_path / "shared").iterdir()) == []
     site.push((61, "eve"))
     assert site.state("here")["state"] == "running"
@@ -148,8 +172,8 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
     assert site.register("there", "spark").status_code == 201
     site.push((1, "ann"), (12, "bob"))
     until(lambda: site.state("there")["state"] == "running")
-    (query,) = site.jobs()
-    Path(query.place, "stream0", "broken.tsv").write_text("nonsense\n")
+    (job,) = site.jobs()
+    Path(job.place, "stream0", "broken.tsv").write_text("nonsense\n")
     until(lambda: site.state("there")["state"] == "stopped")
     assert "nonsense" in site.state("there")["error"]
 
@@ -159,12 +183,12 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
         def __getattr__(self, name: str) -> Any:
             raise ConnectionRefusedError(name)
 
-    query.job._queries = (Gone(),)
+    job.run._queries = (Gone(),)
     assert set(site.state("there")["job"]) == {"batches", "lines", "late"}
     assert site.register("gone", "spark").status_code == 201
     gone = site.jobs()[-1]
     until(lambda: site.state("gone")["state"] == "running")
-    running, gone.job._queries = gone.job._queries, (Gone(),)
+    running, gone.run._queries = gone.run._queries, (Gone(),)
     until(lambda: site.state("gone")["state"] == "stopped")
     assert site.state("gone")["error"] == "the Java that Spark runs in has ended"
     for each in running:
@@ -172,8 +196,93 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
     assert site.register("again", "spark").status_code == 201
     again = site.jobs()[-1]
     assert site.session.delete(f"{ROOT}/queries/again", headers=TOKEN).status_code == 204
-    for each in (query, gone, again):
+    for each in (job, gone, again):
         until(each.ended.is_set)
+
+
+def test_equal_queries_that_see_the_same_are_one_job(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    site = Site(None, tmp_path)
+
+    def jobs_with(name: str, text: str = TEXT) -> int:
+        assert site.register(name, "spark", text).status_code == 201
+        return len(site.jobs())
+
+    assert jobs_with("a") == 1
+    # Their names have other lengths: what comes later in the text is at other places.
+    assert jobs_with("another") == 1
+    assert jobs_with("ofSomethingElse", TEXT.replace("urn:near", "urn:far")) == 2
+    assert jobs_with("ofAnotherWindow", TEXT.replace("RANGE 20ms", "RANGE 30ms")) == 3
+    assert jobs_with("atOtherInstants", TEXT.replace("{} AS", "{} COMPUTED EVERY 30ms AS")) == 4
+    assert jobs_with("filtered", TEXT.replace("}} GROUP", "FILTER(?a != ?c) }} GROUP")) == 5
+    made = STREAM.replace("<urn:q>", "<urn:made>")
+    assert [jobs_with("m1", made), jobs_with("m2", made)] == [6, 6]
+    # Blank nodes of two streams are different ones.
+    blank = STREAM.replace("<urn:q> ?b", "<urn:q> []")
+    assert [jobs_with("m3", blank), jobs_with("m4", blank)] == [7, 8]
+    assert site.state("a")["state"] == site.state("another")["state"] == "starting"
+    # Who comes after an element does not see it.
+    site.push((1, "ann"))
+    assert jobs_with("late") == 9
+    assert jobs_with("later") == 9
+    first = site.jobs()[0]
+    for name, left in (("another", 9), ("a", 8)):
+        assert site.session.delete(f"{ROOT}/queries/{name}", headers=TOKEN).status_code == 204
+        assert len(site.jobs()) == left
+    assert not first.active
+    jobs = site.jobs()
+    site.starts.set()
+    until(lambda: all(job.ended.is_set() for job in jobs))
+    assert {site.state(name)["error"] for name in ("late", "later", "m1", "m2")} == {"no Spark"}
+    assert site.jobs() == []
+    site.service.close()
+
+
+def test_a_later_query_joins_its_equal_when_it_sees_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    site = Site(None, tmp_path)
+    executor = site.service._executors["spark"]
+
+    def answered(job: Any, at: int, who: str) -> None:
+        rows = ((Term(f"<urn:{who}>"), Term("<urn:y>"), Term("1")),)
+        names = (Variable("?a"), Variable("?c"), Variable("?n"))
+        executor._answer(job, PeriodicAnswer("q", at, "SELECT", names, rows))  # type: ignore[attr-defined]
+
+    def heard(name: str) -> list[str]:
+        return [f"{at[-4:-1]} {rows[0]['a'][5:-1]}" for at, rows in site.results(name)]
+
+    site.register("first", "spark")
+    site.push((1, "ann"), (12, "bob"))
+    site.register("other", "spark", TEXT.replace("urn:near", "urn:far"))
+    site.register("second", "spark")
+    site.push((15, "eve"))
+    one, other, two = site.jobs()
+    for each in (one, other, two):
+        each.run = object()
+    # At 30 the windows of the second one begin at 10, and the first one has bob from 12 in them.
+    answered(two, 30, "two")
+    answered(one, 30, "one")
+    assert site.jobs() == [one, other, two]
+    # The first one is ahead: what it has said it would not say to the second one.
+    answered(one, 40, "one")
+    answered(one, 50, "one")
+    answered(two, 40, "two")
+    assert site.jobs() == [one, other, two]
+    answered(two, 50, "two")
+    assert site.jobs() == [one, other]
+    # What a job says after that, of the same micro-batch or again, is for nobody.
+    answered(two, 60, "two")
+    answered(one, 50, "again")
+    answered(one, 60, "one")
+    assert heard("first") == ["030 one", "040 one", "050 one", "060 one"]
+    assert heard("second") == ["030 two", "040 two", "050 two", "060 one"]
+    assert site.session.delete(f"{ROOT}/queries/first", headers=TOKEN).status_code == 204
+    answered(one, 70, "one")
+    assert heard("second")[-1] == "070 one"
+    assert site.session.delete(f"{ROOT}/queries/second", headers=TOKEN).status_code == 204
+    assert site.jobs() == [other]
+    site.starts.set()
+    site.service.close()
 
 
 def test_what_cannot_run_there_is_refused_with_the_reason(site: Site) -> None:

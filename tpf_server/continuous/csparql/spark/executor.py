@@ -1,26 +1,29 @@
-"""Registered queries as jobs of Structured Streaming, one for each, in one Spark session.
+"""Registered queries as jobs of Structured Streaming in one Spark session.
 
-Elements of a batch become a file in a folder of each query that reads their stream; answers come
+Elements of a batch become a file in a folder of each job that reads their stream; answers come
 back from the micro-batches. Spark starts with the first query, in a thread of its own: until then
 the state of that query is ``starting``, and what arrives waits.
+
+Equal queries without an element between their registrations are answered by one job: the same
+elements are to be seen by all of them. One that comes later has a job of its own until its windows
+hold nothing any more that it must not see; then the older job answers it, too.
 """
 
 import contextlib
 import os
-import queue
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from annotations.terms import Term
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.executor import ExecutedQuery
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
-from tpf_server.continuous.csparql.spark.run import SparkRun
+from tpf_server.continuous.csparql.spark.job import JobQuestion, SparkJob, SparkQuery
 from tpf_server.continuous.csparql.spark.session import continuous_session
 from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
@@ -33,111 +36,6 @@ from tpf_spark.session import JAVA_ENDED, SparkSettings
 _EVERY: Final = "1 second"
 _LOOK: Final = 1.0
 """Seconds after which a thread that has nothing to write looks whether its job still runs."""
-
-
-class _Files(NamedTuple):
-    """What came of each stream since the files before."""
-
-    name: str
-    lines: list[list[str]]
-
-
-class SparkQuery(ExecutedQuery):
-    """A query with its job.
-
-    Args:
-        name, query, callback, close: see `ExecutedQuery`.
-        place: of its elements, results and checkpoint: a directory or its URL.
-
-    Attributes:
-        job: once it has started.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        query: CsparqlQuery,
-        callback: Callable[[PeriodicAnswer], None],
-        close: Callable[[ExecutedQuery], None],
-        place: str,
-    ) -> None:
-        super().__init__(name, query, callback, close)
-        self.state = "starting"
-        self.place = place
-        self.job: SparkRun | None = None
-        self.ended = threading.Event()
-        self.last: int | None = None
-        self._files = 0
-        self._lines: dict[Term, list[str]] = {stream: [] for stream in self.reads}
-        self._until: int | None = None
-        self._waiting: queue.SimpleQueue[_Files | None] = queue.SimpleQueue()
-
-    @property
-    def streams(self) -> dict[str, str]:
-        """Where the elements of each stream go that it reads."""
-        return {str(each): f"{self.place}/stream{n}" for n, each in enumerate(self.reads)}
-
-    @property
-    def active(self) -> bool:
-        """Whether it still takes elements."""
-        return self.state in ("starting", "running")
-
-    def explain(self) -> dict[str, Any]:
-        """Its state, when it is evaluated, and what its job has done."""
-        found = {
-            **super().explain(),
-            "engine": "spark",
-            "every_ms": list(self.query.instants.periods),
-        }
-        if self.stream is not None:
-            found["stream"] = self.stream[1:-1]
-        if self.job is not None:
-            progress = self.job.known
-            found["job"] = {
-                "batches": progress.batches, "lines": progress.lines, "late": progress.late,
-            }  # fmt: skip
-        return found
-
-    def arrive(self, stream: Term, lines: Sequence[str], at: int) -> None:
-        """An element of one of its streams."""
-        self._lines[stream] += lines
-        if self._until is None:
-            self._until = at - 1
-
-    def advance(self, until: int) -> None:
-        """Hand on what has come, and that it is all, where the job has something to do with it."""
-        if self._until is None:
-            return  # it is evaluated from the first element on
-        due = until > self._until and self.query.instants.after(self._until) <= until
-        if not due and not any(self._lines.values()):
-            return
-        self._until = max(self._until, until)
-        self._files += 1
-        found = [[*lines, f"{self._until}\n"] for lines in self._lines.values()]
-        self._waiting.put(_Files(f"{self._files:09d}.tsv", found))
-        self._lines = {stream: [] for stream in self.reads}
-
-    def wake(self) -> None:
-        """End a wait of `write`."""
-        self._waiting.put(None)
-
-    def write(self, folders: Sequence[Folder], seconds: float) -> None:
-        """Write what was handed on, or wait so long for something.
-
-        All of it becomes one file of each stream: however long a file takes, no more waits than has
-        come meanwhile.
-        """
-        waiting: list[_Files] = []
-        with contextlib.suppress(queue.Empty):
-            found = self._waiting.get(timeout=seconds)
-            while True:
-                if found is not None:
-                    waiting.append(found)
-                found = self._waiting.get_nowait()
-        if waiting:
-            for number, folder in enumerate(folders):
-                lines = (line for each in waiting for line in each.lines[number])
-                folder.write(waiting[-1].name, lines)
 
 
 class SparkExecutor:
@@ -173,7 +71,7 @@ class SparkExecutor:
         self._own = session is None
         self._open = session or (lambda: continuous_session(master, work / "spark"))
         self._every = every
-        self._queries: list[SparkQuery] = []
+        self._jobs: list[SparkJob] = []
         self._number = 0
         self._opened = contextlib.ExitStack()
         self._session: Any = None
@@ -193,75 +91,89 @@ class SparkExecutor:
             except SparkError as error:
                 raise UnsupportedContinuousQueryError(str(error)) from error
         self._number += 1
-        made = SparkQuery(name, query, callback, self._let_go, f"{self._place}/query{self._number}")
+        new = SparkJob(query, f"{self._place}/query{self._number}")
         # Whatever cannot be run is found here; Spark is not asked yet.
-        self._execution(made, None)
-        self._queries.append(made)
-        threading.Thread(target=self._run, args=(made,), name=f"Spark: {name}", daemon=True).start()
+        new.question = JobQuestion.of(self._execution(new, None).graph)
+        job = next((each for each in self._jobs if each.answers(new.question)), new)
+        made = SparkQuery(name, query, callback, self._let_go, job)
+        job.queries.append(made)
+        if job is new:
+            self._jobs.append(job)
+            life = threading.Thread(target=self._run, args=(job,), name=f"Spark: {name}")
+            life.daemon = True
+            life.start()
         return made
 
-    def _execution(self, made: SparkQuery, session: Any) -> SparkExecution:
+    def _execution(self, job: SparkJob, session: Any) -> SparkExecution:
         return SparkExecution(
-            session, made.query.text, self._static, made.streams, made.place,
-            base=self._base, on_answer=lambda answer: self._answer(made, answer),
+            session, job.query.text, self._static, job.streams, job.place,
+            base=self._base, on_answer=lambda answer: self._answer(job, answer),
             reading=self._lock,
         )  # fmt: skip
 
-    def _answer(self, made: SparkQuery, answer: PeriodicAnswer) -> None:
+    def _answer(self, job: SparkJob, answer: PeriodicAnswer) -> None:
         with self._lock:
-            # After a failure of a micro-batch its answers come again.
-            if not made.active or (made.last is not None and answer.at <= made.last):
+            job.last = answer.at
+            for each in tuple(job.queries):
+                if not each.active:
+                    continue
+                try:
+                    each.answer(answer)
+                except ContinuousError as error:
+                    each.stop(error)
+                except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
+                    each.fail(error)
+            if job not in self._jobs:
                 return
-            made.last = answer.at
-            made.emitted += 1
-            try:
-                made.take(answer)
-            except ContinuousError as error:
-                made.stop(error)
-            except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
-                made.fail(error)
+            older = self._jobs[: self._jobs.index(job)]
+            same = next((each for each in older if job.is_answered_by(each)), None)
+            if same is not None:
+                job.give(same)
+                self._ended(job)
 
-    def _run(self, made: SparkQuery) -> None:
+    def _run(self, job: SparkJob) -> None:
         """The life of a job, in a thread."""
         reason: ContinuousError | None = None
         folder: Folder | None = None
         try:
             with self._started() as session:
-                folder = folder_of(made.place, session)
-                folders = [folder_of(each, session) for each in made.streams.values()]
+                folder = folder_of(job.place, session)
+                folders = [folder_of(each, session) for each in job.streams.values()]
                 for each in folders:
                     each.make()
                 with self._lock:
-                    execution = self._execution(made, session)
-                made.job = execution.start(self._every)
+                    execution = self._execution(job, session)
+                job.run = execution.start(self._every)
             with self._lock:
-                if made.state == "starting":
-                    made.state = "running"
-            while made.active and made.job.active:
-                made.write(folders, _LOOK)
-            made.job.wait(1)
+                for made in job.queries:
+                    if made.state == "starting":
+                        made.state = "running"
+            while job.active and job.run.active:
+                job.write(folders, _LOOK)
+            job.run.wait(1)
             reason = ContinuousError("its job on Spark has ended")
         except (ContinuousError, SparkError) as error:
             died = folder is not None and self._has_died()
             reason = ContinuousError(JAVA_ENDED if died else str(error))
-        except Exception as error:  # noqa: BLE001 (whatever Spark has is this query's alone)
+        except Exception as error:  # noqa: BLE001 (whatever Spark has is of this job alone)
             what = f"{type(error).__name__}: {str(error).split(chr(10))[0]}"
             if self._has_died():
                 what = f"{JAVA_ENDED} ({what})"
             reason = ContinuousError(f"its job on Spark failed: {what}")
-        if made.job is not None:
+        if job.run is not None:
             with contextlib.suppress(Exception):  # as below
-                made.job.progress()
+                job.run.progress()
         with self._lock:
-            if made.active:
-                made.stop(reason)
-        if made.job is not None:
+            for made in tuple(job.queries):
+                if made.active:
+                    made.stop(reason)
+        if job.run is not None:
             with contextlib.suppress(Exception):  # it may be gone with its session
-                made.job.stop()
+                job.run.stop()
         if folder is not None:
             with contextlib.suppress(Exception):  # likewise
                 folder.remove()
-        made.ended.set()
+        job.ended.set()
 
     @contextlib.contextmanager
     def _started(self) -> Iterator[Any]:
@@ -292,17 +204,23 @@ class SparkExecutor:
             return False
 
     def _let_go(self, made: ExecutedQuery) -> None:
-        """Of a query that was deleted; its thread ends the job."""
-        if made in self._queries:
-            self._queries.remove(made)
+        """Of a query that was deleted; where it was the last one, its job's thread ends the job."""
         if made.state in ("starting", "running"):
             made.state = "closed"
-        if isinstance(made, SparkQuery):
-            made.wake()
+        if not isinstance(made, SparkQuery) or made not in made.job.queries:
+            return
+        made.job.queries.remove(made)
+        if not made.job.queries:
+            self._ended(made.job)
+
+    def _ended(self, job: SparkJob) -> None:
+        """Of a job without queries; its thread does the rest."""
+        self._jobs.remove(job)
+        job.wake()
 
     def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
         """See `Executor`."""
-        readers = [each for each in self._queries if each.active and stream in each.reads]
+        readers = [each for each in self._jobs if each.reads(stream)]
         if readers:
             lines = [f"{at}\t" + "\t".join(map(canonical_term, each)) + "\n" for each in triples]
             for each in readers:
@@ -310,15 +228,15 @@ class SparkExecutor:
 
     def advance(self, until: int) -> None:
         """See `Executor`."""
-        for each in self._queries:
+        for each in self._jobs:
             if each.active:
                 each.advance(until)
 
     def close(self) -> None:
         """End all jobs, then Spark, in a thread: they may be waiting for who calls this."""
         self._closed = True
-        for each in tuple(self._queries):
-            self._let_go(each)
+        for made in [each for job in self._jobs for each in job.queries]:
+            self._let_go(made)
 
         def end() -> None:
             with self._starting:
