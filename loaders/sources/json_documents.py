@@ -13,8 +13,9 @@ import pyoxigraph as ox
 
 from annotations.errors import NestingError
 from annotations.nesting import check_nesting
-from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from annotations.terms import Quad
 from loaders.errors import InputError
+from tpf_server.store.static.ox_terms import parsed_quad
 
 _TYPE = "application/ld+json"
 
@@ -101,7 +102,4 @@ def _quad(quad: ox.Quad, place: str) -> Quad:
     if isinstance(quad.subject, ox.BlankNode) or isinstance(quad.object, ox.BlankNode):
         # It would be another one with every poll.
         raise InputError(f"a thing without an @id ({quad.predicate} of it)", place)
-    graph = DEFAULT_GRAPH
-    if not isinstance(quad.graph_name, ox.DefaultGraph):
-        graph = Term(str(quad.graph_name))
-    return Quad(Term(str(quad.subject)), Term(str(quad.predicate)), Term(str(quad.object)), graph)
+    return parsed_quad(quad)

@@ -15,8 +15,19 @@ from annotations.errors import AnnotationError, NestingError
 from annotations.instants import instant_of_term
 from annotations.namespaces import LDES, TREE, VOID
 from annotations.nesting import check_nesting
-from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_blank_node, is_iri
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    Quad,
+    Term,
+    Triple,
+    is_blank_node,
+    is_iri,
+    is_triple_term,
+    triple_of_term,
+    triple_term,
+)
 from loaders.errors import InputError
+from tpf_server.store.static.ox_terms import parsed_quad
 
 ACCEPT: Final = (
     "application/trig, application/n-quads;q=0.9, text/turtle;q=0.8, application/n-triples;q=0.7, "
@@ -74,7 +85,7 @@ def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
         raise InputError(f"answers with {essence or 'no media type'} instead of RDF", url)
     try:
         check_nesting((content,), form.media_type)
-        quads = [_quad(each) for each in ox.parse(content, form, base_iri=url)]
+        quads = [parsed_quad(each) for each in ox.parse(content, form, base_iri=url)]
     except NestingError as error:
         raise InputError(error.reason, url, error.line) from None
     except (SyntaxError, ValueError) as error:
@@ -141,6 +152,8 @@ def _member(
     names: dict[Term, Term] = {}
 
     def shown(term: Term) -> Term:
+        if is_triple_term(term):
+            return triple_term(Triple(*map(shown, triple_of_term(term))))
         if not is_blank_node(term):
             return term
         return names.setdefault(term, Term(f"{name[:-1]}#genid-{len(names)}>"))
@@ -154,10 +167,3 @@ def _url(term: Term, place: str) -> str:
     if not is_iri(term):
         raise InputError(f"leads to {term}, which is no URL", place)
     return term[1:-1].partition("#")[0]
-
-
-def _quad(quad: ox.Quad) -> Quad:
-    graph = DEFAULT_GRAPH
-    if not isinstance(quad.graph_name, ox.DefaultGraph):
-        graph = Term(str(quad.graph_name))
-    return Quad(Term(str(quad.subject)), Term(str(quad.predicate)), Term(str(quad.object)), graph)

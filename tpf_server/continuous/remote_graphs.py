@@ -18,8 +18,8 @@ import urllib3
 from annotations.clock import Clock
 from annotations.instants import format_instant
 from annotations.terms import Quad, Term
-from tpf_server.continuous.engine.elements.ox_terms import text_of
 from tpf_server.continuous.engine.errors import RemoteGraphError
+from tpf_server.store.static.ox_terms import text_of
 
 _ACCEPT: Final = "application/trig, application/n-quads;q=.9, text/turtle;q=.8, */*;q=.1"
 _NEXT: Final = frozenset(

@@ -7,8 +7,9 @@ import pyoxigraph
 
 from annotations.errors import NestingError
 from annotations.nesting import check_nesting
-from annotations.terms import Quad, Term, Triple, triple_term
+from annotations.terms import Quad, Term
 from tpf_server.errors import BodyError, MediaTypeError
+from tpf_server.store.static.ox_terms import parsed_quad, text_of
 from tpf_server.store.static.rdf_files import NOWHERE, relative_iri
 from tpf_server.web.growth import check_growth
 
@@ -37,7 +38,7 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
     # Blank nodes of two bodies are different nodes.
     parsed = pyoxigraph.parse(body, format=rdf_format, base_iri=base, rename_blank_nodes=True)
     try:
-        quads = list(_bounded(map(_quad, parsed), MOST_CHARACTERS + MOST_GROWTH * len(body)))
+        quads = list(_bounded(map(parsed_quad, parsed), MOST_CHARACTERS + MOST_GROWTH * len(body)))
     except SyntaxError as error:
         line = f"line {error.lineno}: " if error.lineno else ""
         raise BodyError(f"{line}{error.msg}") from None
@@ -73,7 +74,7 @@ def check_terms(terms: Iterable[Term]) -> None:
             (triple,) = pyoxigraph.parse(line, format=pyoxigraph.RdfFormat.N_TRIPLES)
         except (SyntaxError, ValueError):
             triple = None
-        if triple is None or _object(triple.object) != term:
+        if triple is None or text_of(triple.object) != term:
             raise BodyError(f"not a term: {term}")
 
 
@@ -85,19 +86,3 @@ def _bounded(quads: Iterable[Quad], most: int) -> Iterator[Quad]:
         if characters > most:
             raise BodyError(f"with its prefixes written out, the body has more than {most} bytes")
         yield quad
-
-
-def _quad(quad: pyoxigraph.Quad) -> Quad:
-    graph = quad.graph_name
-    return Quad(
-        Term(str(quad.subject)),
-        Term(str(quad.predicate)),
-        _object(quad.object),
-        Term("") if isinstance(graph, pyoxigraph.DefaultGraph) else Term(str(graph)),
-    )
-
-
-def _object(term: object) -> Term:
-    if isinstance(term, pyoxigraph.Triple):
-        return triple_term(Triple(*[_object(part) for part in term]))
-    return Term(str(term))

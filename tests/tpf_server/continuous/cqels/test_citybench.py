@@ -10,8 +10,8 @@ from tests.support.citybench import Sensors, static_store
 from tests.support.continuous_reference import Reference
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse
-from tpf_server.continuous.engine.elements.ox_terms import ox_term
 from tpf_server.continuous.engine.semantics import PAPER
+from tpf_server.store.static.ox_terms import ox_term
 
 DATA = Path(__file__).parents[5] / "shared" / "data" / "citybench"
 NAMES = [f"Q{number}" for number in range(1, 13)]

@@ -14,8 +14,8 @@ from annotations.terms import literal
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import canonical_term
-from tpf_server.continuous.engine.elements.ox_terms import ox_term, text_of
 from tpf_server.continuous.engine.errors import ElementError, TimestampError
+from tpf_server.store.static.ox_terms import ox_term, text_of
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 GOOD = ("<urn:s>", "<urn:p>", '"o"')

@@ -58,7 +58,7 @@ class _Shared:
         self._store, self._graph = store, graph
 
     def _quads(self, *terms):
-        from tpf_server.continuous.engine.elements.ox_terms import ox_term
+        from tpf_server.store.static.ox_terms import ox_term
 
         nodes: list[Any] = [None if term is None else ox_term(term) for term in terms]
         return self._store.quads_for_pattern(nodes[0], nodes[1], nodes[2], self._graph)

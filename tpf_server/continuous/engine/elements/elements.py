@@ -29,9 +29,9 @@ from annotations.instants import parse_instant
 from annotations.nesting import check_nesting
 from annotations.terms import Term, is_blank_node, is_iri
 from tpf_server.continuous.engine.elements.named_graphs import in_graph
-from tpf_server.continuous.engine.elements.ox_terms import text_of
 from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST, milliseconds
 from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.store.static.ox_terms import text_of
 
 _Triples = tuple[tuple[Term, Term, Term], ...]
 

@@ -7,8 +7,8 @@ from typing import Final
 import pyoxigraph as ox
 
 from annotations.terms import Term, Triple, is_iri, is_literal, triple_term
-from tpf_server.continuous.engine.elements.ox_terms import OxTerm, ox_term, text_of
 from tpf_server.continuous.engine.errors import ContinuousError
+from tpf_server.store.static.ox_terms import OxTerm, ox_term, text_of
 from tpf_server.store.static.rdf_files import check_file
 
 _STRING = ox.NamedNode("http://www.w3.org/2001/XMLSchema#string")

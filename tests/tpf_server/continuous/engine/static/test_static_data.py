@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.engine.elements.ox_terms import text_of
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_DSTREAM
 from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
 from tpf_server.continuous.engine.static.static_data import GraphChange
 from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.store.protocols import StaticStore
+from tpf_server.store.static.ox_terms import text_of
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 A, P = Term("<urn:a>"), Term("<urn:p>")

@@ -5,6 +5,8 @@ from typing import TypeAlias
 import pyoxigraph as ox
 
 from annotations.terms import (
+    DEFAULT_GRAPH,
+    Quad,
     Term,
     Triple,
     is_blank_node,
@@ -45,3 +47,14 @@ def text_of(term: OxTerm) -> Term:
         parts = (text_of(term.subject), text_of(term.predicate), text_of(term.object))
         return triple_term(Triple(*parts))
     return Term(str(term))
+
+
+def parsed_quad(quad: ox.Quad) -> Quad:
+    """What pyoxigraph has parsed, in canonical texts."""
+    graph = quad.graph_name
+    return Quad(
+        Term(str(quad.subject)),
+        Term(str(quad.predicate)),
+        text_of(quad.object),
+        DEFAULT_GRAPH if isinstance(graph, ox.DefaultGraph) else Term(str(graph)),
+    )
