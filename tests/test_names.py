@@ -14,6 +14,8 @@ _OPERATIONS = (
     # Spark does to columns and frames what Python does to terms and patterns.
     ("annotations.", "tpf_server.continuous.csparql.spark."),
     ("tpf_client.sparql.rewrite.", "tpf_server.continuous.csparql.spark."),
+    # A rule does to operator graphs what is done to patterns elsewhere.
+    ("tpf_client.sparql.rewrite.", "tpf_server.continuous.csparql.rules."),
 )
 """Where one operation has one name for two kinds of things."""
 _OF_EACH_STUDY = {"Sizes"}

@@ -11,7 +11,7 @@ class WireBytes:
     """Counts what all sockets that are opened from now on receive.
 
     Bodies are what libraries tell of, decompressed as a rule; what a network carries is more or
-    less than that. Sockets of Python read by `socket.socket.recv_into`, which is replaced.
+    less than that. Sockets of Python read by `recv` and `recv_into`, which are replaced.
     """
 
     def __init__(self) -> None:
@@ -27,6 +27,11 @@ class WireBytes:
             def connect(self, address: Any) -> None:
                 super().connect(address)
                 counts.opened(self)
+
+            def recv(self, *arguments: Any, **named: Any) -> bytes:
+                content = super().recv(*arguments, **named)
+                counts.add(len(content))
+                return content
 
             def recv_into(self, *arguments: Any, **named: Any) -> int:
                 size = super().recv_into(*arguments, **named)

@@ -17,7 +17,7 @@ from tpf_server.continuous.csparql.rules.collapse_groups import collapse_groups
 from tpf_server.continuous.csparql.rules.distribute_partially import distribute_partially
 from tpf_server.continuous.csparql.rules.distribute_totally import distribute_totally
 from tpf_server.continuous.csparql.rules.merge_joined_patterns import merge_joined_patterns
-from tpf_server.continuous.csparql.rules.push_conditions import push_conditions
+from tpf_server.continuous.csparql.rules.push_filters import push_filters
 from tpf_server.continuous.csparql.rules.push_projections import push_projections
 
 MARKET, OTHER = "http://e/market", "http://e/other"
@@ -131,7 +131,7 @@ SELECT result ?broker ?total
 
 
 def test_filters_go_to_static_and_streaming_data() -> None:
-    after = as_text(push_conditions(merge_joined_patterns(initial(BROKERS))))
+    after = as_text(push_filters(merge_joined_patterns(initial(BROKERS))))
     assert after.index("join") < after.index('filter (?country = "CH")')
     lines = after.splitlines()
     for condition, pattern in [('(?country = "CH")', "static"), ("(?amount >= ", "streaming")]:
@@ -141,11 +141,11 @@ def test_filters_go_to_static_and_streaming_data() -> None:
 
 def test_filters_on_aggregates_stay_above_them() -> None:
     text = BROKERS.replace("?broker) }", "?broker) FILTER(?total > 1 && ?amount > 11) }")
-    after = as_text(push_conditions(initial(text)))
+    after = as_text(push_filters(initial(text)))
     # The amount is no grouping variable: below, other transactions would be summed.
     assert after.index("(?amount > ") < after.index("aggregation")
     by_key = BROKERS.replace("?broker) }", "?broker) FILTER(ISIRI(?broker)) }")
-    after = as_text(push_conditions(initial(by_key)))
+    after = as_text(push_filters(initial(by_key)))
     assert after.index("aggregation") < after.index("filter ISIRI(?broker)")
 
 

@@ -12,14 +12,14 @@ from tpf_server.continuous.csparql.rules.collapse_groups import collapse_groups
 from tpf_server.continuous.csparql.rules.distribute_partially import distribute_partially
 from tpf_server.continuous.csparql.rules.distribute_totally import distribute_totally
 from tpf_server.continuous.csparql.rules.merge_joined_patterns import merge_joined_patterns
-from tpf_server.continuous.csparql.rules.push_conditions import push_conditions
+from tpf_server.continuous.csparql.rules.push_filters import push_filters
 from tpf_server.continuous.csparql.rules.push_projections import push_projections
 
 Rule = Callable[[OperatorGraph], OperatorGraph]
 
 RULES: Final[tuple[Rule, ...]] = (
     merge_joined_patterns,
-    push_conditions,
+    push_filters,
     distribute_totally,
     collapse_groups,
     distribute_partially,
