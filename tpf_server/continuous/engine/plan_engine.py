@@ -206,10 +206,10 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
 
     def holders(self) -> Iterable[object]:
         """Plans, windows, and what comes into them."""
-        self._plans.fusion.settle(briefly=True)
+        fused = self._plans.fusion.holders()
         streams = tuple(self.streams.values())
         coming = self._waiting, self.arriving, self._emitter.outgoing, self._emitter.fed
-        return self._plans.plans, self._windows, streams, coming, *self._records
+        return self._plans.plans, self._windows, streams, coming, fused, *self._records
 
     def static_holders(self) -> Iterable[object]:
         """The tables of static caches."""

@@ -77,6 +77,9 @@ class FusedPlan:
         reached: the first row of a batch that it did not take.
         changed: whether what it shows may have changed with the row before that.
         refused: whether it cannot take that row.
+        made: rows that were shown, so that they need not be made again.
+        makes_terms: whether keys were computed that are terms of the table, which nothing holds
+            but the state.
     """
 
     def __init__(self, plan: Plan, shape: PlanShape, kernel: Kernel) -> None:
@@ -84,14 +87,14 @@ class FusedPlan:
         self.windows: set[StarWindow] = {group.source.window for group in shape.groups}
         self.windows |= {each.gate.other.window for each in shape.groups if each.gate is not None}
         self.reached = 0
-        self.changed = self.refused = False
+        self.changed = self.refused = self.makes_terms = False
         self._shape = shape
         self._kernel: Kernel = kernel
         self._expressions = ColumnExpressions(plan.flow.dictionary.encode)
         self._state: RankedState = ranked_groups(kernel, shape.ranking)
         # What numbers a gate compares: a tag and a scale.
         self._kinds: dict[int, int] = {}
-        self._made: dict[Cells, Solution] = {}
+        self.made: dict[Cells, Solution] = {}
 
     @property
     def operators(self) -> list[str]:
@@ -114,8 +117,8 @@ class FusedPlan:
         self._state = ranked_groups(self._kernel, self._shape.ranking)
         self._kinds.clear()
         # Terms that operators computed for them are held by nothing else.
-        self._made.clear()
-        self.changed = self.refused = False
+        self.made.clear()
+        self.changed = self.refused = self.makes_terms = False
 
     def clear_operators(self) -> None:
         """The operators forget what is kept here."""
@@ -173,16 +176,16 @@ class FusedPlan:
         self._shape.order.show(Counter(map(self._row, self._state.shown())))
 
     def _row(self, shown: Cells) -> Solution:
-        found = self._made.get(shown)
+        found = self.made.get(shown)
         if found is None:
-            if len(self._made) >= _REMEMBERED:
-                self._made.clear()
+            if len(self.made) >= _REMEMBERED:
+                self.made.clear()
             keys = shown[: self._shape.ranking.keys]
             parts = [
                 self._part(group, keys, shown[len(keys) + SHOWN * number :])
                 for number, group in enumerate(self._shape.groups)
             ]
-            found = self._made[shown] = self._shape.row(parts)
+            found = self.made[shown] = self._shape.row(parts)
         return found
 
     def _part(self, group: GroupShape, keys: Cells, shown: Cells) -> Solution:
@@ -258,6 +261,7 @@ class FusedPlan:
                 return [each[:row] for each in values], row
             for column, value in zip(values, here, strict=True):
                 column[row] = value
+                self.makes_terms = self.makes_terms or not value & TAG
         return values, count
 
     def _numbers_only(

@@ -4,12 +4,14 @@ As soon as anything else happens (an element by itself, another query, a look at
 operators get the rows of the windows, and go on as if they had had them all the time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 
 from tpf_client.dataflow.changes import Solution
+from tpf_client.sparql.expressions.inlined import TAG
 from tpf_server.continuous.engine.delivery import Phase
 from tpf_server.continuous.engine.plans.column_expressions import Column
 from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows
@@ -30,6 +32,11 @@ class _Taken:
     def __init__(self, rows: FusedRows, taken: int = 0) -> None:
         self.rows = rows
         self.taken = taken
+
+    def columns(self) -> Iterator[Column]:
+        """Those of terms."""
+        yield self.rows.subjects
+        yield from chain.from_iterable(self.rows.cells.values())
 
 
 class _Held:
@@ -118,6 +125,19 @@ class FusedStream:
                 self.settle()
         self.trim()
         return done
+
+    def holders(self) -> list[object] | None:
+        """What holds the terms of its rows; ``None``: more than these are held, if it is active."""
+        if not self.active:
+            return []
+        if any(plan.makes_terms for plan in self._plans):
+            return None
+        columns = [each for block in self._blocks.values() for each in block.columns()]
+        different = {id(each): each for each in columns}.values()
+        for plan in self._plans:
+            # What is shown is held by who shows it.
+            plan.made.clear()
+        return [np.unique(each[each & TAG == 0]).tolist() for each in different]
 
     def _forget(self) -> None:
         """What was found out of rows that did not come does not matter to those that will."""

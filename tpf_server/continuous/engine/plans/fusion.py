@@ -67,6 +67,13 @@ class Fusion:
             self._together = FusedStream(list(self._fused.values()), self._phase)
         return self._together
 
+    def holders(self) -> list[object]:
+        """What holds terms and is not with the operators; where nothing can tell, it is again."""
+        found = [] if self.active is None else self.active.holders()
+        if found is None:
+            self.settle(briefly=True)
+        return found or []
+
     def settle(self, *, briefly: bool = False) -> None:
         """The operators get back what is theirs.
 

@@ -392,6 +392,29 @@ def test_terms_that_are_in_the_window_are_not_forgotten(kernel):
     assert {row[0] for each in query for row in each.rows} == {'"kept"'}
 
 
+@pytest.mark.parametrize("key", ["?k", '(CONCAT(STR(?k), "x") AS ?k)', "(STR(?n) AS ?k)"])
+def test_to_forget_terms_gives_nothing_back_that_nothing_else_holds(kernel, key, monkeypatch):
+    monkeypatch.setattr("tpf_server.continuous.engine.plans.fused_stream._PATIENCE", 0)
+    text = "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " }}" + f" GROUP BY {key}"
+    found, active = [], []
+    for wanted in ("off", kernel):
+        engine, query, feed = engine_of(f"{text} ORDER BY DESC(?c) LIMIT 3", kernel=wanted)
+        for at in range(0, 400, 20):
+            some = np.arange(at, at + 20)
+            feed.push_batch(
+                pa.array(some), batch([int(n) % 7 for n in some], f'"{at}"'), pa.array(some)
+            )
+            engine.sweep()
+            active.append(any(each.elsewhere for each in engine.stream("urn:s").inputs))
+        found.append(([each.rows for each in query], len(engine.dictionary)))
+    assert found[0][0] == found[1][0]
+    # Of a batch of which some rows are in the window all are held, and the last ones.
+    assert found[0][1] <= found[1][1] <= found[0][1] + 3
+    assert not any(active[:20])
+    # Terms that are computed for keys are held by the state alone.
+    assert any(active[20:]) == (key == "?k")
+
+
 @pytest.mark.parametrize("outside", [False, True])
 def test_terms_that_are_computed_of_groups_are_not_taken_for_forgotten_ones(kernel, outside):
     made = '(CONCAT("n", STR(?c)) AS ?t)'
