@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -148,7 +149,7 @@ class ChallengeAnswers:
         """A callback of a query that emits its whole answer."""
         self.write(
             emission.sequence - 1,
-            [[Decimal(literal_parts(term or "").lexical) for term in row] for row in emission.rows],
+            [[_number(term or "") for term in row] for row in emission.rows],
         )
 
     def write(self, number: int, answer: _Answer) -> None:
@@ -170,6 +171,12 @@ class ChallengeAnswers:
 
 def _unknown(number: int) -> tuple[datetime, datetime]:
     raise LookupError(f"nobody has said when trip {number} was")
+
+
+@lru_cache(maxsize=1 << 16)
+def _number(term: str) -> Decimal:
+    """The value of a term; most of an answer was in the one before it."""
+    return Decimal(literal_parts(term).lexical)
 
 
 def _plain(value: Decimal | int) -> str:
