@@ -29,9 +29,13 @@ from tpf_server.continuous.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.arrow_file import ArrowFile
 from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.elements.elements import merged_files
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.records.record_files import (
+    holds_records,
+    merged_streams,
+    opened_records,
+)
 from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS
 from tpf_server.continuous.engine.static.static_files import load
 from tpf_server.continuous.languages import CSPARQL, RSPQL, called, semantics_of
@@ -86,7 +90,9 @@ def run(
     graph: Annotated[
         list[str] | None, typer.Option(help="IRI=FILE (or store) of a named graph")
     ] = None,
-    stream: Annotated[list[str] | None, typer.Option(help="IRI=FILE of a stream")] = None,
+    stream: Annotated[
+        list[str] | None, typer.Option(help="IRI=FILE of a stream: lines, or *.arrow")
+    ] = None,
     declare: Annotated[
         list[str] | None,
         typer.Option(help="IRI=PREDICATE of a stream in C-SPARQL: it has those given, no others"),
@@ -312,21 +318,43 @@ def _run_cqels(
             writer.explain(registered)
     if explain:
         return
-    pushed = skipped = 0
-    for _, stream, item in merged_files((engine.name(iri), path) for iri, path in task.streams):
+    files: _Files = [(engine.name(iri), path) for iri, path in task.streams]
+    skipped = 0
+    steps: Iterator[ElementError | None]
+    if len(files) == 1 and holds_records(files[0][1]) and not task.skip_malformed:
+        steps = _push_records(engine, *files[0])
+    else:
+        steps = _push_elements(engine, files)
+    for item in steps:
         if isinstance(item, ElementError):
             if not task.skip_malformed:
                 raise item
             skipped += 1
-            continue
-        engine.push(stream, item.triples, item.at)
-        pushed += 1
-        if columns is not None:
+        elif columns is not None:
             columns.drain(registered)
     engine.finish()
     if columns is not None:
         columns.drain(registered, everything=True)
-    _report(pushed, skipped, engine.dropped, "left out")
+    _report(engine.arrivals + engine.dropped, skipped, engine.dropped, "left out")
+
+
+def _push_elements(engine: Engine, files: _Files) -> Iterator[ElementError | None]:
+    """Play streams, element by element."""
+    for _, stream, item in merged_streams(files):
+        if isinstance(item, ElementError):
+            yield item
+        else:
+            engine.push(stream, item.triples, item.at)
+            yield None
+
+
+def _push_records(engine: Engine, stream: str, path: Path) -> Iterator[None]:
+    """Play a stream that is alone, record batch by record batch."""
+    with opened_records(path) as (predicates, batches):
+        feed = engine.record_feed(stream, predicates)
+        for each in batches:
+            feed.push_batch(*each)
+            yield None
 
 
 def _warn(reason: str) -> None:

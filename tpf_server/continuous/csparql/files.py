@@ -1,6 +1,6 @@
 """Replays: C-SPARQL queries over files, on either execution.
 
-A stream is a file of elements (see `tpf_server.continuous.engine.elements`); answers are lines
+A stream is a file of elements (see `record_files`); answers are lines
 ``instant<TAB>query<TAB>values``: milliseconds since 1970, the number of the query from 0, and the
 terms of a row in N-Triples, empty where unbound. ASK gives ``true`` or ``false`` at each instant.
 """
@@ -20,9 +20,9 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.arrow_file import ArrowFile
-from tpf_server.continuous.engine.elements.elements import merged_files, read_file
 from tpf_server.continuous.engine.elements.named_graphs import graph_of
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
+from tpf_server.continuous.engine.records.record_files import merged_streams, read_stream
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_spark.errors import SparkError
 from tpf_spark.folders import Folder, LocalFolder, folder_of, is_url
@@ -94,7 +94,7 @@ def play(
     ]
     played = malformed = 0
     files = [(engine.name(iri), path) for iri, path in streams.items()]
-    for _, iri, item in merged_files(files):
+    for _, iri, item in merged_streams(files):
         if isinstance(item, ElementError):
             if not skip_malformed:
                 raise item
@@ -132,7 +132,7 @@ class _Copied:
         Raises:
             ElementError: one is malformed, and that is not to be passed over.
         """
-        for at, _, item in read_file(iri, path):
+        for at, _, item in read_stream(iri, path):
             if isinstance(item, ElementError):
                 if not self._skip_malformed:
                     raise item

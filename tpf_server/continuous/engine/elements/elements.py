@@ -13,7 +13,6 @@ A timestamp is a whole number of milliseconds since 1970, or an instant in ISO 8
 to 9999. Where somebody says what time it is, it may be left out, with its tabulator.
 """
 
-import heapq
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -161,17 +160,6 @@ def read_file(stream: str, path: Path) -> Iterator[tuple[int, str, Element | Ele
             else:
                 last = item.at
                 yield item.at, stream, item
-
-
-def merged_files(
-    files: Iterable[tuple[str, Path]],
-) -> Iterator[tuple[int, str, Element | ElementError]]:
-    """The elements of several streams, each with its file, in the order of their timestamps.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    return heapq.merge(*(read_file(*each) for each in files), key=lambda each: each[0])
 
 
 def _finished(pending: tuple[int, str, list[tuple[Term, Term, Term]], int]) -> Element:

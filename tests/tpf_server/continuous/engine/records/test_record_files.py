@@ -1,0 +1,188 @@
+"""Files of records: the same elements as lines have, and answers, whatever takes them."""
+
+import json
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from tpf_server.continuous.cli import app
+from tpf_server.continuous.engine.elements.elements import Element
+from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.continuous.engine.records.record_files import merged_streams, read_stream
+
+NAMES = ["urn:k", "urn:x", "urn:t"]
+XSD = "http://www.w3.org/2001/XMLSchema#"
+RANKED = """SELECT ?k (COUNT(*) AS ?c)
+{ STREAM <urn:s> [RANGE 40ms] { ?s <urn:k> ?k ; <urn:x> ?x } }
+GROUP BY ?k ORDER BY DESC(?c) ?k LIMIT 2"""
+PLAIN = "SELECT ?s ?x { STREAM <urn:s> [NOW] { ?s <urn:k> ?k ; <urn:x> ?x } }"
+PERIODIC = "SELECT ?k ?x FROM STREAM <urn:s> [RANGE 20ms STEP 20ms] { ?s <urn:k> ?k ; <urn:x> ?x }"
+
+
+def written(
+    path: Path, rows: list[tuple[Any, ...]], size: int = 40, *, whole: bool = False
+) -> Path:
+    """A file of Arrow."""
+    schema = pa.schema(
+        [
+            ("timestamp", pa.int64()),
+            ("urn:k", pa.string()),
+            ("subject", pa.string()),
+            ("urn:x", pa.decimal128(9, 1)),
+            ("urn:t", pa.timestamp("s", "UTC")),
+        ]
+    )
+    make = pa.ipc.new_file if whole else pa.ipc.new_stream
+    with make(str(path), schema) as writer:
+        for first in range(0, len(rows), size):
+            columns = zip(*rows[first : first + size], strict=True)
+            arrays = [pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return path
+
+
+def lines(path: Path, rows: list[tuple[Any, ...]]) -> Path:
+    """The same as statements, which are one element where they have one time and graph."""
+    text = ""
+    for number, (at, k, subject, x, t) in enumerate(rows):
+        instant = f"{t:%Y-%m-%dT%H:%M:%S}Z"
+        for p, o in zip(
+            NAMES, (k, f'"{x}"^^<{XSD}decimal>', f'"{instant}"^^<{XSD}dateTime>'), strict=True
+        ):
+            text += f"{at}\t{subject} <{p}> {o} <urn:g{number}> .\n"
+    path.write_text(text)
+    return path
+
+
+def some_rows(count: int = 150) -> list[tuple[Any, ...]]:
+    chance, at = Random(5), 0
+    return [
+        (
+            at := at + chance.choice((0, 1, 3)),
+            chance.choice(('"a"', '"b"@en', "<urn:c>", '"é"')),
+            f"<urn:r{number}>",
+            Decimal(chance.randrange(90)).scaleb(-1),
+            datetime(2020, 1, 1, 0, 0, chance.randrange(60), tzinfo=UTC),
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_elements_are_those_of_lines(tmp_path: Path, whole: bool) -> None:
+    rows = some_rows()
+    plain = lines(tmp_path / "stream.nq", rows)
+    records = written(tmp_path / "stream.arrow", rows, whole=whole)
+
+    def elements(path: Path) -> list[tuple[int, str, set[Any]]]:
+        found = []
+        for at, name, item in read_stream("urn:s", path):
+            assert isinstance(item, Element)
+            found.append((at, name, {triple[:3] for triple in item.triples}))
+        return found
+
+    assert elements(records) == elements(plain)
+    merged = list(merged_streams([("urn:a", plain), ("urn:b", records)]))
+    assert [at for at, _, _ in merged] == sorted([row[0] for row in rows] * 2)
+    assert {name for _, name, _ in merged} == {"urn:a", "urn:b"}
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["run", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize("query", [RANKED, PLAIN, PERIODIC])
+def test_answers_are_those_of_lines_whatever_takes_records(tmp_path: Path, query: str) -> None:
+    rows = some_rows()
+    records = written(tmp_path / "stream.arrow", rows)
+    expected = run(query, "--stream", f"urn:s={lines(tmp_path / 'stream.nq', rows)}")
+    assert len(expected.splitlines()) > 20
+    policy = [] if query == PERIODIC else ["--semantics", "paper"]
+    if policy:
+        expected = run(query, "--stream", f"urn:s={tmp_path / 'stream.nq'}", *policy)
+    for kernel in ("compiled", "python", "off"):
+        more = [*policy, "--kernel", kernel] if policy else []
+        assert run(query, "--stream", f"urn:s={records}", *more) == expected
+    beside = written(tmp_path / "other.arrow", rows[:9])
+    streams = ["--stream", f"urn:s={records}", "--stream", f"urn:other={beside}"]
+    assert set(_terms(run(query, *streams, *policy))) >= set(_terms(expected)) - {""}
+
+
+def _terms(output: str) -> list[str]:
+    return [line.split("\t", 2)[2] for line in output.splitlines()]
+
+
+def test_a_stream_that_is_alone_comes_in_batches(tmp_path: Path) -> None:
+    records = written(tmp_path / "stream.arrow", some_rows())
+    said = json.loads(run(RANKED, "--stream", f"urn:s={records}", "--explain"))
+    assert said["batches"]["operators"] == ["window", "groups", "order"]
+    table = tmp_path / "results.arrow"
+    run(RANKED, "--stream", f"urn:s={records}", "--format", "arrow", "--output", table)
+    assert pa.ipc.open_stream(table.read_bytes()).read_all().num_rows > 20
+
+
+def table(**columns: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (table(timestamp=[1], x=[1]), "expected columns timestamp and subject"),
+        (table(subject=["<urn:a>"], x=[1]), "expected columns timestamp and subject"),
+        (
+            table(timestamp=["x"], subject=["<urn:a>"], x=[1]),
+            "timestamps cannot be a column of str",
+        ),
+        (table(timestamp=[1], subject=["<urn:a>"], **{"urn:x": [None]}), "no value"),
+        (table(timestamp=[1], subject=['"a"'], **{"urn:x": [1]}), "not a (subject|triple)"),
+        (table(timestamp=[1], subject=["<urn:a>"], **{"urn:x": ["bare"]}), "not a term: 'bare'"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, batch: pa.RecordBatch, message: str) -> None:
+    path = tmp_path / "stream.arrow"
+    with pa.ipc.new_stream(str(path), batch.schema) as writer:
+        writer.write_batch(batch)
+    with pytest.raises(ElementError, match=message):
+        _check(path)
+    for query in (PLAIN, PERIODIC):
+        refused = CliRunner().invoke(app, ["run", query, "--stream", f"urn:s={path}"])
+        assert refused.exit_code == 1
+        assert re.search(message, refused.output)
+
+
+def _check(path: Path) -> None:
+    for _, _, item in read_stream("urn:s", path):
+        if isinstance(item, ElementError):
+            raise item
+
+
+@pytest.mark.parametrize("content", [b"", b"1\t<urn:a>\t<urn:b>\t<urn:c>\n", b"ARROW1 and no more"])
+def test_another_file_is_refused_in_a_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "stream.arrow"
+    path.write_bytes(content)
+    refused = CliRunner().invoke(app, ["run", PLAIN, "--stream", f"urn:s={path}"])
+    assert (refused.exit_code, len(refused.output.splitlines())) == (1, 1)
+    assert "stream.arrow" in refused.output
+
+
+def test_malformed_records_may_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "stream.arrow"
+    batch = table(
+        timestamp=[1, 2], subject=["<urn:a>"] * 2, **{"urn:k": ['"k"', "bare"], "urn:x": [1, 2]}
+    )
+    with pa.ipc.new_stream(str(path), batch.schema) as writer:
+        writer.write_batch(batch)
+    left = CliRunner().invoke(app, ["run", PLAIN, "--stream", f"urn:s={path}", "--skip-malformed"])
+    assert left.exit_code == 0
+    assert "1 malformed line left out" in left.output
+    assert left.stdout.splitlines()[0] == f'1\t0\t<urn:a> "1"^^<{XSD}integer>'

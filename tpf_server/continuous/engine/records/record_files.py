@@ -1,0 +1,118 @@
+"""Streams in files: lines of elements, or records as columns of Arrow.
+
+A file of Arrow (``.arrow``: IPC, a stream or a file) has a column ``timestamp`` (milliseconds since
+1970, or instants with a time zone), a column ``subject`` (terms), and one for each predicate, which
+is called by its IRI: terms (N-Triples), numbers, booleans or instants. Its rows are in the order of
+time; none is missing.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from annotations.terms import Term
+from tpf_server.continuous.engine.elements.elements import Element, canonical_triple, read_file
+from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.continuous.engine.records.record_columns import milliseconds_of
+from tpf_server.continuous.engine.records.record_values import term_text
+
+_SUFFIX: Final = ".arrow"
+_MAGIC: Final = b"ARROW1"
+_TIMESTAMP, _SUBJECT = "timestamp", "subject"
+
+
+class RecordColumns(NamedTuple):
+    """Records as `RecordFeed.push_batch` takes them."""
+
+    subjects: pa.Array
+    values: pa.RecordBatch
+    timestamps: pa.Array
+
+
+def holds_records(path: Path) -> bool:
+    """Whether a file of a stream is one of Arrow."""
+    return path.suffix == _SUFFIX
+
+
+@contextmanager
+def opened_records(path: Path) -> Iterator[tuple[list[str], Iterator[RecordColumns]]]:
+    """The predicates of a file of records, and these, batch by batch.
+
+    Raises:
+        ElementError: it is no such file.
+        OSError: it cannot be read.
+    """
+    try:
+        with pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"") as file:
+            whole = file.read(len(_MAGIC)) == _MAGIC
+            file.seek(0)
+            with pa.ipc.open_file(file) if whole else pa.ipc.open_stream(file) as reader:
+                names = reader.schema.names
+                predicates = [each for each in names if each not in (_TIMESTAMP, _SUBJECT)]
+                if len(set(names)) < len(names) or len(names) != len(predicates) + 2:
+                    raise ElementError(
+                        f"{path}: expected columns {_TIMESTAMP} and {_SUBJECT}, and others, all of "
+                        "different names"
+                    )
+                batches = (
+                    map(reader.get_batch, range(reader.num_record_batches)) if whole else reader
+                )
+                yield predicates, (_columns(each, predicates) for each in batches)
+    except pa.ArrowInvalid as error:
+        raise ElementError(f"{path}: {error}") from None
+
+
+def _columns(batch: pa.RecordBatch, predicates: list[str]) -> RecordColumns:
+    return RecordColumns(batch.column(_SUBJECT), batch.select(predicates), batch.column(_TIMESTAMP))
+
+
+def read_stream(stream: str, path: Path) -> Iterator[tuple[int, str, Element | ElementError]]:
+    """The elements of a file, each with its timestamp and its stream; see `read_file`.
+
+    Raises:
+        ElementError: a file of Arrow that is none, or a timestamp that is none.
+        OSError: the file cannot be read.
+    """
+    if not holds_records(path):
+        yield from read_file(stream, path)
+        return
+    row = 0
+    with opened_records(path) as (names, batches):
+        predicates = [f"<{each}>" for each in names]
+        for subjects, values, timestamps in batches:
+            columns = [column.to_pylist() for column in (subjects, *values.columns)]
+            times = milliseconds_of(timestamps).tolist()
+            for at, subject, *cells in zip(times, *columns, strict=True):
+                row += 1
+                item = _element(at, subject, zip(predicates, cells, strict=True), row)
+                if isinstance(item, ElementError):
+                    item = ElementError(f"{path}: record {row}: {item}")
+                yield at, stream, item
+
+
+def _element(
+    at: int, subject: object, cells: Iterable[tuple[str, object]], row: int
+) -> Element | ElementError:
+    triples: dict[tuple[Term, Term, Term], None] = {}
+    try:
+        for predicate, value in cells:
+            triples[canonical_triple((subject, predicate, term_text(value)))] = None
+    except (ElementError, ValueError, OverflowError) as error:
+        return ElementError(str(error))
+    return Element(at, tuple(triples), row)
+
+
+def merged_streams(
+    files: Iterable[tuple[str, Path]],
+) -> Iterator[tuple[int, str, Element | ElementError]]:
+    """The elements of several streams, each with its file, in the order of their timestamps.
+
+    Raises:
+        ElementError: see `read_stream`.
+        OSError: a file cannot be read.
+    """
+    return heapq.merge(*(read_stream(*each) for each in files), key=lambda each: each[0])
