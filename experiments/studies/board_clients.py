@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from typing import Any, TypeAlias
 from urllib.parse import urljoin
 
@@ -227,11 +228,15 @@ class _Reader(threading.Thread):
         with requests.get(
             f"{url}/results", stream=True, headers=headers, timeout=_REQUEST_SECONDS
         ) as results:
+            if results.status_code != HTTPStatus.OK:
+                self._fail(f"{results.status_code}: {results.text[:200]}")
+                return
             if not self._order.get("answered"):
                 self._seen.begin(self._number)
             for line in results.iter_lines(chunk_size=None):
                 if line and not self.stopping:
                     self._emitted(json.loads(line))
+        self._fail("the results ended")
 
     def _emitted(self, emission: Mapping[str, Any]) -> None:
         if "error" in emission:

@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
 
 from annotations.clock import Clock, SystemClock
 from annotations.instants import format_instant
@@ -23,6 +25,10 @@ from experiments.workloads.board import renewal
 from loaders.errors import LoaderError
 from loaders.publisher import Publisher
 
+_AGAIN = Retry(
+    10, connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.05,
+    backoff_max=1.0, respect_retry_after_header=False, raise_on_status=False,
+)  # fmt: skip
 _FAILURES = (LoaderError, MeasurementError, OSError)
 
 
@@ -52,16 +58,19 @@ def push_elements(order: Mapping[str, Any], quads: list[Quad], at: datetime) -> 
 
 
 def push_lines(url: str, token: str, lines: Sequence[str]) -> None:
-    """Push elements to a stream, a line of JSON each.
+    """Push elements to a stream, a line of JSON each; again where the server has no time for them.
 
     Raises:
         MeasurementError: the server refuses them.
         requests.RequestException: it cannot be reached.
     """
-    response = requests.post(
-        url, data="\n".join(lines).encode(), timeout=30,
-        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"},
-    )  # fmt: skip
+    with requests.Session() as session:
+        # A server takes few bodies at a time, and says so to the others.
+        session.mount("http://", HTTPAdapter(max_retries=_AGAIN))
+        response = session.post(
+            url, data="\n".join(lines).encode(), timeout=30,
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"},
+        )  # fmt: skip
     if not response.ok:
         raise MeasurementError(f"elements are refused: {response.status_code} {response.text}")
 

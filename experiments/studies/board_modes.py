@@ -167,12 +167,20 @@ def _query(mode: Mode, window: DepartureWindow, stream: str, times: Times, numbe
     return window.cqels_query(stream, period // 2)
 
 
+def engine_settings(mode: Mode, queries: int) -> str:
+    """The lines of a server's configuration that let so many queries be followed from one machine.
+
+    None where the mode has no engine.
+    """
+    if not mode.engine:
+        return ""
+    engine = 'csparql_engine = "spark"\n' if mode.spark else ""
+    return f"continuous = true\nfollowers = {queries + 16}\nfollowers_per_address = 0\n{engine}"
+
+
 def _configuration(mode: Mode, store: Path, queries: int) -> str:
-    continuous = f"continuous = true\nfollowers = {queries + 16}\n" if mode.engine else ""
-    if mode.spark:
-        continuous += 'csparql_engine = "spark"\n'
     return (
-        f'{continuous}[datasets.{BOARD_DATASET}]\nsource = "{store}"\n'
+        f'{engine_settings(mode, queries)}[datasets.{BOARD_DATASET}]\nsource = "{store}"\n'
         f'annotation = "{mode.method or "plain"}"\n'
         f"page_labels = {'false' if mode.method else 'true'}\nmax_age = 3600.0\n"
     )

@@ -127,9 +127,13 @@ def watch(
     if side.order["mode"] == "stream":
         # It would wait for its readers.
         side.server.process.kill()
-    if "error" in published:
-        raise MeasurementError(f"the feed failed: {published['error']}")
     steady = _shares(after, before)
+    if "error" in published:
+        raise _failure(steady)(f"the feed failed: {published['error']}")
+    why = [reason for report in reports for reason in report["errors"]]
+    if why and side.order["mode"] == "stream":
+        # The server would be measured with fewer readers than are told.
+        raise _failure(steady)(f"clients do not get their results: {'; '.join(why[:2])}")
     try:
         arrived = arrivals(reports, published["sent"], (began, ended))
     except MeasurementError as error:
@@ -154,7 +158,7 @@ def watch(
             **arrived,
             "updates": sum(report["updates"] for report in reports),
             "failed": sum(report["failed"] for report in reports),
-            "why": "; ".join([why for report in reports for why in report["errors"]][:2]) or None,
+            "why": "; ".join(why[:2]) or None,
         }
     )
     return rows

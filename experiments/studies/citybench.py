@@ -29,6 +29,7 @@ from experiments.studies.board_modes import (
     STREAMER,
     Mode,
     Side,
+    engine_settings,
     need_java,
 )
 from experiments.studies.board_watch import Looks, MachineLimits, timed, watch
@@ -243,9 +244,7 @@ def _open(settings: Sizes, run: Run, limits: MachineLimits, *, spark: bool) -> I
 @contextmanager
 def _server(mode: Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
     names = (_SENSORS, *EVENT_FEEDS) if mode.engine else (_CITY,)
-    config = f"continuous = true\nfollowers = {count + 16}\n" if mode.engine else ""
-    if mode.spark:
-        config += 'csparql_engine = "spark"\n'
+    config = engine_settings(mode, count)
     for name in names:
         config += f'[datasets.{name}]\nsource = "{opened.stores[name]}"\nmax_age = 3600.0\n'
     opened.servers += 1
