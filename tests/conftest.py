@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -42,11 +42,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before the first Java of Spark: what makes its start cheaper."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, bool | None]:
+    """Before the first Java of Spark, and before the time of its test begins: cheaper starts."""
     if item.get_closest_marker("spark"):
         use_class_archive()
+    return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -15,12 +15,15 @@ import psutil
 import pytest
 
 from tests.support.object_store import BUCKET, KEYS
+from tests.support.small_pieces import PIECE_BYTES
 from tests.support.spark_cluster import PROJECT, SparkCluster
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
 
 LOADS = int(os.environ.get("TPF_TEST_KILLED_LOADS", "1"))
 """How many loads lose an executor, each at another moment."""
+LINES = 14_000 if LOADS == 1 else 215_000
+"""Two pieces of a file; where many moments are tried, the load takes longer than starting it."""
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900 * LOADS)]
 URL = f"s3://{BUCKET}/city.store"
 _FETCH = """
@@ -46,8 +49,9 @@ def files(tmp_path: Path) -> list[Path]:
     with (folder / "a.nt").open("w") as out:
         out.writelines(
             f'<http://e/s{n % 7_001}> <http://e/p{n % 7}> "value {n % 90_001} {about}"@en .\n'
-            for n in range(215_000)
+            for n in range(LINES)
         )
+    assert (folder / "a.nt").stat().st_size > PIECE_BYTES
     (folder / "b.nq.gz").write_bytes(gzip.compress(b'_:a <http://e/p> "b" <http://e/g> .\n'))
     return [folder / "a.nt", folder / "b.nq.gz"]
 
@@ -87,7 +91,8 @@ def test_a_cluster_writes_the_same_store_and_loses_an_executor(
         load = subprocess.Popen(
             spark_cluster.command(
                 [
-                    *(sys.executable, "-m", "commands", "tpf-load", "rdf", f"s3://{BUCKET}/in"),
+                    *(sys.executable, "-m", "tests.support.small_pieces", "tpf-load", "rdf"),
+                    f"s3://{BUCKET}/in",
                     *("-o", URL, "--replace", "--engine", "spark", "--quiet"),
                 ]
             ),

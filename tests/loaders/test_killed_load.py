@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.small_pieces import PIECE_BYTES
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
 from tpf_spark.errors import JavaNotFoundError
@@ -31,11 +32,12 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
     store = tmp_path / "store"
     old = index_files([source], store, created=created)
     with source.open("w") as file:
-        for n in range(700_000):  # two pieces
-            file.write(f'<http://e/s{n % 70_001}> <http://e/p{n % 7}> "value {n % 300_007}" .\n')
+        for n in range(60_000):
+            file.write(f'<http://e/s{n % 6_007}> <http://e/p{n % 7}> "value {n % 30_011}" .\n')
+    assert source.stat().st_size > PIECE_BYTES
     wanted = index_files([source], tmp_path / "reference", created=created)
     command = [
-        sys.executable, "-m", "commands", "tpf-load", "rdf", str(source), "-o",
+        sys.executable, "-m", "tests.support.small_pieces", "tpf-load", "rdf", str(source), "-o",
         str(store), "--replace", "--engine", "spark", "--master", "local[2]", "--quiet",
     ]  # fmt: skip
     work = tmp_path / ".store.loading" / "work"
@@ -57,16 +59,6 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
     assert not work.exists()
 
 
-# A shell starts what runs in the background deaf to this signal.
-_INTERRUPTIBLE = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-import commands
-sys.argv[0] = "tpf-load"
-commands.main()
-"""
-
-
 def test_an_interrupted_load_ends_at_once_and_says_so(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     try:
@@ -78,7 +70,8 @@ def test_an_interrupted_load_ends_at_once_and_says_so(tmp_path: Path) -> None:
     with (tmp_path / "b.nt").open("w") as file:
         file.writelines(f'<http://e/s{n}> <http://e/p> "value {n}" .\n' for n in range(400_000))
     command = [
-        sys.executable, "-c", _INTERRUPTIBLE, "rdf", str(tmp_path / "a.nt"),
+        sys.executable, "-m", "tests.support.small_pieces", "tpf-load", "rdf",
+        str(tmp_path / "a.nt"),
         str(tmp_path / "b.nt"), "-o", str(tmp_path / "store"), "--engine", "spark", "--master",
         "local[1]",
     ]  # fmt: skip

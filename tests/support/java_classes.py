@@ -19,7 +19,7 @@ from tpf_spark.java import find_java
 PROJECT = Path(__file__).resolve().parents[2]
 _FOLDER = PROJECT / ".run" / "java"
 _VARIABLE = "SPARK_SUBMIT_OPTS"
-_SECONDS = 120
+_SECONDS = 300
 # None of them lives long enough for its second compiler to pay.
 _LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 # What most tests do: a query, a function in Python, a stream of files.
