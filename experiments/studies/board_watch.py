@@ -15,7 +15,8 @@ from experiments.studies.board_modes import Side
 from experiments.workloads.board import DepartureWindow
 
 _READY_SECONDS = 60.0
-_START_SECONDS = 180.0
+START_SECONDS = 180.0
+"""For which clients are waited."""
 _STOP_SECONDS = 120.0
 SIDES = ("server_percent", "cache_percent", "clients_percent")
 """The columns of what all processes use."""
@@ -80,7 +81,7 @@ def watch(
     Raises:
         MeasurementError: the feed failed, clients do not start, or nothing arrives.
     """
-    longest = _READY_SECONDS + _START_SECONDS + looks.steady + _STOP_SECONDS
+    longest = _READY_SECONDS + START_SECONDS + looks.steady + _STOP_SECONDS
     said = feed.ask({**side.feed, "seconds": longest}, _READY_SECONDS)
     if "error" in said:
         raise MeasurementError(f"the feed did not start: {said['error']}")
@@ -89,7 +90,7 @@ def watch(
     watched = _Watched(side, clients)
     orders = [
         client.order(
-            {**side.order, "queries": side.queries[number::share], "patience": _START_SECONDS}
+            {**side.order, "queries": side.queries[number::share], "patience": START_SECONDS}
         )
         for number, client in enumerate(clients)
     ]
@@ -111,7 +112,7 @@ def watch(
                     kind = _failure(watched.shares())
                     raise kind(_why(clients, number, "the clients do not start"))
                 starts[number] = watched.elapsed()
-        if watched.elapsed() > _START_SECONDS:
+        if watched.elapsed() > START_SECONDS:
             raise _failure(watched.shares())(f"{share - len(starts)} client processes do not start")
     look_until(max(looks.first, watched.elapsed()))
     begin, before = _marks(clients), watched.usages()
@@ -183,7 +184,7 @@ def _told(
 
 
 def _why(clients: Sequence[Process], number: int, what: str) -> str:
-    reports = _told(clients, {"do": "stop"}, _START_SECONDS + _STOP_SECONDS)
+    reports = _told(clients, {"do": "stop"}, START_SECONDS + _STOP_SECONDS)
     problems = reports[number]["errors"]
     return f"{what}: {'; '.join(problems[:2]) or 'they tell of no error'}"
 

@@ -32,7 +32,7 @@ from experiments.studies.board_modes import (
     engine_settings,
     need_java,
 )
-from experiments.studies.board_watch import Looks, MachineLimits, timed, watch
+from experiments.studies.board_watch import START_SECONDS, Looks, MachineLimits, timed, watch
 from experiments.workloads.citybench import (
     CITYBENCH_QUERIES,
     CITYBENCH_WINDOW,
@@ -49,7 +49,6 @@ _SENSORS = "sensors"
 # The queries' own time in seconds: every window holds as many readings as its seconds, whatever
 # the rate.
 _START_PATIENCE = 60.0
-_SPARK_PATIENCE = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +253,7 @@ def _server(mode: Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
 
 def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> list[ResultRow]:
     settings: Sizes = opened.settings
-    ticks = _ticks(name, rate, opened, _SPARK_PATIENCE if mode.spark else 8.0)
+    ticks = _ticks(name, rate, opened, START_SECONDS if mode.spark else 8.0)
     with (
         opened.limits.of((name, mode.name, rate), count),
         _server(mode, count, opened) as server,
@@ -300,7 +299,7 @@ def _ticks(name: str, rate: float, opened: OpenedCity, start: float) -> Ticks:
         start: seconds that a start takes at most for which one knows what is expected.
     """
     if (name, rate, start) not in opened.ticks:
-        seconds = opened.settings.seconds + _START_PATIENCE
+        seconds = 2 * opened.settings.seconds + max(_START_PATIENCE, start)
         sensors = opened.city.sensors(name)
         readings = opened.city.readings(sensors, int(rate * seconds))
         # What may be looked at; the rest is only there for a start that takes long.

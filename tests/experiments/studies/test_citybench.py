@@ -5,12 +5,20 @@ from typing import Any
 
 import pytest
 
+from annotations.terms import Quad
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness.items import Finding
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.studies.board_modes import CQELS_MODE, CSPARQL_MODE, STREAMER
-from experiments.studies.citybench import CityBenchQueries, Ticks, _arrivals
+from experiments.studies.board_watch import START_SECONDS, MachineLimits
+from experiments.studies.citybench import (
+    CityBenchQueries,
+    OpenedCity,
+    Ticks,
+    _arrivals,
+    _ticks,
+)
 from experiments.workloads.citybench import (
     CITYBENCH_QUERIES,
     CITYBENCH_VARIABLE,
@@ -83,6 +91,30 @@ def test_completeness_counts_what_was_published_in_the_span() -> None:
     assert row["latency_p50_ms"] == pytest.approx(1000)
     with pytest.raises(MeasurementError, match="nothing was published"):
         _arrivals(ticks, 2, reports, [10.0], (10.5, 11.5))
+
+
+def test_sensors_go_on_for_as_long_as_clients_are_waited_for(tmp_path: Path) -> None:
+    class Sensors:
+        """What would be read, without the data."""
+
+        def sensors(self, _name: str) -> tuple[str, ...]:
+            return ("one",)
+
+        def readings(self, _sensors: object, count: int) -> list[dict[str, list[Quad]]]:
+            return [{}] * count
+
+        def expected(self, _name: str, readings: list[Any], _window: int) -> list[set[str]]:
+            return [set()] * len(readings)
+
+    found: Any = Sensors()
+    feed: Any = None
+    for rate in (1.0, 5.0):
+        settings = CityBenchQueries.settings(seconds=4.0)
+        opened = OpenedCity(found, {}, tmp_path, [], feed, settings, MachineLimits())
+        ticks = _ticks("Q1", rate, opened, START_SECONDS)
+        # Then it is looked for `seconds`.
+        assert len(ticks.readings) >= rate * (START_SECONDS + settings.seconds)
+        assert len(ticks.expected) >= rate * (START_SECONDS + settings.seconds)
 
 
 def test_all_modes_answer(tmp_path: Path, data: City) -> None:
