@@ -1,13 +1,21 @@
-"""Output directories that are complete or not there: written aside, then renamed."""
+"""Outputs that are complete or not there: written aside, then renamed, or put at a URL."""
 
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
 from loaders.errors import OutputError
+from loaders.remote_files import is_remote
+from tpf_server.errors import ServerError
+from tpf_server.store.static.file_systems import RemoteFolder, is_store_url
+
+_BLOCK: Final = 4 << 20
 
 
 def check_output(output: Path, replace: bool) -> None:
@@ -33,6 +41,40 @@ def written(output: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"{error.filename or output}: {error.strerror or error}") from error
+
+
+@contextmanager
+def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
+    """A path for a file, or for a directory of files, that go to `output` when the block ends well.
+
+    Args:
+        output: a path, which is the path that comes, or a URL of what a `RemoteFolder` is or holds.
+        folder: whether files go into it, each whole.
+
+    Raises:
+        OutputError: no files go to such a URL, or who has it refuses or does not answer.
+    """
+    if not is_remote(output):
+        yield Path(output.removeprefix("file://"))
+        return
+    if not is_store_url(output):
+        raise OutputError(f"{output}: nothing is written to {output.partition(':')[0]}://")
+    place, _, name = output.rstrip("/").rpartition("/")
+    with TemporaryDirectory(prefix="tpf-load-") as work:
+        try:
+            there = RemoteFolder(output if folder else place, os.environ)
+            path = Path(work, name)
+            with written(path):
+                yield path
+                for file in sorted(path.iterdir()) if folder else [path]:
+                    _put(there, file)
+        except ServerError as error:
+            raise OutputError(str(error)) from error
+
+
+def _put(folder: RemoteFolder, file: Path) -> None:
+    with file.open("rb") as content:
+        folder.write(file.name, iter(partial(content.read, _BLOCK), b""))
 
 
 @contextmanager

@@ -5,21 +5,22 @@ five times in all.
 """
 
 import io
-import time
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 import requests
 import urllib3
 
 from loaders.fetching import reason_of
+from tpf_server.store.static.attempts import AgainError, asked_again
 
 AnswerT = TypeVar("AnswerT")
-_ATTEMPTS: Final = 5
-_PAUSE: Final = 0.2
-"""Seconds before the second attempt; each further one waits twice as long."""
 _SECONDS: Final = 30.0
 _AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
+_MISSING: Final = frozenset({404, 410})
+
+
+class MissingError(OSError):
+    """The server has no such file."""
 
 
 class WebFile(NamedTuple):
@@ -40,11 +41,12 @@ def found_at(url: str) -> WebFile:
     """What the server of a file says of it.
 
     Raises:
-        OSError: it does not answer, or there is no such file.
+        MissingError: there is no such file.
+        OSError: the server does not answer, or refuses.
     """
     with requests.Session() as session:
         headers = {"Range": "bytes=0-0"}
-        with _tried(lambda: _answer(session, url, headers)) as answer:
+        with asked_again(lambda: _answer(session, url, headers)) as answer:
             tag = _tag(answer)
             if answer.status_code == 200:
                 length = answer.headers.get("Content-Length", "")
@@ -85,7 +87,7 @@ class _Body(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
-        found = _tried(lambda: self._more(len(view)))
+        found = asked_again(lambda: self._more(len(view)))
         view[: len(found)] = found
         self._position += len(found)
         return len(found)
@@ -99,7 +101,7 @@ class _Body(io.RawIOBase):
                 return found
         except (urllib3.exceptions.HTTPError, OSError) as error:
             self._end()
-            if isinstance(error, (_AgainError, _ChangedError)):
+            if isinstance(error, (AgainError, _ChangedError)):
                 raise
             raise self._broken(reason_of(error)) from None
         self._end()
@@ -107,7 +109,7 @@ class _Body(io.RawIOBase):
 
     def _broken(self, why: str) -> OSError:
         # What is not told in parts would begin anew.
-        return _AgainError(why) if self._file.parts or not self._position else OSError(why)
+        return AgainError(why) if self._file.parts or not self._position else OSError(why)
 
     def close(self) -> None:
         self._end()
@@ -139,21 +141,8 @@ class _Body(io.RawIOBase):
             self._answer = None
 
 
-class _AgainError(OSError):
-    """What may go well the next time."""
-
-
 class _ChangedError(OSError):
     """Another file than the one that was found."""
-
-
-def _tried(ask: Callable[[], AnswerT]) -> AnswerT:
-    for attempt in range(1, _ATTEMPTS):
-        try:
-            return ask()
-        except _AgainError:
-            time.sleep(_PAUSE * 2 ** (attempt - 1))
-    return ask()
 
 
 def _answer(session: requests.Session, url: str, headers: dict[str, str]) -> requests.Response:
@@ -163,11 +152,13 @@ def _answer(session: requests.Session, url: str, headers: dict[str, str]) -> req
     try:
         answer = session.get(url, headers=headers, timeout=_SECONDS, stream=True)
     except requests.RequestException as error:
-        raise _AgainError(reason_of(error)) from None
+        raise AgainError(reason_of(error)) from None
     if answer.status_code in (200, 206) or (answer.status_code == 416 and "Range" in headers):
         return answer
     answer.close()
-    kind = _AgainError if answer.status_code in _AGAIN else OSError
+    kind: type[OSError] = AgainError if answer.status_code in _AGAIN else OSError
+    if answer.status_code in _MISSING:
+        kind = MissingError
     raise kind(f"HTTP {answer.status_code} {answer.reason}")
 
 

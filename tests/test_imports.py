@@ -39,7 +39,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client.cli": {"rich", "typer"},
     "tpf_server": {"click", "flask", "granian"},
     "tpf_server.store": set(),
-    "tpf_server.store.static": {"numpy", "pyarrow", "pyoxigraph"},
+    "tpf_server.store.static": {"numpy", "pyarrow", "pyoxigraph", "requests"},
     "tpf_server.store.live": {"numpy", "psycopg", "sortedcontainers"},
     "tpf_server.fragments": {"werkzeug"},
     "tpf_server.web": {
@@ -51,7 +51,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_server.continuous.csparql.spark": {"pyarrow", "pyspark", "requests", "urllib3"},
     "tpf_server.continuous": {"flask", "pyoxigraph", "requests", "typer", "urllib3"},
     "loaders": {"pyspark", "requests", "rich", "typer", "urllib3"},
-    "loaders.inputs": {"pyarrow"},
+    "loaders.remote_files": {"pyarrow"},
     "loaders.jobs": {"py4j", "pyspark"},
     "loaders.distributed": {"pyarrow", "pyspark"},
     "loaders.rdf": {"numpy", "owlrl", "pyarrow", "pyoxigraph", "pyspark", "rdflib"},

@@ -52,7 +52,7 @@ class DatasetSettings:
         default_factory=dict,
         metadata={"help": "prefixes of the dataset, before the server's: name = IRI"},
     )
-    source: str = setting("", "a store (directory or s3://BUCKET/FOLDER), or RDF to index at start")
+    source: str = setting("", "a store (directory or URL), or RDF to index at start")
     live: bool | str | None = setting(
         None,
         "live facts: on, off, or where their log is: a path or postgresql://…; "

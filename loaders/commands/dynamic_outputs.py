@@ -4,7 +4,6 @@ import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,9 +13,10 @@ from annotations.wording import counted
 from loaders.commands.options import InputSpan, LoadEngine, LoadWork
 from loaders.distributed.facts import write_facts_spark
 from loaders.distributed.session import session_of
-from loaders.distributed.shipping import paths_of
+from loaders.distributed.shipping import input_places
 from loaders.distributed.streams import write_streams_spark
 from loaders.dynamic import FeedStream, naming_of, write_facts, write_streams
+from loaders.outputs import put_where_wanted
 from loaders.progress import Report
 from loaders.sources.base import Feed, MeasurableFeed, StreamSource
 from loaders.sources.sizes import size_of
@@ -29,8 +29,10 @@ MethodChoice = enum.StrEnum(  # type: ignore[misc]  # the names are known at run
 )
 _NAMED_GRAPH = MethodChoice("named-graph")
 Facts = Annotated[
-    Path | None,
-    typer.Option("--facts", metavar="FILE", help="Write the dynamic facts as N-Quads to FILE."),
+    str | None,
+    typer.Option(
+        "--facts", metavar="FILE", help="Write the dynamic facts as N-Quads to FILE, or to a URL."
+    ),
 ]
 MethodName = Annotated[MethodChoice, typer.Option("--method", help="How --facts are annotated.")]
 DatasetUrl = Annotated[
@@ -42,8 +44,10 @@ DatasetUrl = Annotated[
     ),
 ]
 StreamsOption = Annotated[
-    Path | None,
-    typer.Option("--streams", metavar="DIR", help="Write timestamped triples to DIR/STREAM.tsv."),
+    str | None,
+    typer.Option(
+        "--streams", metavar="DIR", help="Write timestamped triples to DIR/STREAM.tsv; or to a URL."
+    ),
 ]
 
 
@@ -80,7 +84,7 @@ class DynamicOutputs:
         feeds = chain((feed,), iter(make_source, None))
         work.run(
             feed.name,
-            size_of(paths_of(feed)) if measured and work.engine is LoadEngine.AUTO else 0,
+            size_of(input_places(feed)) if measured and work.engine is LoadEngine.AUTO else 0,
             lambda context, report: self._written(feeds, span, report, context),
             lambda report: self._written(feeds, span, report, None),
             timed=False,
@@ -95,25 +99,25 @@ class DynamicOutputs:
             feed = next(feeds)
             naming = naming_of(self.dataset or f"http://example.org/{feed.name}")
             method = method_named(self.method)
-            if context is None:
-                count = write_facts(
-                    feed, self.facts, method, naming, span.start, span.until, report
-                )
-            else:
-                assert isinstance(feed, MeasurableFeed)
-                count = write_facts_spark(
-                    feed, self.facts, method, naming, session_of(context), span.start, span.until,
-                    report,
-                )  # fmt: skip
+            with put_where_wanted(self.facts) as file:
+                if context is None:
+                    count = write_facts(feed, file, method, naming, span.start, span.until, report)
+                else:
+                    assert isinstance(feed, MeasurableFeed)
+                    count = write_facts_spark(
+                        feed, file, method, naming, session_of(context), span.start, span.until,
+                        report,
+                    )  # fmt: skip
             lines.append(f"{counted(count, 'fact')}, annotated by {method.name}, in {self.facts}")
         if self.streams is not None:
             feed = next(feeds)
             source: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
-            if context is None:
-                count = write_streams(source, self.streams, span.start, span.until, report)
-            else:
-                count = write_streams_spark(
-                    source, self.streams, session_of(context), span.start, span.until, report
-                )
+            with put_where_wanted(self.streams, folder=True) as folder:
+                if context is None:
+                    count = write_streams(source, folder, span.start, span.until, report)
+                else:
+                    count = write_streams_spark(
+                        source, folder, session_of(context), span.start, span.until, report
+                    )
             lines.append(f"{counted(count, 'triple')} of streams in {self.streams}")
         return lines

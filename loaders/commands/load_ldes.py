@@ -25,6 +25,7 @@ from loaders.commands.publishing import (
 from loaders.dynamic import naming_of, write_labelled
 from loaders.errors import InputError
 from loaders.ldes_facts import held, patches_of
+from loaders.outputs import put_where_wanted
 from loaders.publisher import FilePublisher, is_stream
 from loaders.sources.ldes import LdesFollower
 from loaders.sources.ldes_state import LdesState
@@ -79,9 +80,9 @@ def ldes(
         follower = LdesFollower(url, memory, session, clock, allow_link or (), _failed)
         if facts is not None:
             follower.look()
-            count = write_labelled(
-                held(follower), facts, method_named("named-graph"), naming_of(dataset or url)
-            )
+            naming = naming_of(dataset or url)
+            with put_where_wanted(facts) as file:
+                count = write_labelled(held(follower), file, method_named("named-graph"), naming)
             if not quiet:
                 typer.echo(f"{counted(count, 'fact')} in {facts}", err=True)
             return

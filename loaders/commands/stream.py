@@ -26,6 +26,7 @@ from loaders.commands.publishing import (
     stopped_by_signals,
 )
 from loaders.errors import InputError, LoaderError, ServerUnreachableError, SettingError
+from loaders.places import input_place
 from loaders.publisher import Publisher, is_stream
 from tpf_spark.folders import is_url
 from tpf_spark.session import SparkSettings, spark_session
@@ -69,7 +70,7 @@ def stream(
         str, typer.Option("--suffix", help="Format of messages: nq, nt, ttl, trig, csv ….")
     ] = "nq",
     mapping: Annotated[
-        Path | None, typer.Option("--mapping", metavar="FILE", help="CSVW metadata: it is CSV.")
+        str | None, typer.Option("--mapping", metavar="FILE", help="CSVW metadata: it is CSV.")
     ] = None,
     base: Annotated[
         str | None, typer.Option("--base", metavar="IRI", help="Base of relative IRIs.")
@@ -127,10 +128,13 @@ def stream(
         if span is None:
             raise SettingError("rows of CSV carry no label: give --holds")
         try:
-            metadata = json.loads(mapping.read_text(encoding="utf-8"))
+            described = input_place(mapping)
+            metadata = json.loads(described.read_bytes())
+        except InputError:
+            raise
         except (OSError, ValueError) as error:
-            raise InputError(str(error), str(mapping)) from None
-        records = CsvRecords(metadata, str(mapping), dataset, span, at, label.labelling, base)
+            raise InputError(str(error), mapping) from None
+        records = CsvRecords(metadata, str(described), dataset, span, at, label.labelling, base)
     if source.startswith((_MQTT, _KAFKA)) and topic is None:
         raise SettingError("give the --topic")
     received = source.startswith((_MQTT, _EVENTS))

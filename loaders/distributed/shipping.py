@@ -1,4 +1,4 @@
-"""Sends an object to the workers with the files that it reads.
+"""Sends an object to the workers with the files that it reads; those at URLs they fetch themselves.
 
 Workers of a cluster may share no directory with the driver: the files go as one archive, which
 Spark fetches once for each executor, and the paths inside the object become those of its content.
@@ -16,6 +16,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from loaders.errors import InputError
+from loaders.places import InputPlace, RemotePlace
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -67,10 +68,10 @@ def shipped(context: "SparkContext", thing: Thing, directory: Path) -> Shipped[T
         thing: the object; all its files are below paths that it holds as such.
         directory: for the archive.
     """
-    paths = paths_of(thing)
+    paths = [each for each in input_places(thing) if isinstance(each, Path)]
     name = f"input-{token_hex(8)}"
     places: dict[str, str] = {}
-    if not str(context.master).startswith("local"):
+    if paths and not str(context.master).startswith("local"):
         places = {_place(number, path): str(path) for number, path in enumerate(paths)}
         archive = directory / f"{name}.zip"
         _pack(paths, archive)
@@ -79,18 +80,22 @@ def shipped(context: "SparkContext", thing: Thing, directory: Path) -> Shipped[T
     return Shipped(name, context.broadcast(content), places)
 
 
-def paths_of(thing: object) -> list[Path]:
+def input_places(thing: object) -> list[InputPlace]:
     """The files and directories that an object holds, without those inside others."""
     found: set[Path] = set()
+    remote: dict[int, RemotePlace] = {}
 
     class Finder(pickle.Pickler):
         def reducer_override(self, each: Any) -> Any:
             if isinstance(each, Path):
                 found.add(Path(os.path.abspath(each)))
+            elif isinstance(each, RemotePlace):
+                remote[id(each.tree)] = RemotePlace(each.tree)
             return NotImplemented
 
     Finder(_Nowhere(), pickle.HIGHEST_PROTOCOL).dump(thing)
-    return sorted(path for path in found if path.exists() and not found & set(path.parents))
+    local = sorted(path for path in found if path.exists() and not found & set(path.parents))
+    return [*local, *remote.values()]
 
 
 class _Nowhere(io.RawIOBase):

@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 
 from loaders.errors import InputError, OutputError
-from loaders.inputs import RemoteFile
 from loaders.progress import Report, Silent
 from loaders.rdf.arrays import unpacked_terms
 from loaders.rdf.dictionary import (
@@ -68,6 +67,7 @@ from loaders.rdf.summary import (
     collect_rejects,
     summary_of,
 )
+from loaders.remote_files import RemoteFile
 from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
 from tpf_server.store.static import layout

@@ -24,7 +24,8 @@ import pyoxigraph as ox
 from annotations.errors import NestingError
 from annotations.nesting import check_nesting
 from loaders.errors import InputError
-from loaders.inputs import RemoteFile, is_remote, reason, remote_files
+from loaders.inputs import remote_files
+from loaders.remote_files import RemoteFile, is_remote, reason
 from tpf_server.errors import RdfInputError
 from tpf_server.store.static.rdf_files import (
     NOWHERE,

@@ -33,7 +33,7 @@ class StoreOutput:
     """Where a store is wanted, and where to make it; a context manager.
 
     Args:
-        output: a path, a ``file://`` URL, or ``s3://BUCKET/FOLDER``.
+        output: a path, a ``file://`` URL, or one of a `RemoteFolder`.
         replace: whether there may be a store.
         now: the instant of this load.
         environment: says where the object store is.
@@ -52,6 +52,7 @@ class StoreOutput:
         self._now = now
         self.parts: PartsPlace | None = None
         self._put = False
+        self._begun: set[str] = set()
         self._folder: RemoteFolder | None = None
         self._aside: TemporaryDirectory[str] | None = None
         if is_store_url(output):
@@ -59,6 +60,7 @@ class StoreOutput:
                 self._folder = RemoteFolder(output, environment)
                 there = _generation(self._folder) is not None
             self.parts = PartsPlace(self._folder, new_generation())
+            self._begun.add(self.parts.generation)
             self._aside = TemporaryDirectory(prefix="tpf-load-")
             self.path = Path(self._aside.name) / "store"
             self.beside = Path(self._folder.url).name
@@ -66,9 +68,14 @@ class StoreOutput:
             self.path = Path(output.removeprefix("file://"))
             self.beside = str(self.path)
             there = (self.path / layout.MANIFEST).exists()
+        refusal = ""
         if there and not replace:
+            refusal = "--replace writes it anew"
+        elif there and self._folder is not None and not self._folder.replaces:
+            refusal = "libhdfs replaces no file in one step: give a webhdfs:// URL"
+        if refusal:
             self.__exit__()
-            raise OutputError(f"{output} is a store already; --replace writes it anew")
+            raise OutputError(f"{output} is a store already; {refusal}")
 
     path: Path
     """The directory to write the store to."""
@@ -87,6 +94,7 @@ class StoreOutput:
         if self._folder is None:
             return
         manifest = summary.manifest
+        self._begun.add(manifest.generation)
         with _output_errors():
             if isinstance(manifest, Manifest):
                 text = self._files_of(self._folder, manifest)
@@ -112,12 +120,12 @@ class StoreOutput:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.parts is not None and not self._put:
+        if self._folder is not None and not self._put:
             # What was not completed is removed, where it can be; else a later load does it. A
             # manifest may be there although nobody said so.
             with suppress(ServerError):
-                if _generation(self.parts.folder) != self.parts.generation:
-                    self.parts.folder.remove(self.parts.generation)
+                for generation in self._begun - {_generation(self._folder)}:
+                    self._folder.remove(generation)
         if self._aside is not None:
             self._aside.cleanup()
 

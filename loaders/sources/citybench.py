@@ -17,7 +17,6 @@ smart city datasets*.
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ from annotations.instants import from_micros
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, iri
 from loaders import vocabulary as v
 from loaders.errors import InputError
+from loaders.places import InputPlace, input_place, on_disk, path_parts
 from loaders.sources.base import FeedBatch, FeedSpan, Reading
 from loaders.sources.citybench_sensors import (
     CITY,
@@ -70,7 +70,7 @@ class CityBench:
     time: there is one a second from the first instant of the other sensors (or from `start`).
 
     Args:
-        directory: has folders ``streams`` and ``static``.
+        directory: has folders ``streams`` and ``static``; or its URL.
         start: only what is observed at this instant or later.
         until: only what is observed before this instant.
         period: read one row of each sensor every so often from the start, whatever its time, as
@@ -88,19 +88,20 @@ class CityBench:
 
     def __init__(
         self,
-        directory: str | Path,
+        directory: str | InputPlace,
         start: datetime | None = None,
         until: datetime | None = None,
         period: timedelta | None = None,
     ) -> None:
-        self.directory = Path(directory)
+        self.directory = input_place(directory)
         self.start = start
         self.until = until
         self.period = period
         if not (self.directory / "static" / _REPOSITORY).is_file():
             raise InputError("no such file", str(self.directory / "static" / _REPOSITORY))
         self._files = {
-            path.stem: path for path in sorted((self.directory / "streams").glob("*.csv"))
+            path.stem: path
+            for path in sorted((self.directory / "streams").glob("*.csv"), key=path_parts)
         }
         if not self._files:
             raise InputError("holds no sensor (files like AarhusWeatherData0.csv)", str(directory))
@@ -121,10 +122,12 @@ class CityBench:
         path = self.directory / "static" / piece
         graph = _STATIC[piece]
         try:
-            check_file(path, ox.RdfFormat.N3)
-            for quad in ox.parse(path=path, format=ox.RdfFormat.N3):
-                terms = (_scoped(quad.subject, piece), str(quad.predicate))
-                yield Quad(Term(terms[0]), Term(terms[1]), Term(_scoped(quad.object, piece)), graph)
+            with on_disk(path) as file:
+                check_file(file, ox.RdfFormat.N3)
+                for quad in ox.parse(path=file, format=ox.RdfFormat.N3):
+                    terms = (_scoped(quad.subject, piece), str(quad.predicate))
+                    about = Term(_scoped(quad.object, piece))
+                    yield Quad(Term(terms[0]), Term(terms[1]), about, graph)
         except SyntaxError as error:
             raise InputError(str(error.msg), str(path), error.lineno) from None
         except NestingError as error:
@@ -246,7 +249,7 @@ _KINDS = (
 )
 
 
-def _kind_of(stream: str, path: Path) -> _Kind:
+def _kind_of(stream: str, path: InputPlace) -> _Kind:
     for kind in _KINDS:
         if stream.startswith(kind.begins):
             return kind

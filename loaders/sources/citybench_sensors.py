@@ -1,8 +1,7 @@
 """What the sensors of CityBench observe, by their repository, and how rows become values."""
 
 import math
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import pyoxigraph as ox
@@ -12,6 +11,7 @@ from annotations.namespaces import integer
 from annotations.terms import Term, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
+from loaders.places import InputPlace, on_disk
 from tpf_server.store.static.rdf_files import check_file
 
 SERVICES = "http://www.insight-centre.org/dataset/SampleEventService#"
@@ -90,7 +90,7 @@ VALUES = {
 """By the class of a property."""
 
 
-def observed_by_sensors(repository: Path) -> dict[str, list[Property]]:
+def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
     """What every sensor observes, as far as its rows can tell, sorted by name.
 
     Raises:
@@ -101,8 +101,7 @@ def observed_by_sensors(repository: Path) -> dict[str, list[Property]]:
     observes: list[tuple[str, str]] = []
     places: dict[tuple[str, str], float] = {}
     try:
-        check_file(repository, ox.RdfFormat.N3)
-        for quad in ox.parse(path=repository, format=ox.RdfFormat.N3):
+        for quad in _quads_in(repository):
             subject, predicate = str(quad.subject), quad.predicate.value
             if predicate == SSN + "observes":
                 observes.append((subject[1:-1], str(quad.object)))
@@ -125,6 +124,12 @@ def observed_by_sensors(repository: Path) -> dict[str, list[Property]]:
                 Property(name, Term(subject), metres)
             )
     return {sensor: sorted(properties) for sensor, properties in found.items()}
+
+
+def _quads_in(repository: InputPlace) -> Iterator[ox.Quad]:
+    with on_disk(repository) as file:
+        check_file(file, ox.RdfFormat.N3)
+        yield from ox.parse(path=file, format=ox.RdfFormat.N3)
 
 
 def _length(feature: str, places: Mapping[tuple[str, str], float]) -> float:

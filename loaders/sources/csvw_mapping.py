@@ -13,7 +13,7 @@ import itertools
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
@@ -26,6 +26,7 @@ from annotations.errors import TermError
 from annotations.namespaces import XSD
 from annotations.terms import Quad, Term, blank_node, iri, literal
 from loaders.errors import InputError
+from loaders.places import InputPlace, beside
 from loaders.sources.csvw_columns import CsvwColumn, plain
 
 CSVW_PREFIXES: Mapping[str, str] = MappingProxyType(
@@ -140,16 +141,21 @@ def _texts(form: Any) -> Iterator[str]:
     )
 
 
-def local_file(folder: Path, url: str, source: str) -> Path:
+def file_beside(metadata: InputPlace, url: str) -> InputPlace:
     """The file beside the metadata, or below, that a ``url`` names.
 
     Raises:
         InputError: it names something else.
     """
-    file = folder / url
-    if ":" in url or "\\" in url or not file.resolve().is_relative_to(folder.resolve()):
+    if isinstance(metadata, Path):
+        folder = metadata.parent
+        inside = (folder / url).resolve().is_relative_to(folder.resolve())
+    else:
+        inside = not url.startswith("/") and ".." not in PurePosixPath(url).parts
+    if ":" in url or "\\" in url or not inside:
+        source = str(metadata)
         raise InputError(f"a url that leads elsewhere: {url[:_SHOWN]!r}; name the file", source)
-    return file
+    return beside(metadata, url)
 
 
 class MappedTable:

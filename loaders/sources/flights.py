@@ -22,6 +22,7 @@ from pathlib import Path
 from annotations.terms import Quad, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
+from loaders.places import InputPlace, input_place
 from loaders.sources.base import FeedBatch, FeedSpan
 from loaders.sources.flights_board import FLIGHTS, NEW_YORK, Flight, read_flight
 from loaders.sources.reading import archive, lines_of, member, row_of
@@ -39,7 +40,7 @@ class Flights:
 
     Args:
         directory: where ``flights.csv.zip`` (or ``flights.csv``), ``airlines.csv`` and
-            ``airports.csv`` lie; ``None``: inside the installed package.
+            ``airports.csv`` lie, or the URL of that; ``None``: inside the installed package.
         start: only flights that are scheduled at this instant or later.
         until: only flights that are scheduled before this instant.
         period: the time between two instants of the feed.
@@ -55,7 +56,7 @@ class Flights:
 
     def __init__(
         self,
-        directory: str | Path | None = None,
+        directory: str | InputPlace | None = None,
         start: datetime | None = None,
         until: datetime | None = None,
         period: timedelta = timedelta(minutes=1),
@@ -63,7 +64,7 @@ class Flights:
     ) -> None:
         if period <= timedelta(0) or board <= timedelta(0):
             raise SettingError("the period and the board window of a feed must be positive")
-        self.directory = Path(directory) if directory is not None else package_data()
+        self.directory = package_data() if directory is None else input_place(directory)
         self.start = start
         self.until = until
         self.period = period
@@ -254,7 +255,7 @@ class Flights:
                 yield text
             return
         zipped = self.directory / _ZIPPED
-        with archive(str(zipped)) as opened:
+        with archive(zipped) as opened:
             if name not in opened.namelist():
                 raise InputError(f"holds no {name}", str(zipped))
             with member(opened, name) as raw:

@@ -6,12 +6,12 @@ The last stop of a trip, stops without pick-up and stops without a time are no d
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
-from pathlib import Path
 from urllib.parse import quote
 
 from annotations.namespaces import FOAF
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
+from loaders.places import InputPlace, input_place
 from loaders.sources.gtfs_schedule import GtfsSchedule, clock, in_sequence, runs
 
 GTFS = "http://vocab.gtfs.org/terms#"
@@ -25,7 +25,7 @@ class Gtfs:
     """A feed in a zip file or a directory.
 
     Args:
-        path: the feed.
+        path: the feed, or its URL.
         start: only departures that are scheduled at this instant or later.
         until: only departures that are scheduled before this instant.
         base: the IRI that the names of stops, routes, trips and departures begin with.
@@ -41,12 +41,12 @@ class Gtfs:
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | InputPlace,
         start: datetime | None = None,
         until: datetime | None = None,
         base: str = DEFAULT_BASE,
     ) -> None:
-        self.path = Path(path)
+        self.path = input_place(path)
         self.start = start
         self.until = until
         self.base = base

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from loaders.errors import InputError
+from loaders.places import InputPlace
 from loaders.sources.gtfs_tables import Tables
 
 _MOST_DAYS = 3700
@@ -93,7 +93,7 @@ class GtfsSchedule:
         InputError: the feed is missing or no feed, or its time zone is unknown.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: InputPlace) -> None:
         self.tables = Tables(path)
         agencies = [row for _, row in self.tables.rows("agency.txt", ("agency_timezone",))]
         place = self.tables.place("agency.txt")

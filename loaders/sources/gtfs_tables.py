@@ -3,9 +3,9 @@
 import io
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 from loaders.errors import InputError
+from loaders.places import InputPlace
 from loaders.sources.reading import archive, member, row_of, rows
 from loaders.sources.sizes import size_of
 
@@ -17,14 +17,14 @@ class Tables:
         path: the zip file or the directory.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: InputPlace) -> None:
         self.path = path
 
     def size(self, name: str | None = None) -> int:
         """Bytes of a table, or of all, not compressed; 0 where there is none."""
         if self.path.is_dir():
             return size_of([self.path / name if name else self.path])
-        with archive(str(self.path)) as opened:
+        with archive(self.path) as opened:
             members = opened.infolist()
         return sum(each.file_size for each in members if name in (None, each.filename))
 
@@ -67,7 +67,7 @@ class Tables:
     @contextmanager
     def _open(self, name: str, optional: bool) -> Iterator[io.TextIOBase | None]:
         if self.path.is_dir():
-            if optional and not (self.path / name).exists():
+            if optional and not (self.path / name).is_file():
                 yield None
                 return
             try:
@@ -76,7 +76,7 @@ class Tables:
             except OSError as error:
                 raise InputError(error.strerror or str(error), self.place(name)) from None
             return
-        with archive(str(self.path)) as opened:
+        with archive(self.path) as opened:
             if name not in opened.namelist():
                 if not optional:
                     raise InputError(f"holds no {name}", str(self.path))

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from annotations.errors import InstantError, TermError
@@ -27,6 +26,7 @@ from annotations.namespaces import integer
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
+from loaders.places import InputPlace, input_place, names_below
 from loaders.sources.base import FeedBatch, FeedSpan
 from loaders.sources.reading import archive, member
 from loaders.sources.sizes import size_of
@@ -67,7 +67,7 @@ class Irail:
     """A recording of liveboards.
 
     Args:
-        path: a zip file or a directory.
+        path: a zip file or a directory, or the URL of one.
         start: only static facts of departures that are scheduled at this instant or later.
         until: only static facts of departures that are scheduled before this instant.
 
@@ -79,9 +79,9 @@ class Irail:
     prefixes: Mapping[str, str] = v.PREFIXES
 
     def __init__(
-        self, path: str | Path, start: datetime | None = None, until: datetime | None = None
+        self, path: str | InputPlace, start: datetime | None = None, until: datetime | None = None
     ) -> None:
-        self.path = Path(path)
+        self.path = input_place(path)
         self.start = start
         self.until = until
         polls: dict[int, str] = {}
@@ -95,10 +95,10 @@ class Irail:
     def _members(self) -> list[str]:
         try:
             if self.path.is_dir():
-                return [str(p.relative_to(self.path)) for p in self.path.rglob("*") if p.is_file()]
+                return names_below(self.path)
         except OSError as error:
             raise InputError(error.strerror or str(error), str(self.path)) from error
-        with archive(str(self.path)) as opened:
+        with archive(self.path) as opened:
             return opened.namelist()
 
     # The static side.
@@ -177,7 +177,7 @@ class Irail:
                     place = str(self.path / name)
                     raise InputError(error.strerror or str(error), place) from None
             return
-        with archive(str(self.path)) as opened:
+        with archive(self.path) as opened:
             for name in members:
                 with member(opened, name) as document:
                     yield name, document.read()

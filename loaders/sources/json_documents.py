@@ -6,7 +6,6 @@ elsewhere. Remote contexts are not fetched.
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyoxigraph as ox
@@ -15,12 +14,13 @@ from annotations.errors import NestingError
 from annotations.nesting import check_nesting
 from annotations.terms import Quad
 from loaders.errors import InputError
+from loaders.places import InputPlace
 from tpf_server.store.static.ox_terms import parsed_quad
 
 _TYPE = "application/ld+json"
 
 
-def reader_of_json(context: Path | None) -> Callable[[bytes, str], list[Quad]]:
+def reader_of_json(context: InputPlace | None) -> Callable[[bytes, str], list[Quad]]:
     """A reader of documents.
 
     Args:
@@ -68,7 +68,7 @@ def quads_of_json(content: bytes, place: str, base: str | None) -> list[Quad]:
         raise InputError(f"no JSON-LD ({error})", place) from None
 
 
-def context_of(file: Path) -> Any:
+def context_of(file: InputPlace) -> Any:
     """The context in a file, or that of the document in it.
 
     Raises:
@@ -76,6 +76,8 @@ def context_of(file: Path) -> Any:
     """
     try:
         document = json.loads(file.read_bytes())
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(error.strerror or str(error), str(file)) from None
     except (ValueError, RecursionError) as error:

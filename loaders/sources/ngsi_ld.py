@@ -13,7 +13,6 @@ Source: ETSI GS CIM 009 (NGSI-LD API 1.8), in the normalised, the concise and th
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from annotations.errors import InstantError, NestingError
@@ -22,6 +21,7 @@ from annotations.namespaces import RDF, XSD
 from annotations.nesting import check_nesting
 from annotations.terms import Quad
 from loaders.errors import InputError
+from loaders.places import InputPlace
 from loaders.sources.gtfs import GEO
 from loaders.sources.json_documents import context_of, quads_of_json
 
@@ -54,7 +54,7 @@ class NgsiLd:
     name = "ngsi-ld"
     suffix = ".json"
 
-    def __init__(self, context: Path | None = None) -> None:
+    def __init__(self, context: InputPlace | None = None) -> None:
         self._context = None if context is None else context_of(context)
 
     def read(self, content: bytes, place: str) -> list[Quad]:

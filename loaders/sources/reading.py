@@ -15,6 +15,7 @@ from typing import IO
 
 from annotations.errors import TermError
 from loaders.errors import InputError
+from loaders.places import InputPlace
 
 MAX_FIELD = 1 << 24
 """Characters of a value in a table."""
@@ -85,22 +86,25 @@ def row_of(place: str, line: int | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def archive(path: str) -> Iterator[zipfile.ZipFile]:
+def archive(place: InputPlace) -> Iterator[zipfile.ZipFile]:
     """A zip file; what is wrong with it, or with what is read from it in the block, is one line.
 
     Raises:
         InputError: it is none, or damaged, encrypted or missing.
     """
+    path = str(place)
     try:
-        with zipfile.ZipFile(path) as opened:
+        with place.open("rb") as file, zipfile.ZipFile(file) as opened:
+            opened.filename = path
             yield opened
     except InputError:
         raise
     except OSError as error:
         raise InputError(error.strerror or str(error), path) from None
     except _DAMAGED as error:
-        if not zipfile.is_zipfile(path):
-            raise InputError("is neither a directory nor a zip file", path) from None
+        with place.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise InputError("is neither a directory nor a zip file", path) from None
         reason = str(error).replace(f" {path}", "") or type(error).__name__
         raise InputError(f"a zip file that cannot be read ({reason})", path) from None
 

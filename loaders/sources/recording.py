@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Protocol
 
 from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE
+from loaders.places import InputPlace, input_place, path_parts, size_at
 from loaders.sources.base import FeedBatch, FeedSpan
 
 
@@ -37,7 +37,7 @@ class RecordedMessages:
     """Recorded messages: a file, or a directory.
 
     Args:
-        path: the file or directory.
+        path: the file or directory, or its URL.
         messages: how they are read.
         period: how long the last message holds.
 
@@ -48,7 +48,7 @@ class RecordedMessages:
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | InputPlace,
         messages: MessageFormat,
         period: timedelta = timedelta(seconds=30),
     ) -> None:
@@ -56,21 +56,23 @@ class RecordedMessages:
             raise SettingError("the period of a feed must be positive")
         self.name = messages.name
         self._messages = messages
-        path = Path(path)
-        files = sorted(path.rglob(f"*{messages.suffix}")) if path.is_dir() else [path]
-        polls: dict[datetime, Path] = {}
+        place = input_place(path)
+        files: Iterable[InputPlace] = [place]
+        if place.is_dir():
+            files = sorted(place.rglob(f"*{messages.suffix}"), key=path_parts)
+        polls: dict[datetime, InputPlace] = {}
         for file in files:
             # Two polls with one timestamp are the same message.
             polls[messages.instant(_content(file), str(file))] = file
         if not polls:
-            raise InputError(f"holds no messages (*{messages.suffix})", str(path))
+            raise InputError(f"holds no messages (*{messages.suffix})", str(place))
         instants = sorted(polls)
         ends = [*instants[1:], instants[-1] + period]
         self._polls = [(at, end, polls[at]) for at, end in zip(instants, ends, strict=True)]
 
     def _selected(
         self, start: datetime | None, until: datetime | None
-    ) -> list[tuple[datetime, datetime, Path]]:
+    ) -> list[tuple[datetime, datetime, InputPlace]]:
         return [
             poll
             for poll in self._polls
@@ -89,9 +91,9 @@ class RecordedMessages:
             yield FeedBatch(at, end, tuple(dict.fromkeys(quads)))
 
 
-def _content(file: Path) -> bytes:
+def _content(file: InputPlace) -> bytes:
     try:
-        if file.stat().st_size > MAX_MESSAGE:
+        if size_at(file) > MAX_MESSAGE:
             raise InputError(f"more than {MAX_MESSAGE >> 20} MB", str(file))
         return file.read_bytes()
     except OSError as error:

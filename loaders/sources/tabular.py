@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from annotations.terms import Quad
 from loaders.errors import InputError
-from loaders.sources.csvw_mapping import CSVW_PREFIXES, local_file, read_metadata
+from loaders.places import InputPlace, input_place
+from loaders.sources.csvw_mapping import CSVW_PREFIXES, file_beside, read_metadata
 from loaders.sources.sizes import size_of
 
 
@@ -14,7 +14,7 @@ class Tabular:
     """Tables that a CSVW metadata file describes.
 
     Args:
-        metadata: the metadata file (JSON).
+        metadata: the metadata file (JSON), or its URL; so are the others.
         files: the CSV files that are read by its only table description; none: those that the
             metadata name, relative to their own place.
         base: IRI that relative ones are resolved against; ``None``: ``@base`` of the metadata.
@@ -27,11 +27,16 @@ class Tabular:
     prefixes: Mapping[str, str] = CSVW_PREFIXES
 
     def __init__(
-        self, metadata: str | Path, files: Sequence[str | Path] = (), base: str | None = None
+        self,
+        metadata: str | InputPlace,
+        files: Sequence[str | InputPlace] = (),
+        base: str | None = None,
     ) -> None:
-        path = Path(metadata)
+        path = input_place(metadata)
         try:
-            described = json.loads(path.read_text(encoding="utf-8"))
+            described = json.loads(path.read_bytes())
+        except InputError:
+            raise
         except OSError as error:
             raise InputError(error.strerror or str(error), str(path)) from error
         except (ValueError, RecursionError) as error:
@@ -40,19 +45,16 @@ class Tabular:
         if files:
             if len(self._tables) != 1:
                 raise InputError("describes several tables; name no files", str(path))
-            self._files = [(str(file), self._tables[0]) for file in files]
+            self._files = [(input_place(file), self._tables[0]) for file in files]
         else:
-            self._files = [
-                (str(local_file(path.parent, table.url, str(path))), table)
-                for table in self._tables
-            ]
+            self._files = [(file_beside(path, table.url), table) for table in self._tables]
         for file, _ in self._files:
-            if not Path(file).is_file():
-                raise InputError("no such file", file)
+            if not file.is_file():
+                raise InputError("no such file", str(file))
 
     def size(self) -> int:
         """About how many bytes the tables have."""
-        return size_of(Path(file) for file, _ in self._files)
+        return size_of(file for file, _ in self._files)
 
     def pieces(self, count: int) -> Sequence[str]:
         """Shares of the rows of every file."""
@@ -66,9 +68,10 @@ class Tabular:
     def quads(self, piece: str) -> Iterator[Quad]:
         """The statements of every n-th row of a file."""
         number, share, shares = json.loads(piece)
-        path, table = self._files[number]
+        file, table = self._files[number]
+        path = str(file)
         try:
-            with open(path, encoding=table.encoding, newline="") as lines:
+            with file.open(encoding=table.encoding, newline="") as lines:
                 for row in table.rows(lines, path, share, shares, f"t{number}"):
                     yield from row.quads
         except UnicodeDecodeError as error:

@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from pathlib import Path
 from types import MappingProxyType
 
 from annotations.errors import TermError
 from annotations.terms import Quad, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
+from loaders.places import InputPlace, input_place
 from loaders.sources.base import FeedBatch, FeedSpan, Reading
 from loaders.sources.reading import rows
 from loaders.sources.sizes import size_of
@@ -47,7 +47,7 @@ class Taxi:
     """Taxi trips.
 
     Args:
-        path: the CSV file, plain or compressed with gzip.
+        path: the CSV file, plain or compressed with gzip; or its URL.
         start: only trips that end at this instant or later.
         until: only trips that end before this instant.
         holds: for how long a trip is a fact of the feed after its end.
@@ -62,19 +62,19 @@ class Taxi:
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | InputPlace,
         start: datetime | None = None,
         until: datetime | None = None,
         holds: timedelta = timedelta(minutes=30),
     ) -> None:
         if holds <= timedelta(0):
             raise SettingError("a trip must hold for a positive time")
-        self.path = Path(path)
+        self.path = input_place(path)
         self.start = start
         self.until = until
         self.holds = holds
         if not self.path.is_file():
-            raise InputError("no such file", str(path))
+            raise InputError("no such file", str(self.path))
 
     # The static side: every trip, for queries over the past.
 

@@ -1,30 +1,32 @@
 """RDF files at URLs: found, cut and read as those on a disk are."""
 
+import dataclasses
 import gzip
-import http.server
+import os
 import pickle
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import commands
-from loaders import inputs, web_files
+from loaders import remote_files as module
 from loaders.errors import InputError
-from loaders.inputs import RemoteFile, is_remote, remote_files
+from loaders.inputs import remote_files
 from loaders.rdf.pieces import PieceReader, Reject, cut, input_files
+from loaders.remote_files import RemoteFile, is_remote
+from tests.support.file_servers import put, web
 from tests.support.object_store import BUCKET, ObjectStore
-from tpf_server.store.static import file_systems
+from tests.support.webhdfs import files_served
+from tpf_server.store.static import attempts, file_systems
 from tpf_server.store.static.file_systems import s3_system
 from tpf_server.store.static.manifest import read_manifest
 from tpf_server.store.static.rdf_files import QuadTexts
 
 FOLDER = f"s3://{BUCKET}/in"
+PATTERNS = ("", "/", "/c", "/c/*", "/*/*.ttl", "/**/*.nt*", "/[a-c]*", "/a.nt", "/?[!o]*")
 
 
 @pytest.fixture
@@ -58,12 +60,7 @@ def zstd(content: bytes) -> bytes:
 @pytest.fixture
 def there(disk: Path, remote: ObjectStore) -> Path:
     """The same files in an object store, too."""
-    system = s3_system(remote.environment)
-    for file in disk.rglob("*"):
-        if file.is_file():
-            name = f"{BUCKET}/in/{file.relative_to(disk)}"
-            with system.open_output_stream(name, compression=None) as out:
-                out.write(file.read_bytes())
+    put(disk, remote)
     return disk
 
 
@@ -78,7 +75,7 @@ def read(files: list[Path | RemoteFile], piece: int) -> tuple[list[QuadTexts], l
 def test_what_lies_in_an_object_store_is_read_as_from_a_disk(
     there: Path, remote: ObjectStore
 ) -> None:
-    for given in ("", "/", "/c", "/c/*", "/*/*.ttl", "/**/*.nt*", "/[a-c]*", "/a.nt", "/?[!o]*"):
+    for given in PATTERNS:
         local = input_files([f"{there}{given}"])
         names = [str(file).replace(str(there), FOLDER) for file in local]
         assert list(map(str, input_files([f"{FOLDER}{given}"]))) == names, given
@@ -100,11 +97,57 @@ def test_what_lies_in_an_object_store_is_read_as_from_a_disk(
     assert not any(word in repr(far) for word in ("somebody", "something"))
 
 
+def test_so_it_is_in_hdfs(disk: Path) -> None:
+    with files_served(disk.parent) as hdfs:
+        folder = f"{hdfs.url}/in"
+        for given in PATTERNS:
+            local = input_files([f"{disk}{given}"])
+            names = [str(file).replace(str(disk), folder) for file in local]
+            assert list(map(str, input_files([f"{folder}{given}"]))) == names, given
+        far = input_files([folder])
+        assert read(far, 3000)[0] == read(input_files([disk]), 3000)[0]
+        with pytest.raises(InputError, match=rf"^{folder}/absent\.nt: does not exist$"):
+            input_files([f"{folder}/absent.nt"])
+        hour_ago = (disk / "a.nt").stat().st_mtime - 3600
+        os.utime(disk / "a.nt", (hour_ago, hour_ago))
+        with pytest.raises(InputError, match=rf"^{folder}/a\.nt: it has changed while it was rea"):
+            read(far, 3000)
+
+
+def test_a_file_that_is_replaced_by_one_of_equal_size_ends_the_load(
+    there: Path, remote: ObjectStore
+) -> None:
+    (found,) = remote_files(f"{FOLDER}/a.nt")
+    content = (there / "a.nt").read_bytes()
+    system = s3_system(remote.environment)
+    replacing = iter([True])
+
+    def replaced(method: str, path: str) -> bool:
+        if method == "GET" and path.endswith("/a.nt") and next(replacing, False):
+            with system.open_output_stream(f"{BUCKET}/in/a.nt", compression=None) as out:
+                out.write(content.swapcase())
+        return False
+
+    # Between two parts of one reading.
+    remote.fails = replaced
+    with pytest.raises(OSError, match="it has changed while it was read"), found.opened() as file:
+        file.read()
+    # Between two readings, each by another worker; and since it was found.
+    remote.fails = lambda _method, _path: False
+    assert found.written is not None
+    (again,) = remote_files(f"{FOLDER}/a.nt")
+    with again.opened() as file:
+        assert file.read() == content.swapcase()
+    earlier = dataclasses.replace(again, written=found.written - 1)
+    with pytest.raises(InputError, match=rf"^{FOLDER}/a\.nt: it has changed while it was read$"):
+        read([earlier], 3000)
+
+
 def test_an_object_store_that_answers_late_is_asked_again(
     there: Path, remote: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_systems, "_REQUEST_SECONDS", 1)
-    inputs._objects.cache_clear()
+    module._opened.cache_clear()
     released = threading.Event()
     late = iter([True])
 
@@ -118,7 +161,7 @@ def test_an_object_store_that_answers_late_is_asked_again(
     remote.requests.clear()
     quads, _ = read(far, 1 << 30)
     released.set()
-    inputs._objects.cache_clear()
+    module._opened.cache_clear()
     assert len(quads) == len(read(input_files([there / "a.nt"]), 1 << 30)[0])
     assert len(remote.requests) >= 2
 
@@ -154,68 +197,16 @@ def test_what_is_not_there_or_not_to_be_had_is_told_in_a_line(
     assert commands.run("tpf-load", words) == 0
     assert read_manifest(tmp_path / "other").source == FOLDER
     monkeypatch.setattr(file_systems, "_ATTEMPTS", 2)
-    inputs._objects.cache_clear()
+    module._opened.cache_clear()
     remote.fails = lambda method, path: method == "GET" and path.endswith("/a.nt")
     assert said(FOLDER).startswith(f"{FOLDER}/a.nt: ")
     remote.fails = lambda _method, _path: True
     assert said(FOLDER).startswith(f"{FOLDER}: ")
-    inputs._objects.cache_clear()
-
-
-class _Files(http.server.SimpleHTTPRequestHandler):
-    """Files with parts, breaking off, failing and changing as told."""
-
-    parts = True
-    failures: Iterator[int] = iter(())
-    cut = 0
-    tag = '"1"'
-    asked = 0
-
-    def do_GET(self) -> None:
-        type(self).asked += 1
-        status = next(self.failures, 0)
-        path = Path(self.translate_path(self.path))
-        if status or not path.exists():
-            self.send_error(status or 404)
-            return
-        content = path.read_bytes()
-        wanted = self.headers.get("Range", "").removeprefix("bytes=")
-        start, _, end = wanted.partition("-")
-        if wanted and self.parts:
-            part = content[int(start) : int(end) + 1 if end else None]
-            self.send_response(206 if part else 416)
-            last = int(start) + len(part) - 1
-            given = f"{start}-{last}" if part else "*"
-            self.send_header("Content-Range", f"bytes {given}/{len(content)}")
-        else:
-            part = content
-            self.send_response(200)
-        self.send_header("Content-Length", str(len(part)))
-        self.send_header("ETag", self.tag)
-        self.end_headers()
-        self.wfile.write(part[: self.cut] if self.cut and len(part) > 1 else part)
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@contextmanager
-def web(folder: Path) -> Iterator[tuple[str, type[_Files]]]:
-    class Files(_Files):
-        pass
-
-    handler = partial(Files, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", Files
-        finally:
-            server.shutdown()
-            thread.join()
+    module._opened.cache_clear()
 
 
 def test_files_at_a_web_server(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_files, "_PAUSE", 0.001)
+    monkeypatch.setattr(attempts, "_PAUSE", 0.001)
     with web(disk) as (url, files):
         names = ["a.nt", "b.nq.gz", "c/d.ttl", "c/e/f g.nt.zst"]
         far = input_files([f"{url}/{name.replace(' ', '%20')}?signature=x" for name in names])

@@ -12,7 +12,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -204,6 +205,44 @@ def serving_files(cluster: SparkCluster, root: Path) -> Iterator[str]:
     finally:
         server.kill()
         server.communicate()
+
+
+class FileServer:
+    """A running server, in this process.
+
+    Attributes:
+        url: of its root.
+        requests: the operations that were asked for, with the paths.
+        fails: whether to answer an operation on a path by 500.
+    """
+
+    def __init__(self, app: Flask) -> None:
+        self.url = ""
+        self.requests: list[tuple[str, str]] = []
+        self.fails: Callable[[str, str], bool] = lambda _operation, _path: False
+        app.before_request(self._answer)
+
+    def _answer(self) -> Any:
+        asked = (request.args["op"].upper(), request.path.removeprefix(_PREFIX))
+        self.requests.append(asked)
+        return Response(status=500) if self.fails(*asked) else None
+
+
+@contextlib.contextmanager
+def files_served(root: Path) -> Iterator[FileServer]:
+    """Serve a directory to this machine."""
+    app = application(root)
+    found = FileServer(app)
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Handler)
+    found.url = f"webhdfs://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 if __name__ == "__main__":

@@ -1,15 +1,20 @@
-"""Folders in an object store that speaks S3, by URL.
+"""Folders by URL: in an object store that speaks S3, or in HDFS.
 
-Where it is and who may use it comes from the environment, under the names that the tools of AWS
-know: ``AWS_ENDPOINT_URL`` (or ``AWS_ENDPOINT_URL_S3``), ``AWS_REGION``, ``AWS_ACCESS_KEY_ID``,
-``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``; without keys there, from where those look for
-them. A request that fails, or is not answered in time, is tried again, five times in all.
+Where an object store is and who may use it comes from the environment, under the names that the
+tools of AWS know: ``AWS_ENDPOINT_URL`` (or ``AWS_ENDPOINT_URL_S3``), ``AWS_REGION``,
+``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``; without keys there, from
+where those look for them. A request that fails, or is not answered in time, is tried again, five
+times in all.
+
+HDFS is reached by its REST interface (``webhdfs``, ``swebhdfs`` with TLS), as the user that
+``HADOOP_USER_NAME`` names, or with libhdfs and a Java (``hdfs``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from tpf_server.errors import SettingsError, StoreUnreachableError
@@ -17,7 +22,12 @@ from tpf_server.errors import SettingsError, StoreUnreachableError
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-_SCHEMES: Final = ("s3", "s3a")
+Access: TypeAlias = tuple[tuple[str, str], ...]
+"""What of an environment says where file systems are and who may use them."""
+
+OBJECTS: Final = ("s3", "s3a")
+HADOOP: Final = ("hdfs", "webhdfs", "swebhdfs")
+_USER: Final = "HADOOP_USER_NAME"
 _ATTEMPTS: Final = 5
 _CONNECT_SECONDS: Final = 5
 _REQUEST_SECONDS: Final = 30
@@ -25,9 +35,54 @@ _BLOCK: Final = 4 << 20
 
 
 def is_store_url(place: object) -> bool:
-    """Whether a store is meant that lies in an object store."""
+    """Whether a store is meant that lies in an object store or in HDFS."""
     scheme, separator, _ = str(place).partition("://")
-    return bool(separator) and scheme.lower() in _SCHEMES
+    return bool(separator) and scheme.lower() in (*OBJECTS, *HADOOP)
+
+
+def access_in(environment: Mapping[str, str]) -> Access:
+    """Of an environment, what says where file systems are and who may use them."""
+    wanted = (
+        each for each in environment.items() if each[0].startswith("AWS_") or each[0] == _USER
+    )
+    return tuple(sorted(wanted))
+
+
+def location_of(url: str) -> str:
+    """The path of a URL within its file system."""
+    scheme, _, rest = url.partition("://")
+    return rest if scheme.lower() in OBJECTS else f"/{rest.partition('/')[2]}"
+
+
+def system_of(url: str, access: Access) -> "FileSystem":
+    """The file system of a URL.
+
+    Raises:
+        SettingsError: the address of the object store is none.
+        OSError: it is not to be had here.
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme.lower() in OBJECTS:
+        return s3_system(dict(access))
+    return _hadoop(scheme.lower(), rest.partition("/")[0], dict(access).get(_USER))
+
+
+def _hadoop(scheme: str, authority: str, user: str | None) -> "FileSystem":
+    if scheme != "hdfs":
+        from tpf_server.store.static.webhdfs import webhdfs_system
+
+        return webhdfs_system(authority, user, secure=scheme == "swebhdfs")
+    from pyarrow import fs
+
+    try:
+        return fs.HadoopFileSystem.from_uri(f"hdfs://{authority}")
+    except OSError as error:
+        if "load lib" in str(error):
+            why = str(error).strip().splitlines()[0]
+            raise OSError(
+                f"HDFS needs libhdfs and a Java for pyarrow ({why}); webhdfs:// needs neither"
+            ) from None
+        raise
 
 
 def s3_system(environment: Mapping[str, str]) -> "FileSystem":
@@ -62,15 +117,21 @@ def s3_system(environment: Mapping[str, str]) -> "FileSystem":
     )
 
 
+def _is_object(url: str) -> bool:
+    return url.partition("://")[0].lower() in OBJECTS
+
+
 class RemoteFolder:
-    """A folder in an object store; it can be pickled, with what opens it.
+    """A folder in an object store or in HDFS; it can be pickled, with what opens it.
 
     Args:
-        url: ``s3://BUCKET/FOLDER``; ``s3a://`` is the same.
+        url: ``s3://BUCKET/FOLDER`` (``s3a://`` is the same), ``webhdfs://HOST:PORT/FOLDER``
+            (``swebhdfs://``), or ``hdfs://HOST:PORT/FOLDER``.
         environment: says where the object store is.
 
     Raises:
         SettingsError: the URL names no folder in a bucket, or the address is none.
+        StoreUnreachableError: the file system is not to be had here.
     """
 
     def __init__(self, url: str, environment: Mapping[str, str]) -> None:
@@ -79,14 +140,22 @@ class RemoteFolder:
         bucket, _, path = url.partition("://")[2].partition("/")
         folder = path.strip("/")
         if not bucket or not folder or other or "@" in bucket or "//" in folder:
-            raise SettingsError(f"{url} is no folder in a bucket: s3://BUCKET/FOLDER")
+            if _is_object(url):
+                raise SettingsError(f"{url} is no folder in a bucket: s3://BUCKET/FOLDER")
+            raise SettingsError(f"{url} is no folder in HDFS: webhdfs://HOST:PORT/FOLDER")
         self.url = url.rstrip("/")
-        self._path = f"{bucket}/{folder}"
-        self._environment = {k: v for k, v in environment.items() if k.startswith("AWS_")}
-        self._system = s3_system(self._environment)
+        self._path = location_of(self.url)
+        self._environment = dict(access_in(environment))
+        with self._telling(""):
+            self._system = system_of(url, access_in(environment))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RemoteFolder, (self.url, self._environment)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a file takes the place of another one in one step; libhdfs has no such."""
+        return not self.url.lower().startswith("hdfs:")
 
     def blocks(self, name: str) -> Iterator[bytes]:
         """What a file holds, block by block.
@@ -104,12 +173,29 @@ class RemoteFolder:
         return b"".join(self.blocks(name))
 
     def write(self, name: str, blocks: Iterable[bytes]) -> None:
-        """Make a file, which is there when it is complete, and not before.
+        """Make a file, or replace one if that `replaces`; it is there when it is complete.
 
         Raises:
             StoreUnreachableError: the object store does not take it.
         """
-        with self._telling(name), self._system.open_output_stream(f"{self._path}/{name}") as file:
+        target = f"{self._path}/{name}"
+        with self._telling(name):
+            if _is_object(self.url):
+                self._put(target, blocks)
+                return
+            folder, _, last = target.rpartition("/")
+            new = f"{folder}/.{last}.{token_hex(8)}"
+            self._system.create_dir(folder)
+            try:
+                self._put(new, blocks)
+                self._system.move(new, target)
+            except BaseException:
+                with suppress(OSError):
+                    self._system.delete_file(new)
+                raise
+
+    def _put(self, target: str, blocks: Iterable[bytes]) -> None:
+        with self._system.open_output_stream(target) as file:
             for block in blocks:
                 file.write(block)
 

@@ -79,11 +79,25 @@ def test_nothing_half_written_is_fetched(remote: ObjectStore, tmp_path: Path) ->
     folder = RemoteFolder(URL, remote.environment)
     with pytest.raises(NoStoreError, match=rf"^{URL} is not a store"):
         fetch_store(URL, cache, remote.environment)
-    # A load that ends before its manifest is there.
-    remote.fails = lambda method, path: method == "PUT" and path.endswith("manifest.json")
-    assert load(write_lines(tmp_path, 3)) == 1
+    # A load that ends before its manifest is there removes what it wrote; one that is cut off
+    # from then on does not.
+    ended: list[str] = []
+
+    def refused(method: str, path: str) -> bool:
+        if method == "PUT" and path.endswith("manifest.json"):
+            ended.append(path)
+            return True
+        return False
+
+    def cut_off(method: str, path: str) -> bool:
+        return refused(method, path) or bool(ended)
+
+    for fails, left in ((refused, 0), (cut_off, 1)):
+        remote.fails = fails
+        assert load(write_lines(tmp_path, 3)) == 1
+        ended.clear()
+        assert len(folder.folders()) == left
     remote.fails = lambda _method, _path: False
-    assert list(folder.folders())
     with pytest.raises(NoStoreError):
         fetch_store(URL, cache, remote.environment)
 

@@ -1,0 +1,76 @@
+"""Files of a directory at URLs: in an object store, and at a web server that fails as told."""
+
+import http.server
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from tests.support.object_store import BUCKET, ObjectStore
+from tpf_server.store.static.file_systems import s3_system
+
+
+def put(folder: Path, remote: ObjectStore, name: str = "in") -> str:
+    """Put all files of a directory into an object store; the URL of the folder there."""
+    system = s3_system(remote.environment)
+    for file in folder.rglob("*"):
+        if file.is_file():
+            place = f"{BUCKET}/{name}/{file.relative_to(folder)}"
+            with system.open_output_stream(place, compression=None) as out:
+                out.write(file.read_bytes())
+    return f"s3://{BUCKET}/{name}"
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    """Files with parts, breaking off, failing and changing as told."""
+
+    parts = True
+    failures: Iterator[int] = iter(())
+    cut = 0
+    tag = '"1"'
+    asked = 0
+
+    def do_GET(self) -> None:
+        type(self).asked += 1
+        status = next(self.failures, 0)
+        path = Path(self.translate_path(self.path))
+        if status or not path.is_file():
+            self.send_error(status or 404)
+            return
+        content = path.read_bytes()
+        wanted = self.headers.get("Range", "").removeprefix("bytes=")
+        start, _, end = wanted.partition("-")
+        if wanted and self.parts:
+            part = content[int(start) : int(end) + 1 if end else None]
+            self.send_response(206 if part else 416)
+            last = int(start) + len(part) - 1
+            given = f"{start}-{last}" if part else "*"
+            self.send_header("Content-Range", f"bytes {given}/{len(content)}")
+        else:
+            part = content
+            self.send_response(200)
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header("ETag", self.tag)
+        self.end_headers()
+        self.wfile.write(part[: self.cut] if self.cut and len(part) > 1 else part)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def web(folder: Path) -> Iterator[tuple[str, type[Files]]]:
+    """A web server of a directory: its URL, and what tells it how to answer."""
+
+    class Own(Files):
+        pass
+
+    handler = partial(Own, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", Own
+        finally:
+            server.shutdown()
+            thread.join()
