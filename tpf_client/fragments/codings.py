@@ -59,6 +59,9 @@ def _unbrotlied(pieces: Iterable[bytes]) -> Iterator[bytes]:
             yield decompressor.process(piece, output_buffer_limit=PIECE)
             while not decompressor.can_accept_more_data():
                 yield decompressor.process(b"", output_buffer_limit=PIECE)
+        # It may have taken all in, and still hold what it stands for.
+        while more := decompressor.process(b"", output_buffer_limit=PIECE):
+            yield more
     except brotli.error as error:
         raise ValueError(f"malformed compression: {error}") from None
     if not decompressor.is_finished():

@@ -409,7 +409,15 @@ def compressors() -> dict[str, Callable[[bytes], bytes]]:
     }
 
 
+def page(count: int) -> bytes:
+    """What is neither the same again and again nor without any order."""
+    return b"".join(
+        b"<urn:a%d> <urn:p> <urn:b%d> .\n" % (n, n * 7919 % 100_000) for n in range(count)
+    )
+
+
 BODIES = st.one_of(
+    st.integers(1, 6_000).map(page),
     st.binary(max_size=1000),
     st.integers(1, 300_000).map(lambda size: b"a" * size),
     st.integers(1, 300_000).map(lambda size: random.Random(size).randbytes(size)),
