@@ -15,11 +15,12 @@ from tpf_client.planner.answer import Answer, CompleteAnswer, OnProgress
 from tpf_client.planner.budget import Budget
 from tpf_client.planner.driver import Driver
 from tpf_client.planner.evaluation import Evaluation
+from tpf_client.planner.fragment_source import FragmentSource
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.lengths import Lengths
 from tpf_client.planner.planning import plan_query
 from tpf_client.planner.service import services_of, without_service
-from tpf_client.planner.source import FragmentSource, Source
+from tpf_client.planner.source import Source
 from tpf_client.planner.union import UnionSource
 from tpf_client.sparql.algebra import Query
 

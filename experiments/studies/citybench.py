@@ -14,17 +14,14 @@ from annotations.clock import SystemClock
 from annotations.terms import DEFAULT_GRAPH, Quad
 from experiments.errors import MeasurementError
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Figure, Finding, Item, Table
+from experiments.harness.items import Item
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import Process, python, started
-from experiments.harness.report import sentence_list, shown_value
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
-from experiments.studies.board_answer import marked
 from experiments.studies.board_modes import (
     CQELS_MODE,
     CSPARQL_MODE,
-    PLACES,
     SPARK_MODE,
     STREAMER,
     Mode,
@@ -33,6 +30,7 @@ from experiments.studies.board_modes import (
     need_java,
 )
 from experiments.studies.board_watch import START_SECONDS, Looks, MachineLimits, timed, watch
+from experiments.studies.citybench_report import citybench_items
 from experiments.workloads.citybench import (
     CITYBENCH_QUERIES,
     CITYBENCH_WINDOW,
@@ -176,39 +174,7 @@ class CityBenchQueries:
 
     def report(self, results: Results) -> Iterable[Item]:
         """Completeness and latency by query, by rate and by instances."""
-        base = results.where(rate=_first(results, "rate"), instances=_first(results, "instances"))
-        yield from _findings(results)
-        for name, column, title, label in (
-            ("completeness", "completeness", "Completeness", "share of the observations"),
-            ("latency", "latency_p50_ms", "Latency, median", "ms"),
-            ("server", "server_percent", "CPU of the server", "% of a core"),
-        ):
-            series = dict(base.series("mode", "query", column, numeric=False))
-            yield Figure(name, title, "query", label, series, kind="bars", places=PLACES)
-        for query in results.distinct("query"):
-            one = results.where(query=query)
-            for x, label in (("rate", "readings per second and sensor"), ("instances", "queries")):
-                other = "instances" if x == "rate" else "rate"
-                chosen = one.where(**{other: _first(results, other)})
-                if len(chosen.distinct(x)) < 2:
-                    continue
-                for column, title in (
-                    ("latency_p50_ms", "latency, median, ms"),
-                    ("completeness", "completeness"),
-                    ("server_percent", "CPU of the server, % of a core"),
-                ):
-                    series = marked(chosen, x, dict(chosen.series("mode", x, column)))
-                    if not series:
-                        continue
-                    yield Figure(
-                        f"{query}-{column.split('_')[0]}-by-{x}", f"{query} by {label}", label,
-                        title, series, places=PLACES,
-                    )  # fmt: skip
-        yield _table(results)
-
-
-def _first(results: Results, column: str) -> str:
-    return min(results.distinct(column), key=float, default="")
+        return citybench_items(results, (*self.keys, *self.values))
 
 
 @contextmanager
@@ -342,44 +308,3 @@ def _arrivals(
         "expected": len(published) * count,
         "completeness": len(latencies) / (len(published) * count),
     }
-
-
-def _findings(results: Results) -> Iterator[Finding]:
-    for mode in results.distinct("mode"):
-        chosen = results.where(mode=mode)
-        complete, latency = chosen.numbers("completeness"), chosen.numbers("latency_p50_ms")
-        if not complete:
-            continue
-        lacking = [
-            f"{row['query']} at {row['rate']}/s, {row['instances']} times "
-            f"({100 * float(row['completeness']):.1f} %)"
-            for row in chosen.rows
-            if row["completeness"] and float(row["completeness"]) < 0.999
-        ]
-        what = f"all but {sentence_list(lacking)}" if lacking else "all"
-        yield Finding(
-            f"CityBench, {mode}: of {len(complete)} measurements {what} are complete; the median "
-            f"latency of a measurement is {shown_value(min(latency))} to "
-            f"{shown_value(max(latency))} ms, the server's "
-            f"CPU {shown_value(min(chosen.numbers('server_percent')))} to "
-            f"{shown_value(max(chosen.numbers('server_percent')))} % of a core.",
-            headline=len(lacking) < 4,
-        )
-    for name, why in UNNAMED.items():
-        cpu = results.numbers("server_percent", query=name)
-        if cpu:
-            yield Finding(
-                f"{name} names no observation in its answers ({why}), so that completeness and "
-                f"latency cannot be told; it takes the server {shown_value(min(cpu))} to "
-                f"{shown_value(max(cpu))} % of a core."
-            )
-
-
-def _table(results: Results) -> Table:
-    header = (*CityBenchQueries.keys, *CityBenchQueries.values)
-    texts = ("query", "mode", "why")
-    rows = [
-        [row[name] if name in texts else float(row[name]) if row[name] else None for name in header]
-        for row in results.rows
-    ]
-    return Table("All measurements", header, rows)

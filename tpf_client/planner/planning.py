@@ -17,9 +17,10 @@ from tpf_client.dataflow.operators.output import Output
 from tpf_client.errors import OriginError, ServiceError, UnsupportedQueryError
 from tpf_client.planner.demand import demand_of
 from tpf_client.planner.evaluation import Evaluation
+from tpf_client.planner.fragment_source import FragmentSource
 from tpf_client.planner.leaves import FragmentLeaves
 from tpf_client.planner.service import SilentSource, services_of
-from tpf_client.planner.source import FragmentSource, Source
+from tpf_client.planner.source import Source
 from tpf_client.sparql.algebra import (
     BGP,
     Path,

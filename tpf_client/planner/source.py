@@ -1,40 +1,21 @@
-"""Sources of facts: what the planner needs to know of them, and the plain one over HTTP."""
+"""Sources of facts: what the planner needs to know of them."""
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
 
-from annotations.clock import Clock
-from annotations.instants import LAST, format_instant, shifted
 from annotations.labels import Fact
 from annotations.terms import (
-    DEFAULT_GRAPH,
     QuadPattern,
     Term,
     Variable,
     is_literal,
     is_variable,
 )
-from tpf_client.errors import (
-    HistoryError,
-    HttpError,
-    OriginError,
-    PageError,
-    ParseError,
-    SourceError,
-)
-from tpf_client.fragments.blank_nodes import askable
-from tpf_client.fragments.documentation import form_for
-from tpf_client.fragments.fetcher import Fetcher, Request
-from tpf_client.fragments.form import Block, Form
-from tpf_client.fragments.page import Page
-from tpf_client.fragments.sparql_form import SparqlForm, probe, sparql_form
+from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
-from tpf_client.planner.reading import Content, read_pages, selector
-
-T = TypeVar("T")
+from tpf_client.planner.reading import Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +80,6 @@ class Source(Protocol):
         """
 
 
-PAST_STEP = timedelta(seconds=10)
-"""How often history is asked for what came before a label ended, where a server tells it."""
-
-ANYTHING = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
-
-
 def impossible(pattern: QuadPattern) -> bool:
     """Whether no RDF quad can match: a literal as subject, predicate or graph, and the like."""
     subject, predicate, _, graph = pattern
@@ -116,276 +91,6 @@ def impossible(pattern: QuadPattern) -> bool:
         or is_literal(graph)
         or graph.startswith("<<")
     )
-
-
-class FragmentSource:
-    """The fragments of one dataset, as they are.
-
-    Args:
-        fetcher: gets the pages.
-        url: a page with the dataset's form: usually its URL.
-        form: its form where it is known already.
-        strict: whether what is kept counts only if it was read at the wanted instant or later, for
-            servers that say nothing about labels in their freshness.
-        changing: whether everything is taken to change when its freshness by HTTP ends.
-        past: a clock by which everything is asked for as it was, where the form takes an instant.
-        once: whether it serves one query that is answered once: then what was read since the first
-            request counts as current, whatever its server says about freshness.
-        named: whether data name the dataset, and not the user.
-        service: whether it may be a SPARQL endpoint.
-        joined: whether several patterns are asked of it together.
-    """
-
-    def __init__(
-        self,
-        fetcher: Fetcher,
-        url: str,
-        form: Form | None = None,
-        *,
-        strict: bool = False,
-        changing: bool = False,
-        once: bool = False,
-        past: Clock | None = None,
-        named: bool = False,
-        service: bool = False,
-        joined: bool = False,
-    ) -> None:
-        self._past = past
-        self._named = named
-        self._service = service
-        self._joined = joined
-        self._once = once
-        self._since: datetime | None = None
-        self._changing = changing
-        self._strict = strict
-        self.url = url
-        self._fetcher = fetcher
-        self._form = form
-        self._clock = fetcher.server_clock(url)
-        self._long: set[QuadPattern] = set()
-        self._all: Page | None = None
-
-    def now(self) -> datetime:
-        """The present instant on the server's clock, as far as we know it; or the past one."""
-        return self._clock.now() if self._past is None else self._past.now()
-
-    def wake_at(self, instant: datetime) -> datetime:
-        """The instant of our clock at which the server's has surely reached `instant`."""
-        return self._clock.local(instant) if self._past is None else instant
-
-    def form(self) -> Task[Form]:
-        """The dataset's form, read once: from its page, or where its server describes itself.
-
-        Raises:
-            PageError: neither has one.
-            OriginError: data name it, and it is an address of a private network.
-        """
-        if self._form is None:
-            if self._named:
-                self._fetcher.destinations.named(self.url)
-            started = self._clock.now() if self._clock.known else None
-            try:
-                page, form = yield from self._searched()
-            except (PageError, ParseError, HttpError) as error:
-                if not self._service or (isinstance(error, HttpError) and error.status >= 500):
-                    raise
-                page, form = yield from self._endpoint(error)
-            self._form = form
-            if page is not None:
-                if self.url == form.url(ANYTHING) and page.metadata.next_page is not None:
-                    self._all = page
-                if self._once and self._since is None:
-                    self._since = started or page.evaluated_at
-        return self._form
-
-    def _searched(self) -> Task[tuple[Page | None, Form]]:
-        """The page at the URL, and the form that it has or leads to."""
-        page: Page | None = None
-        try:
-            (page,) = yield [Request(self.url)]
-            form = page.metadata.form or (yield from self._described(page.documentation))
-        except (PageError, ParseError) as error:
-            if page is not None or error.documentation is None:
-                raise
-            try:
-                form = yield from self._described(error.documentation)
-            except (OriginError, PageError):
-                raise
-            except SourceError:
-                raise error from None
-        return page, form
-
-    def _endpoint(self, error: SourceError) -> Task[tuple[Page | None, Form]]:
-        """The same where a SPARQL endpoint answers at the URL; else the error stands."""
-        form = sparql_form(self.url)
-        question = probe(form)
-        try:
-            (page,) = yield [Request(question.url, bare=True)]
-        except SourceError:
-            raise error from None
-        if [fact.quad for fact in page.facts] != [question.answer]:
-            raise error
-        return page, form
-
-    def _described(self, documentation: str | None) -> Task[Form]:
-        """The form as the server describes it beside its pages.
-
-        Raises:
-            PageError: it does not.
-        """
-        if documentation is None:
-            raise PageError(self.url, "the page has no form to search a dataset with")
-        (page,) = yield [Request(documentation)]
-        return form_for(self.url, page.metadata.forms, documentation)
-
-    def begin(self) -> Task[object]:
-        """Learn the dataset's form."""
-        return self.form()
-
-    def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
-        """How much there is, from the first page."""
-        return self._of_the_past(self._estimate(pattern))
-
-    def first(self, pattern: QuadPattern) -> Task[tuple[Sequence[Fact], datetime | None]]:
-        """The matches on the first page, and when there will be others, if it tells."""
-        return self._of_the_past(self._first(pattern))
-
-    def read(
-        self,
-        pattern: QuadPattern,
-        at: datetime | None = None,
-        on_page: Callable[[Sequence[Fact]], None] | None = None,
-        block: Block | None = None,
-        *,
-        anew: bool = False,
-    ) -> Task[Content]:
-        """All matches, page by page; in large pages where there are many."""
-        return self._of_the_past(self._read(pattern, at, on_page, block, anew=anew))
-
-    def _of_the_past(self, task: Task[T]) -> Task[T]:
-        try:
-            return (yield from task)
-        except HttpError as error:
-            if self._past is not None and error.status in (404, 410):
-                raise HistoryError(error.url, error.reason) from error
-            raise
-
-    def _estimate(self, pattern: QuadPattern) -> Task[Estimate]:
-        form = yield from self.form()
-        if self._nowhere(pattern, form):
-            return Estimate(0, 0, 0)
-        if isinstance(form, SparqlForm):
-            # Its first page is all of it.
-            return Estimate(None, None, None, form.block_size)
-        block = form.block_size if form.graph is not None or not is_variable(pattern.graph) else 1
-        past = None if self._past is None else self._past.now()
-        first: Sequence[Fact] = ()
-        if self._all is not None and past is None and all(map(is_variable, pattern[:3])):
-            # What there is in all graphs is as good a guess at what is in one of them.
-            page = self._all
-        else:
-            url = form.url(pattern, form.as_of(past))
-            (page,) = yield [Request(url, past or self._since)]
-            lasting = not page.metadata.dynamic and page.metadata.change is None
-            if self._once and past is None and lasting:
-                # What was not as it is on other pages would come from them a second time.
-                found = selector(pattern, form, url)(page.facts)
-                first = [fact for fact in found if all(map(askable, fact.quad))]
-        about = page.metadata
-        per_page = about.page_size or len(page.facts)
-        if about.next_page is None:
-            return Estimate(len(page.facts), 0, about.dynamic, block)
-        # However few a server says there are: there is another page.
-        count = None if about.count is None else max(about.count, len(page.facts) + 1)
-        pages = max(math.ceil(count / per_page) - 1, 1) if count is not None and per_page else None
-        if pages is not None and count is not None and form.max_limit is not None:
-            larger = math.ceil(count / form.max_limit)
-            if larger < pages:
-                # The first page comes again then, within a larger one.
-                self._long.add(pattern)
-                pages = larger
-        return Estimate(count, pages, about.dynamic, block, first)
-
-    def _first(self, pattern: QuadPattern) -> Task[tuple[Sequence[Fact], datetime | None]]:
-        form = yield from self.form()
-        if self._nowhere(pattern, form):
-            return (), None
-        past = None if self._past is None else self._past.now()
-        url = form.url(pattern, form.as_of(past))
-        (page,) = yield [Request(url, past or self._since)]
-        select = selector(pattern, form, url)
-        return select(page.facts), page.metadata.change
-
-    def _read(
-        self,
-        pattern: QuadPattern,
-        at: datetime | None,
-        on_page: Callable[[Sequence[Fact]], None] | None,
-        block: Block | None,
-        *,
-        anew: bool,
-    ) -> Task[Content]:
-        form = yield from self.form()
-        if self._nowhere(pattern, form):
-            now = self.now()
-            return Content((), now, LAST, None, None, dynamic=False)
-        if self._past is not None:
-            at = at or self._past.now()
-        pinned = form.as_of(None if self._past is None else at)
-        extra = pinned if block is None else pinned | form.restricted(block)
-        if block is not None or pattern in self._long:
-            extra = extra | form.large_page()
-        url = form.url(pattern, extra)
-        select = selector(pattern, form, url)
-        tell = None
-        if on_page is not None:
-
-            def tell(facts: Sequence[Fact]) -> None:
-                on_page(select(facts))
-
-            if self._once and block is None and extra != pinned:
-                # The first page of the usual size is there already.
-                (page,) = yield [Request(form.url(pattern, pinned), at or self._since)]
-                tell(page.facts)
-        at = at or self._since
-        bare = isinstance(form, SparqlForm)
-        content = yield from read_pages(url, at, tell, strict=self._strict or anew, bare=bare)
-        if bare and self._joined:
-            self._refuse_blank_nodes(content.facts)
-        if self._past is not None:
-            if content.evaluated_at != at:
-                shown = format_instant(content.evaluated_at)
-                raise HistoryError(url, f"it shows {shown} instead of the instant that was asked")
-            # What holds now says nothing of how soon it changed then.
-            content = replace(content, fresh_until=shifted(content.evaluated_at, PAST_STEP))
-        return replace(
-            content,
-            facts=select(content.facts),
-            dynamic=self._changing or content.dynamic,
-        )
-
-    def _refuse_blank_nodes(self, facts: Sequence[Fact]) -> None:
-        """See to it that no join is on a blank node, which an endpoint calls otherwise each time.
-
-        Raises:
-            SourceError: it may be.
-        """
-        for fact in facts:
-            for term in (fact.quad.subject, fact.quad.object):
-                if "_:" in term and not is_literal(term) and not askable(term):
-                    raise SourceError(
-                        self.url,
-                        "a blank node of a SPARQL endpoint cannot be asked for again: ask it for "
-                        "one pattern at a time",
-                    )
-
-    def _nowhere(self, pattern: QuadPattern, form: Form) -> bool:
-        """Whether nothing can match, so that the server need not be asked."""
-        if isinstance(form, SparqlForm) and pattern.graph != DEFAULT_GRAPH:
-            raise SourceError(self.url, "GRAPH is not asked of a SPARQL endpoint here")
-        in_a_graph = form.graph is None and bool(pattern.graph) and not is_variable(pattern.graph)
-        unaskable = any(not is_variable(term) and not askable(term) for term in pattern)
-        return in_a_graph or unaskable or impossible(pattern)
 
 
 def substitute(pattern: QuadPattern, binding: dict[Variable, Term]) -> QuadPattern:

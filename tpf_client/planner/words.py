@@ -13,8 +13,8 @@ from annotations.terms import QuadPattern, Term, is_iri
 from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.fragments.page import Page
 from tpf_client.planner.driver import Task
+from tpf_client.planner.fragment_source import ANYTHING, FragmentSource
 from tpf_client.planner.reading import foretell, together
-from tpf_client.planner.source import ANYTHING, FragmentSource
 
 SAMPLED = 12
 """Pages of each fragment that are looked at, beside the first."""

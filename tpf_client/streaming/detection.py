@@ -20,8 +20,9 @@ from tpf_client.errors import HistoryError, PageError
 from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.fragments.page import PageMetadata
 from tpf_client.planner.driver import Task
+from tpf_client.planner.fragment_source import FragmentSource
 from tpf_client.planner.reading import together
-from tpf_client.planner.source import FragmentSource, Source
+from tpf_client.planner.source import Source
 from tpf_client.planner.union import UnionSource
 from tpf_client.streaming.annotated import AnnotatedSource, Annotation
 

@@ -1,0 +1,90 @@
+"""What the report says of ``citybench``."""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.harness.items import Figure, Finding, Item, Table
+from experiments.harness.report import sentence_list, shown_value
+from experiments.harness.results import Results
+from experiments.studies.board_answer import marked
+from experiments.studies.board_modes import PLACES
+from experiments.workloads.citybench import UNNAMED
+
+
+def citybench_items(results: Results, columns: Sequence[str]) -> Iterator[Item]:
+    """Completeness and latency by query, by rate and by instances."""
+    base = results.where(rate=_first(results, "rate"), instances=_first(results, "instances"))
+    yield from _findings(results)
+    for name, column, title, label in (
+        ("completeness", "completeness", "Completeness", "share of the observations"),
+        ("latency", "latency_p50_ms", "Latency, median", "ms"),
+        ("server", "server_percent", "CPU of the server", "% of a core"),
+    ):
+        series = dict(base.series("mode", "query", column, numeric=False))
+        yield Figure(name, title, "query", label, series, kind="bars", places=PLACES)
+    for query in results.distinct("query"):
+        one = results.where(query=query)
+        for x, label in (("rate", "readings per second and sensor"), ("instances", "queries")):
+            other = "instances" if x == "rate" else "rate"
+            chosen = one.where(**{other: _first(results, other)})
+            if len(chosen.distinct(x)) < 2:
+                continue
+            for column, title in (
+                ("latency_p50_ms", "latency, median, ms"),
+                ("completeness", "completeness"),
+                ("server_percent", "CPU of the server, % of a core"),
+            ):
+                series = marked(chosen, x, dict(chosen.series("mode", x, column)))
+                if not series:
+                    continue
+                yield Figure(
+                    f"{query}-{column.split('_')[0]}-by-{x}", f"{query} by {label}", label,
+                    title, series, places=PLACES,
+                )  # fmt: skip
+    yield _table(results, columns)
+
+
+def _findings(results: Results) -> Iterator[Finding]:
+    for mode in results.distinct("mode"):
+        chosen = results.where(mode=mode)
+        complete, latency = chosen.numbers("completeness"), chosen.numbers("latency_p50_ms")
+        if not complete:
+            continue
+        lacking = [
+            f"{row['query']} at {row['rate']}/s, {row['instances']} times "
+            f"({100 * float(row['completeness']):.1f} %)"
+            for row in chosen.rows
+            if row["completeness"] and float(row["completeness"]) < 0.999
+        ]
+        what = f"all but {sentence_list(lacking)}" if lacking else "all"
+        yield Finding(
+            f"CityBench, {mode}: of {len(complete)} measurements {what} are complete; the median "
+            f"latency of a measurement is {shown_value(min(latency))} to "
+            f"{shown_value(max(latency))} ms, the server's "
+            f"CPU {shown_value(min(chosen.numbers('server_percent')))} to "
+            f"{shown_value(max(chosen.numbers('server_percent')))} % of a core.",
+            headline=len(lacking) < 4,
+        )
+    for name, why in UNNAMED.items():
+        cpu = results.numbers("server_percent", query=name)
+        if cpu:
+            yield Finding(
+                f"{name} names no observation in its answers ({why}), so that completeness and "
+                f"latency cannot be told; it takes the server {shown_value(min(cpu))} to "
+                f"{shown_value(max(cpu))} % of a core."
+            )
+
+
+def _table(results: Results, columns: Sequence[str]) -> Table:
+    texts = ("query", "mode", "why")
+    rows = [
+        [
+            row[name] if name in texts else float(row[name]) if row[name] else None
+            for name in columns
+        ]
+        for row in results.rows
+    ]
+    return Table("All measurements", columns, rows)
+
+
+def _first(results: Results, column: str) -> str:
+    return min(results.distinct(column), key=float, default="")
