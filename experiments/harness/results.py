@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from annotations.whole_files import replaced_file
 from experiments.errors import ConfigurationError
 from experiments.harness.estimates import MeanEstimate, estimate
 from experiments.harness.items import Point
@@ -90,9 +91,8 @@ class RawData:
         for rows in self._measurements.values():
             writer.writerows(rows)
         if kept.getvalue() != text:
-            replacement = self.path.with_suffix(".new")
-            replacement.write_text(kept.getvalue(), encoding="utf-8")
-            replacement.replace(self.path)
+            with replaced_file(self.path) as file:
+                file.write(kept.getvalue())
 
     def _key_of(self, row: Mapping[str, str]) -> _Key:
         return (*(row[column] for column in self._keys), row["repetition"])
