@@ -130,17 +130,21 @@ def _typed(app: Any) -> Any:
 
 def _plain(command: Any) -> Any:
     """The same for a command of click."""
+    from copy import copy
+
     from click import Context, Option, Parameter
 
     def show(context: Context, _option: Parameter, wanted: bool) -> None:
         if wanted and not context.resilient_parsing:
             _show_version(context)
 
-    command.params.append(
+    told = copy(command)  # it may be run again in this process
+    told.params = [
+        *command.params,
         Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=show,
-               help=_VERSION)
-    )  # fmt: skip
-    return command
+               help=_VERSION),
+    ]  # fmt: skip
+    return told
 
 
 def _show_version(context: Any) -> None:

@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+import commands
 from commands import COMMANDS
 
 PACKAGE = "live-linked-data"
@@ -37,6 +40,45 @@ def run(
         [sys.executable, "-c", program, *name.split(), *arguments],
         text=True, check=False, timeout=120, preexec_fn=heed_interrupts, **given,  # type: ignore[call-overload]
     )  # fmt: skip
+
+
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def called(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Run a command in this process, by what its script calls.
+
+    That costs no start of Python, and no import of what other tests have imported.
+    """
+
+    def to_its_end(name: str, *arguments: str, output: str = "", **environment: str) -> Done:
+        capfd.readouterr()
+        handler, descriptor = signal.getsignal(signal.SIGINT), os.dup(1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", [*name.split(), *arguments])
+            patch.setattr(sys, "stdout", sys.stdout)
+            for variable, value in environment.items():
+                patch.setenv(variable, value)
+            try:
+                if output:
+                    with open(output, "w") as file:
+                        os.dup2(file.fileno(), 1)
+                with pytest.raises(SystemExit) as ended:
+                    commands.main()
+            finally:
+                os.dup2(descriptor, 1)
+                os.close(descriptor)
+                signal.signal(signal.SIGINT, handler)
+        assert isinstance(ended.value.code, int)
+        return Done(ended.value.code, *capfd.readouterr())
+
+    return to_its_end
 
 
 def modules_of(extra: str) -> list[str]:
@@ -87,8 +129,8 @@ sys.meta_path.insert(0, Missing())""",
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_version(name: str) -> None:
-    done = run(name, "--version")
+def test_the_version(name: str, called: Callable[..., Done]) -> None:
+    done = called(name, "--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{name} {version(PACKAGE)}\n", "")
 
 
@@ -106,28 +148,33 @@ def test_the_version(name: str) -> None:
         ("tpf-demo --s", {"--seconds"}),
     ],
 )
-def test_a_shell_asks_what_comes_next(line: str, expected: set[str]) -> None:
+def test_a_shell_asks_what_comes_next(
+    line: str, expected: set[str], called: Callable[..., Done]
+) -> None:
     program, *words = line.split()
     variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
-    source = run(program, env=os.environ | {variable: "bash_source"})
+    source = called(program, **{variable: "bash_source"})
     asking = re.search(rf"{variable}=(\w+)", source.stdout)
     assert asking is not None, source.stderr
     # The script that it gave asks like this.
     asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words)), variable: asking[1]}
-    done = run(program, env=os.environ | asked)
+    done = called(program, **asked)
     assert (done.returncode, set(done.stdout.split()), done.stderr) == (0, expected, "")
 
 
 def test_a_shell_that_nobody_knows() -> None:
+    """As all of these: a process of its own."""
+    assert run("tpf-query", "--version").stdout == f"tpf-query {version(PACKAGE)}\n"
+    with Path("/dev/full").open("w") as full:
+        assert run("tpf-query", "--help", stdout=full).returncode == 1
     done = run("tpf-query", "--help", env=os.environ | {"_TPF_QUERY_COMPLETE": "csh_source"})
     assert (done.returncode, done.stdout) == (1, "")
     assert "csh not supported" in done.stderr
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_output_that_has_no_place(name: str) -> None:
-    with Path("/dev/full").open("w") as full:
-        done = run(name, "--help", stdout=full)
+def test_an_output_that_has_no_place(name: str, called: Callable[..., Done]) -> None:
+    done = called(name, "--help", output="/dev/full")
     assert done.returncode == 1
     assert done.stderr == f"{name.split()[0]}: standard output: No space left on device\n"
 

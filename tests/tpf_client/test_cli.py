@@ -1,16 +1,21 @@
-"""tpf-query as a command, against the real server on a loopback port."""
+"""tpf-query as a command, against the real server on a loopback port.
+
+Most run in this process, as `commands` runs them; what processes have in common is tested there.
+"""
 
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import pytest
 from werkzeug.serving import make_server
 
+import commands
 from annotations.clock import SystemClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
@@ -48,19 +53,44 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     live.close()
 
 
-def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "commands", "tpf-query", *arguments],
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run: TypeAlias = Callable[..., Done]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command to its end."""
+
+    def to_its_end(*arguments: str) -> Done:
+        capsys.readouterr()
+        status = commands.run("tpf-query", arguments)
+        said = capsys.readouterr()
+        return Done(status, said.out.replace("\r\n", "\n"), said.err)
+
+    return to_its_end
+
+
+def test_it_is_a_program(url: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "commands", "tpf-query", url, "-q", f"ASK {{ ?s <{EX}p> ?o }}"],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "true\n", "")
 
 
-def test_formats_and_statistics(url: str) -> None:
+def test_formats_and_statistics(run: Run, url: str) -> None:
     query = f"SELECT ?o {{ ?s <{EX}p> ?o }}"
-    result = _run(url, "-q", query, "--format", "csv", "--stats", "--explain")
+    result = run(url, "-q", query, "--format", "csv", "--stats", "--explain")
     assert (result.returncode, result.stdout) == (0, "o\n1\n")
     plan, statistics = result.stderr.strip().splitlines()
     assert "scan" in plan
@@ -68,30 +98,31 @@ def test_formats_and_statistics(url: str) -> None:
     assert told["results"] == 1
     assert told["requests"] == 2
     assert {"bytes", "seconds", "cache_hits"} <= told.keys()
-    table = _run(url, "-q", query, "--format", "table").stdout
+    table = run(url, "-q", query, "--format", "table").stdout
     assert "│ 1 │" in table
-    assert json.loads(_run(url, "-q", query).stdout)["head"] == {"vars": ["o"]}
-    assert _run(url, "-q", f"ASK {{ ?s <{EX}p> ?o }}").stdout == "true\n"
+    assert json.loads(run(url, "-q", query).stdout)["head"] == {"vars": ["o"]}
 
 
-def test_the_query_may_stand_behind_the_urls(url: str, tmp_path: Path) -> None:
+def test_the_query_may_stand_behind_the_urls(run: Run, url: str, tmp_path: Path) -> None:
     query = f"SELECT ?o {{ ?s <{EX}p> ?o }} ORDER BY ?o"
     file = tmp_path / "q.rq"
     file.write_text(query)
-    expected = _run(url, "-q", query, "--format", "csv").stdout
+    expected = run(url, "-q", query, "--format", "csv").stdout
     assert expected.count("\n") > 1
-    assert _run(url, query, "--format", "text/csv").stdout == expected
-    assert _run("--format", "csv", url, url, query).stdout == expected
-    assert _run(url, url, "-f", str(file), "--format", "csv").stdout == expected
+    assert run(url, query, "--format", "text/csv").stdout == expected
+    assert run("--format", "csv", url, url, query).stdout == expected
+    assert run(url, url, "-f", str(file), "--format", "csv").stdout == expected
     for wrong in ([query], [url, query, "-q", query], [url, query, url], [url, query, query]):
-        refused = _run(*wrong)
+        refused = run(*wrong)
         assert (refused.returncode, refused.stdout) == (2, ""), wrong
 
 
-def test_watch_prints_json_lines_and_ends_after_its_seconds(url: str, tmp_path: Path) -> None:
+def test_watch_prints_json_lines_and_ends_after_its_seconds(
+    run: Run, url: str, tmp_path: Path
+) -> None:
     file = tmp_path / "query.rq"
     file.write_text(f"SELECT ?o {{ ?s <{EX}d> ?o }}")
-    result = _run(url, "-f", str(file), "--watch", "--seconds", "2")
+    result = run(url, "-f", str(file), "--watch", "--seconds", "2")
     assert result.returncode == 0, result.stderr
     first = json.loads(result.stdout.splitlines()[0])
     assert first["added"] == [{"o": {"type": "literal", "value": "5"}}]
@@ -99,44 +130,44 @@ def test_watch_prints_json_lines_and_ends_after_its_seconds(url: str, tmp_path: 
     assert first["at"] < first["valid_until"]
 
 
-def test_the_answer_as_of_another_instant(url: str) -> None:
+def test_the_answer_as_of_another_instant(run: Run, url: str) -> None:
     query = f"SELECT ?o {{ ?s <{EX}p> ?o }}"
-    past = _run(url, "-q", query, "--format", "json", "--at", "2001-02-03T04:05:06+07:00")
+    past = run(url, "-q", query, "--format", "json", "--at", "2001-02-03T04:05:06+07:00")
     assert len(json.loads(past.stdout)["results"]["bindings"]) == 1
-    future = _run(url, "-q", query, "--at", "2100-01-01T00:00:00Z")
+    future = run(url, "-q", query, "--at", "2100-01-01T00:00:00Z")
     assert future.returncode == 1
     assert "instead of the instant" in future.stderr
     expiring = f"SELECT ?o {{ ?s <{EX}d> ?o }}"
     for options in ([], ["--watch"]):
-        unknown = _run(url, "-q", expiring, "--at", "2001-02-03T04:05:06Z", *options)
+        unknown = run(url, "-q", expiring, "--at", "2001-02-03T04:05:06Z", *options)
         assert unknown.returncode == 1
         assert not unknown.stdout
         (line,) = unknown.stderr.splitlines()
         assert "does not tell since when a fact holds; ask for" in line
-    wrong = _run(url, "-q", query, "--at", "yesterday")
+    wrong = run(url, "-q", query, "--at", "yesterday")
     assert wrong.returncode == 2
     assert "yesterday" in wrong.stderr
 
 
-def test_errors_are_one_line_and_wrong_use_is_2(url: str) -> None:
-    broken = _run(url, "-q", "SELECT * {\n ?s ?p }")
+def test_errors_are_one_line_and_wrong_use_is_2(run: Run, url: str) -> None:
+    broken = run(url, "-q", "SELECT * {\n ?s ?p }")
     assert broken.returncode == 1
     said = broken.stderr.splitlines()
     assert said[0].startswith("tpf-query: line 2, column 8")
     assert said[1:] == [" ?s ?p }", "       ^"]
-    astray = _run(url, "-q", "ASK {?s ?p ?o}", "--allow-link", "http://[")
+    astray = run(url, "-q", "ASK {?s ?p ?o}", "--allow-link", "http://[")
     assert astray.returncode == 2
     assert "not a URL that can be asked" in astray.stderr
-    unknown = _run(url + "x", "-q", "ASK {?s ?p ?o}", "--allow-link", "http://elsewhere.test/")
+    unknown = run(url + "x", "-q", "ASK {?s ?p ?o}", "--allow-link", "http://elsewhere.test/")
     assert unknown.returncode == 1
     assert len(unknown.stderr.splitlines()) == 1
     assert "HTTP 404" in unknown.stderr
-    refused = _run("http://127.0.0.1:1/d", "-q", "ASK {?s ?p ?o}")
+    refused = run("http://127.0.0.1:1/d", "-q", "ASK {?s ?p ?o}")
     assert refused.returncode == 1
     assert "http://127.0.0.1:1/d" in refused.stderr
-    assert _run(url).returncode == 2
-    assert _run("nonsense", "-q", "ASK {}").returncode == 2
-    assert _run(url, "-q", "ASK {}", "-f", "x").returncode == 2
+    assert run(url).returncode == 2
+    assert run("nonsense", "-q", "ASK {}").returncode == 2
+    assert run(url, "-q", "ASK {}", "-f", "x").returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -147,8 +178,10 @@ def test_errors_are_one_line_and_wrong_use_is_2(url: str) -> None:
         ("http://no-such-host.invalid/d", "no-such-host.invalid"),
     ],
 )
-def test_a_server_that_is_not_there_is_said_without_objects(unreachable: str, reason: str) -> None:
-    done = _run(unreachable, "-q", "ASK { ?s ?p ?o }")
+def test_a_server_that_is_not_there_is_said_without_objects(
+    run: Run, unreachable: str, reason: str
+) -> None:
+    done = run(unreachable, "-q", "ASK { ?s ?p ?o }")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"tpf-query: {unreachable}: ")
