@@ -1,7 +1,6 @@
 """The recorded day of the railway, played to a server in process on a manual clock."""
 
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,12 @@ class Day:
         self.batches = list(feed.batches(None, None))
 
 
+@pytest.fixture(scope="session")
+def day() -> Day:
+    """The recording, read once."""
+    return Day()
+
+
 def facts_of(batch: FeedBatch, labelling: Labelling) -> list[Fact]:
     """The facts of a poll, which hold until the next one."""
     label = (
@@ -36,18 +41,23 @@ def facts_of(batch: FeedBatch, labelling: Labelling) -> list[Fact]:
     return [Fact(quad, label) for quad in batch.quads]
 
 
-def play(day: Day, served: Served, labelling: Labelling, model: Publications | None = None) -> None:
+def play(
+    batches: Iterable[FeedBatch],
+    served: Served,
+    labelling: Labelling,
+    model: Publications | None = None,
+) -> None:
     """Have every batch published at its instant, as the clock of the server passes it.
 
     Args:
-        day: the recording.
+        batches: of the recording.
         served: the server.
         labelling: the kind of labels.
         model: is told of every publication, too.
     """
     live, clock = served.live, served.clock
     assert live is not None
-    for batch in day.batches:
+    for batch in batches:
 
         def publish(batch: FeedBatch = batch) -> None:
             facts = facts_of(batch, labelling)
@@ -56,8 +66,3 @@ def play(day: Day, served: Served, labelling: Labelling, model: Publications | N
                 model.publish(facts, clock.now())
 
         clock.schedule(batch.at, publish)
-
-
-def instants(day: Day, step: int = 1) -> Iterator[datetime]:
-    """The instants of the polls, or of every so many."""
-    return iter([batch.at for batch in day.batches][::step])

@@ -11,7 +11,7 @@ from annotations.clock import Clock, ManualClock
 from annotations.labels import Fact
 from annotations.terms import Quad
 from tests.support.stores import static_store
-from tests.support.wsgi_adapter import WsgiAdapter
+from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
@@ -58,8 +58,7 @@ class LiveServer:
 
     def session(self) -> requests.Session:
         """A session whose requests this server answers."""
-        session = requests.Session()
-        session.trust_env = False  # the whole environment is searched for proxies, each time
+        session = WsgiSession()
         session.mount(BASE, WsgiAdapter(self.app, self.log))
         return session
 

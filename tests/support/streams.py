@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from annotations.instants import instant_term
 from tests.support.served import BASE, Served
+from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tpf_client.dataflow.build.builder import build_query
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.fragments.fetcher import Fetcher
@@ -35,7 +36,9 @@ def ticks(served: Served, path: str, query: str, until: datetime) -> Iterator[Ti
         assert isinstance(now, DateTime)
         return build_query(parsed, leaves, evaluation.dataflow, Environment(typed, now))
 
-    fetcher = Fetcher(clock=served.clock, session=served.session, parallelism=0)
+    session = WsgiSession()
+    session.mount(BASE, WsgiAdapter(served.app, served.requests))
+    fetcher = Fetcher(clock=served.clock, session=session, parallelism=0)
     streamer = Streamer(
         fetcher,
         [BASE + path],

@@ -8,7 +8,7 @@ import requests
 
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import BASE, LiveServer
-from tests.support.wsgi_adapter import WsgiAdapter
+from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tpf_client import Client, Solutions
 from tpf_client.errors import HttpError, SourceError, UnsupportedQueryError
 
@@ -44,7 +44,7 @@ def servers(tmp_path: Path) -> Iterator[tuple[LiveServer, LiveServer]]:
 
 @pytest.fixture
 def session(servers: tuple[LiveServer, LiveServer]) -> requests.Session:
-    session = requests.Session()
+    session = WsgiSession()
     session.mount(BASE, WsgiAdapter(servers[0].app, servers[0].log))
     session.mount(OTHER, WsgiAdapter(servers[1].app, servers[1].log))
     return session

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import requests
 
 from annotations.labels import Fact, Interval
 from annotations.terms import Quad, Term, blank_node, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
-from tests.support.wsgi_adapter import WsgiAdapter
+from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tpf_client import Client
 
 EX = "http://example.org/"
@@ -57,7 +56,7 @@ def ask(
         start(kept[0], [field for field in kept[1] if field[0] != "Content-Length"])
         return [change(environ["QUERY_STRING"], body)]
 
-    session = requests.Session()
+    session = WsgiSession()
     session.mount(BASE, WsgiAdapter(app))
     query = f"SELECT ?s ?v {{ ?s <{EX}kind> <{EX}few> ; <{EX}{predicate}> ?v }} {rest}"
     with Client(server.url, session=session, clock=server.clock, parallelism=0) as client:

@@ -15,7 +15,7 @@ from annotations.clock import ManualClock
 from annotations.labels import Labelling
 from annotations.terms import Term
 from tests.support.live_server import BASE, START, LiveServer
-from tests.support.wsgi_adapter import WsgiAdapter
+from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
 from tpf_client import Client
 from tpf_client.fragments.transport import Limits
@@ -102,7 +102,7 @@ def test_five_minutes_with_ten_restarts(
     feed = Feed(server, labelling, early=False)
     settings = DatasetSettings(name="trains", page_labels=page_labels)
     mortal = Mortal(server, tmp_path, settings, random.Random(11))
-    session = requests.Session()
+    session = WsgiSession()
     session.mount(BASE, WsgiAdapter(mortal))
     # How long one waits after a failure is up to chance, too: the same in every run.
     monkeypatch.setattr(
@@ -205,7 +205,7 @@ def test_the_date_alone_tells_the_servers_time(
     feed = Feed(server, "expiration", early=False)
     began = clock.now()
     app = DateOnly(server.app)
-    session = requests.Session()
+    session = WsgiSession()
     session.mount(BASE, WsgiAdapter(app))
     seen = Counter[frozenset[tuple[str, Term]]]()
     late: list[timedelta] = []

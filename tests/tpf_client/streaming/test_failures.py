@@ -13,7 +13,7 @@ import requests
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
-from tests.support.wsgi_adapter import WsgiAdapter
+from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
 from tpf_client import Client
 from tpf_client.fragments.transport import Limits
@@ -51,7 +51,7 @@ def _client(
     server: LiveServer, fault: Callable[[int], str], limits: Limits
 ) -> tuple[Client, Faulty]:
     faulty = Faulty(server.app, fault)
-    session = requests.Session()
+    session = WsgiSession()
     session.mount(BASE, WsgiAdapter(faulty))
     client = Client(server.url, session=session, clock=server.clock, parallelism=0, limits=limits)
     return client, faulty
@@ -157,7 +157,7 @@ def test_a_silent_service_that_fails_is_left_out_for_some_time(
     hiccups = Faulty(
         here.app, lambda _: "garbage" if hiccup and faulty.failed and not hiccups.failed else ""
     )
-    session = requests.Session()
+    session = WsgiSession()
     session.mount(BASE, WsgiAdapter(hiccups))
     session.mount(other, WsgiAdapter(faulty))
     sized = f"SERVICE SILENT <{other}trains> {{ ?s <{ex}size> ?z }}"

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import requests
 
 from annotations.labels import Expiration, Fact, Interval
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
 from tests.support.oracle import select, store_of
-from tests.support.wsgi_adapter import WsgiAdapter
+from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tpf_client import Client
 
 EX = "http://example.org/"
@@ -69,7 +68,7 @@ def test_the_answer_is_that_of_all_facts_together(
     publish(0)
     for step in range(1, 8):
         clock.schedule(START + step * STEP, lambda step=step: publish(step))
-    session = requests.Session()
+    session = WsgiSession()
     session.mount(BASE, WsgiAdapter(delays.app))
     second = _Renamed(platforms)
     session.mount(OTHER, WsgiAdapter(second))
