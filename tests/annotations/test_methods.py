@@ -1,6 +1,7 @@
 """Every method × label × arbitrary terms: what is encoded is decoded again."""
 
 from datetime import datetime
+from random import Random
 
 import pyoxigraph as ox
 import pytest
@@ -24,32 +25,29 @@ def test_decode_inverts_encode(method: Method, fact: Fact) -> None:
     assert method.decode(method.encode(fact, NAMING), NAMING) == [fact]
 
 
-@every_method
-@given(facts=st.lists(FACTS, max_size=8), data=st.data())
-def test_decode_inverts_encode_of_many_in_any_order(
-    method: Method, facts: list[Fact], data: st.DataObject
-) -> None:
+@given(facts=st.lists(FACTS, max_size=8), order=st.integers(0, 2**32))
+def test_decode_inverts_encode_of_many_in_any_order(facts: list[Fact], order: int) -> None:
     later = {fact for _, fact in overlaps(facts, "triple")}
     labelled = {fact.quad for fact in facts if fact.label is not None}
     facts = [f for f in dict.fromkeys(facts) if f not in later]
     # What is stated both for ever and for a while: two of the methods cannot tell.
     facts = [f for f in facts if f.label is not None or f.quad not in labelled]
-    quads = [quad for fact in facts for quad in method.encode(fact, NAMING)]
-    shuffled = data.draw(st.permutations(quads))
-    decoded = method.decode(shuffled, NAMING, key="triple")
-    assert sorted(decoded, key=str) == sorted(facts, key=str)
-    check_no_overlap(decoded, "triple")
+    for method in METHODS:
+        quads = [quad for fact in facts for quad in method.encode(fact, NAMING)]
+        Random(order).shuffle(quads)
+        decoded = method.decode(quads, NAMING, key="triple")
+        assert sorted(decoded, key=str) == sorted(facts, key=str), method.name
+        check_no_overlap(decoded, "triple")
 
 
-@every_method
 @given(fact=FACTS, instants=st.lists(INSTANTS, min_size=1, max_size=3, unique=True))
-def test_instants_are_read_as_what_holds_then_only(
-    method: Method, fact: Fact, instants: list[datetime]
-) -> None:
+def test_instants_are_read_as_what_holds_then_only(fact: Fact, instants: list[datetime]) -> None:
     facts = [fact._replace(label=at_instant(instant)) for instant in sorted(instants)]
-    quads = points([quad for each in facts for quad in method.encode(each, NAMING)])
-    assert any(quad.predicate == DEFAULT_VOCABULARY.instant for quad in quads)
-    assert sorted(method.decode(quads, NAMING), key=str) == sorted(facts, key=str)
+    for method in METHODS:
+        quads = points([quad for each in facts for quad in method.encode(each, NAMING)])
+        assert any(quad.predicate == DEFAULT_VOCABULARY.instant for quad in quads)
+        decoded = method.decode(quads, NAMING)
+        assert sorted(decoded, key=str) == sorted(facts, key=str), method.name
 
 
 @every_method

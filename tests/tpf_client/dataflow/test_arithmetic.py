@@ -1,7 +1,9 @@
 """Specialised arithmetic against the closures of the compiler."""
 
+from typing import Any, NamedTuple
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotations.terms import Term, Variable
@@ -47,6 +49,33 @@ def environment():
     return Environment(TypedTerms(TermDictionary()), now)
 
 
+class Compiled(NamedTuple):
+    """An expression in its two forms: specialised, and as closures."""
+
+    bind: Any
+    both: Any
+    holds: Any
+    plain_bind: Any
+    plain_holds: Any
+
+
+@pytest.fixture(scope="module")
+def compiled(environment):
+    schema = (Variable("?a"), Variable("?b"))
+    fast, slow = ArithmeticCompiler(environment, schema), Compiler(environment, schema)
+    found = {}
+    for text in EXPRESSIONS:
+        parsed = expression(text)
+        found[text] = Compiled(
+            fast.binding(parsed),
+            fast.bindings((parsed, parsed)),
+            fast.condition(parsed),
+            slow.binding(parsed),
+            slow.condition(parsed),
+        )
+    return found
+
+
 def expression(text):
     pattern = parse(f"SELECT ({text} AS ?z) {{ ?a ?p ?b }}").query.pattern
     assert isinstance(pattern, Project)
@@ -54,23 +83,17 @@ def expression(text):
     return pattern.input.expression
 
 
-@pytest.mark.parametrize("text", EXPRESSIONS)
-@given(rows=st.lists(st.tuples(terms, terms), max_size=8))
-def test_equal_to_the_closures(environment, text, rows):
-    schema = (Variable("?a"), Variable("?b"))
-    parsed = expression(text)
-    fast = ArithmeticCompiler(environment, schema)
-    slow = Compiler(environment, schema)
+@settings(deadline=None)
+@given(rows=st.lists(st.tuples(terms, terms), min_size=1, max_size=16))
+def test_equal_to_the_closures(compiled, environment, rows):
     encode = environment.typed.dictionary.encode
-    bind, plain_bind = fast.binding(parsed), slow.binding(parsed)
-    both = fast.bindings((parsed, parsed))
-    holds, plain_holds = fast.condition(parsed), slow.condition(parsed)
-    for row in rows:
-        solution = tuple(encode(term) if term else 0 for term in row)
-        expected = plain_bind(solution)
-        assert bind(solution) == expected
-        assert both(solution) == (expected, expected)
-        assert holds(solution) == plain_holds(solution)
+    solutions = [tuple(encode(term) if term else 0 for term in row) for row in rows]
+    for text, each in compiled.items():
+        for solution in solutions:
+            expected = each.plain_bind(solution)
+            assert each.bind(solution) == expected, text
+            assert each.both(solution) == (expected, expected), text
+            assert each.holds(solution) == each.plain_holds(solution), text
 
 
 @given(st.decimals(-(10**17), 10**17, places=10))

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotations.terms import DEFAULT_GRAPH, Term
@@ -106,6 +106,7 @@ def _last(
 
 
 @pytest.mark.parametrize("name", QUERIES)
+@settings(max_examples=40, deadline=None)
 @given(history=histories)
 def test_the_order_of_changes_does_not_matter(name: str, history: History) -> None:
     """The whole result after the last arrival, whether or not changes say what they are."""

@@ -54,7 +54,7 @@ def check(
         assert solutions(answer.variables, answer.rows) == wanted, (answer.at, csparql)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(queries, clauses, statics, timelines, st.sampled_from([(), RULES]))
 def test_every_answer_is_that_of_a_recomputation(
     query: tuple[str, str],
@@ -66,7 +66,7 @@ def test_every_answer_is_that_of_a_recomputation(
     check(query, sources, static, timeline, rules)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(randoms, clauses, statics, timelines, st.sampled_from([(), RULES]))
 def test_patterns_of_any_shape(
     random: Random,
@@ -80,7 +80,7 @@ def test_patterns_of_any_shape(
     check((query, query), sources, static, timeline, rules)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(logical, logical, statics, timelines, st.sampled_from([(), RULES]))
 def test_timestamps_are_the_latest_of_a_triple(
     one: tuple[int, int],

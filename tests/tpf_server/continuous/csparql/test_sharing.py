@@ -127,7 +127,7 @@ _Coming = list[tuple[tuple[str, str], int, int, int, int | None]]
 _Timeline = list[tuple[str, int, Triple]]
 
 
-@settings(max_examples=EXAMPLES or 120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES or 70, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(comings, st.tuples(logical, logical), statics, timelines, changing)
 def test_queries_that_come_and_go_answer_as_each_alone(
     coming: _Coming,
@@ -139,7 +139,7 @@ def test_queries_that_come_and_go_answer_as_each_alone(
     check(coming, windows, static, timeline, changes)
 
 
-@settings(max_examples=EXAMPLES or 120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES or 70, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(alike, st.tuples(logical, logical), statics, timelines, changing)
 def test_queries_that_differ_in_constants_answer_as_each_alone(
     coming: _Coming,

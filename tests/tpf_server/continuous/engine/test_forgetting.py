@@ -21,7 +21,7 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine import forgetting
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
-ELEMENTS = int(os.environ.get("TPF_ELEMENTS", "600"))
+ELEMENTS = int(os.environ.get("TPF_ELEMENTS", "400"))
 BYTES = ELEMENTS > 20_000
 
 # ?s an IRI, ?v a string, ?l a string with a language, ?n an integer, ?d a double, ?t an instant,
