@@ -1,51 +1,24 @@
 """Queries of all shapes: the right answers, with no more requests than Comunica."""
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
 
 import pyoxigraph
 import pytest
-from rdflib import Graph
 
 from experiments.workloads.shop import SHOP, SHOP_QUERIES
 from tests.support.live_server import LiveServer
-from tests.support.oracle import SolutionBag, bag, select, store_of
+from tests.support.oracle import bag, select
 from tests.support.rounds import Rounds
-from tests.support.shapes import COMUNICA, ROUNDS, SERVER, right, shop
+from tests.support.shapes import COMUNICA, ROUNDS, right
+from tests.tpf_client.planner.conftest import ShapeAnswer, ask
 from tpf_client import Client, Solutions
 
-
-@pytest.fixture(scope="module")
-def oracle() -> pyoxigraph.Store:
-    return store_of(shop())
+pytestmark = pytest.mark.xdist_group("the shop of all shapes")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    server = LiveServer(tmp_path_factory.mktemp("shop"), shop(), live=False, server=dict(SERVER))
-    yield server
-    server.close()
-
-
-def ask(server: LiveServer, query: str) -> tuple[SolutionBag | set[Any] | bool, int, int]:
-    """The answer to a query, how many requests it took, and how many before its first part."""
-    del server.log[:]
-    rows: list[dict[str, str]] = []
-    first = 0
-    with Client(server.url, session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
-        answer = client.query(query)
-        if isinstance(answer, Graph):
-            found: Any = {tuple(term.n3() for term in triple) for triple in answer}
-            return found, len(server.log), len(server.log)
-        if not isinstance(answer, Solutions):
-            return answer, len(server.log), len(server.log)
-        for row in answer:
-            first = first or len(server.log)
-            pairs = zip(answer.variables, row.row, strict=True)
-            rows.append({f"?{name}": term for name, term in pairs if term is not None})
-    return bag(rows), len(server.log), first or len(server.log)
+def server(plain_shop: LiveServer) -> LiveServer:
+    return plain_shop
 
 
 def test_every_shape_is_compared() -> None:
@@ -69,9 +42,9 @@ LATER = {
 
 @pytest.mark.parametrize("shape", SHOP_QUERIES)
 def test_no_shape_takes_more_requests_than_comunica(
-    server: LiveServer, oracle: pyoxigraph.Store, shape: str
+    shape_answer: ShapeAnswer, oracle: pyoxigraph.Store, shape: str
 ) -> None:
-    found, requests, first = ask(server, SHOP_QUERIES[shape])
+    found, requests, first = shape_answer(shape)
     assert right(oracle, shape, found)
     most, before_first = COMUNICA[shape]
     assert requests <= most
