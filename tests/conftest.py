@@ -19,6 +19,10 @@ from tpf_spark.session import SparkSettings, spark_context
 # `pytest --hypothesis-profile=default`.
 settings.load_profile("ci")
 
+# Modules and tests are loaded by the million objects, of which none is garbage: by default it would
+# be looked for hundreds of times.
+gc.set_threshold(20_000, 20, 20)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests together that share something dear: one Spark session, one program of others.
