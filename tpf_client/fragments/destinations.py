@@ -10,7 +10,8 @@ import re
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 from urllib.parse import urljoin
 
 from tpf_client.errors import OriginError, SourceError
@@ -25,6 +26,9 @@ _URL = re.compile(
 _USER = re.compile(r"(?<=://)[^/?#\\]*@")
 _LONGEST = 2**18
 """Characters of a URL at most: a literal in a query may be long."""
+_SHORT: Final = 2**10
+_KNOWN: Final = 2**10
+"""Of so many URLs of so many characters it is remembered where they lead."""
 
 
 class Origin(NamedTuple):
@@ -44,6 +48,10 @@ def origin(url: str) -> Origin:
     Raises:
         SourceError: it is no absolute URL of HTTP.
     """
+    return _origin(url) if len(url) > _SHORT else _known_origin(url)
+
+
+def _origin(url: str) -> Origin:
     plain = _USER.sub("", url, count=1)
     if not plain.isascii():
         import requests
@@ -51,6 +59,9 @@ def origin(url: str) -> Origin:
         with suppress(requests.RequestException):
             plain = requests.Request("GET", plain).prepare().url or ""
     return _exactly(plain)
+
+
+_known_origin: Final = lru_cache(_KNOWN)(_origin)
 
 
 def _exactly(url: str) -> Origin:
@@ -83,6 +94,7 @@ class Destinations:
     def __init__(self, urls: Iterable[str] = (), allowed: Iterable[str] = ()) -> None:
         self._allowed = frozenset(origin(url) for url in allowed)
         self._urls = tuple(urls)
+        self._known = lru_cache(_KNOWN)(self._led)
 
     def led(self, by: str, said: str, at: str | None = None) -> str:
         """The URL that a server says, in a redirect, a link or a form, absolute.
@@ -95,6 +107,10 @@ class Destinations:
         Raises:
             OriginError: it leads to another origin that is not allowed, or nobody can tell where.
         """
+        short = max(len(by), len(said)) <= _SHORT
+        return self._known(by, said, at) if short else self._led(by, said, at)
+
+    def _led(self, by: str, said: str, at: str | None) -> str:
         try:
             there = urljoin(at or by, said)
             found = _exactly(there)

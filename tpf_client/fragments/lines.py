@@ -37,6 +37,9 @@ _PLAIN: Final = re.compile(
     rb'(<[^<>"\\\s]*>|"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:<[^<>"\\\s]*>|[A-Za-z]\w*:\w+))?) \.'
 )
 """A statement of three words, of which none says more or less for what is beside it."""
+_PLACES: Final = ("subject", "predicate", "object")
+_COMPLETE: Final = (b"<", b'"')
+"""What may be an object is written without a prefix."""
 _SKOLEM: Final = b"/.well-known/"
 _WORD: Final = b"<urn:w> <urn:w> %b ."
 _WORDS: Final = 6
@@ -161,17 +164,38 @@ class _Plain(NamedTuple):
     words: Sequence[bytes]
     said: SaidLine
 
-    def say(self) -> int:
-        """Note down what it says, and how much memory that takes."""
-        known = self.block.scope.words
-        subject, predicate, object_ = [known[word] for word in self.words]
-        quad = Quad(subject, predicate, object_, _graph(self.block))
-        self.said.quads = (quad,)
-        self.said.size = quad_size(quad)
-        if not quad.graph and _SKOLEM not in self.text:
+
+def _plain_words(line: bytes, known: Mapping[bytes, Term]) -> Sequence[bytes]:
+    """The three words of a plain statement; none: it is something else."""
+    if line.endswith(b" ."):
+        words = line[:-2].split(b" ", 2)
+        if len(words) == len(_PLACES) and all(map(known.__contains__, words)):
+            # Each was plain before; whether it may stand where it does, tells how it begins.
+            _, predicate, object_ = words
+            if not predicate.startswith(b'"') and object_.startswith(_COMPLETE):
+                return words
+    match = _PLAIN.fullmatch(line)
+    return () if match is None else match.groups()
+
+
+def _say(plain: Sequence[_Plain]) -> int:
+    """Note down what statements say whose words are known, and how much memory that takes."""
+    made = tuple.__new__
+    last: _Block | None = None
+    graph, size = DEFAULT_GRAPH, 0
+    known: Mapping[bytes, Term] = {}
+    for block, text, words, said in plain:
+        if block is not last:
+            graph, known, last = _graph(block), block.scope.words, block
+        subject, predicate, object_ = words
+        quad = made(Quad, (known[subject], known[predicate], known[object_], graph))
+        said.quads = (quad,)
+        said.size = quad_size(quad)
+        size += said.size
+        if not graph and _SKOLEM not in text:
             # Nothing in it is a blank node, so that it is kept as it came.
-            self.said.kept = self.said.quads
-        return self.said.size
+            said.kept = said.quads
+    return size
 
 
 def _key(opening: bytes) -> bytes:
@@ -228,19 +252,21 @@ def read_lines(body: bytes, url: str, before: KnownLines, most: float = math.inf
                 known = block.scope.lines[line] = old.lines[line]
             elif known is None:
                 known = block.scope.lines[line] = SaidLine((), 0)
-                match = _PLAIN.fullmatch(line) if old.lines else None
-                if match is None:
+                words: Sequence[bytes] = ()
+                scope = block.scope
+                if old.lines:
+                    scope.words = scope.words or old.learned().copy()
+                    words = _plain_words(line, scope.words)
+                if words:
+                    plain.append(_Plain(block, line, words, known))
+                else:
                     document.append(_WRAPPED % (len(new), line))
                     new.append(_New(block, line, known))
-                else:
-                    scope = block.scope
-                    scope.words = scope.words or old.learned().copy()
-                    plain.append(_Plain(block, line, match.groups(), known))
-                    for word in plain[-1].words:
-                        if word not in scope.words:
-                            scope.words[word] = _COMING
-                            document.append(_WRAPPED % (len(new), _WORD % word))
-                            new.append(_New(block, word, SaidLine((), 0)))
+                for word in words:
+                    if word not in scope.words:
+                        scope.words[word] = _COMING
+                        document.append(_WRAPPED % (len(new), _WORD % word))
+                        new.append(_New(block, word, SaidLine((), 0)))
             elif b"[" in line:
                 # Each time another blank node.
                 return None
@@ -255,7 +281,7 @@ def read_lines(body: bytes, url: str, before: KnownLines, most: float = math.inf
             return None
     if opening or not _parse(b"".join(document), url, new, most):
         return None
-    if sum([each.say() for each in plain]) > most:
+    if _say(plain) > most:
         return None
     return Lines(scopes, [(_graph(block), block.lines) for block in blocks], len(new))
 

@@ -186,7 +186,7 @@ class _Labels:
         warnings: list[str],
     ) -> None:
         self._graphs_kept = graphs_kept
-        self._by_subject: dict[tuple[str, str, str], Label] = {}
+        self._by_subject: dict[tuple[str, str], dict[str, Label]] = {}
         self._by_object: dict[tuple[str, str, str, str], Label] = {}
         room = sum(len(said) for node in statements.values() for said in node.values())
         for node in statements.values():
@@ -208,13 +208,16 @@ class _Labels:
                 for subject in subjects:
                     for each in objects:
                         self._by_object[subject, predicate, each, graph] = label
-                    if not objects:
-                        self._by_subject[subject, predicate, graph] = label
+                if not objects:
+                    of_predicate = self._by_subject.setdefault((predicate, graph), {})
+                    of_predicate.update(dict.fromkeys(subjects, label))
 
     def facts(self, data: Iterable[SaidLine], url: str) -> list[Fact]:
         """The data of the page of this URL, with their labels."""
-        by_subject, by_object = self._by_subject.get, self._by_object
+        by_object, made = self._by_object, tuple.__new__
         found: list[Fact] = []
+        last: tuple[str, str] | None = None
+        by_subject: Mapping[str, Label] = {}
         for line in data:
             kept = line.kept or line.of_page(url)
             for quad, ours in zip(line.quads, kept, strict=True):
@@ -223,8 +226,12 @@ class _Labels:
                     graph = DEFAULT_GRAPH
                 label = by_object.get((subject, predicate, object_, graph)) if by_object else None
                 if label is None:
-                    label = by_subject((subject, predicate, graph))
-                found.append(Fact(ours, label))
+                    # Many facts of a page have one predicate.
+                    if last is None or predicate != last[0] or graph != last[1]:
+                        last = predicate, graph
+                        by_subject = self._by_subject.get(last, {})
+                    label = by_subject.get(subject)
+                found.append(made(Fact, (ours, label)))
         return found
 
 
