@@ -13,11 +13,11 @@ from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from tpf_client.errors import ClientError, ClosedError, PageError, ParseError
 from tpf_client.fragments.cache import PageCache
-from tpf_client.fragments.connections import asker_for
 from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import age, lifetime, made_before, read_http_date
+from tpf_client.fragments.library_requests import asker_for
 from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.fragments.parser import ACCEPTED_FORMATS, PageReader
 from tpf_client.fragments.server_clock import ServerClock

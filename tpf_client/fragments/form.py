@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from typing import Final
 
 import uritemplate
 from uritemplate.variable import VariableValue
@@ -22,6 +23,9 @@ PATTERN_VARIABLES = tuple(Variable(name) for name in ("?s", "?p", "?o", "?g"))
 
 _USUAL_BLOCK = 30
 """Rows of a block where the server does not say: the most in the paper's evaluation."""
+_SHORT: Final = 2**9
+_KNOWN: Final = 2**10
+"""So many URLs of patterns of so many characters are remembered."""
 
 
 # The pages of a dataset all have the same one.
@@ -127,7 +131,12 @@ class Form:
             pattern: what to match. Repeated variables are not expressed: filter what comes.
             extra: values of further variables of the template (page, values, limit).
         """
-        arguments: dict[str, VariableValue] = dict(extra or {})
+        if not extra and sum(map(len, pattern)) <= _SHORT:
+            return _known_url(self, pattern)
+        return self._url(pattern, extra or {})
+
+    def _url(self, pattern: QuadPattern, extra: Mapping[str, str]) -> str:
+        arguments: dict[str, VariableValue] = dict(extra)
         for name, term in (
             (self.subject, pattern.subject),
             (self.predicate, pattern.predicate),
@@ -141,3 +150,9 @@ class Form:
             elif not is_variable(pattern.graph):
                 arguments[self.graph] = parameter_of_term(to_wire(pattern.graph))
         return self._expanded.expand(arguments)
+
+
+@lru_cache(_KNOWN)
+def _known_url(form: Form, pattern: QuadPattern) -> str:
+    """The URL of a fragment, which is asked for its length, for its matches and again later."""
+    return form._url(pattern, {})

@@ -1,28 +1,37 @@
-"""Requests through `requests`, which hand over no more than is wanted, and no longer.
-
-They are for sessions that somebody gives us, for proxies and credentials of the environment, and
-for URLs that are to be put right. Imported where that is so.
-"""
+"""Requests through `requests`, which hand over no more than is wanted, and no longer."""
 
 import io
 import socket
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from http.client import HTTPException, HTTPResponse
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import requests
 import urllib3
+from cachetools import LRUCache
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, PoolManager, Timeout
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import NewConnectionError
+from urllib3.exceptions import ClosedPoolError, NewConnectionError
 
-from tpf_client.fragments.exchange import MOST_HEAD, BadUrlError, Exchange, TooLongError, cause
+from tpf_client.fragments.exchange import (
+    MOST_HEAD,
+    Asker,
+    BadUrlError,
+    Exchange,
+    TooLongError,
+    cause,
+)
 
 _PIECE: Final = 2**16
+_ROUTES: Final = 64
+"""Origins that are remembered with the way to them."""
+_TARGETS: Final = 1_024
+"""URLs of which it is remembered what a request to them says."""
 
 running: ContextVar[Exchange | None] = ContextVar("running", default=None)
 """The exchange of which the next response is a part; ``None``: nobody minds."""
@@ -107,8 +116,8 @@ def _bound(manager: PoolManager) -> PoolManager:
     return manager
 
 
-class LibraryResponse:
-    """A response of `requests`; see `tpf_client.fragments.exchange.OpenResponse`.
+class SessionResponse:
+    """A response of somebody's session; see `tpf_client.fragments.exchange.OpenResponse`.
 
     Args:
         raw: the response.
@@ -126,12 +135,8 @@ class LibraryResponse:
             OSError: it does not come.
             ValueError: it is not what it says that it is, or too long.
         """
-        size: int | None = _PIECE
-        if eager:
-            chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
-            size = None if chunked else 1
         with _plain_errors():
-            yield from self._raw.iter_content(size)
+            yield from self._raw.iter_content(_size(self.headers, eager=eager))
 
     def __enter__(self) -> Self:
         return self
@@ -140,19 +145,22 @@ class LibraryResponse:
         self._raw.close()
 
 
-class LibraryRequests:
-    """Asks through a session of `requests`; see `tpf_client.fragments.exchange.Asker`.
+class SessionRequests:
+    """Asks through a session of somebody, who closes it; see `tpf_client.fragments.exchange.Asker`.
 
     Args:
-        session: the session.
-        owned: whether it is closed with this.
+        session: the session. Its connections from now on heed the limits; where it has transports
+            of its own kind, or a proxy, they are as they are.
     """
 
-    def __init__(self, session: requests.Session, *, owned: bool = False) -> None:
+    def __init__(self, session: requests.Session) -> None:
         self._session = session
-        self._owned = owned
+        for adapter in session.adapters.values():
+            manager = getattr(adapter, "poolmanager", None)
+            if isinstance(manager, PoolManager):
+                _bound(manager)
 
-    def ask(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> LibraryResponse:
+    def ask(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> SessionResponse:
         """The response to a GET request, as it begins to come; redirects are not followed.
 
         Raises:
@@ -160,22 +168,150 @@ class LibraryRequests:
             OSError: there is no response.
             ValueError: there is none of HTTP, or it is too long.
         """
-        token = running.set(exchange)
-        try:
-            with _plain_errors():
-                return LibraryResponse(
-                    self._session.get(
-                        url, headers=dict(headers), timeout=exchange.timeouts, stream=True,
-                        allow_redirects=False,
-                    )
-                )  # fmt: skip
-        finally:
-            running.reset(token)
+        with _part_of(exchange), _plain_errors():
+            return SessionResponse(
+                self._session.get(
+                    url, headers=dict(headers), timeout=exchange.timeouts, stream=True,
+                    allow_redirects=False,
+                )
+            )  # fmt: skip
 
     def close(self) -> None:
-        """Let go of all connections, if they are its own."""
-        if self._owned:
-            self._session.close()
+        """Nothing is its own."""
+
+
+class PooledResponse:
+    """A response over a connection of a pool; see `tpf_client.fragments.exchange.OpenResponse`.
+
+    Args:
+        raw: the response.
+    """
+
+    def __init__(self, raw: BaseHTTPResponse) -> None:
+        self._raw = raw
+        self._whole = False
+        self.status = raw.status
+        self.headers: Mapping[str, str] = raw.headers
+
+    def pieces(self, *, eager: bool = False) -> Iterator[bytes]:
+        """The body, decompressed; see `tpf_client.fragments.exchange.OpenResponse.pieces`.
+
+        Raises:
+            OSError: it does not come.
+            ValueError: it is not what it says that it is, or too long.
+        """
+        with _plain_errors():
+            yield from self._raw.stream(_size(self.headers, eager=eager), decode_content=True)
+        self._whole = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._whole:
+            self._raw.close()
+        self._raw.release_conn()
+
+
+class _Route(NamedTuple):
+    """How an origin is reached: its connections, and what every request to it says."""
+
+    pool: HTTPConnectionPool
+    headers: Mapping[str, str]
+
+
+class PooledRequests:
+    """Asks an origin the same way each time; see `tpf_client.fragments.exchange.Asker`.
+
+    What `requests` finds out for each request (proxies and credentials of the environment, how TLS
+    is checked, the form of the URL) takes longer than the request; here it is found out once.
+
+    Args:
+        size: connections per host that are kept.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._session = pooled_session(size)
+        self._routes: LRUCache[str, _Route] = LRUCache(_ROUTES)
+        self._targets: LRUCache[str, tuple[str, str]] = LRUCache(_TARGETS)
+        self._found = threading.Lock()
+
+    def ask(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> PooledResponse:
+        """The response to a GET request, as it begins to come; redirects are not followed.
+
+        Raises:
+            BadUrlError: the URL is none that can be asked.
+            OSError: there is no response.
+            ValueError: there is none of HTTP, or it is too long.
+        """
+        with _part_of(exchange), _plain_errors():
+            for _ in range(2):
+                route, target = self._route(url)
+                with suppress(ClosedPoolError):
+                    return PooledResponse(
+                        route.pool.urlopen(
+                            "GET", target, headers={**route.headers, **headers},
+                            timeout=Timeout(*exchange.timeouts), retries=False, redirect=False,
+                            assert_same_host=False, preload_content=False, decode_content=False,
+                        )
+                    )  # fmt: skip
+                self._forget()
+        raise ConnectionError("the connections are closed")
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._forget()
+        self._session.close()
+
+    def _forget(self) -> None:
+        with self._found:
+            self._routes.clear()
+
+    def _route(self, url: str) -> tuple[_Route, str]:
+        with self._found:
+            known = self._targets.get(url)
+            route = None if known is None else self._routes.get(known[0])
+            if known is not None and route is not None:
+                return route, known[1]
+        session = self._session
+        prepared = session.prepare_request(requests.Request("GET", url))
+        address = prepared.url or url
+        settings = session.merge_environment_settings(address, {}, True, None, None)
+        adapter = session.get_adapter(address)
+        assert isinstance(adapter, HTTPAdapter)
+        pool: Any = adapter.get_connection_with_tls_context(
+            prepared, settings["verify"], settings["proxies"], settings["cert"]
+        )
+        adapter.cert_verify(pool, address, settings["verify"], settings["cert"])  # type: ignore[no-untyped-call]
+        target = adapter.request_url(prepared, settings["proxies"])
+        route = _Route(pool, dict(prepared.headers))
+        where = "/".join(address.split("/", 3)[:3])
+        with self._found:
+            self._routes[where] = route
+            self._targets[url] = where, target
+        return route, target
+
+
+def asker_for(session: requests.Session | None, size: int) -> Asker:
+    """What asks: through a session of somebody, or over kept connections, so many per host."""
+    return PooledRequests(size) if session is None else SessionRequests(session)
+
+
+def _size(headers: Mapping[str, str], *, eager: bool) -> int | None:
+    """Of how many bytes at most a piece of a body is; ``None``: as it comes."""
+    if not eager:
+        return _PIECE
+    return None if headers.get("Transfer-Encoding", "").lower() == "chunked" else 1
+
+
+@contextmanager
+def _part_of(exchange: Exchange) -> Iterator[None]:
+    """The responses that begin meanwhile are a part of an exchange."""
+    token = running.set(exchange)
+    try:
+        yield
+    finally:
+        running.reset(token)
 
 
 @contextmanager
@@ -203,16 +339,4 @@ def pooled_session(size: int) -> requests.Session:
     adapter = _Adapter(pool_connections=16, pool_maxsize=size)
     session.mount("http://", adapter)
     session.mount("https://", adapter)
-    return session
-
-
-def bounded_session(session: requests.Session) -> requests.Session:
-    """A session of others, whose connections from now on heed the limits as well.
-
-    Where it has transports of its own kind, or a proxy, they are as they are.
-    """
-    for adapter in session.adapters.values():
-        manager = getattr(adapter, "poolmanager", None)
-        if isinstance(manager, PoolManager):
-            _bound(manager)
     return session

@@ -156,13 +156,8 @@ class _New(NamedTuple):
     said: SaidLine
 
 
-class _Plain(NamedTuple):
-    """A statement of which the words are known, or will be, and what it says then."""
-
-    block: _Block
-    text: bytes
-    words: Sequence[bytes]
-    said: SaidLine
+_Plain: TypeAlias = tuple[_Block, bytes, Sequence[bytes], SaidLine]
+"""A statement of which the words are known, or will be, and what it says then."""
 
 
 def _plain_words(line: bytes, known: Mapping[bytes, Term]) -> Sequence[bytes]:
@@ -258,7 +253,7 @@ def read_lines(body: bytes, url: str, before: KnownLines, most: float = math.inf
                     scope.words = scope.words or old.learned().copy()
                     words = _plain_words(line, scope.words)
                 if words:
-                    plain.append(_Plain(block, line, words, known))
+                    plain.append((block, line, words, known))
                 else:
                     document.append(_WRAPPED % (len(new), line))
                     new.append(_New(block, line, known))

@@ -6,7 +6,6 @@ XML Format (second edition), CSV and TSV Formats; triple terms as in the drafts 
 
 import io
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
@@ -26,6 +25,8 @@ from tpf_client.errors import ClientError
 from tpf_client.sparql.algebra import Row
 
 if TYPE_CHECKING:
+    import logging
+
     from rdflib import Literal, URIRef
     from rdflib.term import Identifier
 
@@ -67,19 +68,26 @@ def rdflib_term(term: Term) -> "Identifier":
 _making = ContextVar("_making", default=False)
 
 
-def _is_not_ours(_record: logging.LogRecord) -> bool:
+def _is_not_ours(_record: "logging.LogRecord") -> bool:
     return not _making.get()
 
 
-# rdflib writes a traceback for every literal whose text does not fit its datatype. Such literals
-# are data like others; what a program does with rdflib by itself is logged as ever.
-logging.getLogger("rdflib.term").addFilter(_is_not_ours)
+@lru_cache(1)
+def _log_nothing_of_ours() -> None:
+    """Have rdflib not write a traceback for every literal whose text does not fit its datatype.
+
+    Such literals are data like others; what a program does with rdflib by itself is logged as ever.
+    """
+    import logging
+
+    logging.getLogger("rdflib.term").addFilter(_is_not_ours)
 
 
 def typed_literal(lexical: str, datatype: "URIRef | None") -> "Literal":
     """A literal of rdflib, its text as it stands, whether it fits the datatype or not."""
     from rdflib.term import Literal
 
+    _log_nothing_of_ours()
     before = _making.set(True)
     try:
         return Literal(lexical, datatype=datatype, normalize=False)

@@ -168,6 +168,11 @@ class _Core:
         Of more copies than are asked for, those that end first.
         """
         solutions = {self._whole(row): 1} if self._whole else self._shown_of.get(row, {})
+        if count == 1 == len(solutions) and not self._distinct:
+            ((solution, copies),) = solutions.items()
+            ways = self._derive(solution, at)
+            if len(ways) == 1 == copies:
+                return ways
         found: list[_Bounds] = []
         for solution, copies in solutions.items():
             ways = self._derive(solution, at)
