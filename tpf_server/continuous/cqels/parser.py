@@ -20,10 +20,8 @@ Source: paper 000, section 4.1; paper 001, section 2.
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import NoReturn
 
 from annotations.terms import Term, TermOrVariable, Variable, is_variable
-from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.algebra import (
     BGP,
     Call,
@@ -153,10 +151,7 @@ class CqelsParser(SelectNames):
         try:
             return parse_window(self.text[opening.end : closing.position])
         except WindowSyntaxError as error:
-            self._fail_at(error.reason, opening.end + error.offset)
-
-    def _fail_at(self, reason: str, position: int) -> NoReturn:
-        raise QuerySyntaxError(reason, self.text, position)
+            self.fail(error.reason, opening.end + error.offset)
 
 
 def _naming(pattern: Pattern, graph: Variable, name: Variable) -> Pattern:

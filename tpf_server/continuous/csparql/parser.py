@@ -14,10 +14,9 @@ Source: paper 003, section 2.
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final, NoReturn
+from typing import Final
 
 from annotations.terms import Term, Variable, iri
-from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.algebra import (
     Aggregate,
     Aggregated,
@@ -96,9 +95,9 @@ class CsparqlParser(QueryParser):
         query = self.query()
         if registration is not None and kind is not None:
             if registration.kind == "stream" and query.form == "ASK":
-                self._fail_at("REGISTER STREAM needs triples, and ASK gives none", form.position)
+                self.fail("REGISTER STREAM needs triples, and ASK gives none", form.position)
             if not self._streams and registration.every is None:
-                self._fail_at(
+                self.fail(
                     "neither FROM STREAM nor COMPUTED EVERY says when to evaluate this",
                     kind.position,
                 )
@@ -320,12 +319,9 @@ class CsparqlParser(QueryParser):
         streams = {clause.stream for clause in self._streams}
         for _, graph, position in self._timestamps:
             if not streams:
-                self._fail_at("timestamp() in a query without FROM STREAM", position)
+                self.fail("timestamp() in a query without FROM STREAM", position)
             if graph is not None and graph.startswith("<") and graph not in streams:
-                self._fail_at(f"timestamp() of {graph}, which is no stream of this query", position)
-
-    def _fail_at(self, reason: str, position: int) -> NoReturn:
-        raise QuerySyntaxError(reason, self.text, position)
+                self.fail(f"timestamp() of {graph}, which is no stream of this query", position)
 
 
 def _merged(one: DatasetClause, other: DatasetClause) -> DatasetClause:
