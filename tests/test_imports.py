@@ -22,7 +22,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client.sparql": {"rdflib", "re2", "regex"},
     "tpf_client.dataflow": set(),
     "tpf_client.fragments": {
-        "brotli", "cachetools", "pyoxigraph", "requests", "uritemplate", "urllib3",
+        "cachetools", "pyoxigraph", "requests", "uritemplate", "urllib3",
     },
     "tpf_client.planner": set(),
     "tpf_client.streaming": set(),
