@@ -16,7 +16,8 @@ def replaced_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
         durable: whether it outlasts the machine's end once the block has ended.
 
     Raises:
-        OSError: it cannot be written; the file is as it was.
+        OSError: it cannot be written; the file is as it was, or it is the new one, and the
+            directory could not be made durable.
     """
     # Spark and those who list a directory take no notice of names that begin with a dot.
     aside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -44,7 +45,7 @@ def replaced_file(path: Path, *, durable: bool = True) -> Iterator[IO[str]]:
         durable: see there.
 
     Raises:
-        OSError: it cannot be written; the file is as it was.
+        OSError: see `replaced_path`.
     """
     with (
         replaced_path(path, durable=durable) as aside,

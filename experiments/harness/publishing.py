@@ -1,12 +1,15 @@
 """A report as a small set of files: a page, a summary in Markdown, figures as SVG, raw data."""
 
+import json
 import lzma
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from experiments.errors import ConfigurationError
+from experiments.errors import ConfigurationError, ExperimentError
 from experiments.harness.experiment import Experiment
 from experiments.harness.report import (
     FACTS,
@@ -25,7 +28,9 @@ RESULTS = "results"
 _PACKED = f"{RAW}.xz"
 _SHOWN_FIGURES = 3
 # Paths of somebody's machine have no place in what is published.
-_MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|mnt|opt|srv|var|Users)/[\w./-]+")
+_MACHINE_PATH = re.compile(
+    r"(?:(?<![\w.:/])|(?<=file://))/(?:home|root|tmp|work|mnt|opt|srv|var|Users)/[\w./-]+"
+)
 _MARKED = re.compile(r"(<!-- report -->\n).*?(<!-- /report -->)", re.DOTALL)
 
 
@@ -46,8 +51,10 @@ def publish_report(
         The path of the page.
 
     Raises:
-        ConfigurationError: there are no results, or other files are in the folder.
+        ConfigurationError: there are no results, or they or other files are in the folder.
     """
+    if output.resolve().is_relative_to(folder.resolve()):
+        raise ConfigurationError(f"{folder} holds the results: choose another folder")
     known = {PAGE, SUMMARY, FIGURES, RESULTS}
     if folder.is_dir() and {path.name for path in folder.iterdir()} - known:
         raise ConfigurationError(f"{folder} holds other files: choose another folder")
@@ -64,16 +71,19 @@ def publish_report(
         raise ConfigurationError(f"there are no results in {output}")
     for section in found:
         section.files.clear()
-    # Nothing of the earlier report is removed before all of this one could be made.
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / FIGURES).mkdir(parents=True)
-    for name, path in figures.items():
-        shutil.copyfile(path, folder / FIGURES / name)
-    for section in found:
-        _pack(output / section.name, folder / RESULTS / section.name)
+    # Nothing of the earlier report is removed before all of this one is made.
+    with _beside(folder) as new:
+        (new / FIGURES).mkdir()
+        for name, path in figures.items():
+            shutil.copyfile(path, new / FIGURES / name)
+        for section in found:
+            _pack(output / section.name, new / RESULTS / section.name)
+        html = _clean(render_report(found, checks_of(found, experiments)))
+        (new / PAGE).write_text(html, encoding="utf-8")
+        (new / SUMMARY).write_text(_clean(_summary(found)), encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        new.rename(folder)
     page = folder / PAGE
-    page.write_text(_clean(render_report(found, checks_of(found, experiments))), encoding="utf-8")
-    (folder / SUMMARY).write_text(_clean(_summary(found)), encoding="utf-8")
     if readme is not None:
         _mention(readme, found, folder)
     return page
@@ -93,6 +103,7 @@ def unpack_report(folder: Path, output: Path) -> list[str]:
 
     Raises:
         ConfigurationError: no raw data are in the folder, or results of one are in ``output``.
+        ExperimentError: the raw data are damaged, or cannot be written.
     """
     packed = sorted((folder / RESULTS).glob(f"*/{_PACKED}"))
     if not packed:
@@ -102,19 +113,47 @@ def unpack_report(folder: Path, output: Path) -> list[str]:
         raise ConfigurationError(f"{output} has results of {', '.join(taken)}: choose another")
     for each in packed:
         target = output / each.parent.name
-        target.mkdir(parents=True)
-        with lzma.open(each) as source, (target / RAW).open("wb") as copy:
-            shutil.copyfileobj(source, copy)
-        shutil.copyfile(each.with_name(FACTS), target / FACTS)
+        try:
+            with _beside(target) as new:
+                with lzma.open(each) as source, (new / RAW).open("wb") as copy:
+                    shutil.copyfileobj(source, copy)
+                shutil.copyfile(each.with_name(FACTS), new / FACTS)
+                new.rename(target)
+        except (OSError, EOFError, lzma.LZMAError) as error:
+            raise ExperimentError(f"{each}: {error}") from error
     return names
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[Path]:
+    """A new folder that becomes another one, or is gone in the end."""
+    new = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    try:
+        yield new
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def _pack(results: Path, target: Path) -> None:
     target.mkdir(parents=True)
     raw = _clean((results / RAW).read_text(encoding="utf-8"))
     (target / _PACKED).write_bytes(lzma.compress(raw.encode()))
-    facts = _clean((results / FACTS).read_text(encoding="utf-8"))
-    (target / FACTS).write_text(facts, encoding="utf-8")
+    facts = _cleaned(json.loads((results / FACTS).read_text(encoding="utf-8")))
+    (target / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def _cleaned(value: Any) -> Any:
+    """A value of JSON whose texts are clean."""
+    match value:
+        case str():
+            return _clean(value)
+        case list():
+            return [_cleaned(each) for each in value]
+        case dict():
+            return {name: _cleaned(each) for name, each in value.items()}
+    return value
 
 
 def _clean(text: str) -> str:

@@ -56,8 +56,14 @@ class Spool:
             return None
         self._last = max(to_micros(self._clock.now()), self._last + 1)
         target = self.directory / f"{self._last:020}-{digest}.{self._suffix}"
-        with replaced_path(target) as aside:
-            aside.write_bytes(payload)
+        try:
+            with replaced_path(target) as aside:
+                aside.write_bytes(payload)
+        except OSError:
+            # Where only its directory cannot be made durable, which some file systems cannot, it is
+            # there and may have been read: written again it would be another message.
+            if not target.exists():
+                raise
         return target
 
     def land_surely(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import ConfigurationError
+from experiments.errors import ConfigurationError, ExperimentError
 from experiments.harness.publishing import publish_report, unpack_report
 from experiments.harness.report import FACTS, RAW
 from tests.experiments.harness.test_runner import Squares, run
@@ -51,7 +51,9 @@ def test_paths_of_the_machine_are_left_out(tmp_path: Path) -> None:
     run(tmp_path / "results", Squares())
     facts_file = tmp_path / "results" / Squares().name / FACTS
     facts = json.loads(facts_file.read_text())
-    facts["left_out"] = {"group": "no /home/somebody/data/x.csv; see http://a.example/home/x"}
+    facts["left_out"] = {
+        "group": "no\n/home/somebody/data/x.csv, file:///tmp/somebody; see http://a.example/home/x"
+    }
     facts_file.write_text(json.dumps(facts))
     facts["settings"] = {"data": "/home/somebody/kept"}
     facts_file.write_text(json.dumps(facts))
@@ -65,6 +67,10 @@ def test_nothing_is_published_of_nothing_or_over_other_files(tmp_path: Path) -> 
     (tmp_path / "results").mkdir()
     with pytest.raises(ConfigurationError, match="no results"):
         publish_report(tmp_path / "results", [Squares()], tmp_path / "report")
+    run(tmp_path / "inside/results", Squares())
+    with pytest.raises(ConfigurationError, match="holds the results"):
+        publish_report(tmp_path / "inside/results", [Squares()], tmp_path / "inside")
+    assert (tmp_path / "inside/results" / Squares().name / RAW).exists()
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/client.md").write_text("mine")
     with pytest.raises(ConfigurationError, match="other files"):
@@ -92,6 +98,11 @@ def test_results_that_were_published_can_be_had_again_and_gone_on_with(tmp_path:
     assert publish_report(tmp_path / "again", [Squares()], tmp_path / "second").read_text() == page
     with pytest.raises(ConfigurationError, match="has results of"):
         unpack_report(tmp_path / "report", tmp_path / "again")
+    packed = tmp_path / "report/results" / Squares().name / "raw.csv.xz"
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(ExperimentError, match=r"raw\.csv\.xz"):
+        unpack_report(tmp_path / "report", tmp_path / "third")
+    assert list((tmp_path / "third").iterdir()) == []
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigurationError, match="no published results"):
         unpack_report(tmp_path / "empty", tmp_path / "other")

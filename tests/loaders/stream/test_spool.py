@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -30,6 +31,26 @@ def test_messages_land_in_sequence_and_what_is_sent_again_once(tmp_path: Path) -
     assert found == [path.name for path in (first, second, third) if path is not None]
     assert all(name.endswith(".nt") for name in found)
     assert third.read_bytes() == b"1"
+
+
+def test_a_message_that_is_there_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path, "nt", ManualClock(NOON))
+    fsync = os.fsync
+
+    def of_files_alone(descriptor: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EINVAL, "a directory")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", of_files_alone)
+    said: list[str] = []
+    leaving = threading.Event()
+    leaving.set()
+    assert spool.land_surely("a", b"1", again=False, leaving=leaving, troubled=said.append)
+    assert said == []
+    assert len(names(spool.directory)) == 1
 
 
 def names(directory: Path) -> list[str]:
