@@ -61,7 +61,7 @@ class Site:
                 raise ContinuousError("no Spark")
             yield spark
 
-        engine = Engine()
+        self.engine = engine = Engine()
         engine.add([("<urn:x>", "<urn:near>", "<urn:y>")])
 
         def executors(lock: Any) -> Any:
@@ -217,16 +217,27 @@ def test_equal_queries_that_see_the_same_are_one_job(tmp_path: Path) -> None:
     assert jobs_with("filtered", TEXT.replace("}} GROUP", "FILTER(?a != ?c) }} GROUP")) == 5
     made = STREAM.replace("<urn:q>", "<urn:made>")
     assert [jobs_with("m1", made), jobs_with("m2", made)] == [6, 6]
+    # What timestamp() means is beside the operators.
+    window = "[RANGE 9ms STEP 3ms]"
+    both = f"""REGISTER QUERY {{}} AS SELECT ?x (timestamp(?x, <a>) AS ?t)
+        FROM STREAM <a> {window} FROM STREAM <b> {window} {{{{ ?x <urn:p> ?y }}}}"""
+    named = f"""REGISTER QUERY {{}} AS SELECT ?x (timestamp(?x) AS ?t)
+        FROM NAMED STREAM <a> {window} FROM NAMED STREAM <b> {window}
+        {{{{ GRAPH <a> {{{{ ?x <urn:p> ?y }}}} }}}}"""
+    assert [jobs_with("s1", both), jobs_with("s2", both)] == [7, 7]
+    assert jobs_with("s3", both.replace("?x, <a>", "?x, <b>")) == 8
+    assert [jobs_with("s4", named), jobs_with("s5", named)] == [9, 9]
+    assert jobs_with("s6", named.replace("GRAPH <a>", "GRAPH <b>")) == 10
     # Blank nodes of two streams are different ones.
     blank = STREAM.replace("<urn:q> ?b", "<urn:q> []")
-    assert [jobs_with("m3", blank), jobs_with("m4", blank)] == [7, 8]
+    assert [jobs_with("m3", blank), jobs_with("m4", blank)] == [11, 12]
     assert site.state("a")["state"] == site.state("another")["state"] == "starting"
     # Who comes after an element does not see it.
     site.push((1, "ann"))
-    assert jobs_with("late") == 9
-    assert jobs_with("later") == 9
+    assert jobs_with("late") == 13
+    assert jobs_with("later") == 13
     first = site.jobs()[0]
-    for name, left in (("another", 9), ("a", 8)):
+    for name, left in (("another", 13), ("a", 12)):
         assert site.session.delete(f"{ROOT}/queries/{name}", headers=TOKEN).status_code == 204
         assert len(site.jobs()) == left
     assert not first.active
@@ -238,7 +249,7 @@ def test_equal_queries_that_see_the_same_are_one_job(tmp_path: Path) -> None:
     site.service.close()
 
 
-def test_a_later_query_joins_its_equal_when_it_sees_the_same(tmp_path: Path) -> None:
+def test_a_later_query_keeps_its_own_job(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     site = Site(None, tmp_path)
     executor = site.service._executors["spark"]
@@ -252,36 +263,68 @@ def test_a_later_query_joins_its_equal_when_it_sees_the_same(tmp_path: Path) -> 
         return [f"{at[-4:-1]} {rows[0]['a'][5:-1]}" for at, rows in site.results(name)]
 
     site.register("first", "spark")
-    site.push((1, "ann"), (12, "bob"))
-    site.register("other", "spark", TEXT.replace("urn:near", "urn:far"))
+    site.push((100, "ann"), (104, "bob"))
     site.register("second", "spark")
-    site.push((15, "eve"))
-    one, other, two = site.jobs()
-    for each in (one, other, two):
-        each.run = object()
-    # At 30 the windows of the second one begin at 10, and the first one has bob from 12 in them.
-    answered(two, 30, "two")
-    answered(one, 30, "one")
-    assert site.jobs() == [one, other, two]
-    # The first one is ahead: what it has said it would not say to the second one.
-    answered(one, 40, "one")
-    answered(one, 50, "one")
-    answered(two, 40, "two")
-    assert site.jobs() == [one, other, two]
-    answered(two, 50, "two")
-    assert site.jobs() == [one, other]
-    # What a job says after that, of the same micro-batch or again, is for nobody.
-    answered(two, 60, "two")
-    answered(one, 50, "again")
-    answered(one, 60, "one")
-    assert heard("first") == ["030 one", "040 one", "050 one", "060 one"]
-    assert heard("second") == ["030 two", "040 two", "050 two", "060 one"]
-    assert site.session.delete(f"{ROOT}/queries/first", headers=TOKEN).status_code == 204
-    answered(one, 70, "one")
-    assert heard("second")[-1] == "070 one"
-    assert site.session.delete(f"{ROOT}/queries/second", headers=TOKEN).status_code == 204
-    assert site.jobs() == [other]
+    # A late one says nothing of what came before the second query: the window of 110 has ann and
+    # bob for the first one alone.
+    site.push((50, "eve"))
+    one, two = site.jobs()
+    for at in (100, 110, 200):
+        answered(one, at, "one")
+        answered(two, at, "two")
+    # After a failure some come again.
+    answered(two, 200, "again")
+    assert site.jobs() == [one, two]
+    assert heard("first") == ["100 one", "110 one", "200 one"]
+    assert heard("second") == ["100 two", "110 two", "200 two"]
+    for name in ("first", "second"):
+        assert site.session.delete(f"{ROOT}/queries/{name}", headers=TOKEN).status_code == 204
+    assert site.jobs() == []
     site.starts.set()
+    until(lambda: one.ended.is_set() and two.ended.is_set())
+    site.service.close()
+
+
+def test_a_query_joins_no_job_that_has_other_static_data_or_has_ended(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    from tpf_server.continuous.csparql.spark.run import Progress
+
+    site = Site(None, tmp_path)
+
+    class Run:
+        """One that goes on or that Spark has ended; ``None``: its Java is gone."""
+
+        def __init__(self, active: bool | None) -> None:
+            self._active = active
+            self.known = Progress()
+
+        @property
+        def active(self) -> bool:
+            if self._active is None:
+                raise ContinuousError("the Java that Spark runs in has ended")
+            return self._active
+
+    def jobs_with(name: str) -> int:
+        assert site.register(name, "spark").status_code == 201
+        return len(site.jobs())
+
+    assert [jobs_with("a"), jobs_with("b")] == [1, 1]
+    site.engine.add([("<urn:x>", "<urn:near>", "<urn:z>")])
+    assert [jobs_with("c"), jobs_with("d")] == [2, 2]
+    # What is compiled is said as of a native query.
+    assert site.state("d")["batches"]["kernel"] == "off"
+    for number, active in enumerate((True, False, None)):
+        newest = site.jobs()[-1]
+        newest.run = Run(active)
+        assert jobs_with(f"e{number}") == 2 + number
+    # Its thread knows it first.
+    site.jobs()[-1].ending = True
+    assert jobs_with("f") == 5
+    jobs = site.jobs()
+    for each in jobs:
+        each.run = None
+    site.starts.set()
+    until(lambda: all(job.ended.is_set() and job.ending for job in jobs))
     site.service.close()
 
 

@@ -4,9 +4,9 @@ Elements of a batch become a file in a folder of each job that reads their strea
 back from the micro-batches. Spark starts with the first query, in a thread of its own: until then
 the state of that query is ``starting``, and what arrives waits.
 
-Equal queries without an element between their registrations are answered by one job: the same
-elements are to be seen by all of them. One that comes later has a job of its own until its windows
-hold nothing any more that it must not see; then the older job answers it, too.
+Equal queries are answered by one job where neither an element nor a change of static data came
+between their registrations: all of them are to see the same. One that comes later has a job of its
+own.
 """
 
 import contextlib
@@ -73,6 +73,9 @@ class SparkExecutor:
         self._every = every
         self._jobs: list[SparkJob] = []
         self._number = 0
+        self._version = 0
+        # It is there as long as the static data are.
+        static.on_change(lambda _change: self._static_changed)
         self._opened = contextlib.ExitStack()
         self._session: Any = None
         self._starting = threading.Lock()
@@ -93,7 +96,7 @@ class SparkExecutor:
         self._number += 1
         new = SparkJob(query, f"{self._place}/query{self._number}")
         # Whatever cannot be run is found here; Spark is not asked yet.
-        new.question = JobQuestion.of(self._execution(new, None).graph)
+        new.question = JobQuestion.of(self._execution(new, None).graph, self._version)
         job = next((each for each in self._jobs if each.answers(new.question)), new)
         made = SparkQuery(name, query, callback, self._let_go, job)
         job.queries.append(made)
@@ -111,9 +114,11 @@ class SparkExecutor:
             reading=self._lock,
         )  # fmt: skip
 
+    def _static_changed(self) -> None:
+        self._version += 1
+
     def _answer(self, job: SparkJob, answer: PeriodicAnswer) -> None:
         with self._lock:
-            job.last = answer.at
             for each in tuple(job.queries):
                 if not each.active:
                     continue
@@ -123,33 +128,27 @@ class SparkExecutor:
                     each.stop(error)
                 except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
                     each.fail(error)
-            if job not in self._jobs:
-                return
-            older = self._jobs[: self._jobs.index(job)]
-            same = next((each for each in older if job.is_answered_by(each)), None)
-            if same is not None:
-                job.give(same)
-                self._ended(job)
 
     def _run(self, job: SparkJob) -> None:
         """The life of a job, in a thread."""
         reason: ContinuousError | None = None
         folder: Folder | None = None
         try:
-            with self._started() as session:
-                folder = folder_of(job.place, session)
-                folders = [folder_of(each, session) for each in job.streams.values()]
-                for each in folders:
-                    each.make()
+            with self._taking_queries(job):
+                with self._started() as session:
+                    folder = folder_of(job.place, session)
+                    folders = [folder_of(each, session) for each in job.streams.values()]
+                    for each in folders:
+                        each.make()
+                    with self._lock:
+                        execution = self._execution(job, session)
+                    job.run = execution.start(self._every)
                 with self._lock:
-                    execution = self._execution(job, session)
-                job.run = execution.start(self._every)
-            with self._lock:
-                for made in job.queries:
-                    if made.state == "starting":
-                        made.state = "running"
-            while job.active and job.run.active:
-                job.write(folders, _LOOK)
+                    for made in job.queries:
+                        if made.state == "starting":
+                            made.state = "running"
+                while job.active and job.run.active:
+                    job.write(folders, _LOOK)
             job.run.wait(1)
             reason = ContinuousError("its job on Spark has ended")
         except (ContinuousError, SparkError) as error:
@@ -174,6 +173,15 @@ class SparkExecutor:
             with contextlib.suppress(Exception):  # likewise
                 folder.remove()
         job.ended.set()
+
+    @contextlib.contextmanager
+    def _taking_queries(self, job: SparkJob) -> Iterator[None]:
+        """Afterwards a job takes no query any more, however it came to its end."""
+        try:
+            yield
+        finally:
+            with self._lock:
+                job.ending = True
 
     @contextlib.contextmanager
     def _started(self) -> Iterator[Any]:

@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from annotations.terms import Term, is_blank_node
-from tpf_client.sparql.algebra import BGP, Query
-from tpf_client.sparql.rewrite.visitor import patterns_in
+from annotations.terms import Term, Variable, is_blank_node
+from tpf_client.sparql.algebra import Query
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.executor import ExecutedQuery
-from tpf_server.continuous.csparql.operator_graph import OperatorGraph, PatternKind
+from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.spark.run import SparkRun
-from tpf_server.continuous.csparql.windows import Instants, LogicalWindow, StreamClause
+from tpf_server.continuous.csparql.timestamps import Stamp
+from tpf_server.continuous.csparql.windows import Instants, StreamClause
+from tpf_server.continuous.engine.errors import ContinuousError
+from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS, batch_report
 from tpf_spark.folders import Folder
 
 
@@ -26,34 +28,32 @@ class JobQuestion:
     Args:
         query: the operators.
         clauses: the windows.
+        stamps: what the timestamp variables in the operators mean.
         instants: when it is evaluated.
         graphs: what ``GRAPH ?g`` ranges over.
-        kinds: of its triple patterns, as far as the data are known.
+        version: of the static data: patterns are static or not as they have it, and an older job
+            may have read them.
     """
 
     query: Query
     clauses: tuple[StreamClause, ...]
+    stamps: tuple[tuple[Variable, Stamp], ...]
     instants: Instants
     graphs: tuple[Term, ...]
-    kinds: tuple[PatternKind, ...]
+    version: int
 
     @classmethod
-    def of(cls, graph: OperatorGraph) -> "JobQuestion | None":
+    def of(cls, graph: OperatorGraph, version: int) -> "JobQuestion | None":
         """That of a query; ``None``: its answers are its own, because blank nodes in them are."""
         if any(is_blank_node(term) for each in graph.query.template for term in each):
             return None
-        quads = [
-            quad
-            for each in patterns_in(graph.pattern)
-            if isinstance(each, BGP)
-            for quad in each.patterns
-        ]
         return cls(
             graph.query,
             tuple(replace(clause, position=0) for clause in graph.clauses),
+            tuple(graph.stamps.items()),
             graph.instants,
             graph.sources.names,
-            tuple(graph.part_of(quad) for quad in quads),
+            version,
         )
 
 
@@ -76,8 +76,8 @@ class SparkJob:
         question: what its queries have in common, where it may have several.
         queries: those that want its answers.
         run: once it has started.
+        ending: it has failed or ends; it takes no more queries.
         ended: when all that it had is gone.
-        last: the last instant that was answered.
     """
 
     def __init__(self, query: CsparqlQuery, place: str) -> None:
@@ -86,12 +86,11 @@ class SparkJob:
         self.question: JobQuestion | None = None
         self.queries: list[SparkQuery] = []
         self.run: SparkRun | None = None
+        self.ending = False
         self.ended = threading.Event()
-        self.last: int | None = None
         self._reads = frozenset(clause.stream for clause in query.streams)
         self._files = 0
         self._lines: dict[Term, list[str]] = {stream: [] for stream in self._reads}
-        self._first: int | None = None
         self._until: int | None = None
         self._waiting: queue.SimpleQueue[_Files | None] = queue.SimpleQueue()
 
@@ -109,31 +108,14 @@ class SparkJob:
     def answers(self, question: JobQuestion | None) -> bool:
         """Whether a query that comes now can be one of its own: nothing came before it."""
         same = question is not None and question == self.question
-        return same and self._first is None and self.active
+        return same and self._until is None and self.active and self._runs()
 
-    def is_answered_by(self, other: "SparkJob") -> bool:
-        """Whether all that it has still to answer is what another one, which is older, will say.
-
-        That one has seen what came before this one: no window may hold any of it any more.
-        """
-        if self.question is None or self.question != other.question or not other.active:
-            return False
-        if self.last is None or self._first is None or other.run is None:
-            return False
-        if other.last is not None and other.last > self.last:
-            return False  # it will not say again what it has said
-        windows = [clause.window for clause in self.query.streams]
-        return all(
-            isinstance(window, LogicalWindow) and window.bounds(self.last)[0] >= self._first
-            for window in windows
-        )
-
-    def give(self, other: "SparkJob") -> None:
-        """Leave its queries to another one."""
-        for each in self.queries:
-            each.job = other
-        other.queries += self.queries
-        self.queries = []
+    def _runs(self) -> bool:
+        """Whether it starts or runs; its thread finds out later that Spark has ended it."""
+        try:
+            return not self.ending and (self.run is None or self.run.active)
+        except ContinuousError:
+            return False  # Java has ended
 
     def reads(self, stream: Term) -> bool:
         """Whether it wants the elements of a stream."""
@@ -143,7 +125,7 @@ class SparkJob:
         """An element of one of its streams."""
         self._lines[stream] += lines
         if self._until is None:
-            self._first, self._until = at, at - 1
+            self._until = at - 1
 
     def advance(self, until: int) -> None:
         """Hand on what has come, and that it is all, where the job has something to do with it."""
@@ -223,6 +205,7 @@ class SparkQuery(ExecutedQuery):
             **super().explain(),
             "engine": "spark",
             "every_ms": list(self.query.instants.periods),
+            "batches": batch_report("off", reason=AT_INSTANTS),
         }
         if self.stream is not None:
             found["stream"] = self.stream[1:-1]
