@@ -7,6 +7,8 @@ import pytest
 from tpf_client.dataflow.changes import Solution
 from tpf_server.continuous.engine.plans.solution_order import SolutionOrder
 
+MOST = 1_000
+
 
 @pytest.mark.parametrize("again", [False, True])
 def test_solutions_are_in_the_order_of_their_keys_and_those_of_one_key_stay(again: bool) -> None:
@@ -39,3 +41,21 @@ def test_a_key_is_computed_once() -> None:
     for _ in range(3):
         order.sort([((2,), 1), ((1,), 1)])
     assert asked == [(2,), (1,)]
+
+
+@pytest.mark.parametrize("size", [MOST // 2, MOST, 50 * MOST])
+def test_no_more_keys_are_remembered_than_may_be(size: int) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def key(solution: tuple[int, ...]) -> int:
+        asked.append(solution)
+        return -solution[0]
+
+    order = SolutionOrder(key, again=True)
+    for first in range(5):
+        numbers = range(first, first + size)
+        some: list[tuple[Solution, int]] = [((number,), 1) for number in numbers]
+        order.sort(some)
+        assert [each[0] for each, _ in some] == [*reversed(numbers)]
+        assert order.remembered <= MOST
+    assert size > MOST or len(asked) == size + 4
