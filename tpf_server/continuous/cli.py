@@ -312,9 +312,11 @@ def _run_cqels(
             _warn(reason)
     columns = output if isinstance(output, ArrowFile) else None
     for number, text in enumerate(task.queries):
-        writer = None if isinstance(output, ArrowFile) else _Writer(output, number)
+        writer = output.take if isinstance(output, ArrowFile) else _Writer(output, number)
         registered = engine.register(text, writer)
-        if explain and writer is not None:
+        if columns is not None:
+            columns.begin(registered)
+        elif explain and isinstance(writer, _Writer):
             writer.explain(registered)
     if explain:
         return
@@ -331,16 +333,16 @@ def _run_cqels(
                 raise item
             skipped += 1
         elif columns is not None:
-            columns.drain(registered)
+            columns.check()
     engine.finish()
     if columns is not None:
-        columns.drain(registered, everything=True)
+        columns.finish()
     _report(engine.arrivals + engine.dropped, skipped, engine.dropped, "left out")
 
 
 def _push_elements(engine: Engine, files: _Files) -> Iterator[ElementError | None]:
     """Play streams, element by element."""
-    for _, stream, item in merged_streams(files):
+    for _, stream, item in merged_streams(files, engine.name):
         if isinstance(item, ElementError):
             yield item
         else:
@@ -350,7 +352,7 @@ def _push_elements(engine: Engine, files: _Files) -> Iterator[ElementError | Non
 
 def _push_records(engine: Engine, stream: str, path: Path) -> Iterator[None]:
     """Play a stream that is alone, record batch by record batch."""
-    with opened_records(path) as (predicates, batches):
+    with opened_records(path, engine.name) as (predicates, batches):
         feed = engine.record_feed(stream, predicates)
         for each in batches:
             feed.push_batch(*each)

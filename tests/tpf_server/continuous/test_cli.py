@@ -4,13 +4,19 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from tpf_client.dataflow.kernels import compiled_groups
+from tpf_server.continuous import cli
 from tpf_server.continuous.cli import app
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql import command
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.limits import EngineLimits
 
 QUERY = """SELECT ?a ?c
 FROM NAMED <http://g/>
@@ -178,6 +184,33 @@ def test_results_as_arrow(files):
             separator = " " if query == QUERY else "\t"
             assert sorted(map(separator.join, zip(*terms, strict=True))) == shown
         assert run(files, "--format", "arrow", query=query).stdout_bytes == output.read_bytes()
+
+
+def test_results_as_arrow_are_written_while_they_come(files, monkeypatch):
+    few = EngineLimits(backlog=3)
+    monkeypatch.setattr(cli, "Engine", partial(Engine, limits=few))
+    monkeypatch.setattr(command, "CsparqlEngine", partial(CsparqlEngine, limits=few))
+    lines = "".join(f"{at}\t<urn:a{at}>\t<urn:p>\t<urn:b1>\n" for at in (*range(2_500), 9_000))
+    (files / "many.tsv").write_text(lines)
+    output = files / "results.arrow"
+    ask = "ASK FROM STREAM <http://s/> [RANGE 1ms STEP 1ms] { ?a <urn:p> ?b }"
+    for query, rows in ((QUERY, 2 * 2_501), (ask, 9_001)):
+        written = run(
+            files, "--format", "arrow", "--output", str(output), stream="many.tsv", query=query
+        )
+        assert (written.exit_code, written.output) == (0, "")
+        batches = list(pa.ipc.open_stream(output))
+        assert sum(each.num_rows for each in batches) == rows
+        assert max(each.num_rows for each in batches) <= 2_000
+        numbers = [n for each in batches for n in each.column("sequence").to_pylist()]
+        assert numbers == sorted(numbers)
+        assert query != ask or numbers == [*range(1, 9_002)]
+
+
+def test_an_output_that_cannot_be_written_ends_the_run(files):
+    refused = run(files, "--format", "arrow", "--output", "/dev/full")
+    assert refused.exit_code == 1
+    assert len(refused.output.splitlines()) == 1
 
 
 def test_nothing_is_a_file_of_arrow_too(files):

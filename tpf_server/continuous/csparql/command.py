@@ -136,4 +136,5 @@ def run_queries(
         skip_malformed=skip_malformed,
         lateness=lateness,
         predicates=made.learning.declared,
+        name=made.name,
     )

@@ -22,7 +22,7 @@ from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.arrow_file import ArrowFile
 from tpf_server.continuous.engine.elements.named_graphs import graph_of
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
-from tpf_server.continuous.engine.records.record_files import merged_streams, read_stream
+from tpf_server.continuous.engine.records.record_files import merged_streams, named, read_stream
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_spark.errors import SparkError
 from tpf_spark.folders import Folder, LocalFolder, folder_of, is_url
@@ -83,18 +83,20 @@ def play(
     """
     columns = output if isinstance(output, ArrowFile) else None
 
-    def writer(number: int) -> Callable[[PeriodicAnswer], None] | None:
+    def writer(number: int) -> Callable[[PeriodicAnswer], None]:
         if isinstance(output, ArrowFile):
-            return None
+            return output.take
         return lambda answer: output.writelines(answer_lines(number, answer))
 
     started = [
         engine.start(query, writer(number), name=f"query {number}", kind=kind)
         for number, query in enumerate(queries)
     ]
+    if columns is not None:
+        columns.begin(*started)
     played = malformed = 0
     files = [(engine.name(iri), path) for iri, path in streams.items()]
-    for _, iri, item in merged_streams(files):
+    for _, iri, item in merged_streams(files, engine.name):
         if isinstance(item, ElementError):
             if not skip_malformed:
                 raise item
@@ -103,10 +105,10 @@ def play(
         engine.push(iri, item.triples, item.at, graph_of(item.triples))
         played += 1
         if columns is not None:
-            columns.drain(*started)
+            columns.check()
     engine.finish()
     if columns is not None:
-        columns.drain(*started, everything=True)
+        columns.finish()
     answers = sum(each.emitted for each in started)
     widened = tuple(
         f"{each.name} was evaluated every {', '.join(map(str, each.instants.periods))} ms in the "
@@ -120,11 +122,12 @@ def play(
 class _Copied:
     """Streams in the files that Spark reads."""
 
-    def __init__(self, skip_malformed: bool) -> None:
+    def __init__(self, skip_malformed: bool, name: Callable[[str], Term]) -> None:
         self.elements = 0
         self.malformed = 0
         self.last = 0
         self._skip_malformed = skip_malformed
+        self._name = name
 
     def lines(self, iri: str, path: Path) -> Iterator[str]:
         """The lines of a stream.
@@ -132,7 +135,7 @@ class _Copied:
         Raises:
             ElementError: one is malformed, and that is not to be passed over.
         """
-        for at, _, item in read_stream(iri, path):
+        for at, _, item in read_stream(iri, path, self._name):
             if isinstance(item, ElementError):
                 if not self._skip_malformed:
                     raise item
@@ -155,6 +158,7 @@ def play_on_spark(
     skip_malformed: bool = False,
     lateness: int = 0,
     predicates: Mapping[Term, frozenset[Term]] | None = None,
+    name: Callable[[str], Term] = named,
 ) -> Played:
     """Play streams through queries on Spark.
 
@@ -169,6 +173,7 @@ def play_on_spark(
         skip_malformed: whether malformed lines are left out.
         lateness: how late elements may be, in milliseconds.
         predicates: of streams that declare them.
+        name: makes predicates of the names of columns.
 
     Raises:
         ContinuousError: a query is wrong or cannot be run on Spark, or (without `skip_malformed`)
@@ -188,7 +193,7 @@ def play_on_spark(
             "or take the native engine"
         ) from error
 
-    copied = _Copied(skip_malformed)
+    copied = _Copied(skip_malformed, name)
 
     def copy(into: Folder) -> tuple[dict[str, Path | str], list[int]]:
         """Write the streams; where they are, and until when each query is answered."""

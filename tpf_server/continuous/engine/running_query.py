@@ -47,6 +47,7 @@ class RunningQuery(Generic[EmissionT]):
         self.state = "running"
         self.error: ContinuousError | None = None
         self._backlog = backlog
+        self._given = 0
         self._drop = drop
 
     def _keep(self, emission: EmissionT) -> None:
@@ -77,7 +78,7 @@ class RunningQuery(Generic[EmissionT]):
         """
         if format not in ("objects", "arrow"):
             raise ValueError(f"{format!r} is neither objects nor arrow")
-        return self._taken(self.waiting.popleft if format == "objects" else self._batch)
+        return self._taken(self._next if format == "objects" else self._batch)
 
     def _taken(self, take: Callable[[], Any]) -> Iterator[Any]:
         while self.waiting:
@@ -85,13 +86,17 @@ class RunningQuery(Generic[EmissionT]):
         if self.error is not None:
             raise self.error
 
+    def _next(self) -> EmissionT:
+        self._given += 1
+        return self.waiting.popleft()
+
     def _batch(self) -> pa.RecordBatch:
         """Some of the emissions that wait."""
         some: list[Emission] = []
         rows = 0
         while self.waiting and rows < _ROWS:
-            number = self.emitted - len(self.waiting) + 1
-            some.append(self.emission(self.waiting.popleft(), number))
+            each = self._next()
+            some.append(self.emission(each, self._given))
             rows += len(some[-1].rows) or 1
         return self.columns.batch(some)
 

@@ -166,6 +166,18 @@ def test_why_a_query_was_stopped_comes_after_what_it_emitted() -> None:
         list(query.results("arrow"))
 
 
+def test_answers_are_numbered_from_one_also_after_a_stop() -> None:
+    engine = CsparqlEngine(limits=EngineLimits(backlog=3))
+    query = engine.register("SELECT ?a FROM STREAM <urn:s> [RANGE 1ms STEP 1ms] { ?a <urn:p> ?b }")
+    for at in range(10):
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", f'"{at}"'), at)
+    assert next(iter(query)).at == 0
+    batches = query.results("arrow")
+    assert next(batches).column("sequence").to_pylist() == [2, 3]
+    with pytest.raises(BacklogError):
+        next(batches)
+
+
 def test_many_rows_are_several_record_batches() -> None:
     engine = Engine(semantics=PAPER_ANSWER)
     query = engine.register(TEXT.replace("3ms", "9s"))

@@ -23,6 +23,7 @@ from tpf_client.sparql.expressions.inlined import (
     SCALE_BITS,
     TAG_BITS,
 )
+from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.plans.column_expressions import Column
 
@@ -32,6 +33,8 @@ _SIMPLE: Final = (
     r'|"[ !#-\[\]-~\x{a0}-\x{d7ff}\x{e000}-\x{fffd}]*"(?:@[a-z]{2,3})?)$'
 )
 _SECOND: Final = 1_000_000
+# How many of a unit of time are a second.
+_UNITS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _FIRST: Final = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * _SECOND
 _LAST: Final = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * _SECOND
 # What is left of 64 bits for an unscaled decimal.
@@ -87,7 +90,7 @@ def column_cells(
         fast = _of_decimals(column)
     elif pa.types.is_timestamp(kind) and kind.tz is not None:
         fast = _of_instants(column)
-    elif not (pa.types.is_decimal(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind)):
+    elif not has_terms(kind):
         raise ElementError(f"{name}: a column of {kind} has no terms")
     if fast is not None:
         return fast
@@ -97,29 +100,91 @@ def column_cells(
         raise ElementError(f"{name}: {error}") from None
 
 
+def has_terms(kind: pa.DataType) -> bool:
+    """Whether there are terms of the values of a column of this type, of which none is missing."""
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_integer(kind)
+        or types.is_decimal(kind)
+        or types.is_boolean(kind)
+        or types.is_floating(kind)
+        or (types.is_timestamp(kind) and kind.tz is not None)
+    )
+
+
+def plain_column(name: str, column: pa.Array) -> pa.Array:
+    """The same values without what is only a way to store them: all readers can take them.
+
+    Args:
+        name: what it is called in errors.
+        column: of values or subjects; it may be encoded by a dictionary or by runs.
+
+    Raises:
+        ElementError: it is of a type that has no terms, or has an instant that is none of
+            microseconds.
+    """
+    column = decoded(column)
+    kind = column.type
+    if pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    # A column of nothing but missing values has no type.
+    if not (has_terms(kind) or pa.types.is_null(kind)):
+        raise ElementError(f"{name}: a column of {kind} has no terms")
+    if not pa.types.is_timestamp(kind):
+        return column
+    try:
+        return column.cast(pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid as error:
+        raise ElementError(f"{name}: an instant that is none of microseconds: {error}") from None
+
+
+def decoded(column: pa.Array) -> pa.Array:
+    """The same values, encoded neither by a dictionary nor by runs."""
+    while True:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        elif pa.types.is_run_end_encoded(column.type):
+            column = pc.run_end_decode(column)
+        else:
+            return column
+
+
 def is_text(column: pa.Array) -> bool:
     """Whether a column is of terms."""
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
 def milliseconds_of(column: pa.Array) -> Column:
-    """The timestamps of records, in milliseconds since 1970.
+    """The timestamps of records, in milliseconds since 1970, rounded down.
 
     Args:
         column: integers, which are that already, or instants with a time zone.
 
     Raises:
-        ElementError: one is missing, or the column is of another type.
+        ElementError: one is missing, or its year is not one of 1 to 9999, or the column is of
+            another type.
     """
     if column.null_count:
         raise ElementError(f"record {column.is_null().index(True).as_py() + 1}: no timestamp")
     kind = column.type
+    unit = _UNITS["ms"]
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        column = column.cast(pa.timestamp("ms", kind.tz), safe=False)
+        unit = _UNITS[kind.unit]
     elif not pa.types.is_integer(kind):
         raise ElementError(f"timestamps cannot be a column of {kind}")
-    times: Column = column.cast(pa.int64()).to_numpy()
-    return times
+    try:
+        times: Column = column.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid as error:
+        raise ElementError(f"not a timestamp: {error}") from None
+    # Before they are multiplied: what is outside might come back inside.
+    first, last = EARLIEST * unit // 1_000, ((LATEST + 1) * unit - 1) // 1_000
+    outside = (times < first) | (times > last)
+    if outside.any():
+        row = int(outside.argmax())
+        raise ElementError(f"record {row + 1}: not a timestamp: {times[row]}")
+    return times * 1_000 if unit == 1 else times // (unit // 1_000)
 
 
 def _of_strings(

@@ -2,12 +2,12 @@
 
 A file of Arrow (``.arrow``: IPC, a stream or a file) has a column ``timestamp`` (milliseconds since
 1970, or instants with a time zone), a column ``subject`` (terms), and one for each predicate, which
-is called by its IRI: terms (N-Triples), numbers, booleans or instants. Its rows are in the order of
-time; none is missing.
+is called by its IRI: terms (N-Triples), numbers, booleans or instants with a time zone. Columns may
+be encoded by dictionaries or runs. Its rows are in the order of time; none is missing.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -15,9 +15,18 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from annotations.terms import Term
-from tpf_server.continuous.engine.elements.elements import Element, canonical_triple, read_file
+from tpf_server.continuous.engine.elements.elements import (
+    Element,
+    canonical_term,
+    canonical_triple,
+    read_file,
+)
 from tpf_server.continuous.engine.errors import ElementError
-from tpf_server.continuous.engine.records.record_columns import milliseconds_of
+from tpf_server.continuous.engine.records.record_columns import (
+    decoded,
+    milliseconds_of,
+    plain_column,
+)
 from tpf_server.continuous.engine.records.record_values import term_text
 
 _SUFFIX: Final = ".arrow"
@@ -38,12 +47,23 @@ def holds_records(path: Path) -> bool:
     return path.suffix == _SUFFIX
 
 
+def named(iri: str) -> Term:
+    """The term of an IRI that is not relative."""
+    return Term(f"<{iri}>")
+
+
 @contextmanager
-def opened_records(path: Path) -> Iterator[tuple[list[str], Iterator[RecordColumns]]]:
+def opened_records(
+    path: Path, name: Callable[[str], Term] = named
+) -> Iterator[tuple[list[Term], Iterator[RecordColumns]]]:
     """The predicates of a file of records, and these, batch by batch.
 
+    Args:
+        path: of the file.
+        name: makes a predicate of the name of a column.
+
     Raises:
-        ElementError: it is no such file.
+        ElementError: it is no such file, or a column is of a type or a name that has no terms.
         OSError: it cannot be read.
     """
     try:
@@ -52,8 +72,10 @@ def opened_records(path: Path) -> Iterator[tuple[list[str], Iterator[RecordColum
             file.seek(0)
             with pa.ipc.open_file(file) if whole else pa.ipc.open_stream(file) as reader:
                 names = reader.schema.names
-                predicates = [each for each in names if each not in (_TIMESTAMP, _SUBJECT)]
-                if len(set(names)) < len(names) or len(names) != len(predicates) + 2:
+                columns = [each for each in names if each not in (_TIMESTAMP, _SUBJECT)]
+                complete = len(set(names)) == len(names) == len(columns) + 2 > 2
+                predicates = [_predicate(name(each)) for each in columns] if complete else []
+                if not complete or len(set(predicates)) < len(predicates):
                     raise ElementError(
                         f"{path}: expected columns {_TIMESTAMP} and {_SUBJECT}, and others, all of "
                         "different names"
@@ -61,17 +83,38 @@ def opened_records(path: Path) -> Iterator[tuple[list[str], Iterator[RecordColum
                 batches = (
                     map(reader.get_batch, range(reader.num_record_batches)) if whole else reader
                 )
-                yield predicates, (_columns(each, predicates) for each in batches)
-    except pa.ArrowInvalid as error:
+                yield predicates, (_columns(each, columns) for each in batches)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise ElementError(f"{path}: {error}") from None
 
 
-def _columns(batch: pa.RecordBatch, predicates: list[str]) -> RecordColumns:
-    return RecordColumns(batch.column(_SUBJECT), batch.select(predicates), batch.column(_TIMESTAMP))
+def _predicate(term: Term) -> Term:
+    found = canonical_term(term)
+    if not found.startswith("<") or found.startswith("<<"):
+        raise ElementError(f"not a predicate: {term}")
+    return found
 
 
-def read_stream(stream: str, path: Path) -> Iterator[tuple[int, str, Element | ElementError]]:
+def _columns(batch: pa.RecordBatch, names: list[str]) -> RecordColumns:
+    # Otherwise what is no UTF-8 is found by whoever looks at it first, or by nobody.
+    batch.validate(full=True)
+    values = [plain_column(each, batch.column(each)) for each in names]
+    return RecordColumns(
+        plain_column("the subject", batch.column(_SUBJECT)),
+        pa.RecordBatch.from_arrays(values, names=names),
+        decoded(batch.column(_TIMESTAMP)),
+    )
+
+
+def read_stream(
+    stream: str, path: Path, name: Callable[[str], Term] = named
+) -> Iterator[tuple[int, str, Element | ElementError]]:
     """The elements of a file, each with its timestamp and its stream; see `read_file`.
+
+    Args:
+        stream: what the stream is called.
+        path: of the file.
+        name: see `opened_records`.
 
     Raises:
         ElementError: a file of Arrow that is none, or a timestamp that is none.
@@ -81,10 +124,12 @@ def read_stream(stream: str, path: Path) -> Iterator[tuple[int, str, Element | E
         yield from read_file(stream, path)
         return
     row = 0
-    with opened_records(path) as (names, batches):
-        predicates = [f"<{each}>" for each in names]
+    with opened_records(path, name) as (predicates, batches):
         for subjects, values, timestamps in batches:
-            columns = [column.to_pylist() for column in (subjects, *values.columns)]
+            try:
+                columns = [column.to_pylist() for column in (subjects, *values.columns)]
+            except (ValueError, OverflowError) as error:
+                raise ElementError(f"{path}: {error}") from None
             times = milliseconds_of(timestamps).tolist()
             for at, subject, *cells in zip(times, *columns, strict=True):
                 row += 1
@@ -107,12 +152,16 @@ def _element(
 
 
 def merged_streams(
-    files: Iterable[tuple[str, Path]],
+    files: Iterable[tuple[str, Path]], name: Callable[[str], Term] = named
 ) -> Iterator[tuple[int, str, Element | ElementError]]:
     """The elements of several streams, each with its file, in the order of their timestamps.
+
+    Args:
+        files: the name of each stream, and its file.
+        name: see `opened_records`.
 
     Raises:
         ElementError: see `read_stream`.
         OSError: a file cannot be read.
     """
-    return heapq.merge(*(read_stream(*each) for each in files), key=lambda each: each[0])
+    return heapq.merge(*(read_stream(*each, name) for each in files), key=lambda each: each[0])

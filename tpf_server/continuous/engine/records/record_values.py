@@ -109,11 +109,14 @@ def term_text(value: object) -> str:
     """The term of a Python value; a string is one already.
 
     Raises:
-        ElementError: it has none: ``None``, a decimal that is no number, anything else.
+        ElementError: it has none: ``None``, a decimal that is no number, an instant without a time
+            zone, anything else.
     """
     if isinstance(value, str):
         return value
     if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ElementError(f"without a time zone: {value}")
         text = value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
         return Term(f'"{text.rstrip("0").rstrip(".")}Z"^^<{_XSD}dateTime>')
     if isinstance(value, Decimal) and value.is_finite():

@@ -140,7 +140,7 @@ def table(**columns: Any) -> pa.RecordBatch:
         (table(timestamp=[1], x=[1]), "expected columns timestamp and subject"),
         (table(subject=["<urn:a>"], x=[1]), "expected columns timestamp and subject"),
         (
-            table(timestamp=["x"], subject=["<urn:a>"], x=[1]),
+            table(timestamp=["x"], subject=["<urn:a>"], **{"urn:x": [1]}),
             "timestamps cannot be a column of str",
         ),
         (table(timestamp=[1], subject=["<urn:a>"], **{"urn:x": [None]}), "no value"),
@@ -173,6 +173,148 @@ def test_another_file_is_refused_in_a_line(tmp_path: Path, content: bytes) -> No
     refused = CliRunner().invoke(app, ["run", PLAIN, "--stream", f"urn:s={path}"])
     assert (refused.exit_code, len(refused.output.splitlines())) == (1, 1)
     assert "stream.arrow" in refused.output
+
+
+WRONG = {
+    "naive": pa.array([datetime(2020, 1, 1)], pa.timestamp("us")),  # noqa: DTZ001
+    "date": pa.array([18_000], pa.date32()),
+    "duration": pa.array([5], pa.duration("ms")),
+    "bytes": pa.array([b"<urn:b>"]),
+    "list": pa.array([["<urn:b>"]]),
+    "missing": pa.array([None]),
+    "nanoseconds": pa.array([1], pa.timestamp("ns", "UTC")),
+    "a far year": pa.array([10**12], pa.timestamp("s", "UTC")),
+    "beyond all years": pa.array([10**18], pa.timestamp("s", "UTC")),
+    "no UTF-8": pa.Array.from_buffers(
+        pa.string(), 1, [None, *map(pa.py_buffer, (b"\0\0\0\0\2\0\0\0", b"\xff\xfe"))]
+    ),
+    "bare": pa.array(["bare"]),
+    "a bare word of a dictionary": pa.array(["bare"]).dictionary_encode(),
+}
+TERMS = {
+    "text": (pa.array(["<urn:b>"]), "<urn:b>"),
+    "large text": (pa.array(["<urn:b>"], pa.large_string()), "<urn:b>"),
+    "view": (pa.array(["<urn:b>"], pa.string_view()), "<urn:b>"),
+    "dictionary": (pa.array(["<urn:b>"]).dictionary_encode(), "<urn:b>"),
+    "dictionary of integers": (pa.array([7]).dictionary_encode(), f'"7"^^<{XSD}integer>'),
+    "runs": (
+        pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array(["<urn:b>"])),
+        "<urn:b>",
+    ),
+    "uint64": (pa.array([2**64 - 1], pa.uint64()), f'"{2**64 - 1}"^^<{XSD}integer>'),
+    "boolean": (pa.array([True]), f'"true"^^<{XSD}boolean>'),
+    "float": (pa.array([0.5]), f'"0.5"^^<{XSD}double>'),
+    "decimal": (pa.array([Decimal("1.50")]), f'"1.50"^^<{XSD}decimal>'),
+    "negative scale": (
+        pa.array([Decimal("1E2")], pa.decimal128(5, -2)),
+        f'"100"^^<{XSD}decimal>',
+    ),
+    "nanoseconds": (
+        pa.array([5_000], pa.timestamp("ns", "UTC")),
+        f'"1970-01-01T00:00:00.000005Z"^^<{XSD}dateTime>',
+    ),
+    "another zone": (
+        pa.array([0], pa.timestamp("s", "America/New_York")),
+        f'"1970-01-01T00:00:00Z"^^<{XSD}dateTime>',
+    ),
+}
+TIMES = {
+    "far": (pa.array([10**18]), None),
+    "early": (pa.array([-(10**15)]), None),
+    "unsigned": (pa.array([2**64 - 1], pa.uint64()), None),
+    "far seconds": (pa.array([10**17], pa.timestamp("s", "UTC")), None),
+    "naive": (pa.array([5], pa.timestamp("ms")), None),
+    "missing": (pa.array([None], pa.int64()), None),
+    "last": (pa.array([253_402_300_799_999]), 253_402_300_799_999),
+    "seconds": (pa.array([5], pa.timestamp("s", "UTC")), 5_000),
+    "microseconds before 1970": (pa.array([-1], pa.timestamp("us", "UTC")), -1),
+    "nanoseconds": (pa.array([2_500_000], pa.timestamp("ns", "UTC")), 2),
+    "dictionary": (pa.array([5]).dictionary_encode(), 5),
+}
+SIMPLE = "SELECT ?s ?x { STREAM <urn:s> [NOW] { ?s <urn:x> ?x } }"
+COLUMNS = [
+    *((name, {"urn:x": column}, 1, None) for name, column in WRONG.items()),
+    *((name, {"urn:x": column}, 1, term) for name, (column, term) in TERMS.items()),
+    *((name, {"timestamp": column}, at, at and "<urn:b>") for name, (column, at) in TIMES.items()),
+    ("an encoded subject", {"subject": pa.array(["<urn:a>"]).dictionary_encode()}, 1, "<urn:b>"),
+    ("a subject that is a number", {"subject": pa.array([7])}, 1, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("changed", "at", "term"),
+    [pytest.param(*each, id=name) for name, *each in COLUMNS],
+)
+def test_a_column_means_the_same_by_batches_and_by_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: Any, at: int, term: str | None
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    path = kept(tmp_path / "stream.arrow", **changed)
+    for query in (SIMPLE, ONCE):
+        found = by_batches_and_by_rows(tmp_path, query, path)
+        for result in found:
+            if term is None:
+                lines_said = len(result.output.splitlines())
+                assert (result.exit_code, lines_said, result.stdout) == (1, 1, "")
+            else:
+                assert result.exit_code == 0, result.output
+                assert re.split(r"\s", result.stdout.rstrip("\n"), maxsplit=3)[3] == term
+                assert query != SIMPLE or result.stdout.startswith("1\t0\t<urn:a> ")
+    if term is not None:
+        assert [each for each, _, _ in read_stream("urn:s", path)] == [at]
+
+
+ONCE = "SELECT ?s ?x FROM STREAM <urn:s> [RANGE 9ms STEP 9ms] { ?s <urn:x> ?x }"
+
+
+def kept(path: Path, **changed: Any) -> Path:
+    """A file of one record."""
+    columns = {
+        "timestamp": pa.array([1]),
+        "subject": pa.array(["<urn:a>"]),
+        "urn:x": pa.array(["<urn:b>"]),
+        **changed,
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    with pa.ipc.new_stream(str(path), batch.schema) as writer:
+        writer.write_batch(batch)
+    return path
+
+
+def by_batches_and_by_rows(tmp_path: Path, query: str, path: Path) -> list[Any]:
+    """What the command does with one stream, and with it beside another one."""
+    beside = tmp_path / "other.tsv"
+    beside.write_text("")
+    alone = ["run", query, "--stream", f"urn:s={path}"]
+    return [
+        CliRunner().invoke(app, each) for each in (alone, [*alone, "--stream", f"urn:o={beside}"])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "count"),
+    [
+        (["temp"], 1),
+        (["<urn:x>"], 0),
+        (["http://localhost/temp"], 1),
+        (["temp", "http://localhost/temp"], None),
+        (["not an IRI"], None),
+        (['"x"'], None),
+        ([], None),
+    ],
+)
+def test_columns_are_called_as_in_queries(
+    tmp_path: Path, columns: list[str], count: int | None
+) -> None:
+    path = tmp_path / "stream.arrow"
+    batch = table(timestamp=[1], subject=["<urn:a>"], **{each: ["<urn:b>"] for each in columns})
+    with pa.ipc.new_stream(str(path), batch.schema) as writer:
+        writer.write_batch(batch)
+    for query in (SIMPLE, ONCE):
+        for result in by_batches_and_by_rows(tmp_path, query.replace("<urn:x>", "<temp>"), path):
+            assert result.exit_code == (1 if count is None else 0), result.output
+            assert result.stdout.count("<urn:b>") == (count or 0)
+            assert count is not None or len(result.output.splitlines()) == 1
 
 
 def test_malformed_records_may_be_left_out(tmp_path: Path) -> None:
