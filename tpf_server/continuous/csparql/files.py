@@ -22,7 +22,11 @@ from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.arrow_file import ArrowFile
 from tpf_server.continuous.engine.elements.named_graphs import graph_of
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
-from tpf_server.continuous.engine.records.record_files import merged_streams, named, read_stream
+from tpf_server.continuous.engine.records.record_files import (
+    absolute_name,
+    merged_streams,
+    read_stream,
+)
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_spark.errors import SparkError
 from tpf_spark.folders import Folder, LocalFolder, folder_of, is_url
@@ -158,7 +162,7 @@ def play_on_spark(
     skip_malformed: bool = False,
     lateness: int = 0,
     predicates: Mapping[Term, frozenset[Term]] | None = None,
-    name: Callable[[str], Term] = named,
+    name: Callable[[str], Term] = absolute_name,
 ) -> Played:
     """Play streams through queries on Spark.
 

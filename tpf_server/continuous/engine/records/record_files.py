@@ -47,14 +47,14 @@ def holds_records(path: Path) -> bool:
     return path.suffix == _SUFFIX
 
 
-def named(iri: str) -> Term:
+def absolute_name(iri: str) -> Term:
     """The term of an IRI that is not relative."""
     return Term(f"<{iri}>")
 
 
 @contextmanager
 def opened_records(
-    path: Path, name: Callable[[str], Term] = named
+    path: Path, name: Callable[[str], Term] = absolute_name
 ) -> Iterator[tuple[list[Term], Iterator[RecordColumns]]]:
     """The predicates of a file of records, and these, batch by batch.
 
@@ -107,7 +107,7 @@ def _columns(batch: pa.RecordBatch, names: list[str]) -> RecordColumns:
 
 
 def read_stream(
-    stream: str, path: Path, name: Callable[[str], Term] = named
+    stream: str, path: Path, name: Callable[[str], Term] = absolute_name
 ) -> Iterator[tuple[int, str, Element | ElementError]]:
     """The elements of a file, each with its timestamp and its stream; see `read_file`.
 
@@ -152,7 +152,7 @@ def _element(
 
 
 def merged_streams(
-    files: Iterable[tuple[str, Path]], name: Callable[[str], Term] = named
+    files: Iterable[tuple[str, Path]], name: Callable[[str], Term] = absolute_name
 ) -> Iterator[tuple[int, str, Element | ElementError]]:
     """The elements of several streams, each with its file, in the order of their timestamps.
 
