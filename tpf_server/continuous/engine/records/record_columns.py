@@ -91,7 +91,7 @@ def column_cells(
     elif pa.types.is_timestamp(kind) and kind.tz is not None:
         fast = _of_instants(column)
     elif not has_terms(kind):
-        raise ElementError(f"{name}: a column of {kind} has no terms")
+        raise _without_terms(name, kind)
     if fast is not None:
         return fast
     try:
@@ -114,6 +114,12 @@ def has_terms(kind: pa.DataType) -> bool:
     )
 
 
+def _without_terms(name: str, kind: pa.DataType) -> ElementError:
+    """Why a column is refused."""
+    hint = ": instants need a time zone" if pa.types.is_timestamp(kind) else ""
+    return ElementError(f"{name}: a column of {kind} has no terms{hint}")
+
+
 def plain_column(name: str, column: pa.Array) -> pa.Array:
     """The same values without what is only a way to store them: all readers can take them.
 
@@ -131,7 +137,7 @@ def plain_column(name: str, column: pa.Array) -> pa.Array:
         return column.cast(pa.large_string())
     # A column of nothing but missing values has no type.
     if not (has_terms(kind) or pa.types.is_null(kind)):
-        raise ElementError(f"{name}: a column of {kind} has no terms")
+        raise _without_terms(name, kind)
     if not pa.types.is_timestamp(kind):
         return column
     try:

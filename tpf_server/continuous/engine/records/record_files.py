@@ -63,9 +63,19 @@ def opened_records(
         name: makes a predicate of the name of a column.
 
     Raises:
-        ElementError: it is no such file, or a column is of a type or a name that has no terms.
+        ElementError: it is no such file, a column is of a type or a name that has no terms, or
+            whoever reads it finds one; says the file, and after the first batch which one, as
+            records are counted in their batch.
         OSError: it cannot be read.
     """
+    place = str(path)
+
+    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[RecordColumns]:
+        nonlocal place
+        for number, batch in enumerate(batches, 1):
+            place = f"{path}: batch {number}" if number > 1 else str(path)
+            yield _columns(batch, columns)
+
     try:
         with pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"") as file:
             whole = file.read(len(_MAGIC)) == _MAGIC
@@ -77,15 +87,15 @@ def opened_records(
                 predicates = [_predicate(name(each)) for each in columns] if complete else []
                 if not complete or len(set(predicates)) < len(predicates):
                     raise ElementError(
-                        f"{path}: expected columns {_TIMESTAMP} and {_SUBJECT}, and others, all of "
+                        f"expected columns {_TIMESTAMP} and {_SUBJECT}, and others, all of "
                         "different names"
                     )
                 batches = (
                     map(reader.get_batch, range(reader.num_record_batches)) if whole else reader
                 )
-                yield predicates, (_columns(each, columns) for each in batches)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise ElementError(f"{path}: {error}") from None
+                yield predicates, told(batches)
+    except (ElementError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise ElementError(f"{place}: {error}") from None
 
 
 def _predicate(term: Term) -> Term:
@@ -129,7 +139,7 @@ def read_stream(
             try:
                 columns = [column.to_pylist() for column in (subjects, *values.columns)]
             except (ValueError, OverflowError) as error:
-                raise ElementError(f"{path}: {error}") from None
+                raise ElementError(str(error)) from None
             times = milliseconds_of(timestamps).tolist()
             for at, subject, *cells in zip(times, *columns, strict=True):
                 row += 1

@@ -317,6 +317,29 @@ def test_columns_are_called_as_in_queries(
             assert count is not None or len(result.output.splitlines()) == 1
 
 
+@pytest.mark.parametrize("query", [PLAIN, PERIODIC], ids=["by batches", "by rows"])
+def test_an_error_says_the_file_and_the_batch(tmp_path: Path, query: str) -> None:
+    path = tmp_path / "stream.arrow"
+    good = record_batch([1_000, 2_000])
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, good.schema) as writer:
+        writer.write_batch(good)
+        writer.write_batch(record_batch([3_000, 10**18]))
+    refused = CliRunner().invoke(app, ["run", query, "--stream", f"urn:s={path}"])
+    assert refused.exit_code == 1
+    said = " ".join(refused.output.split())
+    assert "stream.arrow: batch 2: record 2: not a timestamp: 1000000000000000000" in said
+
+
+def record_batch(times: list[int]) -> pa.RecordBatch:
+    columns = {
+        "timestamp": times,
+        "subject": ["<urn:a>", "<urn:b>"],
+        "urn:k": [1, 2],
+        "urn:x": [1, 2],
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
 def test_malformed_records_may_be_left_out(tmp_path: Path) -> None:
     path = tmp_path / "stream.arrow"
     batch = table(
