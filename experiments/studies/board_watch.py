@@ -87,7 +87,7 @@ def watch(
         raise MeasurementError(f"the feed did not start: {said['error']}")
     # Where the number of queries is no multiple of that of the processes, some have one more.
     share = len(clients)
-    watched = _Watched(side, clients)
+    watched = _Watched(side, clients, feed)
     orders = [
         client.order(
             {**side.order, "queries": side.queries[number::share], "patience": START_SECONDS}
@@ -109,11 +109,12 @@ def watch(
         for number, (client, order) in enumerate(zip(clients, orders, strict=True)):
             if number not in starts and client.has_said():
                 if not client.answer(order, _READY_SECONDS).get("ready"):
-                    kind = _failure(watched.shares())
+                    kind = _failure(watched.usages(), watched.first)
                     raise kind(_why(clients, number, "the clients do not start"))
                 starts[number] = watched.elapsed()
         if watched.elapsed() > START_SECONDS:
-            raise _failure(watched.shares())(f"{share - len(starts)} client processes do not start")
+            kind = _failure(watched.usages(), watched.first)
+            raise kind(f"{share - len(starts)} client processes do not start")
     look_until(max(looks.first, watched.elapsed()))
     begin, before = _marks(clients), watched.usages()
     began = time.time()
@@ -128,22 +129,22 @@ def watch(
     if side.order["mode"] == "stream":
         # It would wait for its readers.
         side.server.process.kill()
-    steady = _shares(after, before)
+    failure = _failure(after, before)
     if "error" in published:
-        raise _failure(steady)(f"the feed failed: {published['error']}")
+        raise failure(f"the feed failed: {published['error']}")
     why = [reason for report in reports for reason in report["errors"]]
     if why and side.order["mode"] == "stream":
         # The server would be measured with fewer readers than are told.
-        raise _failure(steady)(f"clients do not get their results: {'; '.join(why[:2])}")
+        raise failure(f"clients do not get their results: {'; '.join(why[:2])}")
     try:
         arrived = arrivals(reports, published["sent"], (began, ended))
     except MeasurementError as error:
-        raise _failure(steady)(str(error)) from error
+        raise failure(str(error)) from error
     first = [float(str(row["client_percent"])) for row in rows[: int(looks.first)]]
     rows.append(
         {
             "kind": "total",
-            **steady,
+            **_shares(after, before),
             "client_first_percent": sum(first) / len(first) if first else None,
             "start_seconds": max(starts.values()),
             "start_server_cpu_s": before[0].since(watched.first[0]).cpu,
@@ -189,28 +190,26 @@ def _why(clients: Sequence[Process], number: int, what: str) -> str:
     return f"{what}: {'; '.join(problems[:2]) or 'they tell of no error'}"
 
 
-_Usages = tuple[Usage, Usage | None, list[Usage]]
+_Usages = tuple[Usage, Usage | None, list[Usage], Usage]
 
 
 class _Watched:
-    """The CPU of server, cache and clients, since the beginning and since the last look."""
+    """The CPU of server, cache, clients and feed, since the beginning and since the last look."""
 
-    def __init__(self, side: Side, clients: Sequence[Process]) -> None:
+    def __init__(self, side: Side, clients: Sequence[Process], feed: Process) -> None:
         self._server, self._cache, self._clients = side.server.process, side.cache, clients
+        self._feed = feed
         self.first = self._last = self.usages()
 
     def usages(self) -> _Usages:
-        """What server, cache and clients have used."""
+        """What server, cache, clients and feed have used."""
         cache = None if self._cache is None else self._cache.usage()
-        return self._server.usage(), cache, [client.usage() for client in self._clients]
+        clients = [client.usage() for client in self._clients]
+        return self._server.usage(), cache, clients, self._feed.usage()
 
     def elapsed(self) -> float:
         """Seconds since the beginning."""
         return time.perf_counter() - self.first[0].wall
-
-    def shares(self) -> dict[str, float | None]:
-        """Percent of a core since the beginning."""
-        return _shares(self.usages(), self.first)
 
     def percents(self) -> ResultRow:
         """Percent of a core since the last look."""
@@ -231,9 +230,10 @@ def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
     }
 
 
-def _failure(shares: Mapping[str, float | None]) -> type[MeasurementError]:
+def _failure(now: _Usages, before: _Usages) -> type[MeasurementError]:
     """What it is where nothing comes: the machine is the limit if these processes fill it."""
-    used = sum(shares[side] or 0 for side in SIDES)
+    shares = _shares(now, before)
+    used = sum(shares[side] or 0 for side in SIDES) + now[3].since(before[3]).percent_of_core
     return MachineLimitError if used > BUSY * len(os.sched_getaffinity(0)) else MeasurementError
 
 

@@ -42,7 +42,7 @@ class Sizes:
         one_core: whether Spark is measured on one core, too.
     """
 
-    triples: tuple[int, ...] = (1_000_000, 3_000_000, 10_000_000)
+    triples: tuple[int, ...] = (1_000_000, 3_000_000, 10_000_000, 30_000_000)
     repetitions: int = 1
     master: str = "local[2]"
     one_core: bool = True

@@ -11,6 +11,7 @@ import pytest
 from experiments.errors import MachineLimitError, MeasurementError, UnavailableError, UntriedError
 from experiments.harness import peers
 from experiments.harness.items import Check, Figure, Finding, Target
+from experiments.harness.processes import Usage
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.studies.board_modes import (
@@ -171,9 +172,14 @@ def test_more_than_was_too_much_for_the_machine_is_not_tried() -> None:
         raise AssertionError
     with limits.of("b", 100), limits.of("a", 10):
         pass
-    idle = {"server_percent": 20.0, "cache_percent": None, "clients_percent": 30.0}
-    assert _failure(idle) is MeasurementError
-    assert _failure({**idle, "clients_percent": 1e6}) is MachineLimitError
+
+
+def test_the_machine_is_the_limit_where_server_clients_and_feed_fill_it() -> None:
+    nothing, little, much = Usage(0.0, 0.0), Usage(0.2, 1.0), Usage(1e3, 1.0)
+    before = nothing, None, [nothing], nothing
+    assert _failure((little, None, [little], little), before) is MeasurementError
+    assert _failure((little, None, [much], little), before) is MachineLimitError
+    assert _failure((little, None, [little], much), before) is MachineLimitError
 
 
 def total(mode: Mode, queries: int, server: float, **values: Any) -> dict[str, str]:
