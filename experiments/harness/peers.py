@@ -1,7 +1,8 @@
 """The programs of others that experiments compare with, where they are on this machine.
 
-Node, the reference fragment server (`@ldf/server`) and Comunica come from npm into ``.run/peers``
-(``tests/peers/install``), or into the folder that ``TPF_PEERS`` names.
+Node, the reference fragment server (`@ldf/server`) and Comunica come from npm, and Pathway from the
+Python package index into an environment of its own: into ``.run/peers`` (``tests/peers/install``),
+or into the folder that ``TPF_PEERS`` names.
 """
 
 import hashlib
@@ -10,6 +11,7 @@ import os
 import shutil
 import subprocess
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 from annotations.whole_files import replaced_path
@@ -19,10 +21,13 @@ _INSTALL = "run tests/peers/install"
 _COMUNICA_NODE = 22
 
 
+def _folder() -> Path:
+    return Path(os.environ.get("TPF_PEERS", Path(__file__).parents[2] / ".run/peers"))
+
+
 def node_modules() -> Path:
     """The folder of the packages from npm."""
-    default = Path(__file__).parents[2] / ".run/peers"
-    return Path(os.environ.get("TPF_PEERS", default)) / "node_modules"
+    return _folder() / "node_modules"
 
 
 def package(name: str) -> Path:
@@ -141,6 +146,22 @@ def nginx() -> str:
     return program("nginx", "nginx", "/usr/sbin")
 
 
+def python_with(name: str) -> str:
+    """The interpreter of the peers' own Python environment, which has a package.
+
+    Raises:
+        UnavailableError: the package is not there.
+    """
+    if _python_version(name) is None:
+        raise UnavailableError(f"{name} is not in an environment for peers: {_INSTALL}")
+    return str(_folder() / "python/bin/python")
+
+
+def _python_version(name: str) -> str | None:
+    places = [str(path) for path in (_folder() / "python").glob("lib/python*/site-packages")]
+    return next((each.version for each in metadata.distributions(name=name, path=places)), None)
+
+
 def versions() -> dict[str, str]:
     """The versions of what is here."""
     found = {f"Node ({place})": version for place, version in _named_nodes()}
@@ -150,7 +171,7 @@ def versions() -> dict[str, str]:
             found[name] = str(manifest["version"])
         except UnavailableError:
             found[name] = "not here"
-    return found
+    return found | {"pathway": _python_version("pathway") or "not here"}
 
 
 def _named_nodes() -> list[tuple[str, str]]:

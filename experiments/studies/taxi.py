@@ -4,31 +4,25 @@ Source: paper 001, section 4, table 1.
 """
 
 import gc
+import io
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from experiments.errors import MeasurementError
+from experiments.harness import peers
 from experiments.harness.estimates import percentile
 from experiments.harness.items import Item
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.results import Results
+from experiments.studies.taxi_peer import COMMITS, PATHWAY, counted_by_pathway
+from experiments.studies.taxi_player import QUESTIONS, Player
 from experiments.studies.taxi_report import taxi_items
-from experiments.workloads.taxi import (
-    PREDICATES,
-    SUBJECTS,
-    TAXI_STREAM,
-    Trip,
-    TripColumns,
-    frequent_routes,
-    profitable_areas,
-)
+from experiments.workloads.taxi import Trip, TripColumns
 from experiments.workloads.taxi_files import (
     ChallengeAnswers,
     as_trips,
@@ -36,24 +30,9 @@ from experiments.workloads.taxi_files import (
     recorded_file,
     write_trips,
 )
-from experiments.workloads.taxi_recomputation import frequent_routes_anew, profitable_areas_anew
+from experiments.workloads.taxi_recomputation import best_routes, route_counts
 from experiments.workloads.taxi_trips import trips
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.engine.records.records import RecordFeed
-from tpf_server.continuous.engine.semantics import PAPER_ANSWER
 
-
-class _Question(NamedTuple):
-    """One of the challenge's: in CQELS-QL, computed anew, and how many cells a row names."""
-
-    text: Callable[[int], str]
-    anew: Callable[[Sequence[Trip], int], Iterator[Sequence[Sequence[Decimal | int]]]]
-    cells: int
-
-
-_Q1: Final = _Question(frequent_routes, frequent_routes_anew, 2)
-_Q2: Final = _Question(profitable_areas, profitable_areas_anew, 1)
-_QUERIES: Final = {"Q1": (_Q1,), "Q2": (_Q2,), "Q1 and Q2": (_Q1, _Q2)}
 SYNTHETIC, RECORDED, FILE = "synthetic", "recorded", "file"
 _WAYS: Final = ("file", "parsed", "one by one")
 ANEW: Final = "computed anew"
@@ -110,11 +89,11 @@ class TaxiQueries:
     keys = ("source", "query", "minutes", "way")
     values = (
         "trips", "seconds", "cpu_seconds", "trips_per_second", "answers", "delay_mean_us",
-        "delay_p50_us", "delay_p99_us", "delay_max_us", "factor", "same",
+        "delay_p50_us", "delay_p99_us", "delay_max_us", "factor", "same", "version",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """A group for each file of trips."""
+        """A group for each file of trips, and one for what others do on the first."""
         sources = [SYNTHETIC, RECORDED, *([FILE] if settings.file else [])]
         for source in sources:
             lengths = settings.minutes[:1] if source == RECORDED else settings.minutes
@@ -124,7 +103,7 @@ class TaxiQueries:
                     partial(_measure, name, minutes, way),
                 )
                 for minutes in lengths
-                for name in _QUERIES
+                for name in QUESTIONS
                 for way in _WAYS
             ]
             if source == SYNTHETIC:
@@ -134,11 +113,22 @@ class TaxiQueries:
                         partial(_anew, name, lengths[0], settings.anew),
                         repetitions=1,  # it takes the most by far
                     )
-                    for name in _QUERIES
+                    for name in QUESTIONS
                 ]
             yield MeasurementGroup(
                 f"{source} trips", partial(_opened, source, settings, run), measurements
             )
+        minutes = settings.minutes[0]
+        yield MeasurementGroup(
+            PATHWAY, partial(_opened_for_peer, settings, run),
+            [
+                Measurement(
+                    {"source": SYNTHETIC, "query": "Q1", "minutes": minutes, "way": way},
+                    partial(_beside_peer, minutes, commit),
+                )
+                for way, commit in COMMITS.items()
+            ],
+        )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
         """Table 1, figures, targets."""
@@ -163,6 +153,13 @@ def _opened(source: str, settings: Sizes, run: Run) -> Iterator[OpenedTrips]:
 
 
 @contextmanager
+def _opened_for_peer(settings: Sizes, run: Run) -> Iterator[OpenedTrips]:
+    peers.python_with("pathway")
+    with _opened(SYNTHETIC, settings, run) as opened:
+        yield opened
+
+
+@contextmanager
 def _set_aside() -> Iterator[None]:
     """What is there already is not looked through for garbage: a source keeps no trips."""
     gc.collect()
@@ -173,59 +170,9 @@ def _set_aside() -> Iterator[None]:
         gc.unfreeze()
 
 
-class _Player:
-    """The engine with the queries of a name, and the files of their answers."""
-
-    def __init__(self, name: str, minutes: int, folder: Path, stack: ExitStack) -> None:
-        self.paths = [folder / f"answers{number}.csv" for number in range(len(_QUERIES[name]))]
-        self._writers = []
-        self._engine = Engine(semantics=PAPER_ANSWER)
-        for question, path in zip(_QUERIES[name], self.paths, strict=True):
-            file = stack.enter_context(path.open("w", encoding="ascii"))
-            writer = ChallengeAnswers(file, question.cells)
-            self._writers.append(writer)
-            self._engine.register(question.text(minutes), writer.take)
-        stack.callback(self._engine.close)
-        self._feed: RecordFeed = self._engine.record_feed(TAXI_STREAM, PREDICATES, SUBJECTS)
-
-    def play(self, blocks: Iterable[TripColumns]) -> None:
-        """Trips come by blocks."""
-        number = 0
-        for block in blocks:
-            self._read(partial(_of_block, block, number))
-            self._feed.push_batch(*block)
-            number += block.values.num_rows
-
-    def play_single(self, single: Sequence[Trip]) -> None:
-        """Trips come one by one."""
-        push, writers, clock = self._feed.push, self._writers, time.perf_counter
-        records = [(number, trip[1:], trip.at) for number, trip in enumerate(single)]
-        self._read(lambda number: (single[number].pickup, single[number].dropoff))
-        for record in records:
-            read_at = clock()
-            for writer in writers:
-                writer.read_at = read_at
-            push(*record)
-
-    def _read(self, times: Callable[[int], tuple[datetime, datetime]]) -> None:
-        for writer in self._writers:
-            writer.times = times
-            writer.read_at = time.perf_counter()
-
-    @property
-    def delays(self) -> list[float]:
-        """Of all answers, in seconds."""
-        return [delay for writer in self._writers for delay in writer.delays]
-
-
-def _of_block(block: TripColumns, first: int, number: int) -> tuple[datetime, datetime]:
-    _, pickups, dropoffs = block.values.columns[:3]
-    return pickups[number - first].as_py(), dropoffs[number - first].as_py()
-
-
 def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[ResultRow]:
     with ExitStack() as stack:
-        player = _Player(name, minutes, opened.folder, stack)
+        player = Player(name, minutes, opened.folder, stack)
         stack.enter_context(_set_aside())
         before, begin = time.process_time(), time.perf_counter()
         if way == "one by one":
@@ -234,6 +181,31 @@ def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[ResultR
             player.play(read_trips(opened.path, opened.most) if way == "file" else opened.parsed)
         cpu, seconds = time.process_time() - before, time.perf_counter() - begin
     yield _row(len(opened.single), seconds, cpu, player.delays)
+
+
+def _beside_peer(minutes: int, commit: int, opened: Any) -> Iterable[ResultRow]:
+    """Pathway's counts of routes; the engine with all of Q1 on the same trips beside them."""
+    with ExitStack() as stack:
+        player = Player("Q1", minutes, opened.folder, stack)
+        stack.enter_context(_set_aside())
+        before = time.process_time()
+        player.play(opened.parsed)
+        own = time.process_time() - before
+    peer = counted_by_pathway(opened.path, minutes, commit, opened.folder)
+    listed = io.StringIO()
+    writer = ChallengeAnswers(listed, 2)
+    writer.times = lambda _: (opened.single[-1].pickup, opened.single[-1].dropoff)
+    writer.write(0, best_routes(peer.counts))
+    last = player.paths[0].read_text().splitlines()[-1]
+    yield {
+        **_row(len(opened.single), peer.seconds, peer.cpu_seconds, []),
+        "answers": None, "factor": peer.cpu_seconds / own, "version": peer.version,
+        "same": int(
+            peer.counts == route_counts(opened.single, minutes)
+            # What stands between the times of a trip and the delay.
+            and listed.getvalue().split(",")[2:-1] == last.split(",")[2:-1]
+        ),
+    }  # fmt: skip
 
 
 def _row(count: int, seconds: float, cpu: float, delays: Sequence[float]) -> dict[str, Any]:
@@ -254,15 +226,15 @@ def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[ResultRow
     """Every answer computed anew, to the end of a part; the engine on the same part beside it."""
     part: list[Trip] = opened.single[:most]
     with ExitStack() as stack:
-        player = _Player(name, minutes, opened.folder, stack)
+        player = Player(name, minutes, opened.folder, stack)
         before = time.process_time()
         player.play_single(part)
         incremental = time.process_time() - before
     wanted = [path.read_text() for path in player.paths]
     delays: list[float] = []
-    paths = [opened.folder / f"anew{number}.csv" for number in range(len(_QUERIES[name]))]
+    paths = [opened.folder / f"anew{number}.csv" for number in range(len(QUESTIONS[name]))]
     before, begin = time.process_time(), time.perf_counter()
-    for question, path in zip(_QUERIES[name], paths, strict=True):
+    for question, path in zip(QUESTIONS[name], paths, strict=True):
         with path.open("w", encoding="ascii") as file:
             writer = ChallengeAnswers(file, question.cells)
             writer.times = lambda number: (part[number].pickup, part[number].dropoff)

@@ -1,12 +1,13 @@
 """What the report says of ``taxi``."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
 from experiments.harness.report import duration, rounded, sentence_list
 from experiments.harness.results import Results
+from experiments.studies.taxi_peer import COMMITS
 
 _ANEW = "computed anew"
 _FILE, _SINGLE = "file", "one by one"
@@ -42,6 +43,7 @@ def taxi_items(results: Results) -> Iterator[Item]:
     )  # fmt: skip
     yield from _findings(main, shortest)
     yield from _anew_findings(anew)
+    yield from _peer_findings(main)
     yield _table(results)
     for name, limit in (("Q1", 150_000.0), ("Q2", 60_000.0)):
         yield Target(
@@ -116,6 +118,35 @@ def _anew_findings(anew: Results) -> Iterator[Finding]:
     yield Finding(
         f"To compute every answer anew takes {sentence_list(parts)}, on {anew.rows[0]['trips']} "
         f"trips to the end; {same}.",
+        headline=True,
+    )
+
+
+def _peer_findings(main: Results) -> Iterator[Finding]:
+    rates, factors, different = [], [], []
+    rows: list[Mapping[str, str]] = []
+    for way, commit in COMMITS.items():
+        there = main.where(way=way)
+        rate, factor = there.mean(_COLUMN), there.mean("factor")
+        if rate and factor:
+            after = "after each trip" if commit == 1 else f"after {commit:,} trips"
+            rates.append(f"{rounded(rate)} with a commit {after}")
+            factors.append(rounded(factor))
+            different += [after] if "0" in there.distinct("same") else []
+            rows += there.rows
+    if not rows:
+        return
+    same = (
+        "The counts are the same."
+        if not different
+        else f"The counts {sentence_list(different)} are not the same."
+    )
+    trips = rounded(float(rows[0]["trips"]))
+    yield Finding(
+        f"Pathway {rows[0]['version']} (one worker) counts Q1's routes, windows of "
+        f"{rows[0]['minutes']} minutes over {trips} trips that were parsed "
+        f"before, at {sentence_list(rates)}, in trips per second of CPU. The engine, with the ten "
+        f"best after each trip and their file, has {sentence_list(factors)} times as many. {same}",
         headline=True,
     )
 

@@ -5,7 +5,7 @@ paper 001 compares with, and what the engine's answers are checked against.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_DOWN, Context, Decimal
 from heapq import nsmallest
@@ -22,19 +22,42 @@ _MINUTE = 60_000
 _ROUTE_CELLS, _AREA_CELLS = 301, 601
 
 
+Route = tuple[int, int, int, int]
+"""The cells of a pick-up and of a drop-off."""
+
+
 def frequent_routes_anew(trips: Sequence[Trip], minutes: int) -> Iterator[list[_Row]]:
     """Q1: the ten most frequent routes after each trip."""
-    derived = []
+    for _, window in _windows(trips, _routes(trips), minutes * _MINUTE):
+        yield best_routes(_counted(window))
+
+
+def route_counts(trips: Sequence[Trip], minutes: int) -> Counter[Route]:
+    """How many trips each route has in the window that ends with the last trip."""
+    earliest = trips[-1].at - minutes * _MINUTE
+    return _counted(_routes([trip for trip in trips if trip.at >= earliest]))
+
+
+def best_routes(counts: Mapping[Route, int]) -> list[_Row]:
+    """Q1: the ten most frequent of routes that were counted."""
+    best = nsmallest(10, counts.items(), key=lambda each: (-each[1], each[0]))
+    return [(*route, count) for route, count in best]
+
+
+def _routes(trips: Iterable[Trip]) -> list[Route | None]:
+    """Of each trip; ``None`` where a cell is outside."""
+    found = []
     for trip in trips:
         route = (
             *_cell(trip.pick_latitude, trip.pick_longitude, 1),
             *_cell(trip.drop_latitude, trip.drop_longitude, 1),
         )
-        derived.append(route if all(0 < part < _ROUTE_CELLS for part in route) else None)
-    for _, window in _windows(trips, derived, minutes * _MINUTE):
-        inside = Counter(route for route in window if route is not None)
-        best = nsmallest(10, inside.items(), key=lambda each: (-each[1], each[0]))
-        yield [(*route, count) for route, count in best]
+        found.append(route if all(0 < part < _ROUTE_CELLS for part in route) else None)
+    return found
+
+
+def _counted(window: Iterable[Route | None]) -> Counter[Route]:
+    return Counter(route for route in window if route is not None)
 
 
 def profitable_areas_anew(trips: Sequence[Trip], minutes: int) -> Iterator[list[_Row]]:

@@ -3,15 +3,23 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from experiments.harness.items import Check, Finding
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.studies.taxi import ANEW, FILE, RECORDED, TaxiQueries
+from experiments.studies.taxi_peer import COMMITS, PATHWAY
 from experiments.workloads.taxi_files import TAXI_VARIABLE, write_trips
 from experiments.workloads.taxi_trips import trips
 from tests.experiments.harness.test_runner import run
 
 SMALL: dict[str, Any] = {"trips": 150, "minutes": [2], "anew": 120}
+
+
+@pytest.fixture(autouse=True)
+def _without_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TPF_PEERS", str(tmp_path / "none"))
 
 
 def test_from_a_file_of_trips_to_files_of_answers(tmp_path: Path, monkeypatch: Any) -> None:
@@ -22,6 +30,7 @@ def test_from_a_file_of_trips_to_files_of_answers(tmp_path: Path, monkeypatch: A
     results = run(tmp_path / "results", TaxiQueries(), repetitions=1, tables=tables)
     assert results.failures == {}
     assert "absent.csv" in results.left_out[f"{RECORDED} trips"]
+    assert "tests/peers/install" in results.left_out[PATHWAY]
     for query in ("Q1", "Q2", "Q1 and Q2"):
         mine = results.where(source=FILE, query=query)
         assert mine.numbers("trips") == [60.0] * 3
@@ -83,3 +92,41 @@ def test_every_sentence_and_verdict_follows_the_data() -> None:
     assert [verdicts[1][name] for name in looked] == ["differs"] * 4
     assert verdicts[0]["Q2 rate"] == "not measured here"
     assert not [i for i in TaxiQueries().report(Results([], {}, {})) if isinstance(i, Finding)]
+
+
+def peer_rows(rate: float, factor: float, same: int) -> list[dict[str, str]]:
+    return [
+        row(way, trips_per_second=rate * commit, factor=factor / commit, same=same, version="9.8")
+        for way, commit in COMMITS.items()
+    ]
+
+
+def test_what_is_said_of_a_peer_follows_the_data() -> None:
+    said = []
+    for rows in ([], peer_rows(20, 15, 1), peer_rows(3000, 0.4, 0), peer_rows(20, 15, 1)[:1]):
+        found = TaxiQueries().report(Results([*report(2e5, 10, 90, 1, 1).rows, *rows], {}, {}))
+        said.append([i.text for i in found if isinstance(i, Finding) and PATHWAY in i.text])
+    begin = (
+        "Pathway 9.8 (one worker) counts Q1's routes, windows of 30 minutes over 100 trips that "
+        "were parsed before, at "
+    )
+    middle = (
+        ", in trips per second of CPU. The engine, with the ten best after each trip and their "
+        "file, has "
+    )
+    assert said == [
+        [],
+        [
+            f"{begin}20 with a commit after each trip and 20,000 with a commit after 1,000 trips"
+            f"{middle}15 and 0.015 times as many. The counts are the same."
+        ],
+        [
+            f"{begin}3,000 with a commit after each trip and 3,000,000 with a commit after 1,000 "
+            f"trips{middle}0.4 and 0.0004 times as many. The counts after each trip and after "
+            "1,000 trips are not the same."
+        ],
+        [
+            f"{begin}20 with a commit after each trip{middle}15 times as many. The counts are the "
+            "same."
+        ],
+    ]
