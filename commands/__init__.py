@@ -24,6 +24,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
+from annotations.named_output import NamedOutput
+
 _CLOSED_PIPE = 128 + signal.SIGPIPE
 
 
@@ -76,7 +78,8 @@ def run(name: str, arguments: Sequence[str]) -> int:
             if _COMPLETING.format(_shouted(program)) in os.environ:
                 return _completed(command, program)
             status = _invoked(command, name, arguments)
-        sys.stdout.flush()
+        if not status:  # otherwise what failed was said already
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return _say(program, "interrupted", 128 + signal.SIGINT)
     except BrokenPipeError:
@@ -260,20 +263,8 @@ _EXTRAS = {"psycopg": "postgres", "pyspark": "loaders", "py4j": "loaders"}
 """Extras that only some uses of a command need."""
 
 
-class _Output(io.FileIO):
-    """The standard output; its errors say where they come from, as those of files do."""
-
-    def write(self, data: Any) -> int:
-        """Write some of it."""
-        try:
-            return super().write(data)
-        except OSError as error:
-            error.filename = "standard output"
-            raise
-
-
 def _standard_output() -> io.TextIOWrapper:
-    output = _Output(1, "w", closefd=False)
+    output = NamedOutput(1, "standard output")
     return io.TextIOWrapper(
         io.BufferedWriter(output),
         sys.stdout.encoding,

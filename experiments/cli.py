@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 
 from annotations.clock import SystemClock
@@ -20,6 +19,7 @@ from experiments.harness.publishing import publish_report, unpack_report
 from experiments.harness.report import duration, write_report
 from experiments.harness.runner import Runner, progress_bar
 from experiments.registry import EXPERIMENTS, STUDY_MINUTES, names
+from tpf_client.printing import OutputConsole
 
 ALL = "all"
 app = typer.Typer(
@@ -33,7 +33,7 @@ _Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for result
 @app.command("list")
 def list_() -> None:
     """Name the experiments, their questions and their sizes (full, quick)."""
-    console = Console(highlight=False)
+    console = OutputConsole(highlight=False)
     for experiment in EXPERIMENTS:
         full, quick = experiment.settings(), experiment.settings.quick()
         took = duration(60_000 * STUDY_MINUTES[experiment.name])

@@ -12,7 +12,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from rich.console import Console
 from rich.live import Live
 
 from annotations.errors import InstantError
@@ -23,7 +22,7 @@ from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.live_table import STATIC, LiveTable
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
-from tpf_client.printing import Format, named_format, print_answer, refusal
+from tpf_client.printing import Format, OutputConsole, named_format, print_answer, refusal
 from tpf_client.sparql.parser import parse_query
 
 if TYPE_CHECKING:
@@ -277,7 +276,7 @@ def _watch(
 
 
 def _board(client: Client, ending: ExitStack) -> "Callable[[Update], None]":
-    console = Console()
+    console = OutputConsole()
     board = LiveTable(client.urls)
     live = ending.enter_context(Live(console=console, auto_refresh=False))
     return lambda update: live.update(board.render(update, client.statistics), refresh=True)

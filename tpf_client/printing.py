@@ -3,7 +3,7 @@
 import sys
 from contextlib import nullcontext
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 
@@ -30,6 +30,18 @@ class Format(StrEnum):
     NT = "nt"
     JSONLD = "jsonld"
     RDFXML = "rdfxml"
+
+
+class OutputConsole(Console):
+    """Standard output as tables see it."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Nobody reads any more: whoever runs the command ends it, as where no table is written.
+
+        Raises:
+            BrokenPipeError: always.
+        """
+        raise BrokenPipeError
 
 
 _GRAPHS = {
@@ -103,7 +115,7 @@ def print_answer(answer: "Solutions | bool | rdflib.Graph", form: Format | None)
     if form is None:
         form = Format.TABLE if out.isatty() else Format.JSON
     if form is Format.TABLE:
-        console = Console()
+        console = OutputConsole()
         with console.status("asking…") if console.is_terminal else nullcontext():
             rows = list(answer)
         console.print(solution_table(answer.variables, rows))

@@ -1,4 +1,4 @@
-"""What all commands have in common: interrupts, missing extras, full disks, closed pipes."""
+"""What all commands have in common: interrupts, missing extras, files and disks that fail."""
 
 import os
 import re
@@ -9,12 +9,11 @@ import tomllib
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-import commands
 from commands import COMMANDS
+from tests.commands.conftest import Done
 
 PACKAGE = "live-linked-data"
 PROJECT = Path(__file__).parents[2]
@@ -40,45 +39,6 @@ def run(
         [sys.executable, "-c", program, *name.split(), *arguments],
         text=True, check=False, timeout=120, preexec_fn=heed_interrupts, **given,  # type: ignore[call-overload]
     )  # fmt: skip
-
-
-class Done(NamedTuple):
-    """What a command left behind."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def called(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Run a command in this process, by what its script calls.
-
-    That costs no start of Python, and no import of what other tests have imported.
-    """
-
-    def to_its_end(name: str, *arguments: str, output: str = "", **environment: str) -> Done:
-        capfd.readouterr()
-        handler, descriptor = signal.getsignal(signal.SIGINT), os.dup(1)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", [*name.split(), *arguments])
-            patch.setattr(sys, "stdout", sys.stdout)
-            for variable, value in environment.items():
-                patch.setenv(variable, value)
-            try:
-                if output:
-                    with open(output, "w") as file:
-                        os.dup2(file.fileno(), 1)
-                with pytest.raises(SystemExit) as ended:
-                    commands.main()
-            finally:
-                os.dup2(descriptor, 1)
-                os.close(descriptor)
-                signal.signal(signal.SIGINT, handler)
-        assert isinstance(ended.value.code, int)
-        return Done(ended.value.code, *capfd.readouterr())
-
-    return to_its_end
 
 
 def modules_of(extra: str) -> list[str]:
@@ -170,23 +130,6 @@ def test_a_shell_that_nobody_knows() -> None:
     done = run("tpf-query", "--help", env=os.environ | {"_TPF_QUERY_COMPLETE": "csh_source"})
     assert (done.returncode, done.stdout) == (1, "")
     assert "csh not supported" in done.stderr
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_an_output_that_has_no_place(name: str, called: Callable[..., Done]) -> None:
-    done = called(name, "--help", output="/dev/full")
-    assert done.returncode == 1
-    assert done.stderr == f"{name.split()[0]}: standard output: No space left on device\n"
-
-
-def test_an_output_that_nobody_reads() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = run("tpf-query", "--help", stdout=writer)
-    finally:
-        os.close(writer)
-    assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.parametrize(

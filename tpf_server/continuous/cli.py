@@ -5,16 +5,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from io import BufferedWriter, TextIOWrapper
 from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
 
 from annotations.clock import SystemClock
+from annotations.named_output import NamedOutput
 from annotations.wording import counted
 from tpf_client.dataflow.kernels import KERNELS, Kernel
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
@@ -29,7 +31,7 @@ from tpf_server.continuous.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.arrow_file import ArrowFile
 from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
+from tpf_server.continuous.engine.errors import CallbackError, ContinuousSyntaxError, ElementError
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.records.record_files import (
     holds_records,
@@ -190,25 +192,24 @@ def _errors_in_a_line() -> Iterator[None]:
         typer.echo(f"{error}\n{error.pointed}", err=True)
         raise typer.Exit(2) from None
     except ServerError as error:
+        if isinstance(error, CallbackError) and isinstance(error.__cause__, OSError):
+            # The callbacks are ours: results cannot be written.
+            raise error.__cause__ from None
         typer.echo(f"tpf-continuous: {error}", err=True)
-        raise typer.Exit(1) from None
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        typer.echo(f"tpf-continuous: {place}{error.strerror or error}", err=True)
         raise typer.Exit(1) from None
 
 
 @contextmanager
 def _opened(output: Path | None, kind: _Format) -> Iterator[TextIO | ArrowFile]:
-    if kind is _Format.ARROW:
-        with ExitStack() as stack:
-            file = sys.stdout.buffer if output is None else stack.enter_context(output.open("wb"))
+    if output is None:
+        yield sys.stdout if kind is _Format.TEXT else ArrowFile(sys.stdout.buffer)
+        return
+    with BufferedWriter(NamedOutput(output, str(output))) as file:
+        if kind is _Format.ARROW:
             yield ArrowFile(file)
-    elif output is None:
-        yield sys.stdout
-    else:
-        with output.open("w", encoding="utf-8") as file:
-            yield file
+        else:
+            with TextIOWrapper(file, encoding="utf-8") as lines:
+                yield lines
 
 
 def _text(query: str) -> str:
@@ -311,15 +312,18 @@ def _run_cqels(
         for reason in asked_once(engine.static, asked, SystemClock()):
             _warn(reason)
     columns = output if isinstance(output, ArrowFile) else None
+    started = []
     for number, text in enumerate(task.queries):
         writer = output.take if isinstance(output, ArrowFile) else _Writer(output, number)
         registered = engine.register(text, writer)
+        started.append(registered)
         if columns is not None:
             columns.begin(registered)
         elif explain and isinstance(writer, _Writer):
             writer.explain(registered)
     if explain:
         return
+    check = partial(engine.check_running, started) if columns is None else columns.check
     files: _Files = [(engine.name(iri), path) for iri, path in task.streams]
     skipped = 0
     steps: Iterator[ElementError | None]
@@ -332,9 +336,9 @@ def _run_cqels(
             if not task.skip_malformed:
                 raise item
             skipped += 1
-        elif columns is not None:
-            columns.check()
+        check()
     engine.finish()
+    check()
     if columns is not None:
         columns.finish()
     _report(engine.arrivals + engine.dropped, skipped, engine.dropped, "left out")

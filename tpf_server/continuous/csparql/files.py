@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -83,7 +84,8 @@ def play(
         kind: what the queries are.
 
     Raises:
-        ContinuousError: a query is wrong, or (without `skip_malformed`) a line is.
+        ContinuousError: a query is wrong or was stopped, or (without `skip_malformed`) a line is
+            wrong.
     """
     columns = output if isinstance(output, ArrowFile) else None
 
@@ -98,6 +100,7 @@ def play(
     ]
     if columns is not None:
         columns.begin(*started)
+    check = partial(engine.check_running, started) if columns is None else columns.check
     played = malformed = 0
     files = [(engine.name(iri), path) for iri, path in streams.items()]
     for _, iri, item in merged_streams(files, engine.name):
@@ -108,9 +111,9 @@ def play(
             continue
         engine.push(iri, item.triples, item.at, graph_of(item.triples))
         played += 1
-        if columns is not None:
-            columns.check()
+        check()
     engine.finish()
+    check()
     if columns is not None:
         columns.finish()
     answers = sum(each.emitted for each in started)

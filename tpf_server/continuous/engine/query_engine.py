@@ -1,7 +1,7 @@
 """What the engines of all languages have in common, and share where they run side by side."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from annotations.terms import Term
@@ -99,6 +99,20 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         if name not in self.queries:
             raise UnknownQueryError(f"there is no query {name!r}")
         return self.queries[name]
+
+    def check_running(self, queries: Collection[QueryT]) -> None:
+        """See that queries run; it costs next to nothing while they do.
+
+        Args:
+            queries: all that were registered.
+
+        Raises:
+            ContinuousError: one of them was stopped.
+        """
+        if len(self.queries) < len(queries):
+            for each in queries:
+                if each.error is not None:
+                    raise each.error
 
     def holders(self) -> Iterable[object]:
         """What leads to all that holds terms."""
