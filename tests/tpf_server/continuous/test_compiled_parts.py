@@ -10,6 +10,7 @@ from annotations.clock import ManualClock
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client.dataflow.kernels import compiled_groups
 from tpf_server.continuous.assembly import continuous_service
+from tpf_server.continuous.engine.plans.batch_report import OFF
 from tpf_server.continuous.web import continuous_blueprint
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
@@ -45,13 +46,17 @@ def test_the_setting_decides(kernel):
     found = batches(RANKED, stream_kernel=kernel)
     if kernel == "off":
         assert (found["kernel"], found["operators"]) == ("off", [])
-        assert "switched off" in found["reason"]
+        assert found["reason"] == OFF
         return
     assert found["operators"] == ["window", "groups", "order"]
     if compiled_groups() is None:
         assert (found["kernel"], "without a compiler" in found["reason"]) == ("python", True)
     else:
         assert found == {"kernel": kernel, "operators": found["operators"]}
+
+
+def test_a_server_puts_elements_in_order_before_a_query_takes_them():
+    assert batches(RANKED, stream_lateness=5) == batches(RANKED)
 
 
 def test_the_environment_of_the_library_does_not(monkeypatch):

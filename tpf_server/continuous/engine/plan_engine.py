@@ -92,8 +92,8 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
             watermark=watermark,
             share=share,
             routing=routing,
-            # Elements that wait for late ones are put in order one by one.
-            kernel="off" if lateness else kernel,
+            kernel=kernel,
+            reorders=self.reorders,
         )
         self.sliding = self._plans.sliding.plans
         self._emitter = Emitter(self._plans, self.streams, self._tick)

@@ -5,7 +5,9 @@ from typing import Any, Final
 
 from tpf_client.dataflow.kernels import Kernel, compiled_groups
 
-OFF: Final = "it is switched off, or elements wait for late ones"
+OFF: Final = "it is switched off"
+REORDERED: Final = "elements wait for late ones, and are put in order one by one"
+EVERY: Final = "what has answers at every arrival is evaluated by operators in Python"
 OTHERWISE: Final = "only counts and medians of groups, the first of which are shown, are one state"
 OTHERS: Final = "another query of the engine takes records one by one"
 AT_INSTANTS: Final = "what is evaluated at instants is evaluated by operators in Python"

@@ -6,7 +6,14 @@ from typing import Any
 
 from tpf_client.dataflow.kernels import Kernel, kernel_in_use
 from tpf_server.continuous.engine.delivery import Phase
-from tpf_server.continuous.engine.plans.batch_report import OFF, OTHERS, OTHERWISE, batch_report
+from tpf_server.continuous.engine.plans.batch_report import (
+    EVERY,
+    OFF,
+    OTHERS,
+    OTHERWISE,
+    REORDERED,
+    batch_report,
+)
 from tpf_server.continuous.engine.plans.fused_plan import FusedPlan
 from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.plans.fusible import plan_shape
@@ -20,35 +27,40 @@ class Fusion:
         plans: of the engine.
         phase: of the engine.
         kernel: what keeps the state of a plan; ``None``: what the environment says.
+        reorders: whether elements wait for late ones: they are put in order one by one.
 
     Attributes:
         active: the plans whose state is with them, and not with their operators.
     """
 
-    def __init__(self, plans: Mapping[Plan, None], phase: Phase, kernel: Kernel | None) -> None:
+    def __init__(
+        self, plans: Mapping[Plan, None], phase: Phase, kernel: Kernel | None, *, reorders: bool
+    ) -> None:
         self.active: FusedStream | None = None
         self._plans = plans
         self._phase = phase
         self._kernel = kernel_in_use(kernel)
+        self._refusal = OFF if self._kernel == "off" else REORDERED if reorders else None
         self._fused: dict[Plan, FusedPlan] = {}
         self._together: FusedStream | None = None
 
     def added(self, plan: Plan) -> None:
         """There is one more plan."""
         self._together = None
-        plan.batches = partial(self._report, plan)
         # Who emits at every arrival wants to be asked at every one.
-        shape = plan_shape(plan) if self._kernel != "off" and plan.delivery.silent else None
+        refusal = self._refusal or (None if plan.delivery.silent else EVERY)
+        shape = None if refusal else plan_shape(plan)
         if shape is not None:
             self._fused[plan] = FusedPlan(plan, shape, self._kernel)
+        plan.batches = partial(self._report, plan, refusal or OTHERWISE)
 
-    def _report(self, plan: Plan) -> dict[str, Any]:
+    def _report(self, plan: Plan, refusal: str) -> dict[str, Any]:
         """How a plan takes batches of records now; after it windows say what they hold."""
         if self.active is not None:
             self.active.trim()
         found = self._fused.get(plan)
         if found is None:
-            return batch_report("off", reason=OFF if self._kernel == "off" else OTHERWISE)
+            return batch_report("off", reason=refusal)
         if len(self._plans) != len(self._fused):
             return batch_report("off", reason=OTHERS)
         return batch_report(self._kernel, found.operators)

@@ -46,6 +46,7 @@ class PlanRegistry:
         share: whether queries that differ in constants only share a plan.
         routing: of joins.
         kernel: what takes records that come in batches.
+        reorders: whether elements wait for late ones.
 
     Attributes:
         plans: all of them.
@@ -69,6 +70,7 @@ class PlanRegistry:
         share: bool,
         routing: Routing = "reviewed",
         kernel: Kernel | None = None,
+        reorders: bool = False,
     ) -> None:
         self._routing: Routing = routing
         self.plans: dict[Plan, None] = {}
@@ -78,7 +80,7 @@ class PlanRegistry:
         self.sliding = SlidingPlans()
         self.repeating: list[Delivery] = []
         self.phase = Phase()
-        self.fusion = Fusion(self.plans, self.phase, kernel)
+        self.fusion = Fusion(self.plans, self.phase, kernel, reorders=reorders)
         self._windows = windows
         self._static = static
         self._caches = StaticCaches()

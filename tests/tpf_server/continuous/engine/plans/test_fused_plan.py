@@ -15,7 +15,13 @@ from tpf_client.dataflow.kernels import compiled_groups
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.errors import ElementError, WindowLimitError
 from tpf_server.continuous.engine.limits import EngineLimits
-from tpf_server.continuous.engine.plans.batch_report import OTHERS, OTHERWISE
+from tpf_server.continuous.engine.plans.batch_report import (
+    EVERY,
+    OFF,
+    OTHERS,
+    OTHERWISE,
+    REORDERED,
+)
 from tpf_server.continuous.engine.semantics import (
     CQELS,
     PAPER,
@@ -211,9 +217,12 @@ def test_an_explanation_says_which_operators_are_one(kernel):
     for text in FUSED:
         _, query, _ = engine_of(text, kernel=kernel)
         assert batches(query)[:2] == (kernel, ["window", "groups", "order"])
-        for more in ({"kernel": "off"}, {"kernel": kernel, "lateness": 5}):
-            off = batches(engine_of(text, **more)[1])
-            assert off == ("off", [], "it is switched off, or elements wait for late ones")
+        for more, reason in (
+            ({"kernel": "off"}, OFF),
+            ({"kernel": kernel, "lateness": 5}, REORDERED),
+            ({"kernel": "off", "lateness": 5}, OFF),
+        ):
+            assert batches(engine_of(text, **more)[1]) == ("off", [], reason)
     joined = [engine_of(text, kernel=kernel)[1].explain()["batches"] for text in JOINED]
     assert [each["operators"] for each in joined] == [
         ["window", "groups", "exists", "median", "join", "order"],
@@ -261,7 +270,7 @@ def test_other_queries_are_for_the_operators(kernel, text):
 def test_what_emits_all_of_its_result_is_for_the_operators(kernel):
     engine = Engine(kernel=kernel)
     query = engine.register(FUSED[1].format(width=9), semantics=PAPER_RSTREAM)
-    assert batches(query) == ("off", [], OTHERWISE)
+    assert batches(query) == ("off", [], EVERY)
     engine.record_feed("urn:s", NAMES, "urn:r/").push_batch(
         pa.array([1, 2]), batch([1, 2]), pa.array([1, 2])
     )
