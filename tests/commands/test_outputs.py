@@ -10,6 +10,7 @@ import experiments.cli
 import tpf_client.cli
 from annotations.terms import Quad, iri, literal
 from commands import COMMANDS
+from experiments.harness.publishing import publish_report
 from tests.commands.conftest import Done
 from tests.experiments.harness.test_runner import Squares
 from tests.experiments.harness.test_runner import run as measure
@@ -87,7 +88,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = (f"{n}\t<urn:a{n}>\t<urn:p>\t<urn:b>\n" for n in range(1, count))
         (path / stream).write_text("".join(lines))
     measure(path / "results", Squares())
-    experiments.cli.publish_report(path / "results", [Squares()], path / "report")
+    publish_report(path / "results", [Squares()], path / "report")
     return path
 
 

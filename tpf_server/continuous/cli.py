@@ -128,7 +128,9 @@ def run(
     format: Annotated[  # noqa: A002 (the name of the option)
         _Format, typer.Option(help="of results; arrow: a stream of Arrow, of one query")
     ] = _Format.TEXT,
-    skip_malformed: Annotated[bool, typer.Option(help="leave malformed lines out")] = False,
+    skip_malformed: Annotated[
+        bool, typer.Option(help="leave malformed lines or records out")
+    ] = False,
     explain: Annotated[bool, typer.Option(help="show how queries are evaluated, and stop")] = False,
     drawing: Annotated[Drawing, typer.Option(help="how --explain shows C-SPARQL")] = Drawing.TEXT,
     master: Annotated[str, typer.Option(help="of Spark: local[*], spark://…")] = "local[*]",
@@ -215,7 +217,10 @@ def _opened(output: Path | None, kind: _Format) -> Iterator[TextIO | ArrowFile]:
 def _text(query: str) -> str:
     if "{" in query:
         return query
-    return Path(query).read_text(encoding="utf-8")
+    try:
+        return Path(query).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{query}: {error}") from None
 
 
 def _pair(text: str) -> tuple[str, Path]:

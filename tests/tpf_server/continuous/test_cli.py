@@ -211,6 +211,38 @@ def test_results_as_arrow_are_written_while_they_come(files, monkeypatch):
         assert query != ask or numbers == [*range(1, 9_002)]
 
 
+@pytest.mark.parametrize("kind", ["text", "arrow"])
+@pytest.mark.parametrize("query", ["CQELS-QL", "C-SPARQL"])
+def test_a_query_that_a_limit_stops_ends_the_run(files, monkeypatch, query, kind):
+    few = EngineLimits(window_rows=10)
+    monkeypatch.setattr(cli, "Engine", partial(Engine, limits=few))
+    monkeypatch.setattr(command, "CsparqlEngine", partial(CsparqlEngine, limits=few))
+    lines = "".join(f"{at}\t<urn:a{at}>\t<urn:p>\t<urn:b1>\n" for at in range(2_000))
+    (files / "many.tsv").write_text(lines)
+    pattern = "{ ?a <urn:p> ?b }"
+    texts = {
+        "CQELS-QL": f"SELECT ?a {{ STREAM <http://s/> [RANGE 9s] {pattern} }}",
+        "C-SPARQL": f"SELECT ?a FROM STREAM <http://s/> [RANGE 9s STEP 9ms] {pattern}",
+    }
+    stopped = run(files, "--format", kind, stream="many.tsv", query=texts[query])
+    assert (stopped.exit_code, len(stopped.stderr.splitlines())) == (1, 1)
+    assert re.search("more than 10 |10 are allowed", stopped.stderr)
+    # What it emitted before is there.
+    assert stopped.stdout_bytes
+
+
+def test_a_line_that_is_no_utf_8_is_malformed_as_any_other(files):
+    (files / "bad.tsv").write_bytes(STREAM.encode() + b"4\t<urn:\xff>\t<urn:p>\t<urn:b1>\n\xff\n")
+    refused = run(files, stream="bad.tsv")
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (1, 1)
+    assert "bad.tsv: line 4: not a" in refused.stderr
+    skipped = run(files, "--skip-malformed", stream="bad.tsv")
+    assert (skipped.exit_code, skipped.stdout) == (0, run(files).stdout)
+    assert "2 malformed lines left out" in skipped.stderr
+    (files / "bad.rq").write_bytes(b"SELECT \xff")
+    assert run(files, query="bad.rq").exit_code == 2
+
+
 def test_nothing_is_a_file_of_arrow_too(files):
     output = files / "results.arrow"
     (files / "empty.tsv").write_text("")

@@ -7,7 +7,7 @@ be encoded by dictionaries or runs. Its rows are in the order of time; none is m
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,6 +24,7 @@ from tpf_server.continuous.engine.elements.elements import (
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.records.record_columns import (
     decoded,
+    is_text,
     milliseconds_of,
     plain_column,
 )
@@ -68,13 +69,22 @@ def opened_records(
             records are counted in their batch.
         OSError: it cannot be read.
     """
+    with _opened(path, name) as (predicates, batches):
+        yield predicates, (_columns(batch) for _, batch in batches)
+
+
+@contextmanager
+def _opened(
+    path: Path, name: Callable[[str], Term]
+) -> Iterator[tuple[list[Term], Iterator[tuple[str, pa.RecordBatch]]]]:
+    """The same, as batches with what errors call them; the types of their columns are right."""
     place = str(path)
 
-    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[RecordColumns]:
+    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         nonlocal place
         for number, batch in enumerate(batches, 1):
             place = f"{path}: batch {number}" if number > 1 else str(path)
-            yield _columns(batch, columns)
+            yield place, batch
 
     try:
         with pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"") as file:
@@ -82,7 +92,7 @@ def opened_records(
             file.seek(0)
             with pa.ipc.open_file(file) if whole else pa.ipc.open_stream(file) as reader:
                 names = reader.schema.names
-                columns = [each for each in names if each not in (_TIMESTAMP, _SUBJECT)]
+                columns = _values_of(names)
                 complete = len(set(names)) == len(names) == len(columns) + 2 > 2
                 predicates = [_predicate(name(each)) for each in columns] if complete else []
                 if not complete or len(set(predicates)) < len(predicates):
@@ -90,6 +100,7 @@ def opened_records(
                         f"expected columns {_TIMESTAMP} and {_SUBJECT}, and others, all of "
                         "different names"
                     )
+                _check_types(reader.schema)
                 batches = (
                     map(reader.get_batch, range(reader.num_record_batches)) if whole else reader
                 )
@@ -105,9 +116,23 @@ def _predicate(term: Term) -> Term:
     return found
 
 
-def _columns(batch: pa.RecordBatch, names: list[str]) -> RecordColumns:
+def _values_of(names: Iterable[str]) -> list[str]:
+    """The columns of values."""
+    return [each for each in names if each not in (_TIMESTAMP, _SUBJECT)]
+
+
+def _check_types(schema: pa.Schema) -> None:
+    """See that records could be right: what is of a wrong type is wrong in all of them."""
+    none = _columns(pa.RecordBatch.from_pylist([], schema=schema))
+    milliseconds_of(none.timestamps)
+    if not is_text(none.subjects):
+        raise ElementError(f"subjects cannot be a column of {none.subjects.type}")
+
+
+def _columns(batch: pa.RecordBatch) -> RecordColumns:
     # Otherwise what is no UTF-8 is found by whoever looks at it first, or by nobody.
     batch.validate(full=True)
+    names = _values_of(batch.schema.names)
     values = [plain_column(each, batch.column(each)) for each in names]
     return RecordColumns(
         plain_column("the subject", batch.column(_SUBJECT)),
@@ -121,36 +146,59 @@ def read_stream(
 ) -> Iterator[tuple[int, str, Element | ElementError]]:
     """The elements of a file, each with its timestamp and its stream; see `read_file`.
 
+    An error stands in the place of a malformed record, too.
+
     Args:
         stream: what the stream is called.
         path: of the file.
         name: see `opened_records`.
 
     Raises:
-        ElementError: a file of Arrow that is none, or a timestamp that is none.
+        ElementError: a file of Arrow that is none, or a column that is of another type.
         OSError: the file cannot be read.
     """
     if not holds_records(path):
         yield from read_file(stream, path)
         return
-    row = 0
-    with opened_records(path, name) as (predicates, batches):
-        for subjects, values, timestamps in batches:
-            try:
-                columns = [column.to_pylist() for column in (subjects, *values.columns)]
-            except (ValueError, OverflowError) as error:
-                raise ElementError(str(error)) from None
-            times = milliseconds_of(timestamps).tolist()
-            for at, subject, *cells in zip(times, *columns, strict=True):
+    row = last = 0
+    with _opened(path, name) as (predicates, batches):
+        for place, batch in batches:
+            before = row
+            for item in _elements(batch, predicates):
                 row += 1
-                item = _element(at, subject, zip(predicates, cells, strict=True), row)
                 if isinstance(item, ElementError):
-                    item = ElementError(f"{path}: record {row}: {item}")
-                yield at, stream, item
+                    number = row - before
+                    yield last, stream, ElementError(f"{place}: record {number}: {item}")
+                else:
+                    last = item.at
+                    yield last, stream, item._replace(line=row)
+
+
+def _elements(
+    batch: pa.RecordBatch, predicates: Sequence[Term]
+) -> Iterator[Element | ElementError]:
+    """The elements of a batch, or what is wrong with them."""
+    try:
+        subjects, values, timestamps = _columns(batch)
+        columns = [column.to_pylist() for column in (subjects, *values.columns)]
+        times = milliseconds_of(timestamps).tolist()
+    except (ElementError, ValueError, OverflowError) as error:
+        if not batch.num_rows:
+            raise
+        if batch.num_rows == 1:
+            # Which record of the file it is, its reader knows.
+            yield ElementError(str(error).removeprefix("record 1: "))
+            return
+        half = batch.num_rows // 2
+        for part in batch.slice(0, half), batch.slice(half):
+            yield from _elements(part, predicates)
+        return
+    for at, subject, *cells in zip(times, *columns, strict=True):
+        yield _element(at, subject, zip(predicates, cells, strict=True))
 
 
 def _element(
-    at: int, subject: object, cells: Iterable[tuple[str, object]], row: int
+    at: int, subject: object, cells: Iterable[tuple[str, object]]
 ) -> Element | ElementError:
     triples: dict[tuple[Term, Term, Term], None] = {}
     try:
@@ -158,7 +206,7 @@ def _element(
             triples[canonical_triple((subject, predicate, term_text(value)))] = None
     except (ElementError, ValueError, OverflowError) as error:
         return ElementError(str(error))
-    return Element(at, tuple(triples), row)
+    return Element(at, tuple(triples), 1)
 
 
 def merged_streams(

@@ -340,14 +340,99 @@ def record_batch(times: list[int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def test_malformed_records_may_be_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "stream.arrow"
-    batch = table(
-        timestamp=[1, 2], subject=["<urn:a>"] * 2, **{"urn:k": ['"k"', "bare"], "urn:x": [1, 2]}
+RECORDS = {
+    "no timestamp": {"timestamp": pa.array([None], pa.int64())},
+    "a year too far": {"timestamp": TIMES["far"][0]},
+    "a year too early": {"timestamp": TIMES["early"][0]},
+    "a number too large": {"timestamp": TIMES["unsigned"][0]},
+    "a second too far": {"timestamp": TIMES["far seconds"][0]},
+    "no subject": {"subject": pa.array([None], pa.string())},
+    "a subject that is none": {"subject": pa.array(['"a"'])},
+    "a subject in no UTF-8": {"subject": WRONG["no UTF-8"]},
+    "no value": {"urn:k": pa.array([None], pa.string())},
+    **{
+        name: {"urn:k": WRONG[name]}
+        for name in ("nanoseconds", "a far year", "beyond all years", "no UTF-8", "bare")
+    },
+    "a bare word of a dictionary": {"urn:k": WRONG["a bare word of a dictionary"]},
+}
+"""One record each, of a type that has others."""
+RIGHT = {
+    "timestamp": {
+        pa.int64(): [1, 2, 3, 4],
+        pa.uint64(): [1, 2, 3, 4],
+        pa.timestamp("s", "UTC"): [1, 2, 3, 4],
+    },
+    "urn:k": {pa.timestamp("ns", "UTC"): [1_000] * 4, pa.timestamp("s", "UTC"): [1] * 4},
+}
+
+
+@pytest.mark.parametrize("place", [0, 2, 4])
+@pytest.mark.parametrize("changed", RECORDS.values(), ids=RECORDS)
+@pytest.mark.parametrize("query", [PLAIN, PERIODIC], ids=["CQELS-QL", "C-SPARQL"])
+def test_a_malformed_record_may_be_left_out(
+    tmp_path: Path, query: str, changed: dict[str, pa.Array], place: int
+) -> None:
+    ((name, wrong),) = changed.items()
+    right = RIGHT.get(name, {}).get(wrong.type)
+    columns: dict[str, Any] = {
+        "timestamp": pa.array([1, 2, 3, 4]),
+        "subject": pa.array([f"<urn:a{n}>" for n in range(4)]),
+        "urn:k": pa.array(["<urn:b>"] * 4),
+        "urn:x": pa.array([1] * 4),
+    }
+    if right is not None:
+        columns[name] = pa.array(right, wrong.type)
+    elif pa.types.is_dictionary(wrong.type):
+        columns[name] = columns[name].dictionary_encode()
+    kept_records = pa.RecordBatch.from_pydict(columns)
+    broken = pa.RecordBatch.from_pydict(
+        {each: values[:1] for each, values in columns.items()} | changed
     )
-    with pa.ipc.new_stream(str(path), batch.schema) as writer:
-        writer.write_batch(batch)
-    left = CliRunner().invoke(app, ["run", PLAIN, "--stream", f"urn:s={path}", "--skip-malformed"])
-    assert left.exit_code == 0
-    assert "1 malformed line left out" in left.output
-    assert left.stdout.splitlines()[0] == f'1\t0\t<urn:a> "1"^^<{XSD}integer>'
+    assert broken.schema == kept_records.schema
+    written_records = [kept_records.slice(0, place), broken, kept_records.slice(place)]
+    (whole,) = pa.Table.from_batches(written_records).combine_chunks().to_batches()
+    found = []
+    for records in ([kept_records], [whole], [kept_records, whole], [whole, whole]):
+        path = tmp_path / "stream.arrow"
+        with pa.ipc.new_stream(str(path), whole.schema) as writer:
+            for each in records:
+                writer.write_batch(each)
+        run_so = ["run", query, "--stream", f"urn:s={path}", "--skip-malformed"]
+        found.append(CliRunner().invoke(app, run_so))
+        if whole in records:
+            refused = CliRunner().invoke(app, run_so[:-1])
+            assert (refused.exit_code, len(refused.stderr.splitlines())) == (1, 1)
+            # Who takes batches says it of the batch where it is no single record that is wrong.
+            number = records.index(whole) + 1
+            batch_said = f"batch {number}: " if number > 1 else ""
+            assert f"stream.arrow: {batch_said}" in refused.stderr
+            if query == PERIODIC:
+                assert f"{batch_said}record {place + 1}: " in refused.stderr
+    none, one, other, two = found
+    assert [each.exit_code for each in found] == [0] * 4, found
+    assert none.stderr == ""
+    for each, count in ((one, "1 malformed line"), (other, "1 malformed line"), (two, "2 malf")):
+        assert each.stderr.startswith(count), each.stderr
+    assert none.stdout == one.stdout
+    assert len(none.stdout.splitlines()) >= 4
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"timestamp": pa.array(["x"])},
+        {"timestamp": TIMES["naive"][0]},
+        {"timestamp": pa.array([None])},
+        {"subject": pa.array([7])},
+        {"urn:x": WRONG["naive"]},
+        {"urn:x": WRONG["list"]},
+    ],
+)
+def test_a_column_of_a_wrong_type_is_no_malformed_record(tmp_path: Path, changed: Any) -> None:
+    path = kept(tmp_path / "stream.arrow", **changed)
+    beside = lines(tmp_path / "beside.nq", some_rows(3))
+    streams = [f"--stream={name}={file}" for name, file in (("urn:s", path), ("urn:o", beside))]
+    refused = CliRunner().invoke(app, ["run", PLAIN, *streams, "--skip-malformed"])
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "a column of" in refused.stderr
