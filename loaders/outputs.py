@@ -43,6 +43,20 @@ def written(output: Path) -> Iterator[None]:
         raise OutputError(f"{error.filename or output}: {error.strerror or error}") from error
 
 
+def output_path(output: str) -> Path:
+    """The path of an output on this machine.
+
+    Args:
+        output: a path, or a ``file://`` URL.
+
+    Raises:
+        OutputError: it is another URL: this output is not written there.
+    """
+    if is_remote(output):
+        raise OutputError(f"{output}: nothing is written to {output.partition(':')[0]}://")
+    return Path(output.removeprefix("file://"))
+
+
 @contextmanager
 def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
     """A path for a file, or for a directory of files, that go to `output` when the block ends well.
@@ -54,11 +68,9 @@ def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
     Raises:
         OutputError: no files go to such a URL, or who has it refuses or does not answer.
     """
-    if not is_remote(output):
-        yield Path(output.removeprefix("file://"))
-        return
     if not is_store_url(output):
-        raise OutputError(f"{output}: nothing is written to {output.partition(':')[0]}://")
+        yield output_path(output)
+        return
     place, _, name = output.rstrip("/").rpartition("/")
     with TemporaryDirectory(prefix="tpf-load-") as work:
         try:

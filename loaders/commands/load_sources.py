@@ -14,7 +14,8 @@ from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.groups import grouped
 from loaders.commands.polling import Push, tell
-from loaders.outputs import check_output
+from loaders.errors import OutputError
+from loaders.outputs import check_output, output_path
 from loaders.progress import Report
 from loaders.rdf.build import load_source
 from loaders.rdf.uploading import StoreOutput
@@ -204,8 +205,8 @@ def load_static(
 
 def _load_lines(make_source: Callable[[], StaticSource], output: str, job: options.LoadJob) -> None:
     if is_store_url(output):
-        raise typer.BadParameter(f"files of N-Triples go to a directory, not to {output}")
-    path = Path(output.removeprefix("file://"))
+        raise OutputError(f"{output}: files of N-Triples go to a directory; a store may go there")
+    path = output_path(output)
     check_output(path, job.replace)
     source = make_source()
     job.run(

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Final, Self
 
 from loaders.errors import OutputError
+from loaders.outputs import output_path
 from loaders.rdf.parting import PartsPlace
 from loaders.rdf.summary import RdfSummary
 from tpf_server.errors import NoStoreError, ServerError, StoreFormatError
@@ -65,7 +66,7 @@ class StoreOutput:
             self.path = Path(self._aside.name) / "store"
             self.beside = Path(self._folder.url).name
         else:
-            self.path = Path(output.removeprefix("file://"))
+            self.path = output_path(output)
             self.beside = str(self.path)
             there = (self.path / layout.MANIFEST).exists()
         refusal = ""

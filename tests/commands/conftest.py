@@ -41,6 +41,8 @@ def called(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
                 with pytest.raises(SystemExit) as ended:
                     commands.main()
             finally:
+                # What had no place goes where the command has led it, not to the next reader.
+                sys.stdout.flush()
                 os.dup2(descriptor, 1)
                 os.close(descriptor)
                 signal.signal(signal.SIGINT, handler)

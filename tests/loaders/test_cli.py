@@ -240,6 +240,46 @@ def test_facts_in_named_graphs(tmp_path: Path, form: str) -> None:
             assert store.count(ANY) == 2
 
 
+@pytest.mark.parametrize(
+    ("url", "options", "said"),
+    [
+        *(
+            (f"{scheme}://a.example/out", options, f"nothing is written to {scheme}://")
+            for scheme in ("http", "https", "ftp")
+            for options in (
+                ["irail", "-o"],
+                ["irail", "--format", "ntriples", "-o"],
+                ["irail", "--facts"],
+                ["irail", "--streams"],
+                ["rdf", "-o"],
+            )
+        ),
+        *(
+            (url, ["irail", "--format", "ntriples", "-o"], "files of N-Triples go to a directory")
+            for url in ("s3://a/out", "webhdfs://a.example/out")
+        ),
+    ],
+)
+def test_nothing_is_written_to_such_a_url(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    day: Path,
+    url: str,
+    options: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.nt").write_text("<urn:a> <urn:b> <urn:c> .")
+    name, *more = options
+    given = tmp_path / "a.nt" if name == "rdf" else day
+    before = sorted(tmp_path.rglob("*"))
+    assert run("load", name, given, *more, url, "--engine", "local") == 1
+    assert capsys.readouterr().err.startswith(f"tpf-load: {url}: {said}")
+    # In particular to no path that is called like it.
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 @pytest.mark.parametrize("small", [True, False])
 def test_nothing_but_malformed_lines_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, small: bool
