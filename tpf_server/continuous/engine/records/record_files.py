@@ -160,24 +160,22 @@ def read_stream(
     if not holds_records(path):
         yield from read_file(stream, path)
         return
-    row = last = 0
+    before = last = 0
     with _opened(path, name) as (predicates, batches):
         for place, batch in batches:
-            before = row
-            for item in _elements(batch, predicates):
-                row += 1
+            for row, item in enumerate(_elements(batch, predicates, before), 1):
                 if isinstance(item, ElementError):
-                    number = row - before
-                    yield last, stream, ElementError(f"{place}: record {number}: {item}")
+                    yield last, stream, ElementError(f"{place}: record {row}: {item}")
                 else:
                     last = item.at
-                    yield last, stream, item._replace(line=row)
+                    yield last, stream, item
+            before += batch.num_rows
 
 
 def _elements(
-    batch: pa.RecordBatch, predicates: Sequence[Term]
+    batch: pa.RecordBatch, predicates: Sequence[Term], before: int
 ) -> Iterator[Element | ElementError]:
-    """The elements of a batch, or what is wrong with them."""
+    """The elements of a batch, or what is wrong with them, behind so many other records."""
     try:
         subjects, values, timestamps = _columns(batch)
         columns = [column.to_pylist() for column in (subjects, *values.columns)]
@@ -190,15 +188,15 @@ def _elements(
             yield ElementError(str(error).removeprefix("record 1: "))
             return
         half = batch.num_rows // 2
-        for part in batch.slice(0, half), batch.slice(half):
-            yield from _elements(part, predicates)
+        yield from _elements(batch.slice(0, half), predicates, before)
+        yield from _elements(batch.slice(half), predicates, before + half)
         return
-    for at, subject, *cells in zip(times, *columns, strict=True):
-        yield _element(at, subject, zip(predicates, cells, strict=True))
+    for row, (at, subject, *cells) in enumerate(zip(times, *columns, strict=True), before + 1):
+        yield _element(at, subject, zip(predicates, cells, strict=True), row)
 
 
 def _element(
-    at: int, subject: object, cells: Iterable[tuple[str, object]]
+    at: int, subject: object, cells: Iterable[tuple[str, object]], row: int
 ) -> Element | ElementError:
     triples: dict[tuple[Term, Term, Term], None] = {}
     try:
@@ -206,7 +204,7 @@ def _element(
             triples[canonical_triple((subject, predicate, term_text(value)))] = None
     except (ElementError, ValueError, OverflowError) as error:
         return ElementError(str(error))
-    return Element(at, tuple(triples), 1)
+    return Element(at, tuple(triples), row)
 
 
 def merged_streams(
