@@ -39,18 +39,18 @@ class Sizes:
         triples: sizes of the data.
         repetitions: how often each load is made.
         master: of Spark.
-        one_core: whether Spark is measured on one core, too.
+        one_core: sizes of the data with which Spark is measured on one core, too.
     """
 
     triples: tuple[int, ...] = (1_000_000, 3_000_000, 10_000_000, 30_000_000)
     repetitions: int = 1
     master: str = "local[2]"
-    one_core: bool = True
+    one_core: tuple[int, ...] = (1_000_000, 3_000_000, 10_000_000)
 
     @classmethod
     def quick(cls) -> Self:
         """A tenth of a million, once."""
-        return cls(triples=(100_000,), repetitions=1, one_core=False)
+        return cls(triples=(100_000,), repetitions=1, one_core=())
 
 
 class Load:
@@ -70,16 +70,21 @@ class Load:
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """A group per engine, so that a missing Java leaves out only one."""
-        for engine in (ON_SPARK, ONE_CORE, LOCAL) if settings.one_core else (ON_SPARK, LOCAL):
+        for engine, sizes in (
+            (ON_SPARK, settings.triples),
+            (ONE_CORE, settings.one_core),
+            (LOCAL, settings.triples),
+        ):
             measurements = [
                 Measurement(
                     {"triples": triples, "engine": engine},
                     partial(_load, engine, People(triples, run.seed), settings),
                     settings.repetitions,
                 )
-                for triples in settings.triples
+                for triples in sizes
             ]
-            yield MeasurementGroup(engine, partial(_open, engine, run.folder), measurements)
+            if measurements:
+                yield MeasurementGroup(engine, partial(_open, engine, run.folder), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
         """Seconds and memory by size; whether both engines write the same."""
