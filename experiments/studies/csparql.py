@@ -71,7 +71,7 @@ class Sizes:
     spark_events: int = 100_000
     spark_warm_up: int = 1_000
     cores: tuple[int, ...] = (1, 2)
-    spark_windows: tuple[int, ...] = (5, 20, 60)
+    spark_windows: tuple[int, ...] = (5, 20)
     spark_brokers: tuple[int, ...] = (1_000, 10_000)
 
     @classmethod
