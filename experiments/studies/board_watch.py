@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from experiments.errors import MachineLimitError, MeasurementError, UntriedError
@@ -109,11 +110,11 @@ def watch(
         for number, (client, order) in enumerate(zip(clients, orders, strict=True)):
             if number not in starts and client.has_said():
                 if not client.answer(order, _READY_SECONDS).get("ready"):
-                    kind = _failure(watched.usages(), watched.first)
+                    kind = _failure(watched.first, watched.usages())
                     raise kind(_why(clients, number, "the clients do not start"))
                 starts[number] = watched.elapsed()
         if watched.elapsed() > START_SECONDS:
-            kind = _failure(watched.usages(), watched.first)
+            kind = _failure(watched.first, watched.usages())
             raise kind(f"{share - len(starts)} client processes do not start")
     look_until(max(looks.first, watched.elapsed()))
     begin, before = _marks(clients), watched.usages()
@@ -129,7 +130,7 @@ def watch(
     if side.order["mode"] == "stream":
         # It would wait for its readers.
         side.server.process.kill()
-    failure = _failure(after, before)
+    failure = _failure(watched.first, before, after)
     if "error" in published:
         raise failure(f"the feed failed: {published['error']}")
     why = [reason for report in reports for reason in report["errors"]]
@@ -230,11 +231,20 @@ def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
     }
 
 
-def _failure(now: _Usages, before: _Usages) -> type[MeasurementError]:
-    """What it is where nothing comes: the machine is the limit if these processes fill it."""
+def _failure(*looks: _Usages) -> type[MeasurementError]:
+    """What it is where nothing comes: the machine is the limit if these processes filled it once.
+
+    Args:
+        looks: what was used at several instants, in their order.
+    """
+    limit = BUSY * len(os.sched_getaffinity(0))
+    filled = any(_all_shares(now, before) > limit for before, now in pairwise(looks))
+    return MachineLimitError if filled else MeasurementError
+
+
+def _all_shares(now: _Usages, before: _Usages) -> float:
     shares = _shares(now, before)
-    used = sum(shares[side] or 0 for side in SIDES) + now[3].since(before[3]).percent_of_core
-    return MachineLimitError if used > BUSY * len(os.sched_getaffinity(0)) else MeasurementError
+    return sum(shares[side] or 0 for side in SIDES) + now[3].since(before[3]).percent_of_core
 
 
 def renewals(

@@ -25,7 +25,7 @@ from experiments.studies.board_modes import (
     Mode,
     engine_settings,
 )
-from experiments.studies.board_watch import MachineLimits, _failure
+from experiments.studies.board_watch import MachineLimits, _failure, _Usages
 from experiments.studies.server_vs_client import ServerVsClient, Sizes
 from experiments.workloads.board import board, number_of, renewal
 from tests.experiments.harness.test_runner import run
@@ -174,12 +174,16 @@ def test_more_than_was_too_much_for_the_machine_is_not_tried() -> None:
         pass
 
 
-def test_the_machine_is_the_limit_where_server_clients_and_feed_fill_it() -> None:
-    nothing, little, much = Usage(0.0, 0.0), Usage(0.2, 1.0), Usage(1e3, 1.0)
-    before = nothing, None, [nothing], nothing
-    assert _failure((little, None, [little], little), before) is MeasurementError
-    assert _failure((little, None, [much], little), before) is MachineLimitError
-    assert _failure((little, None, [little], much), before) is MachineLimitError
+def test_the_machine_is_the_limit_where_server_clients_and_feed_filled_it_once() -> None:
+    def used(server: float, clients: float, feed: float, wall: float) -> _Usages:
+        return Usage(server, wall), None, [Usage(clients, wall)], Usage(feed, wall)
+
+    nothing, little = used(0, 0, 0, 0), used(0.2, 0.2, 0.2, 1)
+    assert _failure(nothing, little) is MeasurementError
+    assert _failure(nothing, used(0.2, 1e3, 0.2, 1)) is MachineLimitError
+    assert _failure(nothing, used(0.2, 0.2, 1e3, 1)) is MachineLimitError
+    assert _failure(nothing, used(0, 1e3, 0, 1), used(0, 1e3, 0, 1e6)) is MachineLimitError
+    assert _failure(nothing, used(0, 0, 0, 1e6), used(0, 1e3, 0, 1e6 + 1)) is MachineLimitError
 
 
 def total(mode: Mode, queries: int, server: float, **values: Any) -> dict[str, str]:
