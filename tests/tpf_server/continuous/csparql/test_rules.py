@@ -12,7 +12,7 @@ from tpf_server.continuous.csparql.drawing import as_mermaid, as_text
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import parse
-from tpf_server.continuous.csparql.rules import RULES, Rule
+from tpf_server.continuous.csparql.rules import RULES, RULES_ON_SPARK, Rule, optimised
 from tpf_server.continuous.csparql.rules.collapse_groups import collapse_groups
 from tpf_server.continuous.csparql.rules.distribute_partially import distribute_partially
 from tpf_server.continuous.csparql.rules.distribute_totally import distribute_totally
@@ -164,6 +164,12 @@ def test_aggregates_of_disjoint_streams_are_distributed() -> None:
     assert after.index("union") < after.index("aggregation")
     # Over all markets no stream has whole groups.
     assert unchanged(distribute_totally, initial(OVER_MARKETS))
+
+
+def test_on_spark_there_is_one_aggregation_of_all_streams() -> None:
+    graph = initial(BY_MARKET)
+    assert as_text(optimised(graph, RULES)).count("aggregation") == 2
+    assert as_text(optimised(graph, RULES_ON_SPARK)).count("aggregation") == 1
 
 
 def test_aggregates_over_streams_are_combined_from_parts() -> None:

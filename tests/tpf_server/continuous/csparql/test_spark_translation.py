@@ -18,7 +18,7 @@ from tests.support.random_csparql import STREAMS, clauses, queries, statics, tim
 from tests.support.random_queries import PREFIX
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.rules import RULES, Rule
+from tpf_server.continuous.csparql.rules import RULES, RULES_ON_SPARK, Rule
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
 from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
@@ -35,7 +35,7 @@ def check(
     sources: Sequence[Clause],
     static: str,
     timeline: Timeline,
-    rules: tuple[Rule, ...] = RULES,
+    rules: tuple[Rule, ...] = RULES_ON_SPARK,
 ) -> list[PeriodicAnswer]:
     """Compare both; the answers of the native one."""
     session_settings(spark)
@@ -71,7 +71,7 @@ def check(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(queries, clauses, statics, timelines, st.sampled_from([(), RULES]))
+@given(queries, clauses, statics, timelines, st.sampled_from([(), RULES, RULES_ON_SPARK]))
 def test_random_queries(
     spark: Any,
     tmp_path: Path,

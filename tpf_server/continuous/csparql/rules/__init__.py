@@ -26,6 +26,9 @@ RULES: Final[tuple[Rule, ...]] = (
     push_projections,
 )
 
+RULES_ON_SPARK: Final = tuple(rule for rule in RULES if rule is not distribute_totally)
+"""Those that pay on Spark, where an aggregation in each branch has never cost less than one."""
+
 
 def optimised(graph: OperatorGraph, rules: tuple[Rule, ...] = RULES) -> OperatorGraph:
     """The operator graph after these rules."""

@@ -35,7 +35,7 @@ from tpf_server.continuous.csparql.native.leaves import has_static
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import parse
-from tpf_server.continuous.csparql.rules import RULES, Rule, optimised
+from tpf_server.continuous.csparql.rules import RULES_ON_SPARK, Rule, optimised
 from tpf_server.continuous.csparql.spark.frames import AT, RANK, column
 from tpf_server.continuous.csparql.spark.leaf_frames import LeafFrames
 from tpf_server.continuous.csparql.spark.results import ResultFiles
@@ -105,7 +105,7 @@ class SparkExecution:
         lateness: int = 0,
         strict: bool = True,
         rejects: Path | str | None = None,
-        rules: tuple[Rule, ...] = RULES,
+        rules: tuple[Rule, ...] = RULES_ON_SPARK,
         base: str = BASE,
         on_answer: Callable[[PeriodicAnswer], None] | None = None,
         sink: BatchSink | None = None,
