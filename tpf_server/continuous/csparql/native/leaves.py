@@ -13,7 +13,9 @@ from tpf_client.sparql.expressions.inlined import inline_integer
 from tpf_client.sparql.rewrite.join_order import greedy_order
 from tpf_server.continuous.csparql.native.contents import WindowView
 from tpf_server.continuous.csparql.native.pattern_input import PatternInput
-from tpf_server.continuous.csparql.native.static_tables import StaticJoin, StaticTables
+from tpf_server.continuous.csparql.native.static_join import StaticJoin
+from tpf_server.continuous.csparql.native.static_table import StaticTable
+from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.windows import place_of
 from tpf_server.continuous.engine.static.dataset import Dataset
@@ -24,6 +26,9 @@ _WINDOW_ESTIMATE = 100
 """How many triples a window is taken to hold that match a pattern."""
 _STATIC_LEAST, _STATIC_MOST = 100_000, 8
 """How many rows a static part may have: so many, and these times as many as it has triples."""
+_FEW, _MANY = 1_000, 100_000
+"""Of so many static triples all are read at once, even if only some are looked up: by static rows,
+which is done once, and by rows of streams, where each look-up makes an element cost more."""
 
 
 class TooManyStaticError(Exception):
@@ -73,7 +78,8 @@ class CsparqlLeaves:
         self._tables = tables
         self._flow = flow
         self._dictionary = dictionary
-        self._inputs: list[tuple[PatternInput, StaticJoin | None]] = []
+        self._inputs: list[PatternInput] = []
+        self._following: list[PatternInput | StaticJoin] = []
         self.predicates: set[TermId] | None = set()
         self.assumed: set[tuple[Term, TermId]] = set()
         self._bounds: list[_Bound] = []
@@ -84,17 +90,19 @@ class CsparqlLeaves:
         Raises:
             TooManyStaticError: see there.
         """
-        for entry, join in self._inputs:
-            entry.open(None if join is None else join.static_change)
+        for place, each in enumerate(self._following):
+            each.follow(place)
+        for entry in self._inputs:
+            entry.open()
         for bound in self._bounds:
             bound.left = None
-        for entry, _ in self._inputs:
+        for entry in self._inputs:
             entry.fill()
 
     def close(self) -> None:
         """Follow them no more."""
-        for entry, _ in self._inputs:
-            entry.close()
+        for each in self._following:
+            each.close()
 
     def has_static(self, pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
         """See `Knowledge.has_static`."""
@@ -109,7 +117,7 @@ class CsparqlLeaves:
         node: Node | None = None
         alone = all(self._graph.part_of(each) == "static" for each in patterns)
         for pattern in greedy_order(estimates, variables_of_quad, lambda each, _: estimates[each]):
-            node = self._joined(node, pattern)
+            node = self._joined(node, pattern, alone=alone)
             if alone:
                 bound = _Bound(_STATIC_LEAST + _STATIC_MOST * sum(estimates.values()))
                 self._bounds.append(bound)
@@ -129,8 +137,14 @@ class CsparqlLeaves:
             count += _WINDOW_ESTIMATE * free
         return count
 
-    def _joined(self, node: Node | None, pattern: QuadPattern) -> Node:
-        """A node joined with the matches of one pattern more."""
+    def _joined(self, node: Node | None, pattern: QuadPattern, *, alone: bool) -> Node:
+        """A node joined with the matches of one pattern more.
+
+        Args:
+            node: of those before, if there are any.
+            pattern: see above.
+            alone: whether all of these are static.
+        """
         source = self._graph.source_of(pattern)
         schema = variables_of_bgp((pattern,))
         stamped: list[WindowView] | None = None
@@ -145,9 +159,6 @@ class CsparqlLeaves:
         windows = [self._windows[stream] for stream in source.streams] if carrying else []
         mask = self._mask(pattern)
         row_of = _row_of_named(pattern, mask) if named else _row_of(pattern, mask)
-        table = self._tables.table(pattern, source.static, row_of)
-        entry = PatternInput(row_of, mask, table, windows, stamped, _encode_stamp, leaf.push)
-        join: StaticJoin | None = None
         # Also of what is taken to be static, so that a window holds enough for any plan.
         if is_variable(pattern.predicate):
             self.predicates = None if source.streams else self.predicates
@@ -160,13 +171,23 @@ class CsparqlLeaves:
                 for name in source.streams
                 if not self._graph.may_carry(name, pattern)
             )
+        table: StaticTable | None = None
+        if source.static and not named:
+            # In the named graphs of a window there is nothing static.
+            table = self._tables.table(pattern, source.static)
         if node is None:
             joined: Node = leaf
-        elif stamped is None and source.static and _meets(node, schema):
-            joined = join = self._flow.add(StaticJoin(node, leaf, table))
+        elif table is not None and stamped is None and _meets(node, schema):
+            most = _FEW if alone else _MANY
+            joined = join = self._flow.add(StaticJoin(node, leaf, table, most))
+            self._following.append(join)
+            table = None
         else:
             joined = self._flow.add(HashJoin(node, leaf))
-        self._inputs.append((entry, join))
+        entry = PatternInput(row_of, mask, table, windows, stamped, _encode_stamp, leaf.push)
+        if table is not None:
+            self._following.append(entry)
+        self._inputs.append(entry)
         return joined
 
     def _mask(self, pattern: QuadPattern) -> Mask:

@@ -1,10 +1,10 @@
 """What matches a triple pattern, in static graphs and in windows, as rows of a dataflow."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 
-from tpf_client.dataflow.changes import TermId
+from tpf_client.dataflow.changes import Solution, TermId
 from tpf_server.continuous.csparql.native.contents import OnChange, WindowView
-from tpf_server.continuous.csparql.native.static_tables import StaticTable
+from tpf_server.continuous.csparql.native.static_table import StaticTable
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
 
 
@@ -14,7 +14,7 @@ class PatternInput:
     Args:
         row_of: the row that a triple gives, its timestamp left out; ``None`` where it matches not.
         mask: the constants of the pattern.
-        table: the static ones.
+        table: the static ones; ``None`` where there are none, or a join looks them up by itself.
         windows: of the streams that the graph is merged from.
         stamped: the windows whose timestamps are wanted; ``None``: no timestamp.
         push: where changes go.
@@ -22,63 +22,57 @@ class PatternInput:
 
     def __init__(
         self,
-        row_of: Callable[[EncodedTriple], tuple[TermId, ...] | None],
+        row_of: Callable[[EncodedTriple], Solution | None],
         mask: Mask,
-        table: StaticTable,
+        table: StaticTable | None,
         windows: Sequence[WindowView],
         stamped: Sequence[WindowView] | None,
         encode_stamp: Callable[[int], TermId],
-        push: Callable[[tuple[TermId, ...], int], None],
+        push: Callable[[Solution, int], None],
     ) -> None:
         self._row_of = row_of
         self._table = table
+        self._static: Set[Solution] = frozenset() if table is None else table.all
         self._windows = list(windows)
         self._stamped = None if stamped is None else list(stamped)
         self._encode_stamp = encode_stamp
         self._push = push
-        self._joined: Callable[[tuple[TermId, ...], int], None] | None = None
         for window in self._windows:
             window.listen(mask, self._listener(window))
 
-    def open(self, joined: Callable[[tuple[TermId, ...], int], None] | None) -> None:
+    def follow(self, place: int) -> None:
         """Begin to follow the static triples.
 
         Args:
-            joined: takes rows of static triples that come and go, where a join looks them up in
-                the table by itself, so that they are not pushed; ``None`` where they are.
+            place: of the pattern among those of its query.
         """
-        self._joined = joined
-        self._table.users[self] = None
-        if joined is None:
-            for triple in self._table.triples:
-                self.push(triple, 1)
+        if self._table is not None:
+            self._table.follow(self, place)
+
+    def open(self) -> None:
+        """Take in the static triples; what joins them follows theirs."""
+        for row in self._static:
+            self.static_change(row, 1)
 
     def fill(self) -> None:
         """Take in what the windows hold already."""
         for triple in {each for window in self._windows for each in window.triples()}:
-            static = triple in self._table.triples
-            if not (static and self._joined is not None):
-                self._change(triple, (False, None), self._rows(triple, static=static))
+            row = self._row_of(triple)
+            if row is not None:
+                static = row in self._static
+                self._change(row, (False, None), self._rows(triple, static=static))
 
     def close(self) -> None:
         """Follow them no more."""
-        self._table.leave(self)
+        if self._table is not None:
+            self._table.leave(self)
 
-    def look(self, triple: EncodedTriple, count: int) -> None:
-        """See `StaticTable`."""
-        if self._joined is not None:
-            row = self._row_of(triple)
-            assert row is not None
-            self._joined(row, count)
-            if self._rows(triple, static=False)[0]:
-                # It is beside the table as long as it is not in it.
-                self._push(row, -count)
-
-    def push(self, triple: EncodedTriple, count: int) -> None:
-        """See `StaticTable`."""
-        if self._joined is None:
-            rows = self._rows(triple, static=count < 0), self._rows(triple, static=count > 0)
-            self._change(triple, *rows)
+    def static_change(self, row: Solution, count: int) -> None:
+        """See `TableUser`."""
+        assert self._table is not None
+        triple = self._table.triple(row)
+        before = self._rows(triple, static=count < 0)
+        self._change(row, before, self._rows(triple, static=count > 0))
 
     def _rows(self, triple: EncodedTriple, *, static: bool) -> tuple[bool, int | None]:
         present = static or any(window.latest(triple) is not None for window in self._windows)
@@ -87,12 +81,9 @@ class PatternInput:
         return present, _newest(self._stamped, triple)
 
     def _change(
-        self, triple: EncodedTriple, old: tuple[bool, int | None], new: tuple[bool, int | None]
+        self, row: Solution, old: tuple[bool, int | None], new: tuple[bool, int | None]
     ) -> None:
         if old == new:
-            return
-        row = self._row_of(triple)
-        if row is None:
             return
         for (present, stamp), count in ((old, -1), (new, 1)):
             if present:
@@ -103,18 +94,22 @@ class PatternInput:
                     self._push((*row, encoded), count)
 
     def _listener(self, window: WindowView) -> OnChange:
+        row_of, static, push = self._row_of, self._static, self._push
         others = [each for each in self._windows if each is not window]
         stamped = self._stamped
         own = stamped is not None and window in stamped
         other_stamped = [each for each in stamped or () if each is not window]
 
         def changed(triple: EncodedTriple, old: int | None, new: int | None) -> None:
-            always = triple in self._table.triples or any(
-                each.latest(triple) is not None for each in others
-            )
+            if stamped is None and (old is None) == (new is None):
+                return
+            row = row_of(triple)
+            if row is None:
+                return
+            always = row in static or any(each.latest(triple) is not None for each in others)
             if stamped is None:
-                if not always and (old is None) != (new is None):
-                    self._change(triple, (old is not None, None), (new is not None, None))
+                if not always:
+                    push(row, 1 if old is None else -1)
                 return
             elsewhere = _newest(other_stamped, triple)
 
@@ -124,7 +119,7 @@ class PatternInput:
                 return mine if elsewhere is None else max(elsewhere, mine)
 
             self._change(
-                triple,
+                row,
                 (always or old is not None, stamp(old)),
                 (always or new is not None, stamp(new)),
             )

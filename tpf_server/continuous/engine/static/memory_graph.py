@@ -6,7 +6,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
-from annotations.terms import Term, Triple, is_iri, is_literal, triple_term
+from annotations.terms import Term, Triple, is_iri, is_literal, is_triple_term, triple_term
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.store.static.ox_terms import OxTerm, ox_term, text_of
 from tpf_server.store.static.rdf_files import check_file
@@ -100,16 +100,18 @@ class MemoryGraph:
     def _find(
         self, subject: Term | None, predicate: Term | None, object_: Term | None
     ) -> Iterator[ox.Quad]:
-        if (subject is not None and is_literal(subject)) or (
+        if (subject is not None and (is_literal(subject) or is_triple_term(subject))) or (
             predicate is not None and not is_iri(predicate)
         ):
             return iter(())
-        return self._store.quads_for_pattern(
-            None if subject is None else ox_term(subject),  # type: ignore[arg-type]
-            None if predicate is None else ox_term(predicate),  # type: ignore[arg-type]
-            None if object_ is None else _kept(ox_term(object_)),
-            None,
-        )
+        try:
+            s, p, o = (
+                None if each is None else _kept(ox_term(each))
+                for each in (subject, predicate, object_)
+            )
+        except ValueError:
+            return iter(())  # streams may have terms that no file can have
+        return self._store.quads_for_pattern(s, p, o, None)  # type: ignore[arg-type]
 
     def count(self, subject: Term | None, predicate: Term | None, object_: Term | None) -> int:
         """How many there are, counted up to a thousand; above that, a thousand per free place."""

@@ -6,6 +6,7 @@ per distinct binding, or, where that costs more than reading it whole, read once
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Final, TypeVar
 
 from annotations.terms import QuadPattern, Term, Variable
 from tpf_client.sparql.algebra import variables_of_quad
@@ -13,9 +14,11 @@ from tpf_client.sparql.rewrite.join_order import greedy_order
 from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_data import GraphChange
 
+T = TypeVar("T")
 BoundRow = tuple[Term, ...]
-# A lookup costs about as much as reading this many triples in one go.
-_LOOKUP_COST = 4
+
+LOOKUP_COST: Final = 4
+"""To look a pattern up costs about as much as reading this many triples in one go."""
 
 
 def evaluate_static(
@@ -78,10 +81,10 @@ def _join(
     keys = {tuple(row[place] for place in at) for row in rows}
     partners: dict[BoundRow, list[BoundRow]] = {}
     # Counts are estimates: where there is more than was thought, reading is given up.
-    worthwhile = len(keys) * _LOOKUP_COST if shared else None
+    worthwhile = len(keys) * LOOKUP_COST if shared else None
     read = None
     if worthwhile is None or count <= worthwhile:
-        read = _read(_values(dataset, pattern, pattern, shared + new), worthwhile)
+        read = read_at_most(_values(dataset, pattern, pattern, shared + new), worthwhile)
     if read is None:
         for key in keys:
             bound = dict(zip(shared, key, strict=True))
@@ -104,7 +107,7 @@ def _values(
     return (tuple([quad[place] for place in places]) for quad in dataset.match(filled))
 
 
-def _read(values: Iterator[BoundRow], most: int | None) -> list[BoundRow] | None:
+def read_at_most(values: Iterable[T], most: int | None) -> list[T] | None:
     """All values; ``None`` where there are more than `most`."""
     if most is None:
         return list(values)

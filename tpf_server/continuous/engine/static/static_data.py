@@ -163,7 +163,9 @@ class StaticData:
             finish()
 
     def _told(self, change: GraphChange) -> list[Callable[[], None]]:
-        return [listener(change) for listener in self._listeners]
+        # An engine beside another comes after it, and may get elements of what that one emits: so
+        # it has taken the change over before.
+        return [listener(change) for listener in self._listeners][::-1]
 
     def memory(self, name: Term = DEFAULT_GRAPH) -> MemoryGraph:
         """The part of this graph that is kept in memory and may change; made where absent."""
