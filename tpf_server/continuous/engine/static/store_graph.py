@@ -6,6 +6,9 @@ from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable
 from tpf_server.store.protocols import StaticStore
 
 _ANY = tuple(Variable(f"?.any{place}") for place in range(4))
+_FIRST, _MOST, _GROWTH = 20, 10_000, 10
+"""How many triples are read at first, at most at once, and by how much more each time: many who ask
+want to know whether there is any, or look a few up."""
 
 
 class StoreGraph:
@@ -14,8 +17,6 @@ class StoreGraph:
     Attributes:
         version: differs wherever the content may differ.
     """
-
-    PAGE = 10_000
 
     def __init__(self, store: StaticStore, graph: Term = DEFAULT_GRAPH) -> None:
         self.version = (store.version, graph)
@@ -34,14 +35,15 @@ class StoreGraph:
     ) -> Iterator[tuple[Term, Term, Term]]:
         """The triples with these terms; ``None`` is any."""
         pattern = self._pattern(subject, predicate, object_)
-        offset = 0
+        offset, limit = 0, _FIRST
         while True:
-            page = self._store.quads(pattern, offset, self.PAGE)
+            page = self._store.quads(pattern, offset, limit)
             for quad in page:
                 yield quad.subject, quad.predicate, quad.object
-            offset += len(page)
-            if len(page) < self.PAGE:
+            offset += limit
+            if len(page) < limit:
                 return
+            limit = min(_GROWTH * limit, _MOST)
 
     def count(self, subject: Term | None, predicate: Term | None, object_: Term | None) -> int:
         """How many there are, exactly."""
