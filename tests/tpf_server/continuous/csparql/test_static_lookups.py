@@ -152,6 +152,20 @@ def test_where_most_keys_are_needed_all_triples_are_read() -> None:
     assert graph.read == before
 
 
+def test_a_static_part_that_needs_everything_reads_each_triple_once() -> None:
+    engine, graph = counting(papers(3_000))
+    engine.declare("urn:s", ["urn:at"])
+    query = engine.register(
+        f"SELECT ?name {WINDOW} {{ ?a <urn:at> ?x . ?paper <urn:by> ?a . ?paper <urn:by> ?b ."
+        " ?b <urn:name> ?name }"
+    )
+    # And one more for each pattern of which it is asked whether there is any.
+    assert graph.read < 3 * 3_000 + 20
+    engine.push("urn:s", ("<urn:person7>", "<urn:at>", "<urn:x>"), 0)
+    engine.advance(0)
+    assert [len(each.rows) for each in query] == [4]
+
+
 def test_queries_share_what_was_looked_up() -> None:
     engine, graph = counting([(f"<urn:b{n}>", "<urn:in>", f"<urn:c{n}>") for n in range(3000)])
     queries = [
@@ -349,6 +363,7 @@ def looking_up(patch: pytest.MonkeyPatch, small: int, least: int, cost: int) -> 
     """Let triples be looked up also where they are few."""
     patch.setattr(leaves, "_FEW", small)
     patch.setattr(leaves, "_MANY", small)
+    patch.setattr(leaves, "LOOKUP_COST", 0)
     patch.setattr(static_index, "_LEAST", least)
     patch.setattr(static_index, "LOOKUP_COST", cost)
 

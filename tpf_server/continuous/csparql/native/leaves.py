@@ -19,6 +19,7 @@ from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.windows import place_of
 from tpf_server.continuous.engine.static.dataset import Dataset
+from tpf_server.continuous.engine.static.static_bgp import LOOKUP_COST
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
 
@@ -116,8 +117,12 @@ class CsparqlLeaves:
         estimates = {each: self._estimate(each) for each in patterns}
         node: Node | None = None
         alone = all(self._graph.part_of(each) == "static" for each in patterns)
+        most = _FEW if alone else _MANY
         for pattern in greedy_order(estimates, variables_of_quad, lambda each, _: estimates[each]):
-            node = self._joined(node, pattern, alone=alone)
+            if node is None:
+                # Where so many rows begin, looking up for each costs more than reading so much.
+                most = max(most, LOOKUP_COST * estimates[pattern])
+            node = self._joined(node, pattern, most)
             if alone:
                 bound = _Bound(_STATIC_LEAST + _STATIC_MOST * sum(estimates.values()))
                 self._bounds.append(bound)
@@ -137,13 +142,13 @@ class CsparqlLeaves:
             count += _WINDOW_ESTIMATE * free
         return count
 
-    def _joined(self, node: Node | None, pattern: QuadPattern, *, alone: bool) -> Node:
+    def _joined(self, node: Node | None, pattern: QuadPattern, most: int) -> Node:
         """A node joined with the matches of one pattern more.
 
         Args:
             node: of those before, if there are any.
             pattern: see above.
-            alone: whether all of these are static.
+            most: of so many static triples all are read, even if only some are looked up.
         """
         source = self._graph.source_of(pattern)
         schema = variables_of_bgp((pattern,))
@@ -178,7 +183,6 @@ class CsparqlLeaves:
         if node is None:
             joined: Node = leaf
         elif table is not None and stamped is None and _meets(node, schema):
-            most = _FEW if alone else _MANY
             joined = join = self._flow.add(StaticJoin(node, leaf, table, most))
             self._following.append(join)
             table = None
