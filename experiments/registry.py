@@ -38,8 +38,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
 )
 STUDY_MINUTES: Mapping[str, float] = {
     "server-vs-client": 30, "cost-model": 0.1, "fragments": 14, "annotation-methods": 30,
-    "conference": 12, "taxi": 6, "csparql": 15, "citybench": 25, "client": 15, "load": 9,
-    "adaptivity": 4, "sharing": 4, "signal": 9, "ticks": 4, "page-readers": 3,
+    "conference": 25, "taxi": 4, "csparql": 26, "citybench": 25, "client": 15, "load": 9,
+    "adaptivity": 2, "sharing": 5, "signal": 9, "ticks": 12, "page-readers": 3,
 }  # fmt: skip
 """About what a full run of each takes, on two cores with nothing else to do."""
 
