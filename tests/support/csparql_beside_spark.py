@@ -9,7 +9,7 @@ from tests.support.csparql_spark import settings
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
-from tpf_server.continuous.csparql.rules import RULES
+from tpf_server.continuous.csparql.rules import RULES_ON_SPARK
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
 from tpf_server.continuous.csparql.windows import LogicalWindow
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
@@ -40,7 +40,7 @@ class EngineBesideSpark(CsparqlEngine):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.rules = options.get("rules", RULES)
+        self.rules = options.get("rules", RULES_ON_SPARK)
         self.elements: Timeline = []
         self.answered: list[tuple[PeriodicQuery, list[PeriodicAnswer]]] = []
 

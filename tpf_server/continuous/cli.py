@@ -29,6 +29,7 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.pace import Pace, Widen
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.csparql.rules import RULES, RULES_ON_SPARK
 from tpf_server.continuous.engine.arrow_file import ArrowFile
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import CallbackError, ContinuousSyntaxError, ElementError
@@ -180,7 +181,7 @@ def run(
         )
         if explain:
             assert not isinstance(out, ArrowFile)
-            _explain(task, read, drawing, out)
+            _explain(task, read, drawing, engine, out)
         else:
             pace = None if widen_steps is Widen.NEVER else Pace(time.thread_time, widen_steps)
             _run_periodic(task, read, kind, engine, master, work, out, pace)
@@ -251,9 +252,11 @@ def _told(queries: Sequence[str]) -> str:
     return found.pop() or CQELS.name
 
 
-def _explain(task: _Task, read: _Read, drawing: Drawing, output: TextIO) -> None:
+def _explain(
+    task: _Task, read: _Read, drawing: Drawing, engine: EngineName, output: TextIO
+) -> None:
     """Draw queries that answer at instants."""
-    made = CsparqlEngine()
+    made = CsparqlEngine(rules=RULES_ON_SPARK if engine is EngineName.SPARK else RULES)
     load(made, task.static, task.graphs)
     for name, predicates in task.declared.items():
         made.declare(name, predicates)

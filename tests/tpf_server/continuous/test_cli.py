@@ -129,6 +129,18 @@ def test_explain(files):
     drawn = run(files, "--explain", "--drawing", "graphviz", query=PERIODIC)
     assert drawn.output.count("digraph ") == 3
     assert run(files, "--explain", "--drawing", "oils", query=PERIODIC).exit_code == 2
+    by_graph = (
+        "SELECT ?g ?a ?n FROM STREAM <http://s/> [RANGE 2ms STEP 2ms] FROM STREAM <http://t/> "
+        "[RANGE 2ms STEP 2ms] { GRAPH ?g { ?a <urn:p> ?b } } "
+        "AGGREGATE { (?n, COUNT(?b), {?a, ?g}) }"
+    )
+    runs = []
+    for engine in ("native", "spark"):
+        more = ["--stream", f"http://t/={files / 'stream.tsv'}", "--explain", "--engine", engine]
+        found = run(files, *more, query=by_graph).output.partition("Operators as they run")[2]
+        runs.append(found.count("aggregation ?n"))
+    # Of both streams and the graph, or of all at once.
+    assert runs == [3, 1]
     plan = json.loads(run(files, "--explain").output)
     assert [each["input"] for each in plan["joins"][0]["inputs"]]
 

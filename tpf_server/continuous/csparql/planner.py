@@ -87,7 +87,11 @@ class EvaluationPlanner:
             self._tables.drop_idle()
             raise UnsupportedContinuousQueryError(str(error)) from error
         except RecursionError:
+            self._tables.drop_idle()
             raise UnsupportedContinuousQueryError("it is nested too deeply") from None
+        except Exception:
+            self._tables.drop_idle()
+            raise
 
     def shared(
         self, evaluation: PeriodicEvaluation, query: CsparqlQuery, question: Question

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from annotations.terms import Term
 from tests.support.csparql_beside_spark import CONTENT, Timeline, contents
 from tests.support.csparql_reference import Clause, solutions
 from tests.support.csparql_spark import settings as session_settings
@@ -232,6 +233,22 @@ def test_the_order_of_everything(spark: Any, tmp_path: Path) -> None:
     windows = spark.createDataFrame(contents(WIDE, elements, [50]), CONTENT)
     (found,) = execution.answers(windows, [50])
     assert found.rows == expected.rows
+
+
+def test_a_static_part_with_far_more_solutions_than_triples(spark: Any, tmp_path: Path) -> None:
+    session_settings(spark)
+    engine = CsparqlEngine()
+    engine.add([[f"<urn:a{n}>", "<urn:of>", "<urn:x>"] for n in range(400)], None)
+    text = (
+        PREFIX + f"SELECT ?v {WIDE[0]} WHERE {{ ?s :value ?v . ?a <urn:of> ?x . ?b <urn:of> ?x }}"
+    )
+    known = {Term(f"<{STREAMS[0]}>"): frozenset({Term("<http://e/value>")})}
+    execution = SparkExecution(
+        spark, text, engine.static, {STREAMS[0]: tmp_path}, tmp_path, predicates=known
+    )
+    windows = spark.createDataFrame(contents(WIDE, [], [50]), CONTENT)
+    with pytest.raises(UnsupportedContinuousQueryError, match="far more solutions"):
+        execution.answers(windows, [50])
 
 
 def test_texts_are_put_together_in_their_own_order(spark: Any, tmp_path: Path) -> None:

@@ -166,6 +166,45 @@ def test_a_static_part_that_needs_everything_reads_each_triple_once() -> None:
     assert [len(each.rows) for each in query] == [4]
 
 
+class Failing(Counting):
+    """Cannot be read after so many more questions."""
+
+    left = 1_000_000
+
+    def match(
+        self, subject: Term | None, predicate: Term | None, object_: Term | None
+    ) -> Iterator[tuple[Term, Term, Term]]:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError("gone")
+        return super().match(subject, predicate, object_)
+
+
+def test_a_registration_that_fails_leaves_nothing_behind() -> None:
+    graph = Failing()
+    graph.add((Term(s), Term(p), Term(o)) for s, p, o in papers(3_000))
+    engine = CsparqlEngine()
+    engine.attach(graph)
+    engine.declare("urn:s", ["urn:at"])
+    text = (
+        f"SELECT ?name {WINDOW} {{ ?a <urn:at> ?x . ?paper <urn:by> ?a . ?paper <urn:by> ?b ."
+        ' ?a <urn:name> "7" . ?b <urn:name> ?name }'
+    )
+    for questions in range(1000):
+        graph.left = questions
+        try:
+            query = engine.register(text)
+        except OSError:
+            assert len(engine._tables) == 0
+        else:
+            break
+    assert questions > 3
+    graph.left = 1_000_000
+    engine.push("urn:s", ("<urn:person7>", "<urn:at>", "<urn:x>"), 0)
+    engine.advance(0)
+    assert [len(each.rows) for each in query] == [4]
+
+
 def test_queries_share_what_was_looked_up() -> None:
     engine, graph = counting([(f"<urn:b{n}>", "<urn:in>", f"<urn:c{n}>") for n in range(3000)])
     queries = [

@@ -12,7 +12,7 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
 from tpf_server.continuous.csparql.native.builder import build
 from tpf_server.continuous.csparql.native.contents import WindowView
-from tpf_server.continuous.csparql.native.leaves import CsparqlLeaves, TooManyStaticError
+from tpf_server.continuous.csparql.native.leaves import CsparqlLeaves
 from tpf_server.continuous.csparql.native.parted_query import PartedQuery
 from tpf_server.continuous.csparql.native.questions import Question, QuestionParts, read
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
@@ -100,7 +100,8 @@ class PeriodicEvaluation:
         self._stale = True
         try:
             self._leaves.open()
-        except TooManyStaticError:
+        except BaseException:
+            # Else its joins would be told of static changes for good.
             self._let_go()
             raise
 

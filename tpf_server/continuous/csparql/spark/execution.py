@@ -31,7 +31,7 @@ from tpf_client.sparql.expressions.values import value_of
 from tpf_client.sparql.scopes import in_scope
 from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
-from tpf_server.continuous.csparql.native.leaves import has_static
+from tpf_server.continuous.csparql.native.leaves import TooManyStaticError, has_static
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import parse
@@ -306,6 +306,10 @@ class SparkExecution:
                 evaluation = PeriodicEvaluation(alone, tables, dictionary, Environment(typed, now))
             except UnsupportedQueryError as error:
                 raise UnsupportedContinuousQueryError(str(error)) from error
+            except TooManyStaticError:
+                raise UnsupportedContinuousQueryError(
+                    "its static patterns have far more solutions together than triples"
+                ) from None
             return list(evaluation.at(0, "").rows)
 
 
