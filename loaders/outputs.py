@@ -11,9 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from loaders.errors import OutputError
-from loaders.remote_files import is_remote
 from tpf_server.errors import ServerError
-from tpf_server.store.static.file_systems import RemoteFolder, is_store_url
+from tpf_server.store.static.file_systems import RemoteFolder, is_store_url, local_path
 
 _BLOCK: Final = 4 << 20
 
@@ -52,9 +51,10 @@ def output_path(output: str) -> Path:
     Raises:
         OutputError: it is another URL: this output is not written there.
     """
-    if is_remote(output):
+    path = local_path(output)
+    if path is None:
         raise OutputError(f"{output}: nothing is written to {output.partition(':')[0]}://")
-    return Path(output.removeprefix("file://"))
+    return path
 
 
 @contextmanager

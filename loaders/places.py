@@ -18,7 +18,6 @@ from loaders.errors import InputError
 from loaders.remote_files import (
     WEB,
     RemoteFile,
-    is_remote,
     look,
     path_in,
     scheme_of,
@@ -27,7 +26,7 @@ from loaders.remote_files import (
     without_secrets,
 )
 from loaders.web_files import MissingError
-from tpf_server.store.static.file_systems import access_in
+from tpf_server.store.static.file_systems import access_in, local_path
 
 _ITSELF: Final = PurePosixPath()
 
@@ -174,9 +173,8 @@ def input_place(given: str | Path | RemotePlace) -> InputPlace:
     """
     if isinstance(given, RemotePlace):
         return given
-    if is_remote(given):
-        return _remote_place(str(given))
-    return Path(str(given).removeprefix("file://"))
+    path = local_path(given)
+    return _remote_place(str(given)) if path is None else path
 
 
 @contextmanager

@@ -205,12 +205,6 @@ def scheme_of(url: str) -> str:
     return scheme
 
 
-def is_remote(given: object) -> bool:
-    """Whether an input is a URL, of whatever kind; ``file://`` is a path."""
-    scheme, separator, _ = str(given).partition("://")
-    return bool(separator) and scheme.isalnum() and scheme.lower() != "file"
-
-
 def without_secrets(given: str) -> str:
     """An input as it may be written down: a query may be a signature, and what is before ``@``."""
     scheme, _, rest = given.partition("://")

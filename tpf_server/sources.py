@@ -19,7 +19,7 @@ from tpf_server.store.live.logs import POSTGRESQL, open_log
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.static.checking import checked_store, is_store
 from tpf_server.store.static.fetching import fetch_store, fetched_store, has_changed
-from tpf_server.store.static.file_systems import is_store_url
+from tpf_server.store.static.file_systems import is_store_url, local_path
 
 _SUFFIX = re.compile(
     r"(\.(nt|nq|ttl|trig|rdf|owl|xml|jsonld|json|n3|gz|bz2|zst|xz|store))+$", re.IGNORECASE
@@ -83,7 +83,8 @@ def static_store(
     indexes = Path(server.data_dir) / "indexes"
     try:
         if not is_store_url(settings.source):
-            return checked_store(Path(settings.source.removeprefix("file://")), indexes)
+            path = local_path(settings.source) or Path(settings.source)
+            return checked_store(path, indexes)
         store = fetched_store(settings.source, indexes)
         if fetch:
             try:

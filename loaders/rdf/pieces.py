@@ -25,8 +25,9 @@ from annotations.errors import NestingError
 from annotations.nesting import check_nesting
 from loaders.errors import InputError
 from loaders.inputs import remote_files
-from loaders.remote_files import RemoteFile, is_remote, reason
+from loaders.remote_files import RemoteFile, reason
 from tpf_server.errors import RdfInputError
+from tpf_server.store.static.file_systems import local_path
 from tpf_server.store.static.rdf_files import (
     NOWHERE,
     BlankNodeScope,
@@ -88,12 +89,13 @@ def input_files(inputs: Iterable[str | Path]) -> list[Path | RemoteFile]:
     """
     files: list[Path | RemoteFile] = []
     for given in inputs:
-        if is_remote(given):
+        path = local_path(given)
+        if path is None:
             files += remote_files(str(given))
             continue
         try:
-            for path in _matching(given):
-                files += files_in(path)
+            for each in _matching(path):
+                files += files_in(each)
         except RdfInputError as error:
             raise InputError(str(error)) from None
     if not files:
@@ -101,13 +103,12 @@ def input_files(inputs: Iterable[str | Path]) -> list[Path | RemoteFile]:
     return files
 
 
-def _matching(given: str | Path) -> list[Path]:
-    path = Path(str(given).removeprefix("file://"))
+def _matching(path: Path) -> list[Path]:
     if path.exists() or not glob.has_magic(str(path)):
         return [path]
     matches = sorted(glob.glob(str(path), recursive=True))
     if not matches:
-        raise InputError(f"no file matches {given}")
+        raise InputError(f"no file matches {path}")
     return [Path(match) for match in matches]
 
 

@@ -245,7 +245,7 @@ def test_facts_in_named_graphs(tmp_path: Path, form: str) -> None:
     [
         *(
             (f"{scheme}://a.example/out", options, f"nothing is written to {scheme}://")
-            for scheme in ("http", "https", "ftp")
+            for scheme in ("http", "https", "ftp", "svn+ssh", "git+https")
             for options in (
                 ["irail", "-o"],
                 ["irail", "--format", "ntriples", "-o"],
@@ -278,6 +278,21 @@ def test_nothing_is_written_to_such_a_url(
     assert capsys.readouterr().err.startswith(f"tpf-load: {url}: {said}")
     # In particular to no path that is called like it.
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("scheme", ["file", "FILE"])
+@pytest.mark.parametrize("form", ["store", "ntriples"])
+def test_a_file_url_is_a_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, day: Path, scheme: str, form: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    output = tmp_path / "out"
+    words = ["irail", f"{scheme}://{day}", "-o", f"{scheme}://{output}", "--format", form]
+    assert run("load", *words, "--engine", "local") == 0
+    assert any(output.iterdir())
+    assert not any(elsewhere.iterdir())
 
 
 @pytest.mark.parametrize("small", [True, False])

@@ -16,12 +16,12 @@ from loaders import remote_files as module
 from loaders.errors import InputError
 from loaders.inputs import remote_files
 from loaders.rdf.pieces import PieceReader, Reject, cut, input_files
-from loaders.remote_files import RemoteFile, is_remote
+from loaders.remote_files import RemoteFile
 from tests.support.file_servers import put, web
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.webhdfs import files_served
 from tpf_server.store.static import attempts, file_systems
-from tpf_server.store.static.file_systems import s3_system
+from tpf_server.store.static.file_systems import local_path, s3_system
 from tpf_server.store.static.manifest import read_manifest
 from tpf_server.store.static.rdf_files import QuadTexts
 
@@ -254,5 +254,9 @@ def test_files_at_a_web_server(disk: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_a_url() -> None:
-    assert all(map(is_remote, ["s3://b/a", "HTTP://e/a", "ftp://e"]))
-    assert not any(map(is_remote, ["a.nt", "file:///a.nt", "a/://b", Path("s3:/a"), "c:a"]))
+    urls = ["s3://b/a", "HTTP://e/a", "ftp://e", "svn+ssh://e/a", "git+https://e/a", "x-y.z1://e"]
+    assert [local_path(each) for each in urls] == [None] * len(urls)
+    for path in ("a.nt", "a/://b", Path("s3:/a"), "c:a", "1a://b", "é://b", "://b"):
+        assert local_path(path) == Path(path)
+    for scheme in ("file", "FILE", "File"):
+        assert local_path(f"{scheme}:///a/b.nt") == Path("/a/b.nt")

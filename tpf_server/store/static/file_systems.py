@@ -10,9 +10,11 @@ HDFS is reached by its REST interface (``webhdfs``, ``swebhdfs`` with TLS), as t
 ``HADOOP_USER_NAME`` names, or with libhdfs and a Java (``hdfs``).
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -27,11 +29,20 @@ Access: TypeAlias = tuple[tuple[str, str], ...]
 
 OBJECTS: Final = ("s3", "s3a")
 HADOOP: Final = ("hdfs", "webhdfs", "swebhdfs")
+_SCHEME: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*")
 _USER: Final = "HADOOP_USER_NAME"
 _ATTEMPTS: Final = 5
 _CONNECT_SECONDS: Final = 5
 _REQUEST_SECONDS: Final = 30
 _BLOCK: Final = 4 << 20
+
+
+def local_path(place: object) -> Path | None:
+    """The path on this machine that is meant, maybe by ``file://``; ``None``: another URL."""
+    scheme, separator, rest = str(place).partition("://")
+    if not separator or _SCHEME.fullmatch(scheme) is None:
+        return Path(str(place))
+    return Path(rest) if scheme.lower() == "file" else None
 
 
 def is_store_url(place: object) -> bool:
