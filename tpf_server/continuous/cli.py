@@ -376,11 +376,11 @@ def _warn(reason: str) -> None:
 
 
 def _report(played: int, malformed: int, late: int, what: str) -> None:
+    wrong = counted(malformed, "malformed line or record", "malformed lines or records")
     if malformed and not played:
-        raise ElementError(f"nothing but {counted(malformed, 'malformed line')}")
+        raise ElementError(f"nothing but {wrong}")
     if malformed or late:
-        left_out = f"{counted(malformed, 'malformed line')} left out"
-        typer.echo(f"{left_out}, {counted(late, 'late element')} {what}", err=True)
+        typer.echo(f"{wrong} left out, {counted(late, 'late element')} {what}", err=True)
 
 
 class _Writer:

@@ -79,11 +79,11 @@ def test_what_is_wrong_is_said_with_its_place(files):
     assert "bad.tsv: line 4: not a" in result.output
     skipped = run(files, "--skip-malformed", stream="bad.tsv")
     assert skipped.exit_code == 0
-    assert "1 malformed line " in skipped.output
+    assert "1 malformed line or record left out" in skipped.output
     (files / "bad.tsv").write_text("5\t<urn:a>\t<urn:p>\nnothing\n")
     nothing = run(files, "--skip-malformed", stream="bad.tsv")
     assert nothing.exit_code == 1
-    assert "nothing but 2 malformed lines" in nothing.output
+    assert "nothing but 2 malformed lines or records" in nothing.output
     wrong = run(files, query="SELECT * { STREAM <http://s/> { ?a ?b ?c } }")
     assert wrong.exit_code == 2
     assert "line 1, column 31" in wrong.output
@@ -250,7 +250,7 @@ def test_a_line_that_is_no_utf_8_is_malformed_as_any_other(files):
     assert "bad.tsv: line 4: not a" in refused.stderr
     skipped = run(files, "--skip-malformed", stream="bad.tsv")
     assert (skipped.exit_code, skipped.stdout) == (0, run(files).stdout)
-    assert "2 malformed lines left out" in skipped.stderr
+    assert "2 malformed lines or records left out" in skipped.stderr
     (files / "bad.rq").write_bytes(b"SELECT \xff")
     assert run(files, query="bad.rq").exit_code == 2
 

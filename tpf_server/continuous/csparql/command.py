@@ -100,7 +100,7 @@ def run_queries(
         declared: the predicates of streams that have no others.
         engine: what executes them.
         lateness: how late elements may be, in milliseconds.
-        skip_malformed: whether malformed lines are left out.
+        skip_malformed: whether malformed lines or records are left out.
         master: of Spark.
         work: for Spark: where results and checkpoints are kept, a directory or its URL; needed
             there.

@@ -80,12 +80,12 @@ def play(
         queries: only one where the output is a file of Arrow.
         streams: a file for each stream.
         output: where answers go.
-        skip_malformed: whether malformed lines are left out.
+        skip_malformed: whether malformed lines or records are left out.
         kind: what the queries are.
 
     Raises:
-        ContinuousError: a query is wrong or was stopped, or (without `skip_malformed`) a line is
-            wrong.
+        ContinuousError: a query is wrong or was stopped, or (without `skip_malformed`) a line or
+            record is wrong.
     """
     columns = output if isinstance(output, ArrowFile) else None
 
@@ -177,14 +177,14 @@ def play_on_spark(
         work: a directory or its URL, where inputs, results and checkpoints are kept; the same one
             again goes on. What Spark itself needs on this machine is beside them, or temporary.
         master: of Spark.
-        skip_malformed: whether malformed lines are left out.
+        skip_malformed: whether malformed lines or records are left out.
         lateness: how late elements may be, in milliseconds.
         predicates: of streams that declare them.
         name: makes predicates of the names of columns.
 
     Raises:
         ContinuousError: a query is wrong or cannot be run on Spark, or (without `skip_malformed`)
-            a line is wrong; or there is no Spark or no Java, or it ended.
+            a line or record is wrong; or there is no Spark or no Java, or it ended.
     """
     try:
         find_java(SparkSettings.from_environment(os.environ).java_home, os.environ)
