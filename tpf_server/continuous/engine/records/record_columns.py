@@ -125,13 +125,12 @@ def plain_column(name: str, column: pa.Array) -> pa.Array:
 
     Args:
         name: what it is called in errors.
-        column: of values or subjects; it may be encoded by a dictionary or by runs.
+        column: of values or subjects, encoded neither by a dictionary nor by runs.
 
     Raises:
         ElementError: it is of a type that has no terms, or has an instant that is none of
             microseconds.
     """
-    column = decoded(column)
     kind = column.type
     if pa.types.is_string_view(kind):
         return column.cast(pa.large_string())
@@ -144,17 +143,6 @@ def plain_column(name: str, column: pa.Array) -> pa.Array:
         return column.cast(pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid as error:
         raise ElementError(f"{name}: an instant that is none of microseconds: {error}") from None
-
-
-def decoded(column: pa.Array) -> pa.Array:
-    """The same values, encoded neither by a dictionary nor by runs."""
-    while True:
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        elif pa.types.is_run_end_encoded(column.type):
-            column = pc.run_end_decode(column)
-        else:
-            return column
 
 
 def is_text(column: pa.Array) -> bool:

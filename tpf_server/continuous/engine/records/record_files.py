@@ -22,8 +22,8 @@ from tpf_server.continuous.engine.elements.elements import (
     read_file,
 )
 from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.continuous.engine.records.decoding import check_encoding, decoded
 from tpf_server.continuous.engine.records.record_columns import (
-    decoded,
     is_text,
     milliseconds_of,
     plain_column,
@@ -84,6 +84,8 @@ def _opened(
         nonlocal place
         for number, batch in enumerate(batches, 1):
             place = f"{path}: batch {number}" if number > 1 else str(path)
+            for column in batch.columns:
+                check_encoding(column)
             yield place, batch
 
     try:
@@ -130,14 +132,18 @@ def _check_types(schema: pa.Schema) -> None:
 
 
 def _columns(batch: pa.RecordBatch) -> RecordColumns:
+    # A dictionary also has what no record of these has.
+    plain = pa.RecordBatch.from_arrays(
+        [decoded(column) for column in batch.columns], names=batch.schema.names
+    )
     # Otherwise what is no UTF-8 is found by whoever looks at it first, or by nobody.
-    batch.validate(full=True)
-    names = _values_of(batch.schema.names)
-    values = [plain_column(each, batch.column(each)) for each in names]
+    plain.validate(full=True)
+    names = _values_of(plain.schema.names)
+    values = [plain_column(each, plain.column(each)) for each in names]
     return RecordColumns(
-        plain_column("the subject", batch.column(_SUBJECT)),
+        plain_column("the subject", plain.column(_SUBJECT)),
         pa.RecordBatch.from_arrays(values, names=names),
-        decoded(batch.column(_TIMESTAMP)),
+        plain.column(_TIMESTAMP),
     )
 
 
@@ -154,7 +160,8 @@ def read_stream(
         name: see `opened_records`.
 
     Raises:
-        ElementError: a file of Arrow that is none, or a column that is of another type.
+        ElementError: a file of Arrow that is none or is damaged, or a column that is of another
+            type.
         OSError: the file cannot be read.
     """
     if not holds_records(path):
@@ -180,7 +187,7 @@ def _elements(
         subjects, values, timestamps = _columns(batch)
         columns = [column.to_pylist() for column in (subjects, *values.columns)]
         times = milliseconds_of(timestamps).tolist()
-    except (ElementError, ValueError, OverflowError) as error:
+    except (ElementError, ValueError, IndexError, OverflowError) as error:
         if not batch.num_rows:
             raise
         if batch.num_rows == 1:

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
@@ -175,6 +176,24 @@ def test_another_file_is_refused_in_a_line(tmp_path: Path, content: bytes) -> No
     assert "stream.arrow" in refused.output
 
 
+NO_UTF_8 = pa.Array.from_buffers(
+    pa.string(), 1, [None, *map(pa.py_buffer, (b"\0\0\0\0\2\0\0\0", b"\xff\xfe"))]
+)
+
+
+def beside_no_utf_8(text: str) -> pa.Array:
+    """A text of a dictionary which has another one, too, that nobody uses."""
+    dictionary = pa.concat_arrays([NO_UTF_8, pa.array([text])])
+    return pa.DictionaryArray.from_arrays(pa.array([1], pa.int32()), dictionary)
+
+
+def damaged_dictionary() -> pa.Array:
+    """The first text ends behind all bytes."""
+    offsets = b"\0\0\0\0\x64\0\0\0\2\0\0\0"
+    texts = pa.Array.from_buffers(pa.string(), 2, [None, *map(pa.py_buffer, (offsets, b"ab"))])
+    return pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), texts)
+
+
 WRONG = {
     "naive": pa.array([datetime(2020, 1, 1)], pa.timestamp("us")),  # noqa: DTZ001
     "date": pa.array([18_000], pa.date32()),
@@ -185,17 +204,23 @@ WRONG = {
     "nanoseconds": pa.array([1], pa.timestamp("ns", "UTC")),
     "a far year": pa.array([10**12], pa.timestamp("s", "UTC")),
     "beyond all years": pa.array([10**18], pa.timestamp("s", "UTC")),
-    "no UTF-8": pa.Array.from_buffers(
-        pa.string(), 1, [None, *map(pa.py_buffer, (b"\0\0\0\0\2\0\0\0", b"\xff\xfe"))]
-    ),
+    "no UTF-8": NO_UTF_8,
     "bare": pa.array(["bare"]),
     "a bare word of a dictionary": pa.array(["bare"]).dictionary_encode(),
+    "a bare word of a dictionary of no UTF-8": beside_no_utf_8("bare"),
+    "no UTF-8 of a dictionary": NO_UTF_8.dictionary_encode(),
+    "no UTF-8 of runs": pc.run_end_encode(NO_UTF_8),
+    "a damaged dictionary": damaged_dictionary(),
+    "beyond a dictionary": pa.DictionaryArray.from_arrays(
+        pa.array([7], pa.int32()), pa.array(["<urn:b>"]), safe=False
+    ),
 }
 TERMS = {
     "text": (pa.array(["<urn:b>"]), "<urn:b>"),
     "large text": (pa.array(["<urn:b>"], pa.large_string()), "<urn:b>"),
     "view": (pa.array(["<urn:b>"], pa.string_view()), "<urn:b>"),
     "dictionary": (pa.array(["<urn:b>"]).dictionary_encode(), "<urn:b>"),
+    "dictionary with no UTF-8 that nobody uses": (beside_no_utf_8("<urn:b>"), "<urn:b>"),
     "dictionary of integers": (pa.array([7]).dictionary_encode(), f'"7"^^<{XSD}integer>'),
     "runs": (
         pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array(["<urn:b>"])),
@@ -352,9 +377,12 @@ RECORDS = {
     "no value": {"urn:k": pa.array([None], pa.string())},
     **{
         name: {"urn:k": WRONG[name]}
-        for name in ("nanoseconds", "a far year", "beyond all years", "no UTF-8", "bare")
+        for name in (
+            *("nanoseconds", "a far year", "beyond all years", "no UTF-8", "bare"),
+            *("a bare word of a dictionary", "a bare word of a dictionary of no UTF-8"),
+            *("no UTF-8 of a dictionary", "no UTF-8 of runs"),
+        )
     },
-    "a bare word of a dictionary": {"urn:k": WRONG["a bare word of a dictionary"]},
 }
 """One record each, of a type that has others."""
 RIGHT = {
@@ -385,6 +413,8 @@ def test_a_malformed_record_may_be_left_out(
         columns[name] = pa.array(right, wrong.type)
     elif pa.types.is_dictionary(wrong.type):
         columns[name] = columns[name].dictionary_encode()
+    elif pa.types.is_run_end_encoded(wrong.type):
+        columns[name] = pc.run_end_encode(columns[name])
     kept_records = pa.RecordBatch.from_pydict(columns)
     broken = pa.RecordBatch.from_pydict(
         {each: values[:1] for each, values in columns.items()} | changed
