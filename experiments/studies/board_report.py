@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from experiments.harness.items import Figure, Finding, Item, Table, Target
-from experiments.harness.report import sentence_list, times_less
+from experiments.harness.report import duration, sentence_list, times_less
 from experiments.harness.results import Results
 from experiments.studies.board_answer import answers, is_busy, marked, sums_by_size, used
 from experiments.studies.board_claims import claims
@@ -104,7 +104,7 @@ def _clients(totals: Results, engines: Sequence[str]) -> Iterator[Finding]:
         each = 10 * steady / int(size)
         parts.append(
             f"{each:.2f} ms of CPU per second, {1000 * start / int(size):.0f} ms once to start, "
-            f"and an answer {latency:.0f} ms after its publication in the median ({mode})"
+            f"and an answer {duration(latency)} after its publication in the median ({mode})"
         )
     yield Finding(f"What a client pays, of {size}: {'; '.join(parts)}.", headline=True)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.harness.items import Figure, Finding, Item, Point, Table
-from experiments.harness.report import sentence_list, shown_value
+from experiments.harness.report import rounded, sentence_list, shown_value
 from experiments.harness.results import Results
 from experiments.studies.board_modes import CACHED, CQELS_MODE, CSPARQL_MODE, PLACES, STREAMER
 from experiments.studies.cost_formula import (
@@ -62,9 +62,9 @@ def _added(lines: Iterable[Line]) -> Line:
 def _headlines(results: Results, lines: Mapping[str, Mapping[str, Line]]) -> Iterator[Finding]:
     most = max((int(n) for n in results.where(part=SIZE_PART).distinct("clients")), default=0)
     parts = [
-        f"{float(row['cost_month']):,.0f} per month in {row['mode']} ({row['machines']} machines, "
-        f"{float(row['gb_month']):,.0f} GB; {shown_value(float(row['client_cores']))} cores busy "
-        "at the clients)"
+        f"{rounded(float(row['cost_month']))} per month in {row['mode']} "
+        f"({row['machines']} machines, {rounded(float(row['gb_month']))} GB; "
+        f"{shown_value(float(row['client_cores']))} cores busy at the clients)"
         for row in results.where(part=SIZE_PART, clients=most).rows
     ]
     periods = results.where(part=FIT, mode=STREAMER.name).numbers("period")
