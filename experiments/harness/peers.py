@@ -17,7 +17,8 @@ from pathlib import Path
 from annotations.whole_files import replaced_path
 from experiments.errors import UnavailableError
 
-_INSTALL = "run tests/peers/install"
+_SCRIPT = "tests/peers/install"
+_INSTALL = f"run {_SCRIPT}"
 _COMUNICA_NODE = 22
 
 
@@ -153,7 +154,7 @@ def python_with(name: str) -> str:
         UnavailableError: the package is not there.
     """
     if _python_version(name) is None:
-        raise UnavailableError(f"{name} is not in an environment for peers: {_INSTALL}")
+        raise UnavailableError(f"{name} is not in an environment for peers: PATHWAY=1 {_SCRIPT}")
     return str(_folder() / "python/bin/python")
 
 
