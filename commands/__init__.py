@@ -297,4 +297,7 @@ def main() -> NoReturn:
         # Nothing is left that an exception could clean up.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     _close_output()
+    # CPython remembers an interrupt of code that was text, as that of a dataclass is, until other
+    # text runs: `python -m commands` would end by the signal instead of with the status.
+    exec("")  # noqa: S102
     sys.exit(status)

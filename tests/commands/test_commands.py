@@ -63,6 +63,22 @@ def test_an_interrupt_while_modules_are_loaded(name: str, tmp_path: Path) -> Non
     assert done.stderr == f"{name.split()[0]}: interrupted\n"
 
 
+def test_an_interrupt_of_code_that_was_text(tmp_path: Path) -> None:
+    # As it may come while a dataclass is made; whoever runs a module with -m would see the signal.
+    (tmp_path / "interrupted.py").write_text(
+        "import click, commands, os, sys\n"
+        "app = click.Command('tpf-query', callback=lambda: exec('os.kill(os.getpid(), 2)'))\n"
+        "commands.COMMANDS['tpf-query'] = commands._Command('interrupted', 'app')\n"
+        "if __name__ == '__main__':\n    sys.argv[0] = 'tpf-query'\n    commands.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"], cwd=tmp_path, check=False, timeout=60,
+        capture_output=True, text=True, preexec_fn=heed_interrupts,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "tpf-query: interrupted\n")
+
+
 @pytest.mark.parametrize(
     ("name", "extra"),
     [

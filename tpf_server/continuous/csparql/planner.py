@@ -84,14 +84,9 @@ class EvaluationPlanner:
             made = self._planned(query, make)
             return made, made.ask(question)
         except UnsupportedQueryError as error:
-            self._tables.drop_idle()
             raise UnsupportedContinuousQueryError(str(error)) from error
         except RecursionError:
-            self._tables.drop_idle()
             raise UnsupportedContinuousQueryError("it is nested too deeply") from None
-        except Exception:
-            self._tables.drop_idle()
-            raise
 
     def shared(
         self, evaluation: PeriodicEvaluation, query: CsparqlQuery, question: Question

@@ -89,20 +89,21 @@ class PeriodicEvaluation:
         self._leaves = CsparqlLeaves(
             graph, self.windows, self._tables, self._flow, self._dictionary
         )
-        self._output = build(
-            graph.query,
-            self._leaves,
-            self._flow,
-            self._environment,
-            lambda quad: graph.part_of(quad) == "static",
-        )
-        self.plans += 1
-        self._stale = True
         try:
+            self._output = build(
+                graph.query,
+                self._leaves,
+                self._flow,
+                self._environment,
+                lambda quad: graph.part_of(quad) == "static",
+            )
+            self.plans += 1
+            self._stale = True
             self._leaves.open()
         except BaseException:
             # Else its joins would be told of static changes for good.
             self._let_go()
+            self._tables.drop_idle()
             raise
 
     def plan_anew(self, graph: OperatorGraph, parts: PartedQuery | None = None) -> None:
