@@ -10,7 +10,7 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -180,6 +180,10 @@ class Results:
     left_out: Mapping[str, str]
     failures: Mapping[str, str]
     missing: int | None = 0
+    _by_value: dict[str, dict[str, list[Mapping[str, str]]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Rows by column and value, of the columns that were asked for."""
 
     @property
     def complete(self) -> bool:
@@ -190,10 +194,18 @@ class Results:
     def where(self, **wanted: CellValue) -> "Results":
         """Only the rows that have these values."""
         texts = {column: _text(value) for column, value in wanted.items()}
-        rows = [
-            row for row in self.rows if all(row[column] == text for column, text in texts.items())
-        ]
+        # A report asks for each of many points: each looks at the rows of its rarest value only.
+        fewest = min((self._of(*each) for each in texts.items()), key=len, default=self.rows)
+        rows = [row for row in fewest if all(row[name] == text for name, text in texts.items())]
         return Results(rows, self.left_out, self.failures, self.missing)
+
+    def _of(self, column: str, text: str) -> Sequence[Mapping[str, str]]:
+        """The rows that have a value, in their order."""
+        if (found := self._by_value.get(column)) is None:
+            found = self._by_value[column] = {}
+            for row in self.rows:
+                found.setdefault(row[column], []).append(row)
+        return found.get(text, ())
 
     def distinct(self, column: str) -> list[str]:
         """The values of a column, in the order of their first appearance."""

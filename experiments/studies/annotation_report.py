@@ -55,13 +55,13 @@ def _combinations(results: Results) -> list[tuple[str, ...]]:
 
 
 def _table(results: Results) -> Table:
-    later = _after_the_first(results)
     rows: list[Sequence[Any]] = []
     for combination in _combinations(results):
-        wanted = dict(zip(_KEYS, combination, strict=True))
-        right = results.numbers("right", **wanted)
-        later_means = [later.mean(column, **wanted) for column in _LATER]
-        first = results.mean("requests", tick=0, **wanted)
+        chosen = results.where(**dict(zip(_KEYS, combination, strict=True)))
+        later = _after_the_first(chosen)
+        right = chosen.numbers("right")
+        later_means = [later.mean(column) for column in _LATER]
+        first = chosen.mean("requests", tick=0)
         answers = f"{sum(right):.0f} of {len(right)}"
         rows.append((*combination, first, *later_means, answers))
     header = (

@@ -1,0 +1,35 @@
+"""What a report asks of results."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.harness.results import Results
+
+COLUMNS = ("mode", "clients", "seconds")
+_rows = st.lists(st.fixed_dictionaries({name: st.sampled_from(["", "1", "2"]) for name in COLUMNS}))
+
+
+@given(_rows, st.dictionaries(st.sampled_from(COLUMNS), st.sampled_from([None, 1, 2, "3"])))
+def test_rows_are_chosen_by_all_values_and_keep_their_order(
+    rows: list[dict[str, str]], wanted: dict[str, object]
+) -> None:
+    chosen = Results(rows, {}, {}).where(**wanted)  # type: ignore[arg-type]
+    texts = {name: "" if value is None else str(value) for name, value in wanted.items()}
+    assert chosen.rows == [row for row in rows if texts.items() <= row.items()]
+
+
+def test_a_point_looks_at_its_own_rows() -> None:
+    read: Counter[str] = Counter()
+
+    class Row(dict[str, str]):
+        def __getitem__(self, name: str) -> str:
+            read[name] += 1
+            return super().__getitem__(name)
+
+    rows = [Row(mode="polling", tick=str(n), seconds="1") for n in range(1000)]
+    results = Results(rows, {}, {})
+    assert len(results.where(mode="polling").points("tick", "seconds")) == 1000
+    assert sum(results.numbers("seconds", mode="polling", tick=n)[0] for n in range(1000)) == 1000
+    assert read.total() < 15 * 1000
