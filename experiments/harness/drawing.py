@@ -71,10 +71,9 @@ def draw(figure: Figure, folder: Path) -> Path:
                 fontsize="small", frameon=False, loc="outside lower center",
                 ncols=max(1, min(len(labels), _LEGEND_CHARACTERS // (longest + 6))),
             )  # fmt: skip
-        canvas.draw_without_rendering()
+        canvas.savefig(path.with_suffix(".png"), dpi=130)
         canvas.set_layout_engine("none")  # places are found once for both files
         canvas.savefig(path, format="svg", metadata={"Date": None})
-        canvas.savefig(path.with_suffix(".png"), dpi=130)
     return path
 
 

@@ -89,7 +89,7 @@ class Sizes:
         return cls(
             queries=(10, 30), cached_queries=(10, 30), shared_queries=(),
             engine_queries=(10, 30), spark_queries=(1,), method_queries=(), methods=(),
-            processes=2, period=2.0, first_seconds=1.0, periods=1, grace=1.5, spark_grace=10.0,
+            processes=2, period=2.0, first_seconds=1.0, periods=1, grace=1.5, spark_grace=25.0,
         )  # fmt: skip
 
     def planned(self) -> Iterator[tuple[Mode, int]]:
