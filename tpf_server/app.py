@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tpf_server.continuous.service import ContinuousService
 
 
-_RETIRE_SECONDS: Final = 1.0
+_TIDY_SECONDS: Final = 1.0
 _END_SECONDS: Final = 5
 """How long an orphaned worker may take to finish what is under way."""
 
@@ -207,17 +207,19 @@ class _Worker:
         self._datasets = datasets
         return MadeApplication(app.wsgi_app, close)
 
-    def retire(self) -> None:
-        """Let go of old live facts again and again, in a thread that ends with the process.
+    def tidy_up(self) -> None:
+        """Do again and again what no request does, in a thread that ends with the process.
 
-        No request does it: who reads must not depend on whether the log can be written.
+        That is to let go of old live facts (who reads must not depend on whether the log can be
+        written), and to add up the requests that were noted.
         """
-        threading.Thread(target=self._retire, name="retiring", daemon=True).start()
+        threading.Thread(target=self._tidy_up, name="tidying", daemon=True).start()
 
-    def _retire(self) -> None:
+    def _tidy_up(self) -> None:
         failing: dict[str, str] = {}
         while True:
-            time.sleep(_RETIRE_SECONDS)
+            time.sleep(_TIDY_SECONDS)
+            self._metrics.add_up()
             for dataset in self._datasets:
                 name = dataset.settings.name
                 try:
@@ -276,7 +278,7 @@ def factory() -> Reloading:
         click.echo(f"tpf-server: a worker cannot start: {error}", err=True)
         raise SystemExit(1) from None
     app.follow()
-    worker.retire()
+    worker.tidy_up()
     worker.end_with_signals()
     return app
 

@@ -42,6 +42,8 @@ _OFTEN = 512
 _SHORT = 256
 """Most characters of these."""
 _COMPACT_TRIPLE = re.compile(r"<<(?!\()([^ ]+) ([^ ]+) (.+)>>", re.DOTALL)
+_WEB_IRI = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*+://[^\x00-\x20<>"{}|^`\\]*+""")
+"""A bare IRI that no prefix can be meant in."""
 _PREFIXED = re.compile(r"([A-Za-z][\w-]*)?:(?!//)(.*)", re.DOTALL)
 
 
@@ -77,6 +79,8 @@ class PatternReader:
         """
         if not text:
             return _FRESH[position]
+        if _WEB_IRI.fullmatch(text) and not text.startswith(self.skolemizer.prefix):
+            return Term(f"<{text}>")
         return (self._read_often if len(text) <= _SHORT else self._read)(position, text)
 
     def _read(self, position: str, text: str) -> TermOrVariable:

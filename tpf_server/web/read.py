@@ -3,7 +3,7 @@
 The route of a page calls this, and so does what stands before Flask.
 """
 
-from datetime import timedelta
+from functools import lru_cache
 from typing import NamedTuple
 from wsgiref.types import WSGIEnvironment
 
@@ -23,7 +23,13 @@ from tpf_server.web.compression import chosen_encoding, compressed
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 from tpf_server.web.memento import at_accepted_datetime, memento_fields
 from tpf_server.web.page_bodies import SentPage
-from tpf_server.web.responses import COMMON, documentation_link, http_date, http_instant
+from tpf_server.web.responses import (
+    COMMON,
+    documentation_link,
+    http_date,
+    http_instant,
+    http_second,
+)
 from tpf_server.web.site import Site
 
 _VARY_STATIC = ("Vary", "Accept, Accept-Encoding")
@@ -116,12 +122,9 @@ def read_fragment(
             oldest = min(oldest, _SHOWN)
         made = site.pages.get(tag, current.instant, oldest)
     known = _unchanged(environ, query, tag)
-    age = max_age(query)
     stale = _STALE if query.snapshot is None else ""
     headers = [
-        ("Date", http_date(now)),
-        ("Cache-Control", f"public, max-age={age}{stale}"),
-        ("Expires", http_date(now + timedelta(seconds=age))),
+        *_lifetime(int(now.timestamp()), max_age(query), stale),
         ("ETag", known or (tag if made is None else made.tag)),
         ("Link", documentation_link(endpoint.base)),
         *COMMON,
@@ -156,6 +159,16 @@ def read_fragment(
         headers.append(("Content-Encoding", made.encoding))
     headers.append(("Content-Length", str(len(made.body))))
     return Reply("200 OK", headers, made.body)
+
+
+@lru_cache(maxsize=64)
+def _lifetime(second: int, age: int, stale: str) -> tuple[tuple[str, str], ...]:
+    """The fields that say how long an answer of this second is true."""
+    return (
+        ("Date", http_second(second)),
+        ("Cache-Control", f"public, max-age={age}{stale}"),
+        ("Expires", http_second(second + age)),
+    )
 
 
 def _made(query: PinnedRequest, chosen: Chosen, encoding: str | None, tag: str) -> SentPage:

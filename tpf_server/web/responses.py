@@ -83,7 +83,7 @@ class Relayed(Response):
 
 def http_date(instant: datetime) -> str:
     """An instant as header fields write it."""
-    return _http_date(int(instant.timestamp()))
+    return http_second(int(instant.timestamp()))
 
 
 def http_instant(field: str) -> datetime | None:
@@ -96,7 +96,8 @@ def http_instant(field: str) -> datetime | None:
 
 
 @lru_cache(maxsize=256)
-def _http_date(second: int) -> str:
+def http_second(second: int) -> str:
+    """A second of Unix time as header fields write it."""
     return formatdate(second, usegmt=True)
 
 

@@ -1,11 +1,12 @@
 import contextlib
-from urllib.parse import quote
+from urllib.parse import quote, unquote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.parameters import parameter_of_term
+from annotations.errors import TermError
+from annotations.parameters import parameter_of_term, term_of_parameter
 from annotations.terms import DEFAULT_GRAPH, Term, is_blank_node, is_variable
 from tests.support.facts import IRIS, LITERALS, OBJECTS_12
 from tpf_server.errors import RequestError, TermSyntaxError
@@ -111,6 +112,18 @@ def test_any_text_is_a_term_or_a_term_error(text: str) -> None:
         READER.term("subject", text)
 
 
+@given(st.sampled_from(["http", "ex", "a+b", "1", ""]), st.text(max_size=12))
+def test_nothing_is_expanded_before_two_slashes(scheme: str, rest: str) -> None:
+    text = f"{scheme}://{rest}"
+    try:
+        term = term_of_parameter(text)
+    except TermError:
+        with pytest.raises(TermSyntaxError):
+            READER.term("subject", text)
+    else:
+        assert READER.term("subject", text) == term
+
+
 def read(query: str) -> FragmentRequest:
     return read_request("http://server.test/trains", query, READER, 100, 500)
 
@@ -173,3 +186,34 @@ def test_any_percent_encoded_text_is_read_as_itself(values: dict[str, str]) -> N
     query = "&".join(f"{name}={quote(value, safe='')}" for name, value in values.items())
     with contextlib.suppress(TermSyntaxError):
         assert read(query).parameters == values
+
+
+ESCAPES = (
+    "%3A",
+    "%3a",
+    "%2F",
+    "%23",
+    "%25",
+    "%",
+    "2",
+    "3",
+    "A",
+    "F",
+    "+",
+    "%C3",
+    "%A9",
+    "é",
+    "%zz",
+)
+
+
+@given(st.lists(st.sampled_from(ESCAPES), max_size=8))
+def test_escapes_are_read_once(pieces: list[str]) -> None:
+    raw = "".join(pieces)
+    try:
+        value = unquote_plus(raw, errors="strict")
+    except UnicodeDecodeError:
+        with pytest.raises(RequestError, match="not percent-encoded UTF-8"):
+            read(f"values={raw}")
+    else:
+        assert read(f"values={raw}").parameters == {"values": value}
