@@ -260,3 +260,6 @@ def test_what_is_a_url() -> None:
         assert local_path(path) == Path(path)
     for scheme in ("file", "FILE", "File"):
         assert local_path(f"{scheme}:///a/b.nt") == Path("/a/b.nt")
+        assert local_path(f"{scheme}://LocalHost/a/b%20c.nt") == Path("/a/b c.nt")
+        assert local_path(f"{scheme}:///100%.nt") == Path("/100%.nt")
+        assert local_path(f"{scheme}://elsewhere/a/b.nt") is None

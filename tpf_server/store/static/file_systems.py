@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tpf_server.errors import SettingsError, StoreUnreachableError
 
@@ -38,11 +38,16 @@ _BLOCK: Final = 4 << 20
 
 
 def local_path(place: object) -> Path | None:
-    """The path on this machine that is meant, maybe by ``file://``; ``None``: another URL."""
+    """The path on this machine that is meant, maybe by ``file://``; ``None``: another URL.
+
+    In a URL, as RFC 8089 has it, characters may be escaped, and the host is none or ``localhost``.
+    """
     scheme, separator, rest = str(place).partition("://")
     if not separator or _SCHEME.fullmatch(scheme) is None:
         return Path(str(place))
-    return Path(rest) if scheme.lower() == "file" else None
+    host, _, path = rest.partition("/")
+    here = scheme.lower() == "file" and host.lower() in ("", "localhost")
+    return Path(f"/{unquote(path)}") if here else None
 
 
 def is_store_url(place: object) -> bool:
