@@ -243,9 +243,9 @@ class Settings:
     )
     stream_kernel: str = setting(
         "compiled",
-        "what takes batches of records, where a query in CQELS-QL counts them by groups and orders "
-        "these: compiled (python where the package was built without a compiler), python, or off: "
-        "the operators",
+        "what takes batches of records, where a query in CQELS-QL aggregates them by groups and "
+        "orders these: compiled (python where the package was built without a compiler), python, "
+        "or off: the operators",
     )
     spark_master: str = setting("local[*]", "master URL of Spark, for queries that run there")
     spark_work: str = setting(

@@ -19,17 +19,21 @@
 
 #define TAG_BITS 3
 #define INTEGER 1
+#define DATE_TIME 3
 #define SCALE_BITS 5
 #define MOST_PLACES 18
 #define NONE (-1)
 #define MOST_KEYS 64
 #define MOST_BRANCHES 8
+#define MOST_NUMBERS 8
 #define FEW 4
 
 /* Where the fields of a gate are in an entry, from its first one. */
 enum { LEFT, RIGHT, MINE, THEIRS, NEXT_LEFT, NEXT_RIGHT, PASSES, GATE_FIELDS };
-/* What is shown of a group for each branch. */
-enum { SIZE, LOW, HIGH, SHOWN };
+/* What is kept of the numbers of a group: as `Number` has it. */
+enum { MEDIAN, SUM, LEAST, MOST, KINDS };
+/* What is shown of it: the number or the lower one in the middle, the higher one; or of a sum. */
+enum { LOW, HIGH, DECIMALS, PARTS };
 
 typedef struct {
     int place, over, descending;
@@ -48,6 +52,23 @@ typedef struct {
     size_t count, room;
 } Ordered;
 
+/* Their sum, in parts of 10^-18, and how many are decimals. */
+typedef struct {
+    __int128 sum;
+    int64_t decimals;
+} Total;
+
+/* Numbers of a branch: of which kind, and where they are: of a group, in an entry, in a batch. */
+typedef struct {
+    int kind, of_group, cell, column;
+    int64_t *spare;
+} Number;
+
+/* What is at a place of a row behind the keys: a size (`number` is `NONE`), or a number's part. */
+typedef struct {
+    int branch, number, part;
+} Place;
+
 /* Rows that meet: chains of entries, oldest first, and the most that those on the right have. */
 typedef struct {
     int64_t left_first, left_last, right_first, right_last, most;
@@ -55,22 +76,23 @@ typedef struct {
 
 typedef struct {
     int64_t width, other_width, least, most;
-    int ordered, gated, negated;
+    int gated, negated, numbers;
+    Number number[MOST_NUMBERS];
     /* Where its fields are in an entry, and its columns in a batch. */
-    int group, number, gate, column;
+    int group, gate, column, gate_column;
     /* The first entries that are not gone. */
     int64_t gone, other_gone;
     Table partners;
     Partner *partner;
-    int64_t *spare;
 } Branch;
 
 typedef struct {
     PyObject_HEAD
-    int keys, conditions, ties, branches, lists, stride, columns, row_width;
+    int keys, conditions, ties, branches, lists, totals, stride, columns, row_width;
     Condition *order;
     int *tie;
     Branch *branch;
+    Place *place;
     Py_buffer *column;
     Py_ssize_t offset, wanted, reserve;
     int64_t width;
@@ -87,6 +109,7 @@ typedef struct {
     Table groups;
     int64_t *size;
     Ordered *ordered;
+    Total *total;
     __int128 *lead;
     unsigned char *is_touched, *is_best;
     int64_t *touched, *best;
@@ -314,9 +337,12 @@ static void free_table(Table *self)
 
 static __int128 value_of(int64_t cell)
 {
-    int64_t rest = cell >> TAG_BITS;
-    if ((cell & ((1 << TAG_BITS) - 1)) == INTEGER)
+    int64_t rest = cell >> TAG_BITS, tag = cell & ((1 << TAG_BITS) - 1);
+    if (tag == INTEGER)
         return (__int128)rest * power[MOST_PLACES];
+    /* Instants are behind all numbers. */
+    if (tag == DATE_TIME)
+        return ((__int128)rest + (__int128)power[MOST_PLACES] * 10) * power[MOST_PLACES];
     int64_t scale = rest & ((1 << SCALE_BITS) - 1);
     if (scale > MOST_PLACES)
         scale = MOST_PLACES;
@@ -328,40 +354,72 @@ static int64_t *sizes_of(const Ranked *self, int64_t slot)
     return self->size + slot * self->branches;
 }
 
-static Ordered *numbers_of(const Ranked *self, const Branch *branch, int64_t slot)
+static Ordered *ordered_of(const Ranked *self, const Number *number, int64_t slot)
 {
-    return self->ordered + slot * self->lists + branch->ordered;
+    return self->ordered + slot * self->lists + number->of_group;
+}
+
+static Total *total_of(const Ranked *self, const Number *number, int64_t slot)
+{
+    return self->total + slot * self->totals + number->of_group;
+}
+
+static int64_t part_of(const Ranked *self, const Number *number, int64_t slot, int part)
+{
+    if (number->kind == SUM) {
+        const Total *total = total_of(self, number, slot);
+        if (part == DECIMALS)
+            return total->decimals;
+        return (int64_t)(part == LOW ? total->sum : total->sum >> 64);
+    }
+    const Ordered *numbers = ordered_of(self, number, slot);
+    if (!numbers->count || part == DECIMALS || (part == HIGH && number->kind != MEDIAN))
+        return 0;
+    switch (number->kind) {
+    case LEAST:
+        return numbers->cell[0];
+    case MOST:
+        return numbers->cell[numbers->count - 1];
+    default:
+        return numbers->cell[part == LOW ? (numbers->count - 1) / 2 : numbers->count / 2];
+    }
 }
 
 /* What is shown of a group at a place behind its keys. */
-static int64_t shown_of(const Ranked *self, int64_t slot, int place)
+static int64_t shown_of(const Ranked *self, int64_t slot, int behind)
 {
-    const Branch *branch = self->branch + place / SHOWN;
-    if (place % SHOWN == SIZE)
-        return sizes_of(self, slot)[place / SHOWN];
-    if (branch->ordered < 0)
-        return 0;
-    const Ordered *numbers = numbers_of(self, branch, slot);
-    if (!numbers->count)
-        return 0;
-    return numbers->cell[place % SHOWN == LOW ? (numbers->count - 1) / 2 : numbers->count / 2];
+    const Place *place = self->place + behind;
+    if (place->number == NONE)
+        return sizes_of(self, slot)[place->branch];
+    return part_of(self, self->branch[place->branch].number + place->number, slot, place->part);
+}
+
+/* What the numbers of a group come to, in parts of 10^-18. */
+static __int128 number_of(const Ranked *self, const Number *number, int64_t slot)
+{
+    if (number->kind == SUM)
+        return total_of(self, number, slot)->sum;
+    __int128 low = value_of(part_of(self, number, slot, LOW));
+    if (number->kind != MEDIAN)
+        return low;
+    return (low + value_of(part_of(self, number, slot, HIGH))) / 2;
 }
 
 /* What a group is ordered by, in parts of 10^-18. */
 static __int128 amount(const Ranked *self, int64_t slot, const Condition *by)
 {
     __int128 found;
-    int place = by->place - self->keys;
-    if (place < 0) {
+    if (by->place < self->keys) {
         found = value_of(cells_of(&self->groups, slot)[by->place]);
-    } else if (place % SHOWN == SIZE) {
-        found = (__int128)sizes_of(self, slot)[place / SHOWN] * power[MOST_PLACES];
     } else {
-        found = value_of(shown_of(self, slot, place - place % SHOWN + LOW));
-        found = (found + value_of(shown_of(self, slot, place - place % SHOWN + HIGH))) / 2;
+        const Place *place = self->place + (by->place - self->keys);
+        if (place->number == NONE)
+            found = (__int128)sizes_of(self, slot)[place->branch] * power[MOST_PLACES];
+        else
+            found = number_of(self, self->branch[place->branch].number + place->number, slot);
     }
     if (by->over != NONE) {
-        int64_t size = sizes_of(self, slot)[(by->over - self->keys) / SHOWN];
+        int64_t size = shown_of(self, slot, by->over - self->keys);
         found = size ? found / size : 0;
     }
     return by->descending ? -found : found;
@@ -529,20 +587,13 @@ static size_t place_of_number(const Ordered *numbers, int64_t cell)
     return low;
 }
 
-/* One more or one less row of a group. */
-static void count(Ranked *self, Branch *branch, const int64_t *entry, int sign)
+/* One number more or less of those that are kept in their order. */
+static void change_ordered(Number *number, Ordered *numbers, int64_t cell, int sign)
 {
-    int64_t slot = entry[branch->group];
-    sizes_of(self, slot)[branch - self->branch] += sign;
-    touch(self, slot);
-    if (branch->ordered < 0)
-        return;
-    Ordered *numbers = numbers_of(self, branch, slot);
-    int64_t cell = entry[branch->number];
     if (numbers->cell == NULL) {
-        numbers->cell = branch->spare;
+        numbers->cell = number->spare;
         numbers->room = FEW;
-        branch->spare = NULL;
+        number->spare = NULL;
     }
     size_t place = place_of_number(numbers, cell);
     int64_t *there = numbers->cell + place;
@@ -556,12 +607,34 @@ static void count(Ranked *self, Branch *branch, const int64_t *entry, int sign)
     }
 }
 
+/* One more or one less row of a group. */
+static void count(Ranked *self, Branch *branch, const int64_t *entry, int sign)
+{
+    int64_t slot = entry[branch->group];
+    sizes_of(self, slot)[branch - self->branch] += sign;
+    touch(self, slot);
+    for (int n = 0; n < branch->numbers; n++) {
+        Number *number = branch->number + n;
+        int64_t cell = entry[number->cell];
+        if (number->kind != SUM) {
+            change_ordered(number, ordered_of(self, number, slot), cell, sign);
+            continue;
+        }
+        Total *total = total_of(self, number, slot);
+        /* Who gives the numbers sees that it cannot be too much; if it is, the rest is right. */
+        unsigned __int128 value = (unsigned __int128)value_of(cell);
+        total->sum = (__int128)((unsigned __int128)total->sum + (sign > 0 ? value : -value));
+        total->decimals += (cell & ((1 << TAG_BITS) - 1)) == INTEGER ? 0 : sign;
+    }
+}
+
 static int64_t group_of(Ranked *self, const int64_t *cells)
 {
     int is_new;
     int64_t slot = hold(&self->groups, cells, &is_new);
     if (is_new) {
         memset(sizes_of(self, slot), 0, (size_t)self->branches * sizeof(int64_t));
+        memset(self->total + slot * self->totals, 0, (size_t)self->totals * sizeof(Total));
         self->is_touched[slot] = self->is_best[slot] = 0;
     }
     return slot;
@@ -571,10 +644,12 @@ static int reserve_groups(Ranked *self)
 {
     size_t more = (size_t)self->branches, slots = slots_for(&self->groups, more);
     size_t before = self->groups.slots, lists = (size_t)self->lists;
+    size_t totals = (size_t)self->totals;
     if (slots > before) {
         /* Each may stay longer where another fails: `groups.slots` is what all of them have. */
         if (!longer(&self->size, slots * more, sizeof(int64_t)) ||
             !longer(&self->ordered, slots * lists, sizeof(Ordered)) ||
+            !longer(&self->total, slots * totals, sizeof(Total)) ||
             !longer(&self->lead, slots, sizeof(__int128)) ||
             !longer(&self->is_touched, slots, 1) || !longer(&self->is_best, slots, 1) ||
             !longer(&self->touched, slots, sizeof(int64_t)) ||
@@ -586,18 +661,18 @@ static int reserve_groups(Ranked *self)
 }
 
 /* Room for one more number of a group, be it there or not. */
-static int reserve_number(Ranked *self, Branch *branch, const int64_t *cells)
+static int reserve_number(Ranked *self, Number *number, const int64_t *cells)
 {
     /* For a list that is new when the row comes: there is one at most. */
-    if (branch->spare == NULL) {
-        branch->spare = malloc(FEW * sizeof(int64_t));
-        if (branch->spare == NULL)
+    if (number->spare == NULL) {
+        number->spare = malloc(FEW * sizeof(int64_t));
+        if (number->spare == NULL)
             return 0;
     }
     int64_t slot = self->groups.table[place_of(&self->groups, cells)] - 1;
     if (slot < 0)
         return 1;
-    Ordered *numbers = numbers_of(self, branch, slot);
+    Ordered *numbers = ordered_of(self, number, slot);
     if (numbers->count < numbers->room)
         return 1;
     size_t room = numbers->room ? 2 * numbers->room : FEW;
@@ -742,7 +817,7 @@ static int is_gone(const Ranked *self, int64_t number, int64_t at, int64_t width
 static void write_row(const Ranked *self, int64_t slot, int64_t *row)
 {
     memcpy(row, cells_of(&self->groups, slot), (size_t)self->keys * sizeof(int64_t));
-    for (int n = 0; n < SHOWN * self->branches; n++)
+    for (int n = 0; n < self->row_width - self->keys; n++)
         row[self->keys + n] = shown_of(self, slot, n);
 }
 
@@ -754,12 +829,14 @@ static int reserve_row(Ranked *self, Py_ssize_t row, int64_t *cells)
         Branch *branch = self->branch + n;
         if (branch->gated && !reserve_partners(branch))
             return 0;
-        if (branch->ordered < 0)
+        if (!branch->numbers)
             continue;
         for (int key = 0; key < self->keys; key++)
             cells[key] = ((const int64_t *)self->column[branch->column + key].buf)[row];
-        if (!reserve_number(self, branch, cells))
-            return 0;
+        for (int each = 0; each < branch->numbers; each++)
+            if (branch->number[each].kind != SUM &&
+                !reserve_number(self, branch->number + each, cells))
+                return 0;
     }
     return 1;
 }
@@ -799,13 +876,15 @@ static int take(Ranked *self, Py_ssize_t row, int64_t *cells)
             for (int key = 0; key < self->keys; key++)
                 cells[key] = ((const int64_t *)column[key].buf)[row];
             entry[branch->group] = group_of(self, cells);
-            if (branch->ordered >= 0)
-                entry[branch->number] = ((const int64_t *)column[self->keys + 1].buf)[row];
+            for (int each = 0; each < branch->numbers; each++) {
+                const Number *number = branch->number + each;
+                entry[number->cell] = ((const int64_t *)self->column[number->column].buf)[row];
+            }
             if (!branch->gated)
                 count(self, branch, entry, 1);
         }
         if (branch->gated)
-            enter_gate(self, branch, number, column + self->keys + 1, row);
+            enter_gate(self, branch, number, self->column + branch->gate_column, row);
     }
     if (self->touched_count)
         matters |= placed(self);
@@ -904,7 +983,7 @@ static PyObject *row_of(const Ranked *self, const int64_t *cells)
 static PyObject *ranked_shown(PyObject *object, PyObject *nothing)
 {
     Ranked *self = (Ranked *)object;
-    int64_t cells[MOST_KEYS + SHOWN * MOST_BRANCHES];
+    int64_t cells[MOST_KEYS + (1 + PARTS * MOST_NUMBERS) * MOST_BRANCHES];
     (void)nothing;
     PyObject *rows = PyList_New(0);
     for (Py_ssize_t n = 0; rows != NULL && n < shown_count(self); n++) {
@@ -954,22 +1033,25 @@ static PyObject *ranked_sizeof(PyObject *object, PyObject *nothing)
 {
     const Ranked *self = (Ranked *)object;
     size_t branches = (size_t)self->branches, lists = (size_t)self->lists, bytes = sizeof(Ranked);
+    size_t totals = (size_t)self->totals;
     (void)nothing;
     bytes += (size_t)(self->conditions + 1) * sizeof(Condition);
     bytes += (size_t)(self->ties + 1) * sizeof(int);
     bytes += MOST_BRANCHES * sizeof(Branch) + (size_t)self->columns * sizeof(Py_buffer);
+    bytes += (1 + PARTS * MOST_NUMBERS) * MOST_BRANCHES * sizeof(Place);
     bytes += self->log_room * (size_t)self->stride * sizeof(int64_t);
     bytes += self->subject_room * (sizeof(int64_t) + 1);
     bytes += bytes_of_table(&self->groups);
     bytes += self->groups.slots * ((branches + 2) * sizeof(int64_t) + lists * sizeof(Ordered) +
-                                   sizeof(__int128) + 2);
+                                   totals * sizeof(Total) + sizeof(__int128) + 2);
     for (size_t n = 0; n < self->groups.slots * lists; n++)
         bytes += self->ordered[n].room * sizeof(int64_t);
     for (size_t n = 0; n < branches; n++) {
         const Branch *branch = self->branch + n;
         bytes += bytes_of_table(&branch->partners);
         bytes += branch->partners.slots * sizeof(Partner);
-        bytes += branch->spare == NULL ? 0 : FEW * sizeof(int64_t);
+        for (int each = 0; each < branch->numbers; each++)
+            bytes += branch->number[each].spare == NULL ? 0 : FEW * sizeof(int64_t);
     }
     if (self->apart)
         bytes += (size_t)(self->wanted - self->offset) * (size_t)self->row_width * sizeof(int64_t);
@@ -983,58 +1065,83 @@ static int wrong(void)
     return 0;
 }
 
+/* Whether groups can be ordered by what is at a place of a row, or that be divided by it. */
 static int is_number(const Ranked *self, int place, int divides)
 {
-    int behind = place - self->keys;
-    if (behind < 0)
+    if (place < self->keys)
         return place >= 0 && !divides;
-    if (behind >= SHOWN * self->branches)
+    if (place >= self->row_width)
         return 0;
-    return behind % SHOWN == SIZE ||
-           (behind % SHOWN == LOW && !divides && self->branch[behind / SHOWN].ordered >= 0);
+    const Place *behind = self->place + (place - self->keys);
+    return behind->number == NONE || (behind->part == LOW && !divides);
+}
+
+/* The kinds of the numbers of a branch; whether they are right. */
+static int read_numbers(Ranked *self, Branch *branch, PyObject *kinds)
+{
+    if (PyTuple_Size(kinds) > MOST_NUMBERS)
+        return wrong();
+    for (; branch->numbers < PyTuple_Size(kinds); branch->numbers++) {
+        Number *number = branch->number + branch->numbers;
+        long kind = PyLong_AsLong(PyTuple_GetItem(kinds, branch->numbers));
+        /* Through a gate numbers come at any time, and there is no room for them in advance. */
+        if (PyErr_Occurred() || kind < 0 || kind >= KINDS || (kind != SUM && branch->gated))
+            return wrong();
+        number->kind = (int)kind;
+        number->of_group = kind == SUM ? self->totals++ : self->lists++;
+        number->cell = self->stride++;
+        number->column = self->columns++;
+    }
+    return 1;
 }
 
 static int read_branches(Ranked *self, PyObject *branches)
 {
     self->stride = 2;
     self->columns = 2;
+    self->row_width = self->keys;
     self->branch = calloc(MOST_BRANCHES, sizeof(Branch));
-    if (self->branch == NULL) {
+    self->place = calloc((1 + PARTS * MOST_NUMBERS) * MOST_BRANCHES, sizeof(Place));
+    if (self->branch == NULL || self->place == NULL) {
         PyErr_NoMemory();
         return 0;
     }
     for (; self->branches < PyTuple_Size(branches); self->branches++) {
         Branch *branch = self->branch + self->branches;
-        PyObject *each = PyTuple_GetItem(branches, self->branches);
+        PyObject *each = PyTuple_GetItem(branches, self->branches), *kinds;
         long long width, least, most, other;
-        int median;
         if (!PyTuple_Check(each)) {
             PyErr_SetString(PyExc_TypeError, "a branch is a tuple");
             return 0;
         }
-        if (!PyArg_ParseTuple(each, "LLLpLp", &width, &least, &most, &median, &other,
-                              &branch->negated))
+        if (!PyArg_ParseTuple(each, "LLLO!Lp", &width, &least, &most, &PyTuple_Type, &kinds,
+                              &other, &branch->negated))
             return 0;
         branch->gated = other >= 0;
-        if (width < 0 || least < 1 || other < -1 || (median && branch->gated))
+        if (width < 0 || least < 1 || other < -1)
             return wrong();
         branch->width = width;
         branch->other_width = other;
         branch->least = least;
         branch->most = most;
-        branch->ordered = median ? self->lists++ : -1;
         branch->partners.keys = 1;
         branch->group = self->stride++;
-        branch->number = self->stride;
-        self->stride += median;
+        branch->column = self->columns;
+        self->columns += self->keys + 1;
+        if (!read_numbers(self, branch, kinds))
+            return 0;
         branch->gate = self->stride;
         self->stride += branch->gated ? GATE_FIELDS : 0;
-        branch->column = self->columns;
-        self->columns += self->keys + 1 + median + (branch->gated ? 4 : 0);
+        branch->gate_column = self->columns;
+        self->columns += branch->gated ? 4 : 0;
+        Place *place = self->place + (self->row_width - self->keys);
+        *place++ = (Place){self->branches, NONE, 0};
+        for (int n = 0; n < PARTS * branch->numbers; n++)
+            *place++ = (Place){self->branches, n / PARTS, n % PARTS};
+        self->row_width += 1 + PARTS * branch->numbers;
         self->width = width > self->width ? width : self->width;
         self->width = other > self->width ? other : self->width;
     }
-    self->row_width = self->keys + SHOWN * self->branches;
     self->column = calloc((size_t)self->columns, sizeof(Py_buffer));
     if (self->column == NULL)
         PyErr_NoMemory();
@@ -1082,13 +1189,14 @@ static void ranked_free(PyObject *object)
     for (int n = 0; n < self->branches; n++) {
         free_table(&self->branch[n].partners);
         free(self->branch[n].partner);
-        free(self->branch[n].spare);
+        for (int each = 0; each < self->branch[n].numbers; each++)
+            free(self->branch[n].number[each].spare);
     }
     free_table(&self->groups);
     void *arrays[] = {
-        self->order, self->tie, self->branch, self->column, self->log, self->subject,
-        self->subject_used, self->size, self->ordered, self->lead, self->is_touched,
-        self->is_best, self->touched, self->best, self->before,
+        self->order, self->tie, self->branch, self->place, self->column, self->log,
+        self->subject, self->subject_used, self->size, self->ordered, self->total, self->lead,
+        self->is_touched, self->is_best, self->touched, self->best, self->before,
     };
     for (size_t n = 0; n < sizeof(arrays) / sizeof(arrays[0]); n++)
         free(arrays[n]);

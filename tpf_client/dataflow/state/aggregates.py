@@ -6,24 +6,41 @@ MEDIAN is an extension.
 """
 
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial
 from math import fsum, inf, nan
-from typing import Protocol
+from typing import Final, Protocol
 
+from tpf_client.dataflow.arithmetic_code import without_zeros
 from tpf_client.dataflow.changes import UNBOUND, TermId
 from tpf_client.dataflow.state.ordered_aggregates import Extreme, Median
 from tpf_client.sparql.algebra import Aggregate
 from tpf_client.sparql.expressions import operators
+from tpf_client.sparql.expressions.inlined import (
+    DECIMAL,
+    INTEGER,
+    MOST_UNSCALED,
+    SCALE_BITS,
+    TAG,
+    TAG_BITS,
+)
 from tpf_client.sparql.expressions.terms import lexical_form
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import (
+    LONGEST,
     LONGEST_STRING,
     EvaluationError,
     Single,
     Value,
 )
+
+_SCALE: Final = (1 << SCALE_BITS) - 1
+_PLACES: Final = 18
+_POWERS: Final = [10**power for power in range(_PLACES + 1)]
+_ONE: Final = 10**_PLACES
+# Enough for sums of as many decimals as there may be: what was added can be taken away.
+_EXACT: Final = Context(prec=2 * LONGEST + 40)
 
 
 class Accumulator(Protocol):
@@ -86,20 +103,33 @@ class Sum:
         self._average = average
         self._count = 0
         self._integers = 0
+        # Decimals: in parts of 10^-18, and those that are longer.
+        self._parts = 0
         self._decimals = Decimal(0)
-        self._decimal_count = 0
+        self._decimal_count = self._longer = 0
         self._floats: dict[TermId, int] = {}
         self._failures = 0
 
     def add(self, argument: TermId, count: int) -> None:
         """See `Accumulator`."""
         self._count += count
+        tag = argument & TAG
+        if tag == INTEGER:
+            self._integers += (argument >> TAG_BITS) * count
+            return
+        scale = argument >> TAG_BITS & _SCALE
+        if tag == DECIMAL and scale <= _PLACES:
+            unscaled = argument >> SCALE_BITS + TAG_BITS
+            self._parts += unscaled * _POWERS[_PLACES - scale] * count
+            self._decimal_count += count
+            return
         value = self._typed[argument] if argument else None
         if type(value) is int:
             self._integers += value * count
         elif isinstance(value, Decimal):
-            self._decimals += value * count
+            self._decimals = _EXACT.fma(value, count, self._decimals)
             self._decimal_count += count
+            self._longer += count
         elif isinstance(value, float):
             total = self._floats.get(argument, 0) + count
             if total:
@@ -113,10 +143,14 @@ class Sum:
         """See `Accumulator`."""
         if self._failures:
             return UNBOUND
+        parts, decimals = self._parts, self._decimal_count
+        if not self._floats and not self._longer:
+            return self.result_of(self._count, self._integers * _ONE + parts, decimals)
         try:
             total: Value = self._integers
-            if self._decimal_count:
-                total = operators.add(total, self._decimals)
+            if decimals:
+                short = Decimal(parts).scaleb(-_PLACES, _EXACT)
+                total = operators.add(total, _EXACT.add(short, self._decimals))
             if self._floats:
                 total = operators.add(total, self._floating())
             if self._average and self._count:
@@ -124,6 +158,23 @@ class Sum:
         except EvaluationError:
             return UNBOUND
         return self._typed.encode(total)
+
+    def result_of(self, count: int, total: int, decimals: int) -> TermId:
+        """The result for numbers that were added up elsewhere.
+
+        Args:
+            count: how many.
+            total: what they come to, in parts of 10^-18.
+            decimals: how many of them are decimals, and not integers.
+        """
+        if self._average and count:
+            total = total // count if total >= 0 else -(-total // count)
+        elif not decimals:
+            return self._typed.encode(total // _ONE)
+        unscaled, scale = without_zeros(total, _PLACES)
+        if -MOST_UNSCALED < unscaled < MOST_UNSCALED:
+            return (unscaled << SCALE_BITS | scale) << TAG_BITS | DECIMAL
+        return self._typed.encode(Decimal(unscaled).scaleb(-scale, _EXACT))
 
     def _floating(self) -> float:
         """The sum of those with a binary point: an xsd:float where all are."""

@@ -10,20 +10,22 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
-from itertools import repeat
 from typing import Any, Final
 
 from tpf_client.dataflow.state.ranking import (
+    LEAST,
+    MEDIAN,
     MOST_PLACES,
     NONE,
-    SHOWN,
-    SIZE,
+    PARTS,
+    SUM,
     Branch,
     Cells,
     IntegerColumn,
     Ranking,
 )
 from tpf_client.sparql.expressions.inlined import (
+    DATE_TIME,
     INTEGER,
     SCALE_BITS,
     TAG,
@@ -32,7 +34,69 @@ from tpf_client.sparql.expressions.inlined import (
 
 _SCALE: Final = (1 << SCALE_BITS) - 1
 _LEAST: Final = -(1 << 63)
-_NOTHING: Final = 0, 0
+_HALF: Final = 1 << 63
+# Instants are behind all numbers.
+_INSTANTS: Final[int] = 10 ** (2 * MOST_PLACES + 1)
+
+
+class _Ordered:
+    """Numbers in their order, each as often as it is there; what is shown of them."""
+
+    __slots__ = ("_cells", "_kind")
+
+    def __init__(self, kind: int) -> None:
+        self._kind = kind
+        self._cells: list[tuple[int, int]] = []
+
+    def change(self, cell: int, sign: int) -> None:
+        """One more or one less."""
+        entry = _value_of(cell), cell
+        if sign > 0:
+            insort(self._cells, entry)
+        else:
+            del self._cells[bisect_left(self._cells, entry)]
+
+    def _ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        cells = self._cells
+        if self._kind == MEDIAN:
+            return cells[(len(cells) - 1) // 2], cells[len(cells) // 2]
+        end = cells[0 if self._kind == LEAST else -1]
+        return end, end
+
+    @property
+    def value(self) -> int:
+        """What groups are ordered by."""
+        low, high = self._ends()
+        return (low[0] + high[0]) // 2
+
+    @property
+    def parts(self) -> Cells:
+        """What is shown."""
+        if not self._cells:
+            return (0,) * PARTS
+        low, high = self._ends()
+        return low[1], high[1] if self._kind == MEDIAN else 0, 0
+
+
+class _Total:
+    """The sum of numbers, and how many of them are decimals."""
+
+    __slots__ = ("_decimals", "value")
+
+    def __init__(self) -> None:
+        self.value = self._decimals = 0
+
+    def change(self, cell: int, sign: int) -> None:
+        """One more or one less."""
+        self.value += sign * _value_of(cell)
+        if cell & TAG != INTEGER:
+            self._decimals += sign
+
+    @property
+    def parts(self) -> Cells:
+        """What is shown."""
+        low = (self.value + _HALF) % (2 * _HALF) - _HALF
+        return low, self.value >> 64, self._decimals
 
 
 class _Group:
@@ -40,22 +104,25 @@ class _Group:
 
     __slots__ = ("held", "key", "numbers", "sizes")
 
-    def __init__(self, key: Cells, branches: int) -> None:
+    def __init__(self, key: Cells, branches: Sequence[Branch]) -> None:
         self.key = key
         self.held = 0
-        self.sizes = [0] * branches
-        self.numbers: list[list[tuple[int, int]]] = [[] for _ in range(branches)]
+        self.sizes = [0] * len(branches)
+        self.numbers: list[list[_Ordered | _Total]] = [
+            [_Total() if kind == SUM else _Ordered(kind) for kind in branch.numbers]
+            for branch in branches
+        ]
 
 
 class _Entry:
     """A row in a branch: what it is there."""
 
-    __slots__ = ("at", "group", "keys", "mine", "number", "passes", "theirs")
+    __slots__ = ("at", "group", "keys", "mine", "numbers", "passes", "theirs")
 
     def __init__(self, at: int) -> None:
         self.at = at
         self.group: _Group | None = None
-        self.number = 0
+        self.numbers: Cells = ()
         self.keys = (0, 0)
         self.mine = self.theirs = 0
         self.passes = True
@@ -87,6 +154,10 @@ class RankedGroups:
     def __init__(self, ranking: Ranking) -> None:
         self._ranking = ranking
         self._branches = list(enumerate(ranking.branches))
+        # Of which branch the cells of a row are, and where among its own.
+        self._places = [
+            (number, behind) for number, each in self._branches for behind in range(each.shown)
+        ]
         self._width = max(max(each.width, each.other_width) for each in ranking.branches)
         # The subjects, and the entries of each branch that are not gone: there, and beyond a gate.
         self._log: deque[tuple[int, int]] = deque()
@@ -120,8 +191,9 @@ class RankedGroups:
         Args:
             columns: when rows come, none before the one before it; their subjects, each of which
                 is in the window at most once; then for each branch the keys, column by column, and
-                whether the row is wanted; with a median the numbers (integers or decimals); with
-                another window its key as it is here, as it is there, and the values here and there.
+                whether the row is wanted; its numbers (integers or decimals; for the least and the
+                most instants, too), column by column; with another window its key as it is here, as
+                it is there, and the values here and there.
         """
         rest = iter([column.tolist() for column in columns])
         found: list[Any] = [next(rest), next(rest)]
@@ -129,11 +201,12 @@ class RankedGroups:
             keys = list(zip(*[next(rest) for _ in range(self._ranking.keys)], strict=True))
             wanted = next(rest)
             cells = [key if flag else None for key, flag in zip(keys, wanted, strict=True)]
-            numbers = next(rest) if branch.median else repeat(0)
-            gate = [next(rest) for _ in range(4)] if branch.other_width != NONE else None
-            found.append(
-                list(zip(cells, numbers, zip(*gate, strict=True) if gate else repeat(None)))  # noqa: B905 (without end)
-            )
+            nothing: list[Any] = [()] * len(cells)
+            numbers = [next(rest) for _ in branch.numbers]
+            gate = [next(rest) for _ in range(4 * (branch.other_width != NONE))]
+            met = zip(*gate, strict=True) if gate else [None] * len(cells)
+            given = zip(*numbers, strict=True) if numbers else nothing
+            found.append(list(zip(cells, given, met, strict=True)))
         return found
 
     def run(self, batch: Any, start: int, stop: int, quiet: bool = False, /) -> int:
@@ -201,7 +274,7 @@ class RankedGroups:
             self._subjects.discard(log.popleft()[1])
 
     def _enter(
-        self, place: int, branch: Branch, at: int, key: Cells | None, number: int, gate: Any
+        self, place: int, branch: Branch, at: int, key: Cells | None, numbers: Cells, gate: Any
     ) -> None:
         if key is None and gate is None:
             return
@@ -222,18 +295,18 @@ class RankedGroups:
         assert key is not None
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(key, len(self._branches))
+            group = self._groups[key] = _Group(key, self._ranking.branches)
         group.held += 1
-        entry.group, entry.number = group, number
+        entry.group, entry.numbers = group, numbers
         self._entries[place].append(entry)
         if entry.passes:
-            self._count(place, group, number, 1)
+            self._count(place, group, numbers, 1)
 
     def _leave(self, place: int, entry: _Entry) -> None:
         group = entry.group
         assert group is not None
         if entry.passes:
-            self._count(place, group, entry.number, -1)
+            self._count(place, group, entry.numbers, -1)
         group.held -= 1
         if not group.held:
             self._touched[group] = None
@@ -266,18 +339,13 @@ class RankedGroups:
             if passes != entry.passes:
                 entry.passes = passes
                 assert entry.group is not None
-                self._count(place, entry.group, entry.number, 1 if passes else -1)
+                self._count(place, entry.group, entry.numbers, 1 if passes else -1)
 
-    def _count(self, place: int, group: _Group, number: int, sign: int) -> None:
+    def _count(self, place: int, group: _Group, numbers: Cells, sign: int) -> None:
         group.sizes[place] += sign
         self._touched[group] = None
-        if not self._branches[place][1].median:
-            return
-        numbers, entry = group.numbers[place], (_value_of(number), number)
-        if sign > 0:
-            insort(numbers, entry)
-        else:
-            del numbers[bisect_left(numbers, entry)]
+        for kept, cell in zip(group.numbers[place], numbers, strict=True):
+            kept.change(cell, sign)
 
     # -------------------------------------------------------------------------------- order
 
@@ -329,8 +397,8 @@ class RankedGroups:
         row = list(group.key)
         for size, numbers in zip(group.sizes, group.numbers, strict=True):
             row.append(size)
-            low, high = _middle(numbers) if numbers else (_NOTHING, _NOTHING)
-            row += (low[1], high[1])
+            for each in numbers:
+                row += each.parts
         return tuple(row)
 
     def _rank(self, group: _Group) -> tuple[Any, ...]:
@@ -345,30 +413,27 @@ class RankedGroups:
     def _amount(self, group: _Group, number: int) -> int:
         """A number that stands for what a condition looks at, of one scale for all."""
         place, over, descending = self._ranking.order[number]
-        keys = self._ranking.keys
-        branch, what = divmod(place - keys, SHOWN)
-        if place < keys:
+        if place < self._ranking.keys:
             found = _value_of(group.key[place])
-        elif what == SIZE:
-            found = group.sizes[branch] * 10**MOST_PLACES
         else:
-            low, high = _middle(group.numbers[branch])
-            found = (low[0] + high[0]) // 2
+            branch, behind = self._places[place - self._ranking.keys]
+            if behind:
+                found = group.numbers[branch][(behind - 1) // PARTS].value
+            else:
+                found = group.sizes[branch] * 10**MOST_PLACES
         if over != NONE:
-            size = group.sizes[(over - keys) // SHOWN]
+            size = group.sizes[self._places[over - self._ranking.keys][0]]
             # Towards zero.
             found = found // size if found >= 0 else -(-found // size)
         return -found if descending else found
-
-
-def _middle(numbers: list[tuple[int, int]]) -> tuple[tuple[int, int], tuple[int, int]]:
-    return numbers[(len(numbers) - 1) // 2], numbers[len(numbers) // 2]
 
 
 def _value_of(cell: int) -> int:
     """The value of a cell, of one scale for all."""
     if cell & TAG == INTEGER:
         return (cell >> TAG_BITS) * 10**MOST_PLACES
+    if cell & TAG == DATE_TIME:
+        return (cell >> TAG_BITS) * 10**MOST_PLACES + _INSTANTS
     rest = cell >> TAG_BITS
     factor: int = 10 ** (MOST_PLACES - (rest & _SCALE))
     return (rest >> SCALE_BITS) * factor

@@ -7,9 +7,16 @@ Cells = tuple[int, ...]
 
 MOST_PLACES: Final = 18
 """Of decimals with more digits behind the point keys are not ordered here."""
-SHOWN: Final = 3
-"""So much is shown of a group for each branch: its size, and the two numbers in the middle."""
-SIZE, LOW, HIGH = range(SHOWN)
+MEDIAN, SUM, LEAST, MOST = range(4)
+"""What is kept of the numbers of a group, and shown of it."""
+PARTS: Final = 3
+"""So much is shown of numbers. The two in the middle, or the least or the most, and then zeros; of
+a sum, which is given in parts of 10^-`MOST_PLACES`, the lower and the higher 64 bits, and how many
+of the numbers are decimals."""
+LOW, HIGH, DECIMALS = range(PARTS)
+MOST_SUMMED: Final = 10**10
+"""The numbers of a sum are less than this, and more than its negative: as many as fit into a memory
+never need more than 128 bits."""
 NONE: Final = -1
 MOST_SIZE: Final = (1 << 63) - 1
 
@@ -21,7 +28,8 @@ class Branch(NamedTuple):
         width: how long a row stays.
         least: how many rows of this branch a group has at least, to be shown; 1 or more.
         most: how many at most.
-        median: whether the numbers of a group are kept in their order.
+        numbers: what is kept of numbers of its rows: `MEDIAN`, `SUM`, `LEAST` or `MOST`. Where
+            another window is looked at these are sums.
         other_width: the rows of another window are looked at, too: how long these stay there. A
             row counts where the other window has one with the same key and a larger value than its
             own. `NONE`: each counts.
@@ -31,17 +39,22 @@ class Branch(NamedTuple):
     width: int
     least: int = 1
     most: int = MOST_SIZE
-    median: bool = False
+    numbers: tuple[int, ...] = ()
     other_width: int = NONE
     negated: bool = False
+
+    @property
+    def shown(self) -> int:
+        """How many cells of a row it has: a size, and the parts of its numbers."""
+        return 1 + PARTS * len(self.numbers)
 
 
 class By(NamedTuple):
     """What groups are ordered by.
 
     Args:
-        place: of a row (see `Ranking`): of a key, of a size, or, where that of the first number
-            of a branch is given, of its median. Cells are integers or decimals.
+        place: of a row (see `Ranking`): of a key, of a size, or of the first part of numbers.
+            Cells are integers or decimals; the least and the most are instants, too.
         over: the place of a size by which that is divided, to `MOST_PLACES` digits; or `NONE`.
         descending: whether the largest is first.
     """
@@ -54,8 +67,8 @@ class By(NamedTuple):
 class Ranking(NamedTuple):
     """What is counted and ordered; a row is what is shown of a group.
 
-    A row has the cells of the key, then `SHOWN` integers for each branch: how many rows count, and
-    the cells of the two numbers in the middle (the same, if it is one; 0 without a median).
+    A row has the cells of the key; then for each branch how many rows count, and `PARTS` integers
+    for each of its numbers (0 where no row counts).
 
     Args:
         keys: how many columns the keys of groups have.

@@ -22,7 +22,7 @@ section 4.2.
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Final
 
 from annotations.terms import Term
@@ -54,6 +54,7 @@ _DECIMAL_TEXT = re.compile(r"(-?)(0|[1-9]\d{0,28})(?:\.(\d{1,31}))?")
 _DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_EXACT: Final = Context(prec=40)
 
 
 def inline_integer(value: int) -> int | None:
@@ -154,7 +155,7 @@ def inlined_literal(term: str) -> int | None:
 def decimal_of(identifier: int) -> Decimal:
     """The value of an inlined ``xsd:decimal``."""
     rest = identifier >> TAG_BITS
-    return Decimal(rest >> SCALE_BITS).scaleb(-(rest & _SCALE))
+    return Decimal(rest >> SCALE_BITS).scaleb(-(rest & _SCALE), _EXACT)
 
 
 def _text_of_decimal(identifier: int) -> str:

@@ -1,8 +1,9 @@
-"""Sums of numbers with a binary point: rounded once, whatever the order in which they came."""
+"""Sums: exact where numbers are, rounded once where they have a binary point."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable
+from decimal import Context, Decimal
 from fractions import Fraction
 from random import Random
 
@@ -74,3 +75,59 @@ def test_what_has_gone_leaves_nothing(gone: list[float], stays: list[float]) -> 
 )
 def test_sums_by_hand(values: list[float], expected: float) -> None:
     assert summed(values) == TERMS.encode(expected)
+
+
+def exact_term(value: int | Decimal) -> TermId:
+    """The identifier of an integer or a decimal, as it is written in a stream."""
+    kind = "decimal" if isinstance(value, Decimal) else "integer"
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+    return DICTIONARY.encode(Term(f'"{text}"^^<http://www.w3.org/2001/XMLSchema#{kind}>'))
+
+
+def cut_off(value: Fraction) -> Fraction:
+    """A number with 18 digits behind the point, those behind them cut off."""
+    whole = int(abs(value) * 10**18)
+    return Fraction(whole if value >= 0 else -whole, 10**18)
+
+
+# Those inside integers, with more digits than Python's decimals have unless told, and with more
+# behind the point than results have.
+exact_numbers = st.one_of(
+    st.integers(-9, 9),
+    st.integers(-(10**40), 10**40),
+    st.builds(
+        lambda unscaled, scale: Decimal(unscaled).scaleb(-scale, Context(prec=60)),
+        st.one_of(st.integers(-999, 999), st.integers(-(10**40), 10**40)),
+        st.one_of(st.integers(0, 3), st.integers(0, 40)),
+    ),
+)
+
+
+@pytest.mark.parametrize("average", [False, True])
+@given(gone=st.lists(exact_numbers), stays=st.lists(exact_numbers, min_size=1))
+def test_sums_of_exact_numbers_are_exact(
+    gone: list[int | Decimal], stays: list[int | Decimal], *, average: bool
+) -> None:
+    made = Sum(TERMS, average=average)
+    for value in (*gone, *stays):
+        made.add(exact_term(value), 1)
+    for value in gone:
+        made.add(exact_term(value), -1)
+    exact = sum(map(Fraction, stays), Fraction(0))
+    whole = not average and all(isinstance(each, int) for each in stays)
+    found = TERMS[made.result()]
+    assert isinstance(found, int if whole else Decimal)
+    expected = cut_off(exact)
+    assert Fraction(found) == (cut_off(expected / len(stays)) if average else expected)
+
+
+@given(st.lists(st.one_of(st.integers(-9, 9), st.decimals(-99, 99, places=3)), min_size=1))
+def test_what_was_added_elsewhere_gives_the_same(values: list[int | Decimal]) -> None:
+    total = int(sum(map(Fraction, values), Fraction(0)) * 10**18)
+    decimals = sum(isinstance(each, Decimal) for each in values)
+    for average in (False, True):
+        made = Sum(TERMS, average=average)
+        for value in values:
+            made.add(exact_term(value), 1)
+        elsewhere = Sum(TERMS, average=average)
+        assert elsewhere.result_of(len(values), total, decimals) == made.result()

@@ -16,11 +16,13 @@ import pytest
 from tpf_client.dataflow.kernels import compiled_groups
 from tpf_client.dataflow.state.ranked_groups import RankedGroups
 from tpf_client.dataflow.state.ranking import (
-    LOW,
+    LEAST,
+    MEDIAN,
+    MOST,
     MOST_SIZE,
     NONE,
-    SHOWN,
-    SIZE,
+    PARTS,
+    SUM,
     Branch,
     By,
     Ranking,
@@ -49,7 +51,13 @@ def column(values):
     return Column("q", values)
 
 
+INSTANTS = 10**19
+
+
 def number_of(cell):
+    if cell & 7 == 3:
+        # Behind all numbers.
+        return Fraction((cell >> 3) + INSTANTS)
     return Fraction(cell >> 3) if cell & 7 == 1 else Fraction(decimal_of(cell))
 
 
@@ -57,6 +65,34 @@ def cut_off(value, digits=18):
     """A fraction as a decimal with so many digits behind the point, those behind cut off."""
     whole = int(abs(value) * 10**digits)
     return Fraction(whole if value >= 0 else -whole, 10**digits)
+
+
+def parts_of(kind, cells):
+    """What is shown of numbers, and what groups are ordered by there."""
+    if kind == SUM:
+        value = sum((number_of(each) for each in cells), Fraction(0))
+        whole = int(value * 10**18)
+        low, high = whole & (1 << 64) - 1, whole >> 64
+        low -= (low >> 63) << 64
+        return (low, high, sum(each & 7 != 1 for each in cells)), value
+    if not cells:
+        return (0,) * PARTS, None
+    ordered = sorted(cells, key=lambda each: (number_of(each), each))
+    if kind == MEDIAN:
+        low, high = ordered[(len(cells) - 1) // 2], ordered[len(cells) // 2]
+        return (low, high, 0), (number_of(low) + number_of(high)) / 2
+    end = ordered[0 if kind == LEAST else -1]
+    return (end, 0, 0), number_of(end)
+
+
+def places_of(ranking):
+    """Of each branch where its size is in a row, and where its numbers begin."""
+    found, place = [], ranking.keys
+    for branch in ranking.branches:
+        numbers = [place + 1 + PARTS * number for number in range(len(branch.numbers))]
+        found.append((place, numbers))
+        place += branch.shown
+    return found
 
 
 def best(window, ranking, at):
@@ -70,31 +106,28 @@ def best(window, ranking, at):
             if when >= at - branch.other_width:
                 others[there] = max(theirs, others.get(there, theirs))
         for when, _, parts in window:
-            key, cell, met = parts[number]
+            key, cells, met = parts[number]
             if key is None or when < at - branch.width:
                 continue
             sizes = groups.setdefault(key, [[] for _ in ranking.branches])
             if gate and (others.get(met[0], met[2]) > met[2]) == branch.negated:
                 continue
-            sizes[number].append((number_of(cell) if branch.median else 0, cell))
-    rows = []
+            sizes[number].append(cells)
+    rows, values = [], {}
     for key, parts in groups.items():
         if all(b.least <= len(p) <= b.most for b, p in zip(ranking.branches, parts, strict=True)):
-            row = [*key]
+            row, by = [*key], dict(enumerate(map(number_of, key)))
             for branch, part in zip(ranking.branches, parts, strict=True):
-                part.sort()
-                low, high = part[(len(part) - 1) // 2][1], part[len(part) // 2][1]
-                row += [len(part), *((low, high) if branch.median else (0, 0))]
+                by[len(row)] = Fraction(len(part))
+                row.append(len(part))
+                for number, kind in enumerate(branch.numbers):
+                    shown, by[len(row)] = parts_of(kind, [cells[number] for cells in part])
+                    row += shown
             rows.append(tuple(row))
+            values[rows[-1]] = by
 
     def value(row, place, over):
-        behind = place - ranking.keys
-        if behind < 0:
-            found = number_of(row[place])
-        elif behind % SHOWN == SIZE:
-            found = Fraction(row[place])
-        else:
-            found = (number_of(row[place]) + number_of(row[place + 1])) / 2
+        found = values[row][place]
         return found if over == NONE else cut_off(found / row[over])
 
     def rank(row):
@@ -105,12 +138,14 @@ def best(window, ranking, at):
 
 
 def some_branch(chance):
-    kind = chance.choice(("count", "count", "median", "gate"))
+    kind = chance.choice(("count", "numbers", "numbers", "gate"))
+    some = (SUM,) if kind == "gate" else (MEDIAN, SUM, LEAST, MOST)
+    most = {"count": 0, "numbers": 3, "gate": 1}[kind]
     return Branch(
         width=chance.choice((0, 3, 20, 300)),
         least=chance.choice((1, 1, 1, 2)),
         most=chance.choice((MOST_SIZE, MOST_SIZE, 3)),
-        median=kind == "median",
+        numbers=tuple([chance.choice(some) for _ in range(chance.randint(0, most))]),
         other_width=chance.choice((0, 3, 20, 300)) if kind == "gate" else NONE,
         negated=chance.random() < 0.6,
     )
@@ -119,9 +154,9 @@ def some_branch(chance):
 def some_ranking(chance):
     keys = chance.choice((1, 1, 2, 3))
     branches = tuple(some_branch(chance) for _ in range(chance.choice((1, 1, 2, 2, 3))))
-    sizes = [keys + SHOWN * number for number in range(len(branches))]
-    medians = [size + LOW for size, branch in zip(sizes, branches, strict=True) if branch.median]
-    places = [*range(keys), *sizes, *medians]
+    known = places_of(Ranking(keys, branches, (), (), 0, 1, apart=False))
+    sizes = [size for size, _ in known]
+    places = [*range(keys), *sizes, *(place for _, numbers in known for place in numbers)]
     order = [
         By(place, chance.choice((NONE, NONE, *sizes)), chance.random() < 0.5) for place in places
     ]
@@ -140,8 +175,10 @@ def some_ranking(chance):
     )
 
 
-def some_cells(chance):
-    """Integers and decimals, some of them of the same value, and some large."""
+def some_cells(chance, kind=MEDIAN):
+    """Integers and decimals, some of them of the same value, and some large; and instants."""
+    if kind in (LEAST, MOST) and chance.random() < 0.3:
+        return chance.choice((-(10**16), 0, 10**15, 253402300799 * 10**6)) << 3 | 3
     return chance.choice(
         (
             *(inline_integer(n) for n in (-3, 0, 1, 2, 2**59)),
@@ -155,11 +192,12 @@ def some_parts(chance, ranking):
     """What a row is in each branch: its key, its number, and what is beyond the gate."""
     own = tuple(some_cells(chance) for _ in range(ranking.keys))
     parts = []
-    for _ in ranking.branches:
+    for branch in ranking.branches:
         key = own if chance.random() < 0.7 else tuple(some_cells(chance) for _ in own)
         met = [chance.randrange(4), chance.randrange(4), *[chance.choice((-9, 0, 7, 8))] * 2]
         met[3] += chance.randrange(3) - 1
-        parts.append((key if chance.random() < 0.9 else None, some_cells(chance), tuple(met)))
+        cells = tuple([some_cells(chance, kind) for kind in branch.numbers])
+        parts.append((key if chance.random() < 0.9 else None, cells, tuple(met)))
     return parts
 
 
@@ -171,8 +209,7 @@ def columns_of(ranking, times, subjects, rows):
         nothing = (0,) * ranking.keys
         found += [[(key or nothing)[n] for key, _, _ in parts] for n in range(ranking.keys)]
         found.append([key is not None for key, _, _ in parts])
-        if branch.median:
-            found.append([cell for _, cell, _ in parts])
+        found += [[cells[n] for _, cells, _ in parts] for n in range(len(branch.numbers))]
         if branch.other_width != NONE:
             found += [[met[n] for _, _, met in parts] for n in range(4)]
     return [column(each) for each in found]
@@ -235,7 +272,7 @@ def test_a_subject_that_is_there_is_refused_and_nothing_happens(made):
     batch = state.batch([column(each) for each in ([0, 9, 9], [7, 7, 8], [one] * 3, [1] * 3)])
     assert state.run(batch, 0, 3, True) == 1
     assert (state.refused, state.changed, len(state)) == (True, False, 1)
-    assert state.shown() == [(one, 1, 0, 0)]
+    assert state.shown() == [(one, 1)]
     assert state.run(batch, 2, 3) == 3
     assert not state.refused
     assert len(state) == state.groups == 1
@@ -266,7 +303,12 @@ def test_wrong_use_of_the_compiled_one_is_an_error():
                 {"width": 2**63},
                 {"least": 0},
                 {"other_width": -2},
-                {"median": True, "other_width": 3},
+                {"numbers": (MEDIAN,), "other_width": 3},
+                {"numbers": (4,)},
+                {"numbers": (-1,)},
+                {"numbers": (SUM,) * 9},
+                {"numbers": ("1",)},
+                {"numbers": [SUM]},
             )
         ),
         (*right[:1], (1,), *right[2:]),

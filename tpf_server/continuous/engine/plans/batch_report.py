@@ -8,8 +8,12 @@ from tpf_client.dataflow.kernels import Kernel, compiled_groups
 OFF: Final = "it is switched off"
 REORDERED: Final = "elements wait for late ones, and are put in order one by one"
 EVERY: Final = "what has answers at every arrival is evaluated by operators in Python"
-OTHERWISE: Final = "only counts and medians of groups, the first of which are shown, are one state"
+OTHERWISE: Final = (
+    "only aggregates of groups (COUNT, SUM, AVG, MIN, MAX, MEDIAN), the first of which are shown, "
+    "are one state"
+)
 OTHERS: Final = "another query of the engine takes records one by one"
+UNFIT: Final = "operators in Python took records of the last batch: not all values were exact here"
 AT_INSTANTS: Final = "what is evaluated at instants is evaluated by operators in Python"
 _WITHOUT: Final = "the package was built without a compiler"
 

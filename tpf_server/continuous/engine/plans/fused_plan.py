@@ -1,12 +1,13 @@
 """A plan whose windows, groups and order are one state, as long as records come in batches.
 
-It is for queries that count the records of windows by groups and show the first of these (see
+It is for queries that aggregate the records of windows by groups and show the first of these (see
 `plan_shape`): no row then becomes a solution, and operators are asked only where what is shown may
 have changed.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,12 +15,8 @@ import numpy as np
 from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
 from tpf_client.dataflow.kernels import Kernel, ranked_groups
 from tpf_client.dataflow.state.ranking import (
-    HIGH,
-    LOW,
     MOST_PLACES,
-    NONE,
-    SHOWN,
-    SIZE,
+    PARTS,
     Cells,
     RankedState,
 )
@@ -28,7 +25,6 @@ from tpf_client.sparql.expressions.inlined import (
     DATE_TIME,
     DECIMAL,
     INTEGER,
-    MOST_SCALE,
     SCALE_BITS,
     TAG,
     TAG_BITS,
@@ -38,6 +34,7 @@ from tpf_server.continuous.engine.plans.column_expressions import (
     ColumnExpressions,
     RowMask,
 )
+from tpf_server.continuous.engine.plans.fused_numbers import FITS, is_number, result_of
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.plan_shapes import GateShape, GroupShape, PlanShape
 from tpf_server.continuous.engine.windows.star_window import StarWindow
@@ -77,6 +74,7 @@ class FusedPlan:
         reached: the first row of a batch that it did not take.
         changed: whether what it shows may have changed with the row before that.
         refused: whether it cannot take that row.
+        unfit: whether rows of the last batch had values that it cannot compute with exactly.
         made: rows that were shown, so that they need not be made again.
         makes_terms: whether keys were computed that are terms of the table, which nothing holds
             but the state.
@@ -87,9 +85,12 @@ class FusedPlan:
         self.windows: set[StarWindow] = {group.source.window for group in shape.groups}
         self.windows |= {each.gate.other.window for each in shape.groups if each.gate is not None}
         self.reached = 0
-        self.changed = self.refused = self.makes_terms = False
+        self.changed = self.refused = self.makes_terms = self.unfit = False
         self._shape = shape
         self._kernel: Kernel = kernel
+        # Where what is shown of each branch begins.
+        shown = [each.shown for each in shape.ranking.branches]
+        self._first = list(accumulate(shown, initial=shape.ranking.keys))
         self._expressions = ColumnExpressions(plan.flow.dictionary.encode)
         self._state: RankedState = ranked_groups(kernel, shape.ranking)
         # What numbers a gate compares: a tag and a scale.
@@ -103,8 +104,10 @@ class FusedPlan:
         found = ["window", "groups"]
         if any(each.gate is not None for each in groups):
             found.append("exists")
-        if any(each.median != NONE for each in groups):
-            found.append("median")
+        for each in groups:
+            for written, place in zip(each.group.groups.how.written, each.shown, strict=True):
+                if place and written.name.lower() not in found:
+                    found.append(written.name.lower())
         return [*found, *(["join"] if len(groups) > 1 else []), "order"]
 
     @property
@@ -139,12 +142,13 @@ class FusedPlan:
             rows: the rows.
             count: so many at most.
         """
-        columns = [rows.times, rows.subjects]
+        columns, most = [rows.times, rows.subjects], count
         for number, group in enumerate(self._shape.groups):
             some, count = self._group_columns(rows, number, group, count)
             columns += some
             if not count:
                 break
+        self.unfit = count < most
         return columns, count
 
     def take(self, columns: Sequence[Column], count: int) -> None:
@@ -182,28 +186,26 @@ class FusedPlan:
                 self.made.clear()
             keys = shown[: self._shape.ranking.keys]
             parts = [
-                self._part(group, keys, shown[len(keys) + SHOWN * number :])
+                self._part(number, group, keys, shown[self._first[number] :])
                 for number, group in enumerate(self._shape.groups)
             ]
             found = self.made[shown] = self._shape.row(parts)
         return found
 
-    def _part(self, group: GroupShape, keys: Cells, shown: Cells) -> Solution:
+    def _part(self, number: int, group: GroupShape, keys: Cells, shown: Cells) -> Solution:
         """The row of a group as its operator would make it."""
         own = [UNBOUND] * len(keys)
         for cell, place in zip(keys, group.keys, strict=True):
             own[place] = cell
+        kinds, size = self._shape.ranking.branches[number].numbers, shown[0]
         values: list[TermId] = []
-        for _, factory in group.group.groups.how.aggregates:
+        aggregates = group.group.groups.how.aggregates
+        for (_, factory), place in zip(aggregates, group.shown, strict=True):
             if factory is None:
-                values.append(shown[SIZE] << TAG_BITS | INTEGER)
-            elif shown[LOW] == shown[HIGH]:
-                values.append(shown[LOW])
+                values.append(size << TAG_BITS | INTEGER)
             else:
-                median = factory()
-                median.add(shown[LOW], 1)
-                median.add(shown[HIGH], 1)
-                values.append(median.result())
+                kind = kinds[(place - 1) // PARTS]
+                values.append(result_of(kind, size, shown[place : place + PARTS], factory))
         return (*own, *values)
 
     # ------------------------------------------------------------------------------ columns
@@ -220,7 +222,7 @@ class FusedPlan:
         columns = {name: columns[name] for name in group.group.upstream.schema}
         expressions = [each for each in how.expressions if each is not None]
         found, few = self._cells(expressions, columns, how.values_of, count - absent)
-        keys, numbers = found[:width], found[width:]
+        keys, numbers = found[:width], [found[width + place] for place in group.numbers]
         wanted = self._wanted(group, keys, few)
         few = self._numbers_only(number, keys, numbers, wanted, few)
         count = absent + few
@@ -277,10 +279,10 @@ class FusedPlan:
         own = self._shape.groups[number].keys
         for place, _, _ in self._shape.ranking.order:
             if place < len(keys):
-                wrong |= ~_is_number(keys[own[place]][:count], MOST_PLACES)
-        for each in numbers:
-            # The mean of two has one more digit.
-            wrong |= ~_is_number(each[:count], MOST_PLACES - 1)
+                wrong |= ~is_number(keys[own[place]][:count], MOST_PLACES)
+        kinds = self._shape.ranking.branches[number].numbers
+        for kind, each in zip(kinds, numbers, strict=True):
+            wrong |= ~FITS[kind](each[:count])
         if len(self._shape.groups) > 1:
             for each in keys:
                 wrong |= each[:count] == UNBOUND
@@ -355,13 +357,6 @@ class FusedPlan:
         if comparison[0] == "<":
             mine, theirs = -mine, -theirs
         return mine - comparison.endswith("="), theirs, count
-
-
-def _is_number(column: Column, most: int) -> RowMask:
-    """Which cells are numbers, with so many digits behind the point at most."""
-    tag, scale = column & TAG, column >> TAG_BITS & MOST_SCALE
-    found: RowMask = (tag == INTEGER) | ((tag == DECIMAL) & (scale <= most))
-    return found
 
 
 def _padded(column: Column, absent: int, count: int) -> Column:

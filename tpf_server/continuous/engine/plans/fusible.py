@@ -1,8 +1,9 @@
 """Which plans can be one state (see `FusedPlan`), and what they come to.
 
 Those that show the first of the groups of a window's records (`ORDER BY … LIMIT`), where groups
-are counted, or have a median; also groups of several windows that are joined by their keys, and
-rows that count only where another window has one of the same key, or has none (EXISTS).
+are counted, or have sums, averages, extremes or medians; also groups of several windows that are
+joined by their keys, and rows that count only where another window has one of the same key, or has
+none (EXISTS).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,17 +21,21 @@ from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
 from tpf_client.dataflow.operators.order import TopK
 from tpf_client.dataflow.operators.project import Project
 from tpf_client.dataflow.operators.semi_join import SemiJoin
+from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.dataflow.state.ranking import (
-    LOW,
+    LEAST,
+    MEDIAN,
+    MOST,
     MOST_SIZE,
     NONE,
-    SHOWN,
-    SIZE,
+    PARTS,
+    SUM,
     Branch,
     By,
     Ranking,
 )
 from tpf_client.sparql.algebra import Call, Constant, Expression, VariableRef
+from tpf_client.sparql.expressions.compiler import is_volatile
 from tpf_client.sparql.expressions.inlined import INTEGER, TAG, TAG_BITS
 from tpf_client.sparql.ordering import SortKey
 from tpf_server.continuous.engine.plans.plan import Plan
@@ -44,11 +49,13 @@ from tpf_server.continuous.engine.plans.plan_shapes import (
 from tpf_server.continuous.engine.windows.star_window import StarWindow
 
 _MOST_BRANCHES: Final = 8
+_MOST_NUMBERS: Final = 8
 _MOST_KEYS: Final = 64
 _MOST_CONDITIONS: Final = 1000
 _MOST_WIDTH: Final = 1 << 62
 _MOST_WANTED: Final = 10_000
 """Of more the place is found faster where they are a sorted list (see `TopK`)."""
+_KINDS: Final = {"MEDIAN": MEDIAN, "SUM": SUM, "AVG": SUM, "MIN": LEAST, "MAX": MOST}
 _TURNED: Final = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
 
 
@@ -79,6 +86,8 @@ class _Reader:
         self.branches: list[Branch] = []
         self.distinct: list[Distinct] = []
         self.keys = 0
+        # The branch of each size, by its place.
+        self.sizes: dict[int, int] = {}
         self.seen: set[Node] = set()
         self.used: set[object] = set()
         self._encode = plan.flow.dictionary.encode
@@ -120,41 +129,35 @@ class _Reader:
 
     def _group(self, node: Group) -> _Part:
         how = node.groups.how
-        medians = [
-            place for place, (_, factory) in enumerate(how.aggregates) if factory is not None
-        ]
         keys, number = len(how.keys), len(self.groups)
-        plain = all(
-            how.written[n].name == "MEDIAN" and not how.written[n].distinct for n in medians
-        )
-        known = None not in how.expressions and len(how.expressions) == keys + len(medians)
         if not 0 < keys <= _MOST_KEYS or number >= _MOST_BRANCHES:
-            raise _NotFusibleError
-        if len(medians) > 1 or not plain or not known:
             raise _NotFusibleError
         if self.groups and keys != self.keys:
             raise _NotFusibleError
         self.keys = keys
+        kinds, numbers, shown = _numbers(how)
         gate, upstream = None, node.upstream
-        if type(upstream) is SemiJoin and not medians:
+        # Through a gate rows come to groups again, at any time.
+        if type(upstream) is SemiJoin and {*kinds} <= {SUM}:
             gate = self._gate(upstream)
             self.seen.add(upstream)
             upstream = upstream.left
         source = self._source(upstream)
-        median = medians[0] if medians else NONE
-        self.groups.append(GroupShape(source, node, tuple(range(keys)), median, gate))
+        first = keys + sum(each.shown for each in self.branches)
+        self.sizes[first] = number
+        self.groups.append(GroupShape(source, node, tuple(range(keys)), numbers, shown, gate))
         self.branches.append(
             Branch(
                 width=source.window.width,
-                median=bool(medians),
+                numbers=kinds,
                 other_width=NONE if gate is None else gate.other.window.width,
                 negated=gate is not None and gate.node.negated,
             )
         )
         values = [_Value(place) for place in range(keys)]
-        first = keys + number * SHOWN
-        for place, _ in enumerate(how.aggregates):
-            values.append(_Value(first + (LOW if place == median else SIZE)))
+        for place, written in zip(shown, how.written, strict=True):
+            averages = place and written.name == "AVG"
+            values.append(_Value(first + place, first if averages else NONE))
         return _Part(tuple(values), lambda parts: parts[number])
 
     def _join(self, node: KeyedJoin) -> _Part:
@@ -197,7 +200,7 @@ class _Reader:
         if value is None or not self.is_size(value) or cell & TAG != INTEGER:
             raise _NotFusibleError
         number = cell >> TAG_BITS
-        place = (value.place - self.keys) // SHOWN
+        place = self.sizes[value.place]
         branch = self.branches[place]
         least = {">": number + 1, ">=": number}.get(name, 1)
         most = {"<": number - 1, "<=": number}.get(name, MOST_SIZE)
@@ -220,8 +223,7 @@ class _Reader:
 
     def is_size(self, value: _Value) -> bool:
         """Whether a value is how many rows count."""
-        behind = value.place - self.keys
-        return behind >= 0 and behind % SHOWN == SIZE and value.over == NONE
+        return value.place in self.sizes and value.over == NONE
 
     def _gate(self, node: SemiJoin) -> GateShape:
         right = node.right
@@ -270,6 +272,28 @@ class _Reader:
             found = dict(zip(node.schema, columns, strict=True))
             return RowSource(window, {name: found[own] for name, own in names.items()})
         raise _NotFusibleError
+
+
+def _numbers(how: Grouping) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """What is kept of which arguments of aggregates, and where each aggregate is shown."""
+    arguments = how.expressions[len(how.keys) :]
+    if any(each is None or is_volatile(each) for each in how.expressions):
+        raise _NotFusibleError
+    kept: dict[tuple[int, Expression | None], int] = {}
+    shown, place = [], 0
+    for (_, factory), written in zip(how.aggregates, how.written, strict=True):
+        if factory is None:
+            shown.append(0)
+            continue
+        if written.name not in _KINDS or written.distinct:
+            raise _NotFusibleError
+        # A sum and an average of the same are kept once.
+        number = kept.setdefault((_KINDS[written.name], arguments[place]), place)
+        shown.append(1 + PARTS * [*kept.values()].index(number))
+        place += 1
+    if place != len(arguments) or len(kept) > _MOST_NUMBERS:
+        raise _NotFusibleError
+    return tuple([kind for kind, _ in kept]), tuple(kept.values()), tuple(shown)
 
 
 def plan_shape(plan: Plan) -> PlanShape | None:

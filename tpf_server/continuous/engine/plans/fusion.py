@@ -12,6 +12,7 @@ from tpf_server.continuous.engine.plans.batch_report import (
     OTHERS,
     OTHERWISE,
     REORDERED,
+    UNFIT,
     batch_report,
 )
 from tpf_server.continuous.engine.plans.fused_plan import FusedPlan
@@ -63,7 +64,7 @@ class Fusion:
             return batch_report("off", reason=refusal)
         if len(self._plans) != len(self._fused):
             return batch_report("off", reason=OTHERS)
-        return batch_report(self._kernel, found.operators)
+        return batch_report(self._kernel, found.operators, UNFIT if found.unfit else None)
 
     def removed(self, plan: Plan) -> None:
         """A plan is gone."""

@@ -55,14 +55,17 @@ class GroupShape(NamedTuple):
         source: where the rows come from.
         group: the operator.
         keys: where each key of the whole is among its own.
-        median: which of its aggregates is one, or `NONE`.
+        numbers: for each of the numbers that are kept, which of the aggregates' arguments it is.
+        shown: for each of its aggregates, where what is shown of it begins among what is shown of
+            the branch; 0: it is how many rows count.
         gate: which rows count; ``None``: all.
     """
 
     source: RowSource
     group: Group
     keys: tuple[int, ...]
-    median: int
+    numbers: tuple[int, ...]
+    shown: tuple[int, ...]
     gate: GateShape | None
 
 

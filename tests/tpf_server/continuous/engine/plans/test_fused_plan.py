@@ -21,6 +21,7 @@ from tpf_server.continuous.engine.plans.batch_report import (
     OTHERS,
     OTHERWISE,
     REORDERED,
+    UNFIT,
 )
 from tpf_server.continuous.engine.semantics import (
     CQELS,
@@ -70,6 +71,27 @@ JOINED = (
     " GROUP BY ?n ORDER BY DESC(?c) ?n LIMIT 3",
     "SELECT ?n (MEDIAN(?x) AS ?c) {{ " + STAR + " }} GROUP BY ?n ORDER BY DESC(?c) ?n LIMIT 2",
 )
+AGGREGATED = (
+    "SELECT ?k (SUM(?n) AS ?a) (COUNT(*) AS ?c) {{ " + STAR + " }}"
+    " GROUP BY ?k ORDER BY DESC(?a) ?k LIMIT 2",
+    "SELECT ?n (AVG(?x) AS ?a) (SUM(?x) AS ?b) {{ " + STAR + " }} GROUP BY ?n ORDER BY ?a LIMIT 2",
+    "SELECT ?k (MIN(?x) AS ?a) (MAX(?n) AS ?b) (AVG(?n) AS ?c) {{ " + STAR + " }}"
+    " GROUP BY ?k HAVING (COUNT(?s) > 1) ORDER BY ?c DESC(?b) LIMIT 3",
+    "SELECT ?n (SUM(?x * ?x + ?n) AS ?a) (MEDIAN(?x) AS ?b) (MAX(?x) AS ?c) (MIN(?x) AS ?d) {{ "
+    + STAR
+    + " }} GROUP BY ?n ORDER BY DESC(?d) ?b LIMIT 2 OFFSET 1",
+    "SELECT ?n (AVG(?x + ?n) AS ?a) (SUM(?n) / COUNT(?x) AS ?b) {{ "
+    + STAR
+    + " FILTER NOT EXISTS {{ "
+    + ROWS
+    + "?t <urn:k> ?k ; <urn:x> ?z }} FILTER (?x >= ?z) }} }} GROUP BY ?n ORDER BY ?b ?n LIMIT 3",
+    "SELECT ?n ?a ?b {{ {{ SELECT ?n (MAX(?x) AS ?a) {{ " + STAR + " }} GROUP BY ?n }}"
+    " {{ SELECT ?n (AVG(?y) AS ?b) (SUM(?y) AS ?c) {{ " + ROWS + "?t <urn:x> ?y ; <urn:n> ?n }} }}"
+    " GROUP BY ?n }} }} ORDER BY DESC(?c) ?n LIMIT 2",
+    "SELECT ?k (SUM(?k) AS ?a) (COUNT(*) AS ?c) {{ "
+    + STAR
+    + " }} GROUP BY ?k ORDER BY DESC(?c) LIMIT 2",
+)
 OTHER = "SELECT ?s ?x { STREAM <urn:s> [RANGE 3ms] { ?s <urn:x> ?x ; <urn:n> ?n } }"
 
 
@@ -86,7 +108,7 @@ def record(chance, subjects):
         chance.randrange(subjects),
         (
             amount.scaleb(-2) if chance.random() < 0.99 else Decimal(10**25).scaleb(-2),
-            chance.choice((0, 1, 2, 3)) if chance.random() < 0.99 else 2**62,
+            chance.choice((0, 1, 2, 3) if chance.random() < 0.99 else (2**62, 10**10, -(10**12))),
             chance.choice(('"a"', '"b"@en', "<urn:c>")),
             chance.choice(('"m"', "<urn:m>", '"a"')),
         ),
@@ -166,7 +188,7 @@ def some_texts(chance, several):
     """One query, or some beside each other."""
     texts = []
     for _ in range(chance.randint(2, 3) if several else 1):
-        text = chance.choice(chance.choice((FUSED, JOINED)))
+        text = chance.choice(chance.choice((FUSED, JOINED, AGGREGATED)))
         widths = {name: chance.choice((0, 5, 40, 200)) for name in ("width", "more")}
         texts.append(text.format(**widths))
     return texts
@@ -223,19 +245,36 @@ def test_an_explanation_says_which_operators_are_one(kernel):
             ({"kernel": "off", "lateness": 5}, OFF),
         ):
             assert batches(engine_of(text, **more)[1]) == ("off", [], reason)
-    joined = [engine_of(text, kernel=kernel)[1].explain()["batches"] for text in JOINED]
-    assert [each["operators"] for each in joined] == [
+    assert [batches(engine_of(text, kernel=kernel)[1])[1] for text in (*JOINED, *AGGREGATED)] == [
         ["window", "groups", "exists", "median", "join", "order"],
         ["window", "groups", "median", "join", "order"],
         *[["window", "groups", "exists", "order"]] * 2,
         ["window", "groups", "median", "order"],
+        ["window", "groups", "sum", "order"],
+        ["window", "groups", "avg", "sum", "order"],
+        ["window", "groups", "min", "max", "avg", "order"],
+        ["window", "groups", "sum", "median", "max", "min", "order"],
+        ["window", "groups", "exists", "avg", "sum", "order"],
+        ["window", "groups", "max", "avg", "sum", "join", "order"],
+        ["window", "groups", "sum", "order"],
     ]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT ?k (SUM(?n) AS ?c) {{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?c) LIMIT 3",
+        *[
+            f"SELECT ?k ({each} AS ?c) {{{{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?c) LIMIT 3"
+            for each in ("SUM(DISTINCT ?n)", "SAMPLE(?n)", "SUM(RAND())", "COUNT(?n + 1)")
+        ],
+        "SELECT ?k (SUM(?n) AS ?c) {{ " + STAR + " }} GROUP BY ?k HAVING (?c > 3)"
+        " ORDER BY DESC(?c) LIMIT 3",
+        "SELECT ?k "
+        + " ".join(f"(SUM(?n + {n}) AS ?a{n})" for n in range(9))
+        + " {{ "
+        + STAR
+        + " }} GROUP BY ?k ORDER BY ?a0 LIMIT 3",
+        "SELECT (SUM(?n) AS ?a) ?k {{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?a) LIMIT 3",
         "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " }} GROUP BY ?k",
         "SELECT ?c (COUNT(*) AS ?d) {{ " + STAR + " BIND(?n AS ?c) }}"
         " GROUP BY ?c ORDER BY DESC(?d + 1) LIMIT 3",
@@ -350,6 +389,32 @@ def test_what_is_refused_is_refused_whole_where_nobody_takes_it(kernel):
     assert [len(each.rows) for each in query] == [1, 1]
 
 
+def test_what_is_no_exact_number_is_for_the_operators_and_nothing_is_lost(kernel, monkeypatch):
+    monkeypatch.setattr("tpf_server.continuous.engine.plans.fused_stream._PATIENCE", 0)
+    whole = pa.array([1, 10**10 - 1, 1 - 10**10])
+    text = "SELECT ?k (SUM(?n) AS ?a) (AVG(?n) AS ?c) {{ " + STAR + " }} GROUP BY ?k"
+    for odd in (
+        pa.array([1, 10**10, 1]),
+        pa.array([1, 1, -(10**10)]),
+        pa.array(['"0.1"^^<http://www.w3.org/2001/XMLSchema#double>'] * 3),
+        pa.array(['"x"', '"2"^^<http://www.w3.org/2001/XMLSchema#integer>', '"3"']),
+    ):
+        found = []
+        for wanted in ("off", kernel):
+            engine, query, feed = engine_of(f"{text} ORDER BY DESC(?a) LIMIT 3", kernel=wanted)
+            said = []
+            for at, values in enumerate((whole, odd, whole, whole, whole)):
+                some = batch([1, 2, 3]).set_column(1, "urn:n", values)
+                subjects = pa.array([at, at + 10, at + 20])
+                feed.push_batch(subjects, some, pa.array([60 * at] * 3))
+                taken = any(each.elsewhere for each in engine.stream("urn:s").inputs)
+                said.append((taken, batches(query)[2] == UNFIT))
+            found.append(list(query))
+        assert found[0] == found[1]
+        # A batch that does not fit, and those that find it in the window.
+        assert said == [(True, False), *[(False, True)] * 3, (True, False)]
+
+
 def entry_size(text, kernel, count):
     """Bytes for each entry of a window that holds so many, with its groups and their order."""
     engine, _, feed = engine_of(text, kernel=kernel)
@@ -383,7 +448,11 @@ KEYS = ('"a"', '"b"@en', "<urn:c>")
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [*((text, count) for text in FUSED[:2] for count in (1000, 1500, 2100)), (JOINED[0], 700)],
+    [
+        *((text, count) for text in FUSED[:2] for count in (1000, 1500, 2100)),
+        (JOINED[0], 700),
+        (AGGREGATED[3], 1500),
+    ],
 )
 def test_an_entry_of_a_window_takes_no_more_than_half_of_what_the_operators_need(text, count):
     if compiled_groups() is None:
