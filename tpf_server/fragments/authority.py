@@ -8,7 +8,6 @@ URL) is left out of the pages.
 """
 
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
 from typing import Final
 
 from annotations.namespaces import FOAF, HYDRA, SD, VOID, Vocabulary
@@ -23,7 +22,6 @@ _ABOUT_LABELS: Final = (
 )  # fmt: skip
 _OF_CONTROLS: Final = tuple(f"<{namespace}" for namespace in (HYDRA, VOID, SD))
 _METADATA: Final = "#metadata>"
-_predicate, _graph = itemgetter(1), itemgetter(3)
 
 
 class Authority:
@@ -52,16 +50,16 @@ class Authority:
             return True
         return graph.endswith(_METADATA) and graph.startswith(self._openings)
 
-    def may_control(self, quads: Iterable[Quad]) -> bool:
-        """Whether any of the quads could be one of the above; quick."""
+    def may_control(self, predicates: Iterable[Term]) -> bool:
+        """Whether any of the quads with these predicates could be one of the above; quick."""
         # Most pages have one predicate.
         return any(
             predicate.startswith(self._of_controls) or predicate == _PRIMARY_TOPIC
-            for predicate in set(map(_predicate, quads))
+            for predicate in set(predicates)
         )
 
-    def may_make_metadata(self, quads: Sequence[Quad]) -> bool:
-        """Whether any of the quads could be of the second kind; quick."""
-        return _PRIMARY_TOPIC in set(map(_predicate, quads)) or any(
-            graph.endswith(_METADATA) for graph in set(map(_graph, quads))
+    def may_make_metadata(self, predicates: Sequence[Term], graphs: Sequence[Term]) -> bool:
+        """Whether any of the quads with these could be of the second kind; quick."""
+        return _PRIMARY_TOPIC in predicates or (
+            any(graphs) and any(graph.endswith(_METADATA) for graph in set(graphs))
         )

@@ -8,8 +8,8 @@ from annotations.labels import Labelling
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.request import FragmentRequest
-from tpf_server.fragments.view import AllMatches, LabelledQuads, Matches, State
-from tpf_server.store.protocols import Snapshot
+from tpf_server.fragments.view import AllMatches, Matches, Rows, State
+from tpf_server.store.protocols import Columns, Snapshot, columns_of
 
 
 class PinnedRequest(NamedTuple):
@@ -44,7 +44,7 @@ class Fragment(NamedTuple):
     """
 
     query: PinnedRequest
-    rows: LabelledQuads
+    rows: Rows
     total: int
     dynamic: int
     labellings: list[Labelling]
@@ -92,10 +92,11 @@ def evaluate(query: PinnedRequest) -> Fragment:
     endpoint, request = query.endpoint, query.request
     matches = endpoint.view.matches(request.patterns, query.snapshot, query.state)
     offset = (request.page - 1) * request.limit
-    rows = matches.slice(offset, request.limit) if offset < matches.total else LabelledQuads([], [])
+    inside = offset < matches.total
+    rows = matches.slice(offset, request.limit) if inside else Rows(columns_of([]), [])
     static, dynamic = endpoint.dataset.static, matches.dynamic
     if dynamic or (static is not None and static.has_blank_nodes):
-        rows = LabelledQuads(endpoint.skolemizer.quads(rows.quads), rows.labels)
+        rows = Rows(Columns(*map(endpoint.skolemizer.terms, rows.columns)), rows.labels)
     rows = _without_metadata(rows, endpoint)
     return Fragment(
         query,
@@ -108,13 +109,16 @@ def evaluate(query: PinnedRequest) -> Fragment:
     )
 
 
-def _without_metadata(rows: LabelledQuads, endpoint: Endpoint) -> LabelledQuads:
+def _without_metadata(rows: Rows, endpoint: Endpoint) -> Rows:
     """The rows without those that would be taken for the metadata of a page."""
     authority = endpoint.authority
-    if not authority.may_make_metadata(rows.quads):
+    columns, labels = rows
+    if not authority.may_make_metadata(columns.predicates, columns.graphs):
         return rows
-    kept = [not authority.makes_metadata(quad) for quad in rows.quads]
-    return LabelledQuads(list(compress(rows.quads, kept)), list(compress(rows.labels, kept)))
+    kept = [not authority.makes_metadata(quad) for quad in columns.quads]
+    return Rows(
+        Columns(*[list(compress(column, kept)) for column in columns]), list(compress(labels, kept))
+    )
 
 
 def _links(

@@ -13,18 +13,19 @@ from annotations.instants import instant_term
 from annotations.labels import Label
 from annotations.namespaces import Vocabulary
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, Triple
-from tpf_server.fragments.view import LabelledQuads
+from tpf_server.fragments.view import Rows
 
 _Spot: TypeAlias = tuple[Term, Term, Term]
 # Many labels share their instants.
 _instant_term = lru_cache(maxsize=4096)(instant_term)
 
 
-def label_triples(page: LabelledQuads, vocabulary: Vocabulary) -> list[Triple]:
+def label_triples(page: Rows, vocabulary: Vocabulary) -> list[Triple]:
     """The nodes that state the labels of the labelled quads of a page."""
+    quads = page.columns.quads
     spots: dict[_Spot, Label | None] = {}
     ambiguous: set[_Spot] = set()
-    for quad, label in zip(page.quads, page.labels, strict=True):
+    for quad, label in zip(quads, page.labels, strict=True):
         spot = (quad.subject, quad.predicate, quad.graph)
         known = spots.setdefault(spot, label)
         # Labels of one batch are one object, and comparing those takes longer than looking.
@@ -32,7 +33,7 @@ def label_triples(page: LabelledQuads, vocabulary: Vocabulary) -> list[Triple]:
             ambiguous.add(spot)
     shared: dict[tuple[Term, Term, Label], dict[Term, None]] = {}
     single: list[tuple[Quad, Label]] = []
-    for quad, label in zip(page.quads, page.labels, strict=True):
+    for quad, label in zip(quads, page.labels, strict=True):
         if label is None:
             continue
         if ambiguous and (quad.subject, quad.predicate, quad.graph) in ambiguous:

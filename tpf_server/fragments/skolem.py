@@ -7,7 +7,6 @@ such an IRI in a request is understood as the blank node again.
 
 import re
 from collections.abc import Callable
-from itertools import chain
 from urllib.parse import quote, unquote
 
 from annotations.errors import TermError
@@ -47,11 +46,11 @@ class Skolemizer:
         self.prefix = prefix
         self._opening = f"<{prefix}"
 
-    def quads(self, quads: list[Quad]) -> list[Quad]:
-        """The quads as they are shown; the same list where no blank node can be in them."""
-        if "_:" not in "\n".join(chain.from_iterable(quads)):
-            return quads
-        return [self.quad(quad) for quad in quads]
+    def terms(self, terms: list[Term]) -> list[Term]:
+        """The terms as they are shown; the same list where no blank node can be in them."""
+        if "_:" not in "\n".join(terms):
+            return terms
+        return [self.term(term) for term in terms]
 
     def quad(self, quad: Quad) -> Quad:
         """The quad as it is shown."""

@@ -17,7 +17,7 @@ from annotations.methods.base import Naming, Part
 from annotations.terms import Quad, QuadPattern
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.plain import Plain
-from tpf_server.store.protocols import LiveStore, Snapshot, StaticStore
+from tpf_server.store.protocols import Columns, LiveStore, Snapshot, StaticStore, columns_of
 
 _LABELLINGS: tuple[Labelling, ...] = ("expiration", "interval")
 _CHUNK = 1 << 14
@@ -36,10 +36,10 @@ _ALL: tuple[ShownMethod, ...] = (Plain(), *METHODS)
 VIEW_METHODS: dict[str, ShownMethod] = {method.name: method for method in _ALL}
 
 
-class LabelledQuads(NamedTuple):
+class Rows(NamedTuple):
     """The quads of a page and, one for one, the labels of their facts (``None``: static)."""
 
-    quads: list[Quad]
+    columns: Columns
     labels: list[Label | None]
 
 
@@ -93,6 +93,11 @@ class State(NamedTuple):
     parts: tuple[tuple[Part, ...], ...]
 
 
+def _extend(columns: Columns, more: Columns) -> None:
+    for column, terms in zip(columns, more, strict=True):
+        column += terms
+
+
 class AllMatches:
     """The matches of several patterns that have no match in common, one after the other."""
 
@@ -101,16 +106,16 @@ class AllMatches:
         self.dynamic = sum(one.dynamic for one in matches)
         self.total = sum(one.total for one in matches)
 
-    def slice(self, offset: int, limit: int) -> LabelledQuads:
+    def slice(self, offset: int, limit: int) -> Rows:
         """Up to `limit` matches from position `offset`."""
-        found = LabelledQuads([], [])
+        found = Rows(Columns([], [], [], []), [])
         for one in self._matches:
-            wanted = limit - len(found.quads)
+            wanted = limit - len(found.labels)
             if wanted <= 0:
                 break
             if offset < one.total:
                 rows = one.slice(offset, wanted)
-                found.quads.extend(rows.quads)
+                _extend(found.columns, rows.columns)
                 found.labels.extend(rows.labels)
             offset = max(0, offset - one.total)
         return found
@@ -157,37 +162,36 @@ class Matches:
             self._static_count -= len(self._hidden)
         self.total = self._static_count + self.dynamic
 
-    def slice(self, offset: int, limit: int) -> LabelledQuads:
+    def slice(self, offset: int, limit: int) -> Rows:
         """Up to `limit` matches from position `offset`."""
-        found: list[Quad] = []
-        labels: list[Label | None] = []
+        found = Columns([], [], [], [])
         if offset < self._static_count and self._dataset.static is not None:
-            found = self._static_quads(self._dataset.static, offset, limit)
-            labels = [None] * len(found)
+            found = self._static_columns(self._dataset.static, offset, limit)
+        labels: list[Label | None] = [None] * len(found.subjects)
         start = self._static_count
         for rows in self._parts:
-            wanted = limit - len(found)
+            wanted = limit - len(labels)
             if wanted <= 0:
                 break
             skipped = max(0, offset - start)
             if skipped < rows.count:
                 render = rows.part.render
                 facts = rows.facts(skipped, wanted)
-                found += [render(fact) for fact in facts]
+                _extend(found, columns_of([render(fact) for fact in facts]))
                 labels += [fact.label for fact in facts]
             start += rows.count
-        return LabelledQuads(found, labels)
+        return Rows(found, labels)
 
-    def _static_quads(self, static: StaticStore, offset: int, limit: int) -> list[Quad]:
+    def _static_columns(self, static: StaticStore, offset: int, limit: int) -> Columns:
         """Static matches, without those that live facts show."""
         if not self._hidden:
-            return list(static.quads(self._pattern, offset, limit))
+            return static.columns(self._pattern, offset, limit)
         # How many hidden ones stand before the first and before the last of the page.
         before = [position - k for k, (position, _) in enumerate(self._hidden)]
         first, last = bisect_right(before, offset), bisect_right(before, offset + limit - 1)
         quads = static.quads(self._pattern, offset + first, limit + last - first)
         hidden = {quad for _, quad in self._hidden[first:last]}
-        return [quad for quad in quads if quad not in hidden]
+        return columns_of([quad for quad in quads if quad not in hidden])
 
     def labellings(self) -> list[Labelling]:
         """The kinds of label that the matching facts carry."""

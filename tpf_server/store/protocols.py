@@ -3,11 +3,38 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
 from annotations.terms import Quad, QuadPattern, Term
+
+_new_tuple = tuple.__new__
+
+
+class Columns(NamedTuple):
+    """Quads by column: their subjects, and so on, one for one.
+
+    Most pages are written column by column, and need no object for a quad.
+    """
+
+    subjects: list[Term]
+    predicates: list[Term]
+    objects: list[Term]
+    graphs: list[Term]
+
+    @property
+    def quads(self) -> list[Quad]:
+        """The quads."""
+        # What `Quad._make` does, without a Python frame per quad.
+        return list(map(_new_tuple, repeat(Quad), zip(*self, strict=True)))
+
+
+def columns_of(quads: Iterable[Quad]) -> Columns:
+    """The columns of quads."""
+    found = [list(terms) for terms in zip(*quads, strict=True)]
+    return Columns(*found) if found else Columns([], [], [], [])
 
 
 class StaticStore(Protocol):
@@ -34,6 +61,9 @@ class StaticStore(Protocol):
 
     def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
         """Up to `limit` matches from position `offset` in an order that never changes."""
+
+    def columns(self, pattern: QuadPattern, offset: int, limit: int) -> Columns:
+        """The same by column; the lists are the caller's."""
 
     def position(self, pattern: QuadPattern, quad: Quad) -> int:
         """Where a quad that matches stands among the matches, in the order of `quads`."""

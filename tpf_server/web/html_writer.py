@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Label
 from annotations.parameters import parameter_of_term
-from annotations.terms import DEFAULT_GRAPH, QuadPattern, is_iri, is_variable
+from annotations.terms import QuadPattern, is_iri, is_variable
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment, PinnedRequest
 from tpf_server.fragments.pattern import POSITIONS
@@ -50,7 +50,7 @@ class HtmlWriter:
         query = fragment.query
         endpoint, request = query.endpoint, query.request
         fields = POSITIONS if query.snapshot is None else (*POSITIONS, "at", "known")
-        has_graphs = any(quad.graph != DEFAULT_GRAPH for quad in fragment.rows.quads)
+        has_graphs = any(fragment.rows.columns.graphs)
         until = None
         if query.state.next_change is not None:
             until = _badge("changes at", query.state.next_change, query)
@@ -82,9 +82,10 @@ class HtmlWriter:
         query = fragment.query
         cell = self._cells_of(query.endpoint).cell
         pattern_graph = query.request.pattern.graph
-        graphs = not is_variable(pattern_graph) or any(quad.graph for quad in fragment.rows.quads)
+        graphs = not is_variable(pattern_graph) or any(fragment.rows.columns.graphs)
         lines = []
-        for (subject, predicate, value, graph), label in zip(*fragment.rows, strict=True):
+        columns, labels = fragment.rows
+        for subject, predicate, value, graph, label in zip(*columns, labels, strict=True):
             line = (
                 f"<tr><td>{cell('subject', subject)}</td><td>{cell('predicate', predicate)}</td>"
                 f"<td>{cell('object', value)}</td>"
@@ -161,11 +162,11 @@ def _watching(pattern: QuadPattern) -> str:
 
 
 def _counts(fragment: Fragment) -> str:
-    if not fragment.rows.quads:
+    if not fragment.rows.labels:
         return f"{fragment.total:,} items"
     request = fragment.query.request
     first = (request.page - 1) * request.limit + 1
-    last = first + len(fragment.rows.quads) - 1
+    last = first + len(fragment.rows.labels) - 1
     return f"items {first:,}–{last:,} of {fragment.total:,}"
 
 

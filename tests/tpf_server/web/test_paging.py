@@ -9,6 +9,8 @@ from annotations.labels import Expiration
 from tests.support.served import BASE, HYDRA, NOON, Served, quad
 from tests.tpf_server.conftest import STATIC
 from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.protocols import Columns
+from tpf_server.store.static.columnar import ColumnarStore
 
 DELAYS = [quad(f"t{number}", "delay", f'"{number}"') for number in range(10)]
 
@@ -84,3 +86,16 @@ def test_a_snapshot_that_is_no_longer_retained_is_410(tmp_path: Path) -> None:
         assert served.get(url).status_code == 410
         assert served.request("HEAD", url).status_code == 410
         assert served.get("trains").status_code == 200
+
+
+@pytest.mark.parametrize("suffix", ["trig", "ttl", "nq", "nt", "jsonld", "html"])
+@pytest.mark.parametrize("pattern", ["", "?predicate=http://example.org/name"])
+def test_a_page_takes_no_object_for_each_of_its_quads(
+    served: Served, monkeypatch: pytest.MonkeyPatch, suffix: str, pattern: str
+) -> None:
+    usual = served.get(f"trains.{suffix}{pattern}").content
+    assert usual.count(b"example.org") > 1
+    monkeypatch.delattr(Columns, "quads")
+    monkeypatch.delattr(ColumnarStore, "quads")
+    served.clock.advance_to(served.clock.now() + timedelta(days=1))
+    assert len(served.get(f"trains.{suffix}{pattern}").content) == len(usual)

@@ -1,11 +1,11 @@
 """What a writer is, and the text that several of them share."""
 
-from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from annotations.terms import DEFAULT_GRAPH, Term
 from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.metadata import Metadata, metadata, triple_lines
+from tpf_server.store.protocols import Columns, columns_of
 
 
 class Writer(Protocol):
@@ -27,8 +27,9 @@ class Writer(Protocol):
         """The body."""
 
 
-def quad_lines(quads: Iterable[Quad]) -> str:
+def quad_lines(data: Columns) -> str:
     """Lines of N-Quads."""
+    quads = zip(*data, strict=True)
     return "".join([f"{s} {p} {o} {g} .\n" if g else f"{s} {p} {o} .\n" for s, p, o, g in quads])
 
 
@@ -44,18 +45,19 @@ def lines_in_graph(lines: str, graph: Term) -> str:
     return lines if graph == DEFAULT_GRAPH else lines.replace(" .\n", f" {graph} .\n")
 
 
-def open_data(fragment: Fragment) -> Sequence[Quad]:
+def open_data(fragment: Fragment) -> Columns:
     """The data of a page where nothing keeps them apart from its metadata.
 
     Those that read like metadata of our pages are left out.
     """
-    authority, quads = fragment.query.endpoint.authority, fragment.rows.quads
-    if authority.may_control(quads):
-        return [quad for quad in quads if not authority.controls(quad)]
-    return quads
+    authority, data = fragment.query.endpoint.authority, fragment.rows.columns
+    if authority.may_control(data.predicates):
+        return columns_of([quad for quad in data.quads if not authority.controls(quad)])
+    return data
 
 
 def triples_of_page(fragment: Fragment) -> str:
     """Data, then metadata, as lines of N-Triples; a triple in several graphs is one triple."""
-    lines = dict.fromkeys([f"{q[0]} {q[1]} {q[2]} .\n" for q in open_data(fragment)])
+    triples = zip(*open_data(fragment)[:3], strict=True)
+    lines = dict.fromkeys([f"{s} {p} {o} .\n" for s, p, o in triples])
     return "".join(lines) + metadata_lines(metadata(fragment))

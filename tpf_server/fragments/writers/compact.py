@@ -13,7 +13,7 @@ from answer to answer has lines of its own: who reads a page again parses only t
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -30,10 +30,11 @@ from annotations.namespaces import (
     XSD_DATE_TIME,
     XSD_INTEGER,
 )
-from annotations.terms import Quad, Triple
+from annotations.terms import Triple
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.metadata import changing, controls
+from tpf_server.store.protocols import Columns
 
 _ORIGIN: Final = re.compile(r"<https?://[A-Za-z0-9.:-]++/")
 _DOTS: Final = re.compile(r"/\.\.?[/?#>]")
@@ -88,27 +89,27 @@ class PredicateNames(dict[str, str]):
 
 
 def statements(
-    triples: Iterable[Sequence[str]], names: PredicateNames, apart: Collection[str] = ()
+    triples: Iterable[tuple[str, str, str]], names: PredicateNames, apart: Collection[str] = ()
 ) -> str:
     """Statements: a line for the neighbours that share a subject.
 
     Args:
-        triples: subject, predicate, object; what follows them does not count.
+        triples: subject, predicate, object.
         names: what predicates are called.
         apart: predicates that begin a line of their own.
     """
     pieces: list[str] = []
     add = pieces.append
     subject = predicate = ""
-    for triple in triples:
-        if triple[0] != subject or (triple[1] != predicate and triple[1] in apart):
-            subject, predicate = triple[0], triple[1]
-            add(f" .\n{subject} {names[predicate]} {triple[2]}")
-        elif triple[1] != predicate:
-            predicate = triple[1]
-            add(f";{names[predicate]} {triple[2]}")
+    for s, p, o in triples:
+        if s != subject or (p != predicate and p in apart):
+            subject, predicate = s, p
+            add(f" .\n{s} {names[p]} {o}")
+        elif p != predicate:
+            predicate = p
+            add(f";{names[p]} {o}")
         else:
-            add(f",{triple[2]}")
+            add(f",{o}")
     return "".join(pieces)[3:] + " .\n" if pieces else ""
 
 
@@ -116,20 +117,38 @@ def _prefix(name: str, namespace: str) -> str:
     return f"@prefix {name}: <{namespace}> .\n"
 
 
-def _relative(text: str, triples: Sequence[Sequence[str]]) -> str:
-    """A text of statements with its base, or as it is."""
-    found = _ORIGIN.match(triples[0][0]) if triples else None
+def _lines(data: Columns, names: PredicateNames) -> str:
+    """A line for each statement, as if no neighbours shared anything."""
+    said = {predicate: f" {names[predicate]} " for predicate in set(data.predicates)}
+    # Filled by column, and joined once.
+    pieces = [" .\n"] * (4 * len(data.subjects))
+    pieces[::4] = data.subjects
+    pieces[1::4] = [said[predicate] for predicate in data.predicates]
+    pieces[2::4] = data.objects
+    return "".join(pieces)
+
+
+def _relative(text: str, first: str, objects: Iterable[str]) -> str:
+    """A text of statements with its base, or as it is.
+
+    Args:
+        text: the statements.
+        first: a subject, whose origin is the base.
+        objects: all that are said, for what is in literals.
+    """
+    found = _ORIGIN.match(first)
     if found is None:
         return text
     origin = found[0]
     # Literals, and triple terms that may hold some.
-    if '"' in text and [
-        t for t in triples if (t[2][0] == '"' or t[2][1] == "<") and origin in t[2] and '"' in t[2]
-    ]:
-        return text
-    if f"{origin}/" in text:
-        return text
+    if '"' in text:
+        others = [o for o in objects if o[0] == '"' or o[1] == "<"]
+        if origin in "".join(others) and [o for o in others if origin in o and '"' in o]:
+            return text
     shortened = f"@base {origin}> .\n{text.replace(origin, '</')}"
+    # What is short is looked for first: the other takes three times as long.
+    if "<//" in shortened and f"{origin}/" in text:
+        return text
     if len(shortened) > len(text) or ("/." in shortened and _DOTS.search(shortened)):
         return text
     return shortened
@@ -161,23 +180,24 @@ class CompactPages:
         self._dataset = self._iri(endpoint.iri)
         self._controls = self._said(controls(endpoint).triples)
 
-    def data(self, quads: Sequence[Quad]) -> str:
+    def data(self, data: Columns) -> str:
         """Quads, graph by graph."""
-        if not quads:
+        subjects, predicates, objects, graphs = data
+        if not subjects:
             return ""
         names = self._data
-        if any(map(_graph, quads)):
+        if any(graphs):
             text = ""
-            for graph, run in groupby(quads, key=_graph):
-                lines = statements(run, names)
+            for graph, run in groupby(zip(*data, strict=True), key=_graph):
+                lines = statements([quad[:3] for quad in run], names)
                 text += f"{graph} {{\n{lines}}}\n" if graph else lines
-        elif quads[0][1] == quads[-1][1]:
+        elif predicates[0] == predicates[-1]:
             # Matches of a predicate, in the order of their objects: seldom are subjects neighbours.
-            text = "".join([f"{s} {names[p]} {o} .\n" for s, p, o, _ in quads])
+            text = _lines(data, names)
         else:
-            text = statements(quads, names)
-        text = _relative(text, quads)
-        return names.declared({quad[1] for quad in quads}) + text if names.prefixes else text
+            text = statements(zip(subjects, predicates, objects, strict=True), names)
+        text = _relative(text, subjects[0], objects)
+        return names.declared(dict.fromkeys(predicates)) + text if names.prefixes else text
 
     def labels(self, triples: Sequence[Triple], graph: str = "") -> str:
         """The labels of a page's facts, in a graph if one is given."""
@@ -187,10 +207,11 @@ class CompactPages:
         text = statements(rows, self._labels, self._apart)
         text = f"{graph} {{\n{text}}}\n" if graph else text
         said = self._says_subject
-        facts = [(o, p, o) for (_, p, o), (_, q, _) in zip(rows, triples, strict=True) if q == said]
+        subjects = [o for (_, _, o), (_, q, _) in zip(rows, triples, strict=True) if q == said]
         # An object is said only where a fact has others.
-        facts += [row for row in rows if row[2][0] == '"']
-        return self._label_prefixes + _relative(text, facts)
+        literals = [o for _, _, o in rows if o[0] == '"']
+        first = next(chain(subjects, literals), "")
+        return self._label_prefixes + _relative(text, first, [*subjects, *literals])
 
     def metadata(self, page: Fragment, *, graph: bool) -> str:
         """What a page says of itself, but for the labels; see `metadata`.

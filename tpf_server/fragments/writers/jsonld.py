@@ -35,7 +35,7 @@ class JsonLdWriter:
     def write(self, fragment: Fragment) -> str:
         """The body: default graph, named graphs, metadata graph."""
         graphs: dict[Term, list[Triple]] = {}
-        for subject, predicate, value, graph in fragment.rows.quads:
+        for subject, predicate, value, graph in zip(*fragment.rows.columns, strict=True):
             graphs.setdefault(graph, []).append((subject, predicate, value))  # type: ignore[arg-type]
         about = metadata(fragment)
         endpoint = fragment.query.endpoint

@@ -15,4 +15,5 @@ class NQuadsWriter:
     def write(self, fragment: Fragment) -> str:
         """The body: data, then metadata."""
         about = metadata(fragment)
-        return quad_lines(fragment.rows.quads) + lines_in_graph(metadata_lines(about), about.graph)
+        data = quad_lines(fragment.rows.columns)
+        return data + lines_in_graph(metadata_lines(about), about.graph)

@@ -17,4 +17,4 @@ class TrigWriter:
         pages = compact(fragment.query.endpoint)
         graph = f"<{fragment.query.request.page_url}#metadata>"
         labels = pages.labels(labels_of(fragment), graph)
-        return pages.data(fragment.rows.quads) + labels + pages.metadata(fragment, graph=True)
+        return pages.data(fragment.rows.columns) + labels + pages.metadata(fragment, graph=True)

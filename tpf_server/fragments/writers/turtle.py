@@ -5,6 +5,7 @@ from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.metadata import labels_of
 from tpf_server.fragments.writers.base import open_data
 from tpf_server.fragments.writers.compact import compact
+from tpf_server.store.protocols import columns_of
 
 
 class TurtleWriter:
@@ -16,9 +17,9 @@ class TurtleWriter:
 
     def write(self, fragment: Fragment) -> str:
         """The body; a triple in several graphs is one triple."""
-        quads = open_data(fragment)
-        if any(quad.graph for quad in quads):
-            quads = list(dict.fromkeys([Quad(*quad[:3]) for quad in quads]))
+        data = open_data(fragment)
+        if any(data.graphs):
+            data = columns_of(list(dict.fromkeys([Quad(*quad[:3]) for quad in data.quads])))
         pages = compact(fragment.query.endpoint)
         labels = pages.labels(labels_of(fragment))
-        return pages.data(quads) + labels + pages.metadata(fragment, graph=False)
+        return pages.data(data) + labels + pages.metadata(fragment, graph=False)

@@ -5,10 +5,9 @@ slice, at any depth. The file format is described in `tpf_server.store.static.la
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
 from tpf_server.errors import StoreClosedError
+from tpf_server.store.protocols import Columns
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids, map_column
 from tpf_server.store.static.dictionary import Dictionary
@@ -28,7 +28,6 @@ _PREDICATE_BIT: Final = 2
 _GRAPH_BIT: Final = 8
 _FEW: Final = 64
 """Quads that are looked up one by one."""
-_new_quad = tuple.__new__
 
 
 class _Order:
@@ -163,13 +162,17 @@ class ColumnarStore:
 
     def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
         """See `StaticStore`."""
+        return self.columns(pattern, offset, limit).quads
+
+    def columns(self, pattern: QuadPattern, offset: int, limit: int) -> Columns:
+        """See `StaticStore`."""
         files = self._opened()
         low, high, bound, columns = files.memo.get(pattern) or self._locate(files, pattern)
         low += offset
         high = min(high, low + limit)
         rows = high - low
         if rows <= 0:
-            return []
+            return Columns([], [], [], [])
         # One call decodes all columns: the call costs more than a dozen terms.
         if len(columns) == 1:
             terms = files.dictionary.terms(columns[0][low:high])
@@ -177,16 +180,15 @@ class ColumnarStore:
             terms = files.dictionary.terms(np.concatenate([ids[low:high] for ids in columns]))
         else:
             terms = []
-        fields: list[Iterable[Term]] = []
+        fields: list[list[Term]] = []
         at = 0
         for term in bound:
             if term is None:
                 fields.append(terms[at : at + rows])
                 at += rows
             else:
-                fields.append(repeat(term, rows))
-        # What `Quad._make` does, without a Python frame per quad.
-        return list(map(_new_quad, repeat(Quad), zip(*fields, strict=True)))
+                fields.append([term] * rows)
+        return Columns(*fields)
 
     def position(self, pattern: QuadPattern, quad: Quad) -> int:
         """See `StaticStore`."""

@@ -11,6 +11,7 @@ from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.writers.compact import CompactPages, PredicateNames
 from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.store.protocols import columns_of
 
 PREFIXES = {
     "ex": "http://example.org/", "a-b": "http://example.org/p#", "long": "http://e.org/a/",
@@ -56,7 +57,7 @@ def _read(text: str) -> list[str]:
 @pytest.mark.parametrize("prefixes", [{}, PREFIXES])
 @given(quads=st.lists(st.builds(Quad, IRIS, PREDICATES, OBJECTS, GRAPHS), max_size=8))
 def test_data_come_back_as_they_were(prefixes: dict[str, str], quads: list[Quad]) -> None:
-    text = _pages(prefixes).data(quads)
+    text = _pages(prefixes).data(columns_of(quads))
     lines = "".join(f"{s} {p} {o} {g} .\n" for s, p, o, g in quads)
     assert _read(text) == sorted(map(str, ox.parse(lines, ox.RdfFormat.N_QUADS)))
 
@@ -91,17 +92,26 @@ def test_prefixes_that_turtle_does_not_know_are_left_out() -> None:
     )
 
 
+def test_prefixes_are_declared_in_the_order_of_the_data() -> None:
+    names = {f"n{number}": f"http://example.org/{number}/" for number in range(12)}
+    quads = [Quad(iri("urn:a"), iri(f"{space}p"), iri("urn:b")) for space in names.values()]
+    for some in (quads, quads[::-1]):
+        text = _pages(names).data(columns_of(some))
+        declared = [line.split()[1] for line in text.splitlines() if line.startswith("@prefix")]
+        assert declared == [f"n{quad.predicate.split('/')[3]}:" for quad in some]
+
+
 def test_pages_are_short() -> None:
     quads = [
         Quad(iri(f"http://example.org/{n}"), iri(f"http://example.org/p{m}"), literal("x"))
         for n in range(2)
         for m in range(3)
     ]
-    assert _pages({}).data(quads) == (
+    assert _pages({}).data(columns_of(quads)) == (
         "@base <http://example.org/> .\n"
         '</0> </p0> "x";</p1> "x";</p2> "x" .\n'
         '</1> </p0> "x";</p1> "x";</p2> "x" .\n'
     )
-    assert _pages({"e": "http://example.org/"}).data(quads[:2]) == (
+    assert _pages({"e": "http://example.org/"}).data(columns_of(quads[:2])) == (
         '@prefix e: <http://example.org/> .\n<http://example.org/0> e:p0 "x";e:p1 "x" .\n'
     )
