@@ -51,4 +51,5 @@ class PageCache:
 
 
 def _weight(page: Page) -> int:
-    return 1024 + (_OVERHEAD + _LINES if page.lines else _OVERHEAD) * page.size
+    lines = page.known is not None and page.known.lines.texts
+    return 1024 + (_OVERHEAD + _LINES if lines else _OVERHEAD) * page.size

@@ -310,7 +310,7 @@ class Fetcher:
                 response.headers.get("Content-Type", ""),
                 request.url,
                 bare=request.bare,
-                before=kept.lines if kept is not None and kept.dynamic else None,
+                before=kept.known if kept is not None and kept.dynamic else None,
             )
         except (ParseError, PageError) as error:
             error.documentation = self._documentation(response, request.url)
@@ -337,7 +337,7 @@ class Fetcher:
             warnings=said.warnings,
             documentation=documentation,
             digest=digest,
-            lines=said.lines,
+            known=said.known,
         )
 
     def _checked(self, about: PageMetadata, url: str) -> PageMetadata:

@@ -1,12 +1,17 @@
 """A page of a fragment, as a value."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from annotations.labels import Fact
+from annotations.namespaces import Vocabulary
 from tpf_client.fragments.form import Form
-from tpf_client.fragments.lines import KnownLines
+from tpf_client.fragments.known_lines import KnownLines
 
+Statements = Mapping[str, Mapping[str, list[str]]]
+"""Subject to predicate to objects."""
 _ROUNDING = timedelta(seconds=1)
 
 
@@ -54,6 +59,33 @@ class PageMetadata:
         return self.earliest_expiration if self.next_change is None else self.next_change
 
 
+class Description(NamedTuple):
+    """What a page says of itself.
+
+    Args:
+        statements: all of it.
+        vocabulary: in which it speaks of time.
+        metadata: what it means.
+    """
+
+    statements: Statements
+    vocabulary: Vocabulary
+    metadata: PageMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPage:
+    """What is remembered of a page, for the next time that it is read.
+
+    Args:
+        lines: its lines, where somebody looked at them.
+        description: what it says of itself, where that is in other lines than its data.
+    """
+
+    lines: KnownLines = field(default_factory=KnownLines)
+    description: Description | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page of a fragment.
@@ -70,7 +102,8 @@ class Page:
         warnings: what was wrong in its labels (an unparsable instant, an inverted interval).
         documentation: where a page without a form says that the interface is described.
         digest: of its body.
-        lines: what its lines say, for the next time that it is read; ``None``: they are not whole.
+        known: what is remembered of it, for the next time that it is read; ``None``: its lines are
+            not whole.
     """
 
     url: str
@@ -83,7 +116,7 @@ class Page:
     warnings: tuple[str, ...] = ()
     documentation: str | None = None
     digest: bytes = b""
-    lines: KnownLines | None = None
+    known: KnownPage | None = None
 
     @property
     def dynamic(self) -> bool:

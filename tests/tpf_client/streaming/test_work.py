@@ -14,7 +14,8 @@ from tests.support.live_server import LiveServer
 from tpf_client import Client, Stream, Update
 from tpf_client.dataflow.node import Meter
 from tpf_client.fragments import parser
-from tpf_client.fragments.lines import KnownLines, Lines, read_lines
+from tpf_client.fragments.known_lines import KnownLines, Lines
+from tpf_client.fragments.lines import read_lines
 
 EX = "http://example.org/"
 FACTS = 1000

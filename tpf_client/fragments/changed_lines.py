@@ -1,0 +1,131 @@
+"""A page whose lines are those that it had, but for some that say another object.
+
+So is most of what changes: a delay, the end of a label, the instant that the page shows. Where such
+a line says another literal, not even that line is parsed. What these lines say of which subject is
+as it was, so that who reads the metadata can go on from there.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import compress, count
+from operator import ne
+from typing import Final
+
+from annotations.terms import Quad, Term
+from tpf_client.fragments.known_lines import NO_FRAME, Block, KnownLines, Lines, SaidLine, Scope
+from tpf_client.fragments.new_lines import NewLine, NewLines
+
+_VERBATIM: Final = re.compile(rb"[ !#-\[\]-~]*")
+"""Texts of literals that are written in terms as in pages."""
+_UNREAD: Final = 8
+"""Of more lines that are to be parsed, words may be known."""
+STATEMENTS: Final = (b"<", b"_:")
+"""How lines begin that say something."""
+
+
+def changed_lines(
+    texts: Sequence[bytes], url: str, before: KnownLines, most: float
+) -> Lines | None:
+    """What such a page says.
+
+    Args:
+        texts: its lines.
+        url: base for relative IRIs.
+        before: those that it had.
+        most: bytes of memory that the quads of changed lines may take.
+
+    Returns:
+        ``None``: it is not such a page.
+    """
+    if len(texts) != len(before.texts):
+        return None
+    said = list(before.said)
+    literals: dict[tuple[bytes, str], Term] = {}
+    unread: list[int] = []
+    changes: list[tuple[SaidLine, SaidLine]] = []
+    size = 0
+    for place in compress(count(), map(ne, texts, before.texts)):
+        known = said[place]
+        if known is None:
+            return None
+        other = _with_literal(known, before.texts[place], texts[place], literals)
+        if other is None:
+            other = SaidLine((), 0)
+            unread.append(place)
+            if len(unread) > _UNREAD:
+                return None
+        said[place] = other
+        size += other.size
+        if known.quads[0][3]:
+            changes.append((known, other))
+    if size > most:
+        return None
+    # What is remembered of the lines of before is let go.
+    scopes = {
+        place: Scope({key: scope.lines[key]} if key in scope.lines else {}, scope.words)
+        for place, key, scope in ((each.place, each.key, each.scope) for each in before.blocks)
+    }
+    blocks = [each._replace(scope=scopes[each.place]) for each in before.blocks]
+    known_now = KnownLines(texts, said, blocks, before.graphs, filed=False)
+    if unread and not (_parse(known_now, unread, url, most) and all(map(_alike, changes))):
+        return None
+    return Lines(known_now, len(unread), changes)
+
+
+def _with_literal(
+    known: SaidLine, before: bytes, text: bytes, literals: dict[tuple[bytes, str], Term]
+) -> SaidLine | None:
+    """What a line says that has another literal; ``None``: that is not all.
+
+    Args:
+        known: what it said.
+        before: how it was written.
+        text: how it is written now.
+        literals: those that were met, by their texts and the other parts of their terms.
+    """
+    frame = known.frame or known.framed(before)
+    head, tail, place, suffix = frame
+    start, end = len(head), len(text) - len(tail)
+    if frame is NO_FRAME or start > end or not (text.startswith(head) and text.endswith(tail)):
+        return None
+    lexical = text[start:end]
+    literal = literals.get((lexical, suffix))
+    if literal is None:
+        if _VERBATIM.fullmatch(lexical) is None:
+            return None
+        literal = literals[lexical, suffix] = Term(f'"{lexical.decode()}{suffix}')
+    quads = known.quads
+    subject, predicate, old, graph = quads[place]
+    quad: Quad = tuple.__new__(Quad, (subject, predicate, literal, graph))
+    changed = (quad,) if len(quads) == 1 else (*quads[:place], quad, *quads[place + 1 :])
+    size = known.size + len(literal) - len(old)
+    # A literal is kept as it came, so where nothing else was changed, nothing is.
+    return SaidLine(changed, size, changed if known.kept is quads else None, frame)
+
+
+def _parse(known: KnownLines, unread: Sequence[int], url: str, most: float) -> bool:
+    """Let these lines be parsed; whether each is a statement."""
+    new = NewLines(url)
+    for block, part in known.parts():
+        mine = [place for place in unread if part.start <= place < part.stop]
+        if mine:
+            new.direct(block.directives)
+        for place in mine:
+            if not _add(new, block, known.texts[place], known.said[place]):
+                return False
+    return new.parse(most)
+
+
+def _add(new: NewLines, block: Block, text: bytes, said: SaidLine | None) -> bool:
+    # Where there is a bracket, there may be a blank node without a name, which is another one in
+    # each line.
+    if said is None or not text.startswith(STATEMENTS) or not text.endswith(b".") or b"[" in text:
+        return False
+    new.add(NewLine(block, text, said), text)
+    return True
+
+
+def _alike(change: tuple[SaidLine, SaidLine]) -> bool:
+    """Whether a line says the same predicates of the same subjects."""
+    before, now = change
+    return [quad[:2] for quad in before.quads] == [quad[:2] for quad in now.quads]

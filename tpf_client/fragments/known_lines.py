@@ -1,0 +1,233 @@
+"""What is remembered of the lines of a page, for the next time that it is read."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from annotations.namespaces import RDF
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from tpf_client.fragments.blank_nodes import kept_quad
+from tpf_client.fragments.parts import metadata_graphs
+
+PLAIN: Final = re.compile(
+    rb'(<[^<>"\\\s]*>) (<[^<>"\\\s]*>|[A-Za-z]\w*:\w+|a) '
+    rb'(<[^<>"\\\s]*>|"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:<[^<>"\\\s]*>|[A-Za-z]\w*:\w+))?) \.'
+)
+"""A statement of three words, of which none says more or less for what is beside it."""
+_SIMPLE: Final = re.compile(
+    rb'(?:(?:<[^<>"\\\s]*>|_:\w+|[A-Za-z]\w*:\w*|a|'
+    rb'"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:<[^<>"\\\s]*>|[A-Za-z]\w*:\w+))?)[ ,;]+)+\.'
+)
+"""Statements in which quotes are around literals and nothing else, and all literals in quotes."""
+_WORDS: Final = 6
+"""So many words are known for each line at most: those of it and of a line before."""
+_TYPE: Final = Term(f"<{RDF}type>")
+
+
+class Frame(NamedTuple):
+    """What stands around the only literal of a line: where another stands there, it is known.
+
+    Args:
+        head: the line up to the literal, its first quote included.
+        tail: what comes after its text, from the second quote on.
+        place: which of the line's quads has it as the object.
+        suffix: what comes after its text in the term.
+    """
+
+    head: bytes
+    tail: bytes
+    place: int
+    suffix: str
+
+
+NO_FRAME: Final = Frame(b"", b"", -1, "")
+"""That of a line that is not like that."""
+
+
+@dataclass(slots=True)
+class SaidLine:
+    """What a line says.
+
+    Args:
+        quads: in the graph that it stands in; a line that opens a graph has one with its name as
+            the object.
+        size: bytes of memory that they take.
+        kept: the quads as we keep them, once somebody wanted that.
+        frame: of its literal, once somebody wanted that.
+    """
+
+    quads: Sequence[Quad]
+    size: int
+    kept: Sequence[Quad] | None = None
+    frame: Frame | None = None
+
+    def of_page(self, url: str) -> Sequence[Quad]:
+        """The quads as we keep them, read from the page of this URL."""
+        kept = self.kept
+        if kept is None:
+            kept = [kept_quad(quad, url) for quad in self.quads]
+            # Most have no blank nodes, and are there once then.
+            kept = self.kept = self.quads if kept == list(self.quads) else kept
+        return kept
+
+    def framed(self, text: bytes) -> Frame:
+        """What stands around its literal.
+
+        Args:
+            text: the line.
+        """
+        if self.frame is None:
+            self.frame = _frame(text, self.quads)
+        return self.frame
+
+
+def _frame(text: bytes, quads: Sequence[Quad]) -> Frame:
+    parts = text.split(b'"')
+    places = [place for place, quad in enumerate(quads) if quad.object.startswith('"')]
+    if len(parts) != 3 or len(places) != 1 or not text.isascii() or not _SIMPLE.fullmatch(text):
+        return NO_FRAME
+    (place,) = places
+    literal, start = quads[place].object, f'"{parts[1].decode()}"'
+    if not literal.startswith(start):
+        # It has characters that are written otherwise in terms.
+        return NO_FRAME
+    return Frame(parts[0] + b'"', b'"' + parts[2], place, literal[len(start) - 1 :])
+
+
+@dataclass(slots=True)
+class Scope:
+    """What stands under the same directives in the same graph.
+
+    Args:
+        lines: what lines say, by text.
+        words: terms by how they are written in plain statements; learned when they are wanted.
+    """
+
+    lines: dict[bytes, SaidLine] = field(default_factory=dict)
+    words: dict[bytes, Term] = field(default_factory=dict)
+
+    def learned(self) -> dict[bytes, Term]:
+        """The words, and those of the plain statements where there are none or too many."""
+        if self.words and len(self.words) <= _WORDS * len(self.lines):
+            return self.words
+        words: dict[bytes, Term] = {b"a": _TYPE}
+        for text, said in self.lines.items():
+            plain = PLAIN.fullmatch(text)
+            if plain is not None and len(said.quads) == 1:
+                words.update(zip(plain.groups(), said.quads[0][:3], strict=True))
+        return words
+
+
+class Block(NamedTuple):
+    """Lines that stand together in one graph.
+
+    Args:
+        start: the first of them.
+        directives: all before them.
+        opening: what opens their graph; empty: the default graph.
+        scope: what is said under those directives in that graph.
+    """
+
+    start: int
+    directives: bytes
+    opening: bytes
+    scope: Scope
+
+    @property
+    def place(self) -> bytes:
+        """What tells the scope from others."""
+        return self.directives + b"\n" + self.opening
+
+    @property
+    def key(self) -> bytes:
+        """Under which the opening is among the lines of its scope, none of which is like it."""
+        return b"\n" + self.opening
+
+    @property
+    def graph(self) -> Term:
+        """The graph, once its name was parsed."""
+        return self.scope.lines[self.key].quads[0].object if self.opening else DEFAULT_GRAPH
+
+
+@dataclass(slots=True)
+class KnownLines:
+    """The lines of a page, and what they say.
+
+    Args:
+        texts: the lines.
+        said: what each says; ``None``: a directive, the beginning or end of a graph, or nothing.
+        blocks: those that stand together.
+        graphs: those that hold the metadata, once somebody wanted to know.
+        filed: whether the scopes of the blocks have their lines.
+    """
+
+    texts: Sequence[bytes] = ()
+    said: Sequence[SaidLine | None] = ()
+    blocks: Sequence[Block] = ()
+    graphs: frozenset[Term] | None = None
+    filed: bool = True
+
+    def parts(self) -> Iterator[tuple[Block, slice]]:
+        """The blocks in their order, and where their lines are."""
+        ends = [*[block.start for block in self.blocks[1:]], len(self.texts)]
+        for block, end in zip(self.blocks, ends, strict=False):
+            yield block, slice(block.start, end)
+
+    def graph_lines(self) -> Iterator[tuple[Term, Iterator[SaidLine]]]:
+        """The graphs in their order, each with lines in it; a graph may come several times."""
+        for block, part in self.parts():
+            yield block.graph, filter(None, self.said[part])
+
+    def scopes(self) -> dict[bytes, Scope]:
+        """What lines say, by the directives before them and what opens their graph."""
+        if not self.filed:
+            for block, part in self.parts():
+                for text, said in zip(self.texts[part], self.said[part], strict=True):
+                    if said is not None:
+                        block.scope.lines[text] = said
+            self.filed = True
+        return {block.place: block.scope for block in self.blocks}
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What a page says, by its lines.
+
+    Args:
+        known: what each of its lines says.
+        parsed: how many lines were parsed.
+        changes: what lines of named graphs said before and say now, where all others of those are
+            as they were, and these say the same predicates of the same subjects; ``None``: nobody
+            knows.
+    """
+
+    known: KnownLines
+    parsed: int
+    changes: Sequence[tuple[SaidLine, SaidLine]] | None = None
+
+    def split(self) -> tuple[list[SaidLine], list[SaidLine]] | None:
+        """The lines of data and those of metadata; ``None``: they are in one graph."""
+        known = self.known
+        if known.graphs is None:
+            known.graphs = frozenset(
+                metadata_graphs(
+                    quad
+                    for graph, lines in known.graph_lines()
+                    if graph
+                    for line in lines
+                    for quad in line.quads
+                )
+            )
+        graphs = known.graphs
+        if not graphs:
+            return None
+        data: list[SaidLine] = []
+        about: list[SaidLine] = []
+        for graph, lines in known.graph_lines():
+            (about if graph in graphs else data).extend(lines)
+        return data, about
+
+    def quads(self) -> list[Quad]:
+        """All quads, in their order."""
+        return [quad for line in self.known.said if line is not None for quad in line.quads]
