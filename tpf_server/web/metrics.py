@@ -5,9 +5,12 @@ With several workers the numbers are summed over all of them, through the files 
 together: counting one alone takes as long as a tenth of a page does where requests are rare.
 """
 
+import collections
 import os
 import threading
 import time
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
 from flask import Blueprint, Flask, Response, g, request
@@ -22,6 +25,17 @@ _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0
 _MOST_NOTED: Final = 256
 
 
+class _Durations(Histogram):
+    """A histogram that many durations can be added to at once."""
+
+    def observe_all(self, seconds: Sequence[float]) -> None:
+        """What `observe` does with each, with one write for a bucket."""
+        self._sum.inc(sum(seconds))
+        found = collections.Counter([bisect_left(self._upper_bounds, each) for each in seconds])
+        for bucket, count in found.items():
+            self._buckets[bucket].inc(count)
+
+
 class Metrics:
     """Counts the requests of one application. Thread-safe."""
 
@@ -30,11 +44,9 @@ class Metrics:
         self._requests = Counter(
             "tpf_requests", "Requests.", ["method", "status"], registry=self._registry
         )
-        self._seconds = Histogram(
+        self._seconds = _Durations(
             "tpf_request_seconds", "Seconds per request.", buckets=_BUCKETS, registry=self._registry
         )
-        # Looking a child up by its labels costs more than counting does.
-        self._counters: dict[tuple[str, str], Counter] = {}
         self._noted: list[tuple[str, str, float]] = []
         self._lock = threading.Lock()
 
@@ -57,13 +69,10 @@ class Metrics:
             # Others may note at the end meanwhile; nobody else takes away.
             noted = self._noted[:]
             del self._noted[: len(noted)]
-            for method, status, seconds in noted:
-                key = method if method in _METHODS else "OTHER", status
-                counter = self._counters.get(key)
-                if counter is None:
-                    counter = self._counters[key] = self._requests.labels(*key)
-                counter.inc()
-                self._seconds.observe(seconds)
+            self._seconds.observe_all([seconds for _, _, seconds in noted])
+            answers = collections.Counter([(method, status) for method, status, _ in noted])
+            for (method, status), count in answers.items():
+                self._requests.labels(method if method in _METHODS else "OTHER", status).inc(count)
 
     def show(self) -> Response:
         """The text format of Prometheus."""

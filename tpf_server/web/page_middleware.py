@@ -38,6 +38,8 @@ class PageMiddleware:
     ) -> None:
         self._rest = rest
         self._site = site
+        # Only what a proxy says can make it another one for each request.
+        self._base = "" if site.settings.trust_forwarded else site.settings.base
         self._negotiator = negotiator
         self._metrics = metrics
         self._failures: tuple[type[Exception], ...] = (ServerError, *store_failures())
@@ -48,7 +50,7 @@ class PageMiddleware:
         if method not in ("GET", "HEAD"):
             return self._rest(environ, start_response)
         started = time.perf_counter()
-        base = base_of(environ, self._site.settings)
+        base = self._base or base_of(environ, self._site.settings)
         path = environ["PATH_INFO"][1:]
         found = find_endpoint(self._site, self._negotiator, base, path)
         if found is None:

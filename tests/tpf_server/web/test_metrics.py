@@ -1,9 +1,12 @@
 """Counts of requests: noted one by one, added up together, and none is lost."""
 
+import math
 import re
 import threading
 
-from tpf_server.web.metrics import Metrics
+from prometheus_client import CollectorRegistry, Histogram
+
+from tpf_server.web.metrics import _BUCKETS, Metrics
 
 
 def _shown(metrics: Metrics, method: str = "GET", status: str = "200") -> float:
@@ -39,3 +42,16 @@ def test_no_request_of_any_thread_is_lost_or_counted_twice() -> None:
     for thread in threads:
         thread.join()
     assert _shown(metrics) == 12_000
+
+
+def test_durations_are_in_the_buckets_that_they_would_be_in_one_by_one() -> None:
+    durations = [0.0, 0.0005, 0.0006, 0.01, 0.3, 1.0, 5.0, 7.0, math.inf]
+    known = Histogram("one_by_one", "", buckets=_BUCKETS, registry=CollectorRegistry())
+    metrics = Metrics()
+    for seconds in durations:
+        known.observe(seconds)
+        metrics.count("GET", "200", seconds)
+    said = re.findall(r"tpf_request_seconds(_\w+{.+} .+)", metrics.show().get_data(as_text=True))
+    (expected,) = known.collect()
+    buckets = [s for s in expected.samples if s.name.endswith("_bucket")]
+    assert said == [f'_bucket{{le="{s.labels["le"]}"}} {s.value}' for s in buckets]

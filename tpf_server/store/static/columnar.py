@@ -42,7 +42,9 @@ class _Order:
             name[k - 1]: map_column(folder / layout.column_file(name, k), manifest.quads)
             for k in layout.stored_columns(name, manifest.orders)
         }
-        self._searched = [self.columns[position].data for position in name[1:]]
+        # So does a slice: where requests are rare, numpy has left the processor's caches.
+        self.views = {position: column.data for position, column in self.columns.items()}
+        self._searched = [self.views[position] for position in name[1:]]
         self._rows = manifest.quads
 
     def range_of(self, prefix: Sequence[int]) -> tuple[int, int]:
@@ -74,8 +76,8 @@ class _Matches(NamedTuple):
     high: int
     bound: tuple[Term | None, ...]
     """Per position of a quad: its term where it is the same in all matches."""
-    columns: tuple[Ids, ...]
-    """The columns of the other positions, in the sequence of a quad."""
+    columns: tuple[memoryview, ...]
+    """The columns of the other positions, in the sequence of a quad: see `_Order.views`."""
 
 
 _NOTHING: Final = _Matches(0, 0, (None,) * 4, ())
@@ -87,7 +89,7 @@ class _Plan(NamedTuple):
     order: _Order
     prefix: tuple[int, ...]
     """Which positions of a quad are bound, in the sequence of the order."""
-    columns: tuple[Ids, ...]
+    columns: tuple[memoryview, ...]
     """The columns of the open positions, in the sequence of a quad."""
 
 
@@ -115,7 +117,7 @@ def _plans(orders: Sequence[_Order]) -> dict[int, _Plan]:
             open_positions = sorted(positions[k:])
             bits = sum(1 << position for position in prefix) | always
             if bits not in plans:
-                columns = tuple(order.columns[layout.QUAD_POSITIONS[p]] for p in open_positions)
+                columns = tuple(order.views[layout.QUAD_POSITIONS[p]] for p in open_positions)
                 plans[bits] = _Plan(order, prefix, columns)
     return plans
 
@@ -174,12 +176,7 @@ class ColumnarStore:
         if rows <= 0:
             return Columns([], [], [], [])
         # One call decodes all columns: the call costs more than a dozen terms.
-        if len(columns) == 1:
-            terms = files.dictionary.terms(columns[0][low:high])
-        elif columns:
-            terms = files.dictionary.terms(np.concatenate([ids[low:high] for ids in columns]))
-        else:
-            terms = []
+        terms = files.dictionary.terms(b"".join([ids[low:high] for ids in columns]))
         fields: list[list[Term]] = []
         at = 0
         for term in bound:
@@ -199,7 +196,7 @@ class ColumnarStore:
             open_ids = [id_ for id_, term in zip(ids, matches.bound, strict=True) if term is None]
             found = np.ones(matches.high, dtype=bool)
             for column, id_ in zip(matches.columns, open_ids, strict=True):
-                found &= column == np.uint32(id_)
+                found &= np.asarray(column) == np.uint32(id_)
             return int(np.flatnonzero(found)[0])
         bits = sum(1 << k for k, term in enumerate(pattern) if not is_variable(term))
         order = files.plans[bits if self._has_graphs else bits | _GRAPH_BIT].order
@@ -296,7 +293,7 @@ class ColumnarStore:
                 keep &= column == np.uint32(ids[k])
                 bound.append(Term(term))
         at = np.flatnonzero(keep)
-        return _Matches(0, len(at), tuple(bound), tuple(column[at] for column in open_columns))
+        return _Matches(0, len(at), tuple(bound), tuple(column[at].data for column in open_columns))
 
     def graphs(self) -> Sequence[Term]:
         """See `StaticStore`."""
@@ -304,7 +301,7 @@ class ColumnarStore:
         if not self._has_graphs:
             return []
         # Id 0 is that of the default graph.
-        return files.dictionary.terms(files.plans[_GRAPH_BIT].order.firsts()[1:])
+        return files.dictionary.terms(files.plans[_GRAPH_BIT].order.firsts()[1:].tobytes())
 
     def close(self) -> None:
         """Let go of the files; a request that is still reading keeps them until it ends."""
