@@ -26,6 +26,7 @@ from tpf_client.fragments.exchange import (
     TooLongError,
     cause,
 )
+from tpf_client.fragments.regular_heads import regular_head
 
 _PIECE: Final = 2**16
 _ROUTES: Final = 64
@@ -78,7 +79,17 @@ class _Response(HTTPResponse):
             exchange.attach(sock)
 
     def begin(self) -> None:
-        super().begin()
+        this: Any = self
+        head = None
+        if self._bounded is not None and this._method == "GET" and this.headers is None:
+            head = regular_head(self.fp.peek(1))
+        if head is None:
+            super().begin()
+        else:
+            self.fp.read(head.size)
+            this.version, this.code, this.status, this.reason = 11, 200, 200, head.reason
+            this.headers = this.msg = head.fields
+            this.chunked, this.will_close, this.length = False, False, head.length
         if self._bounded is not None:
             self._bounded.head = None
 
