@@ -12,11 +12,24 @@ from operator import ne
 from typing import Final
 
 from annotations.terms import Quad, Term
-from tpf_client.fragments.known_lines import NO_FRAME, Block, KnownLines, Lines, SaidLine, Scope
+from tpf_client.fragments.known_lines import (
+    NO_FRAME,
+    Block,
+    Frame,
+    KnownLines,
+    Lines,
+    SaidLine,
+    Scope,
+)
 from tpf_client.fragments.new_lines import NewLine, NewLines
 
 _VERBATIM: Final = re.compile(rb"[ !#-\[\]-~]*")
 """Texts of literals that are written in terms as in pages."""
+_SIMPLE: Final = re.compile(
+    rb'(?:(?:<[^<>"\\\s]*>|_:\w+|[A-Za-z]\w*:\w*|a|'
+    rb'"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:<[^<>"\\\s]*>|[A-Za-z]\w*:\w+))?)[ ,;]+)+\.'
+)
+"""Statements in which quotes are around literals and nothing else, and all literals in quotes."""
 _UNREAD: Final = 8
 """Of more lines that are to be parsed, words may be known."""
 STATEMENTS: Final = (b"<", b"_:")
@@ -83,7 +96,9 @@ def _with_literal(
         text: how it is written now.
         literals: those that were met, by their texts and the other parts of their terms.
     """
-    frame = known.frame or known.framed(before)
+    frame = known.frame
+    if frame is None:
+        frame = known.frame = _frame(before, known.quads)
     head, tail, place, suffix = frame
     start, end = len(head), len(text) - len(tail)
     if frame is NO_FRAME or start > end or not (text.startswith(head) and text.endswith(tail)):
@@ -101,6 +116,20 @@ def _with_literal(
     size = known.size + len(literal) - len(old)
     # A literal is kept as it came, so where nothing else was changed, nothing is.
     return SaidLine(changed, size, changed if known.kept is quads else None, frame)
+
+
+def _frame(text: bytes, quads: Sequence[Quad]) -> Frame:
+    """What stands around the literal of a line that says this."""
+    parts = text.split(b'"')
+    places = [place for place, quad in enumerate(quads) if quad.object.startswith('"')]
+    if len(parts) != 3 or len(places) != 1 or not text.isascii() or not _SIMPLE.fullmatch(text):
+        return NO_FRAME
+    (place,) = places
+    literal, start = quads[place].object, f'"{parts[1].decode()}"'
+    if not literal.startswith(start):
+        # It has characters that are written otherwise in terms.
+        return NO_FRAME
+    return Frame(parts[0] + b'"', b'"' + parts[2], place, literal[len(start) - 1 :])
 
 
 def _parse(known: KnownLines, unread: Sequence[int], url: str, most: float) -> bool:

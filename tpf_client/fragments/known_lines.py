@@ -1,28 +1,12 @@
 """What is remembered of the lines of a page, for the next time that it is read."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from annotations.namespaces import RDF
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_client.fragments.blank_nodes import kept_quad
 from tpf_client.fragments.parts import metadata_graphs
-
-PLAIN: Final = re.compile(
-    rb'(<[^<>"\\\s]*>) (<[^<>"\\\s]*>|[A-Za-z]\w*:\w+|a) '
-    rb'(<[^<>"\\\s]*>|"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:<[^<>"\\\s]*>|[A-Za-z]\w*:\w+))?) \.'
-)
-"""A statement of three words, of which none says more or less for what is beside it."""
-_SIMPLE: Final = re.compile(
-    rb'(?:(?:<[^<>"\\\s]*>|_:\w+|[A-Za-z]\w*:\w*|a|'
-    rb'"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:<[^<>"\\\s]*>|[A-Za-z]\w*:\w+))?)[ ,;]+)+\.'
-)
-"""Statements in which quotes are around literals and nothing else, and all literals in quotes."""
-_WORDS: Final = 6
-"""So many words are known for each line at most: those of it and of a line before."""
-_TYPE: Final = Term(f"<{RDF}type>")
 
 
 class Frame(NamedTuple):
@@ -71,29 +55,6 @@ class SaidLine:
             kept = self.kept = self.quads if kept == list(self.quads) else kept
         return kept
 
-    def framed(self, text: bytes) -> Frame:
-        """What stands around its literal.
-
-        Args:
-            text: the line.
-        """
-        if self.frame is None:
-            self.frame = _frame(text, self.quads)
-        return self.frame
-
-
-def _frame(text: bytes, quads: Sequence[Quad]) -> Frame:
-    parts = text.split(b'"')
-    places = [place for place, quad in enumerate(quads) if quad.object.startswith('"')]
-    if len(parts) != 3 or len(places) != 1 or not text.isascii() or not _SIMPLE.fullmatch(text):
-        return NO_FRAME
-    (place,) = places
-    literal, start = quads[place].object, f'"{parts[1].decode()}"'
-    if not literal.startswith(start):
-        # It has characters that are written otherwise in terms.
-        return NO_FRAME
-    return Frame(parts[0] + b'"', b'"' + parts[2], place, literal[len(start) - 1 :])
-
 
 @dataclass(slots=True)
 class Scope:
@@ -106,17 +67,6 @@ class Scope:
 
     lines: dict[bytes, SaidLine] = field(default_factory=dict)
     words: dict[bytes, Term] = field(default_factory=dict)
-
-    def learned(self) -> dict[bytes, Term]:
-        """The words, and those of the plain statements where there are none or too many."""
-        if self.words and len(self.words) <= _WORDS * len(self.lines):
-            return self.words
-        words: dict[bytes, Term] = {b"a": _TYPE}
-        for text, said in self.lines.items():
-            plain = PLAIN.fullmatch(text)
-            if plain is not None and len(said.quads) == 1:
-                words.update(zip(plain.groups(), said.quads[0][:3], strict=True))
-        return words
 
 
 class Block(NamedTuple):

@@ -8,17 +8,22 @@ is parsed. Pages of another shape are parsed as a whole.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from annotations.namespaces import RDF_TYPE
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_client.fragments.bodies import quad_size
 from tpf_client.fragments.changed_lines import STATEMENTS, changed_lines
-from tpf_client.fragments.known_lines import PLAIN, Block, KnownLines, Lines, SaidLine, Scope
+from tpf_client.fragments.known_lines import Block, KnownLines, Lines, SaidLine, Scope
 from tpf_client.fragments.new_lines import NewLine, NewLines
 
-TYPES: Final = ("application/trig", "text/turtle")
-"""The media types of pages that may be read like this."""
+_PLAIN: Final = re.compile(
+    rb'(<[^<>"\\\s]*>) (<[^<>"\\\s]*>|[A-Za-z]\w*:\w+|a) '
+    rb'(<[^<>"\\\s]*>|"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:<[^<>"\\\s]*>|[A-Za-z]\w*:\w+))?) \.'
+)
+"""A statement of three words, of which none says more or less for what is beside it."""
 _DIRECTIVES: Final = (b"@prefix ", b"@base ", b"PREFIX ", b"BASE ")
 _OPENED: Final = b"<urn:g> <urn:g> %b."
 _PLACES: Final = ("subject", "predicate", "object")
@@ -26,11 +31,25 @@ _COMPLETE: Final = (b"<", b'"')
 """What may be an object is written without a prefix."""
 _SKOLEM: Final = b"/.well-known/"
 _WORD: Final = b"<urn:w> <urn:w> %b ."
+_WORDS: Final = 6
+"""So many words are known for each line at most: those of it and of a line before."""
 _COMING: Final = Term("")
 _NOTHING: Final = Scope()
 
 _Plain: TypeAlias = tuple[Block, bytes, Sequence[bytes], SaidLine]
 """A statement of which the words are known, or will be, and what it says then."""
+
+
+def _learned(scope: Scope) -> dict[bytes, Term]:
+    """The words of a scope, and those of the plain statements where there are none or too many."""
+    if scope.words and len(scope.words) <= _WORDS * len(scope.lines):
+        return scope.words
+    words: dict[bytes, Term] = {b"a": RDF_TYPE}
+    for text, said in scope.lines.items():
+        plain = _PLAIN.fullmatch(text)
+        if plain is not None and len(said.quads) == 1:
+            words.update(zip(plain.groups(), said.quads[0][:3], strict=True))
+    return words
 
 
 def _plain_words(line: bytes, known: Mapping[bytes, Term]) -> Sequence[bytes]:
@@ -42,7 +61,7 @@ def _plain_words(line: bytes, known: Mapping[bytes, Term]) -> Sequence[bytes]:
             _, predicate, object_ = words
             if not predicate.startswith(b'"') and object_.startswith(_COMPLETE):
                 return words
-    match = PLAIN.fullmatch(line)
+    match = _PLAIN.fullmatch(line)
     return () if match is None else match.groups()
 
 
@@ -123,7 +142,7 @@ def _read(
                 words: Sequence[bytes] = ()
                 scope = block.scope
                 if old.lines:
-                    scope.words = scope.words or old.learned().copy()
+                    scope.words = scope.words or _learned(old).copy()
                     words = _plain_words(line, scope.words)
                 if words:
                     plain.append((block, line, words, said))

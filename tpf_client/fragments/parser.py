@@ -18,7 +18,6 @@ from annotations.terms import DEFAULT_GRAPH, Quad
 from tpf_client.errors import PageError
 from tpf_client.fragments.bodies import essence, parse_page_body
 from tpf_client.fragments.known_lines import Lines, SaidLine
-from tpf_client.fragments.lines import TYPES, read_lines
 from tpf_client.fragments.page import Description, KnownPage, PageMetadata, Statements
 from tpf_client.fragments.page_description import (
     changed_statements,
@@ -35,6 +34,8 @@ ACCEPTED_FORMATS = (
     "application/n-triples;q=0.5,application/ld+json;q=0.3"
 )
 
+_LINES = ("application/trig", "text/turtle")
+"""The media types of pages that may be read line by line."""
 _WARNINGS = 20
 """Of what is wrong with the labels of a page, so many are told."""
 _SHOWN = 200
@@ -96,7 +97,10 @@ class PageReader:
         """
         lines = parts = described = None
         about: Sequence[Quad] = ()
-        if before is not None and not bare and essence(media_type) in TYPES:
+        if before is not None and not bare and essence(media_type) in _LINES:
+            # Only pages that change are read like that, and again.
+            from tpf_client.fragments.lines import read_lines
+
             lines = read_lines(body, url, before.lines, self._most)
             parts = None if lines is None else lines.split()
         if before is not None and lines is not None and parts is not None:

@@ -13,7 +13,7 @@ from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import LiveServer
 from tpf_client import Client, Stream, Update
 from tpf_client.dataflow.node import Meter
-from tpf_client.fragments import parser
+from tpf_client.fragments import lines as lines_of_pages
 from tpf_client.fragments.known_lines import KnownLines, Lines
 from tpf_client.fragments.lines import read_lines
 
@@ -123,7 +123,7 @@ def test_of_a_page_that_changed_only_new_lines_are_parsed(
         parsed.append(lines.parsed)
         return lines
 
-    monkeypatch.setattr(parser, "read_lines", counted)
+    monkeypatch.setattr(lines_of_pages, "read_lines", counted)
     with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
         updates = iter(client.stream(QUERY))
         # The page is read as a whole first, and by its lines when it turned out to change.
