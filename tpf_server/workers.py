@@ -19,9 +19,20 @@ MOST_AT_ONCE: Final = 3
 """How many bodies a worker receives at the same time. A client that is slow, or that vanished
 without a word, holds a thread until its connection ends; so others must have threads left."""
 
-MEMORY: Final = {"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""Environment of the workers, unless set: one heap for all threads, a tenth less memory. Threads
-that share one interpreter lock hardly ever allocate at the same time."""
+_KEPT_BYTES = str(4 << 20)
+
+MEMORY: Final = {
+    "MALLOC_ARENA_MAX": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_TRIM_THRESHOLD_": _KEPT_BYTES,
+    "MALLOC_MMAP_THRESHOLD_": _KEPT_BYTES,
+}
+"""Environment of the workers, unless set.
+
+One heap for all threads is a tenth less memory: threads that share one interpreter lock hardly ever
+allocate at the same time. What lies free at its end is kept up to 4 MiB: given back after each
+large page, it costs as much as the page when the next one takes it again.
+"""
 
 THREADS: Final = MOST_AT_ONCE + 1
 """Threads of a worker: one at least is left for readers. They share one interpreter lock, so more
