@@ -7,11 +7,13 @@ as it was, so that who reads the metadata can go on from there.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import compress, count
 from operator import ne
 from typing import Final
 
 from annotations.terms import Quad, Term
+from tpf_client.fragments.bodies import quad_size
 from tpf_client.fragments.known_lines import (
     NO_FRAME,
     Block,
@@ -30,6 +32,11 @@ _SIMPLE: Final = re.compile(
     rb'"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:<[^<>"\\\s]*>|[A-Za-z]\w*:\w+))?)[ ,;]+)+\.'
 )
 """Statements in which quotes are around literals and nothing else, and all literals in quotes."""
+_QUERIES: Final = re.compile(rb"(?<=\?)([^<>\s?#]*)(?=>)")
+"""The queries of IRIs in such statements. Relative or not, an IRI has the query that is written."""
+_QUERY: Final = re.compile(rb"(?:[A-Za-z0-9&=._~-]|%[0-9A-Fa-f]{2})*")
+_FRAMES: Final = 2**10
+"""So many frames are there once for all lines that have them."""
 _UNREAD: Final = 8
 """Of more lines that are to be parsed, words may be known."""
 STATEMENTS: Final = (b"<", b"_:")
@@ -61,7 +68,9 @@ def changed_lines(
         known = said[place]
         if known is None:
             return None
-        other = _with_literal(known, before.texts[place], texts[place], literals)
+        other = _with_literal(known, before.texts[place], texts[place], literals) or _with_queries(
+            known, before.texts[place], texts[place]
+        )
         if other is None:
             other = SaidLine((), 0)
             unread.append(place)
@@ -99,9 +108,9 @@ def _with_literal(
     frame = known.frame
     if frame is None:
         frame = known.frame = _frame(before, known.quads)
-    head, tail, place, suffix = frame
-    start, end = len(head), len(text) - len(tail)
-    if frame is NO_FRAME or start > end or not (text.startswith(head) and text.endswith(tail)):
+    start, tail, place, suffix = frame
+    end = len(text) - len(tail)
+    if frame is NO_FRAME or start > end or text[:start] != before[:start] or text[end:] != tail:
         return None
     lexical = text[start:end]
     literal = literals.get((lexical, suffix))
@@ -118,6 +127,40 @@ def _with_literal(
     return SaidLine(changed, size, changed if known.kept is quads else None, frame)
 
 
+def _with_queries(known: SaidLine, before: bytes, text: bytes) -> SaidLine | None:
+    """What a line says that has other queries in links to snapshots; see `_with_literal`."""
+    if b'"' in text or _SIMPLE.fullmatch(before) is None:
+        return None
+    old, now = _QUERIES.split(before), _QUERIES.split(text)
+    if old[::2] != now[::2]:
+        return None
+    others: dict[str, str] = {}
+    count = 0
+    for was, written in zip(old[1::2], now[1::2], strict=True):
+        if _QUERY.fullmatch(was) is None or _QUERY.fullmatch(written) is None:
+            return None
+        if (
+            others.setdefault(f"?{was.decode()}>", f"?{written.decode()}>")[1:-1]
+            != written.decode()
+        ):
+            return None
+        count += was != written
+    quads: list[Quad] = []
+    for subject, predicate, object_, graph in known.quads:
+        for was, written in others.items():
+            if was == written:
+                continue
+            if subject.endswith(was) or predicate.endswith(was):
+                return None
+            if object_.endswith(was):
+                object_ = Term(object_.removesuffix(was) + written)
+                count -= 1
+                break
+        quads.append(Quad(subject, predicate, object_, graph))
+    # Another IRI, written without the query, may have it from the base.
+    return None if count else SaidLine(quads, sum(map(quad_size, quads)))
+
+
 def _frame(text: bytes, quads: Sequence[Quad]) -> Frame:
     """What stands around the literal of a line that says this."""
     parts = text.split(b'"')
@@ -129,7 +172,10 @@ def _frame(text: bytes, quads: Sequence[Quad]) -> Frame:
     if not literal.startswith(start):
         # It has characters that are written otherwise in terms.
         return NO_FRAME
-    return Frame(parts[0] + b'"', b'"' + parts[2], place, literal[len(start) - 1 :])
+    return _shared(len(parts[0]) + 1, b'"' + parts[2], place, literal[len(start) - 1 :])
+
+
+_shared: Final = lru_cache(_FRAMES)(Frame)
 
 
 def _parse(known: KnownLines, unread: Sequence[int], url: str, most: float) -> bool:

@@ -10,22 +10,22 @@ from tpf_client.fragments.parts import metadata_graphs
 
 
 class Frame(NamedTuple):
-    """What stands around the only literal of a line: where another stands there, it is known.
+    """Where the only literal of a line stands: where another one stands there, it is known.
 
     Args:
-        head: the line up to the literal, its first quote included.
+        start: how long the line is up to its text, the first quote included.
         tail: what comes after its text, from the second quote on.
         place: which of the line's quads has it as the object.
         suffix: what comes after its text in the term.
     """
 
-    head: bytes
+    start: int
     tail: bytes
     place: int
     suffix: str
 
 
-NO_FRAME: Final = Frame(b"", b"", -1, "")
+NO_FRAME: Final = Frame(0, b"", -1, "")
 """That of a line that is not like that."""
 
 

@@ -20,6 +20,9 @@ WHOLE = (
     "<a> <b> <c> .", '</a> </b> "1","2";</c> "3"@en .', "_:l1 <b> _:l2 .", "_:l1 <c> <d> .",
     '<a> <b> "x . y"^^<urn:t> .', "<a> <b> <<( <c> <d> <e> )>> .", "<a> <b> <c> . <d> <e> <f> .",
     '<a> <b> "{ } [ ] # ;" .', "<http://ex.org/%41> <b> <\\u0063> .", "<a> <b> <c> . # . .",
+    "<> <b> </x?a=1>;<c> </y?a=1> .", "<> <b> <>,<x?a=1> .", "<x?a=1> <b> <x?a=1> .",
+    "<> <b?p=x> </../x?p=x>,<?p=x> .", '<a> <b> <x?a=1>,"<x?a=1>" .', "<> <b> <x?a=1>,<#y?a=1> .",
+    "<> <b> <x?p=x>,<> .", "<> <b> </x?a=1>,</y?a=2> .",
 )  # fmt: skip
 ODD = (
     "<a> <b> <c>", "<a> <b> <c> ;", "<p> <q> .", "# a comment", "", '<a> <b> """', '""" .',
@@ -63,6 +66,9 @@ def _whole(body: bytes) -> set[Quad] | None:
 TEXTS = st.sampled_from(("1", "2", "x . y", "", "'", "é", "\\n", "a\tb", '" .', '" , "', "<a>"))
 
 
+QUERIES = st.sampled_from(("a=2", "p=x", "", "%41", "%4", "é", "a=1?b", "a=1#b", "a/../b", "a=1"))
+
+
 @st.composite
 def versions(draw: st.DrawFn) -> list[list[str]]:
     """Pages that come one after the other; of some only words are others."""
@@ -74,7 +80,11 @@ def versions(draw: st.DrawFn) -> list[list[str]]:
         page = list(found[-1])
         for place in draw(st.lists(st.integers(0, len(page) - 1), max_size=4)) if page else ():
             parts = page[place].split('"')
-            if len(parts) > 1 and draw(st.integers(0, 3)):
+            if "?" in page[place] and draw(st.integers(0, 3)):
+                times = draw(st.sampled_from((1, -1)))
+                was, query = draw(st.sampled_from(("a=1", "p=x", "a=2"))), draw(QUERIES)
+                page[place] = page[place].replace(f"?{was}", f"?{query}", times)
+            elif len(parts) > 1 and draw(st.integers(0, 3)):
                 part = draw(st.integers(0, len(parts) - 1)) | 1
                 parts[min(part, len(parts) - 1)] = draw(TEXTS)
                 page[place] = '"'.join(parts)
@@ -162,6 +172,7 @@ def test_words_are_not_read_again() -> None:
 
 def test_other_literals_are_not_parsed() -> None:
     """Nor is anything looked up, where lines are where they were."""
+    links = "<> <p> </d?p=x&snapshot={0}>;<q> </d?p=x&page=9&snapshot={0}> ."
     page = [
         "@prefix x: <http://www.w3.org/2001/XMLSchema#> .",
         "<g> {",
@@ -169,15 +180,17 @@ def test_other_literals_are_not_parsed() -> None:
         '<s> <p> "1"@en;<q> <o> .',
         "}",
         *(f'<s{n}> <p> "{n}" .' for n in range(50)),
+        links.format(0),
     ]
     known = KnownLines()
     for number in range(4):
         page[2:22] = [f'_:l{n} <p> "{n + number}"^^x:integer .' for n in range(20)]
         page[22] = f'<s> <p> "{number}"@en;<q> <o> .'
         page[24:74] = [f'<s{n}> <p> "{number}" .' for n in range(50)]
+        page[74] = links.format(number)
         read = read_lines("\n".join(page).encode(), URL, known)
         assert read is not None
-        assert read.parsed == (0 if number else 72)
+        assert read.parsed == (0 if number else 73)
         assert (read.changes is not None and len(read.changes) == 21) == bool(number)
         assert set(read.quads()) == _whole("\n".join(page).encode())
         known = read.known
@@ -202,16 +215,23 @@ def test_other_literals_are_not_parsed() -> None:
         ('<a> <b> """x""" .', '<a> <b> """y""" .'),
         ('<a> <b> ( "x" "x" ) .', '<a> <b> ( "x" "y" ) .'),
         ('<a> <b> [ <c> "x" ] .', '<a> <b> [ <c> "y" ] .'),
+        ("<a> <b> <x?p=x>,<> .", "<a> <b> <x?a=1>,<> ."),
+        ("<x?p=x> <b> <> .", "<x?a=1> <b> <> ."),
+        ("<a> <x?p=x> <> .", "<a> <x?a=1> <> ."),
+        ("<a> <b> <x?a=1>,<y?a=1> .", "<a> <b> <x?a=2>,<y?a=1> ."),
+        ("<a> <b> <x?a=1>,<y?a=1> .", "<a> <b> <x?a=2>,<y?a=3> ."),
+        ("<a> <b> <x?a=1> . # <?a=1>", "<a> <b> <x?a=1> . # <?a=2>"),
+        ("<a> <b> <x?a=1> .", "<a> <b> <x?%4> ."),
     ],
 )
-def test_what_only_looks_like_another_literal(before: str, now: str) -> None:
+def test_what_only_looks_like_another_word(before: str, now: str) -> None:
     first = read_lines(before.encode(), URL, KnownLines())
     read = read_lines(now.encode(), URL, KnownLines() if first is None else first.known)
     whole = _whole(now.encode())
     assert whole is not None or read is None
     if read is not None and whole is not None:
         mine, theirs = (
-            sorted(quad.object for quad in quads if "_:" not in quad.object)
+            sorted(quad for quad in quads if "_:" not in "".join(quad))
             for quads in (read.quads(), whole)
         )
         assert mine == theirs
