@@ -1,7 +1,7 @@
 """Order: the first solutions in an order (ORDER BY with OFFSET and LIMIT), under deletions too."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import nsmallest
 from typing import Any
 
@@ -235,6 +235,10 @@ class TopK(Node):
         for row, count in before.items():
             if row not in now:
                 self.emit(row, -count)
+
+    def shows(self, rows: Iterable[Solution]) -> None:
+        """Somebody else has said what is in the window, and these are its rows now."""
+        self._shown = Multiset(rows)
 
     def _in_order(self) -> Iterator[tuple[Solution, int]]:
         copies = self._copies or _once

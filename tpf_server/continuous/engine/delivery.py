@@ -61,9 +61,11 @@ class Delivery:
         taken: whether something was ever taken.
         whole: whether all of the result is emitted each time.
         visible: gives what a reader sees of a solution; ``None``: he sees all of it.
+        ready: all of the result, in the order of the query, where somebody gave it as it is.
     """
 
     visible: Callable[[Solution], Solution] | None = None
+    ready: list[tuple[Solution, int]] | None = None
 
     def __init__(
         self, semantics: Semantics, wake: Callable[["Delivery"], None], phase: Phase
@@ -114,10 +116,32 @@ class Delivery:
             self.awake = True
             self._wake(self)
 
+    @property
+    def answers(self) -> bool:
+        """Whether all of the result is emitted where it changed, and a reader sees all of it."""
+        return self._relation == "answer" and self.visible is None
+
+    def answer(self, solutions: list[tuple[Solution, int]]) -> None:
+        """Emit this as the result, whatever changes came; before the next ones `hold` it.
+
+        Args:
+            solutions: all of it, which differs from what it was, in the order of the query.
+        """
+        self.ready = solutions
+        self.rouse()
+
+    def hold(self, solutions: list[tuple[Solution, int]]) -> None:
+        """This is the result now, and was emitted; from now on changes come."""
+        self._whole = dict(solutions)
+
     def take(self) -> tuple[list[tuple[Solution, int]], bool]:
         """What is to be emitted now, and whether it left the result."""
         self.awake = False
         self.taken = True
+        if self.ready is not None:
+            ready, self.ready = self.ready, None
+            self.silent = False
+            return ready, False
         if self._derived:
             derived, self._derived = self._derived, []
             return derived, self._relation == "dstream"

@@ -81,7 +81,7 @@ class EmissionColumns:
             _repeated([each.sequence for each in emissions], counts),
             _repeated([each.at for each in emissions], counts),
             signs,
-            *(zip(*rows, strict=True) if rows and self._width else [()] * self._width),
+            *(_term_columns(rows) if rows and self._width else [()] * self._width),
         ]
         return self.of_columns(columns)
 
@@ -111,6 +111,18 @@ def emissions_of(batch: pa.RecordBatch) -> Iterator[Emission]:
             shown = rows if signs[start] else ()
             yield Emission(sequences[start], instants[start], shown, signs[start] < 0)
             start = end
+
+
+def _term_columns(rows: Sequence[Row]) -> Iterator[object]:
+    """The columns of rows. A plan gives a row again that it gave before: it is read once."""
+    known = {id(row): row for row in rows}
+    if 2 * len(known) > len(rows):
+        yield from zip(*rows, strict=True)
+        return
+    places = dict(zip(known, range(len(known)), strict=True))
+    taken = pa.array([places[id(row)] for row in rows], pa.int64())
+    for column in zip(*known.values(), strict=True):
+        yield pa.array(column, pa.string()).take(taken)
 
 
 def _repeated(values: Sequence[int], counts: Sequence[int]) -> list[int]:

@@ -186,3 +186,23 @@ def test_many_rows_are_several_record_batches() -> None:
     sizes = [each.num_rows for each in query.results("arrow")]
     assert sum(sizes) == 600 * 601 // 2
     assert 65_536 <= max(sizes) < 66_536
+
+
+def test_rows_that_come_again_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = 0
+    array = pa.array
+
+    def counted(values: Any, kind: pa.DataType) -> pa.Array:
+        nonlocal read
+        read += len(values) if kind == pa.string() else 0
+        return array(values, kind)
+
+    monkeypatch.setattr("tpf_server.continuous.engine.result_columns.pa.array", counted)
+    engine = Engine(semantics=PAPER_ANSWER)
+    objects, columns = (engine.register(TEXT.replace("3ms", "9s")) for _ in range(2))
+    for at in range(40):
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", f'"{at}"'), at)
+    (found,) = columns.results("arrow")
+    assert rows_of(found) == as_rows(objects.results())
+    assert found.num_rows == 820
+    assert read == 2 * 40

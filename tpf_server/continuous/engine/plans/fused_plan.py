@@ -16,6 +16,7 @@ from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
 from tpf_client.dataflow.kernels import Kernel, ranked_groups
 from tpf_client.dataflow.state.ranking import (
     MOST_PLACES,
+    NONE,
     PARTS,
     Cells,
     RankedState,
@@ -96,6 +97,11 @@ class FusedPlan:
         # What numbers a gate compares: a tag and a scale.
         self._kinds: dict[int, int] = {}
         self.made: dict[Cells, Solution] = {}
+        # Where all of the result is emitted, the state says what that is; `None`: the operators do.
+        self._answers = plan.delivery.answers and _is_total(plan, shape)
+        self._answered: list[tuple[Solution, int]] | None = None
+        self._key_tags: dict[int, int] = {}
+        self._alike = True
 
     @property
     def operators(self) -> list[str]:
@@ -117,6 +123,9 @@ class FusedPlan:
 
     def forget(self) -> None:
         """The operators get back what is theirs."""
+        self._leave_answers()
+        self._key_tags.clear()
+        self._alike = True
         self._state = ranked_groups(self._kernel, self._shape.ranking)
         self._kinds.clear()
         # Terms that operators computed for them are held by nothing else.
@@ -132,6 +141,9 @@ class FusedPlan:
         for each in self._shape.distinct:
             each.clear()
         self._shape.order.clear()
+        if self._answers:
+            self._answered = [(self._row(each), 1) for each in self._state.shown()]
+            self._answers_as_they_are()
 
     # --------------------------------------------------------------------------------- rows
 
@@ -177,7 +189,32 @@ class FusedPlan:
     def show(self) -> None:
         """Show what there is."""
         self.changed = False
-        self._shape.order.show(Counter(map(self._row, self._state.shown())))
+        shown = self._state.shown()
+        if self._answered is not None:
+            answer = [(self._row(each), 1) for each in shown]
+            if self._answers_as_they_are():
+                if answer != self._answered:
+                    self._answered = answer
+                    self.plan.delivery.answer(answer)
+                return
+        self._shape.order.show(Counter(map(self._row, shown)))
+
+    def _answers_as_they_are(self) -> bool:
+        """Whether groups are shown in the order of the query; else the operators find it.
+
+        So it is as long as there are no two keys of the same value, which are shown in the order
+        in which they came to be.
+        """
+        if not self._alike:
+            self._leave_answers()
+        return self._answered is not None
+
+    def _leave_answers(self) -> None:
+        """The operators hear what was emitted."""
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            self._shape.order.shows([row for row, _ in answered])
+            self.plan.delivery.hold(answered)
 
     def _row(self, shown: Cells) -> Solution:
         found = self.made.get(shown)
@@ -185,12 +222,23 @@ class FusedPlan:
             if len(self.made) >= _REMEMBERED:
                 self.made.clear()
             keys = shown[: self._shape.ranking.keys]
+            if self._answers:
+                self._look_at_keys(keys)
             parts = [
                 self._part(number, group, keys, shown[self._first[number] :])
                 for number, group in enumerate(self._shape.groups)
             ]
             found = self.made[shown] = self._shape.row(parts)
         return found
+
+    def _look_at_keys(self, keys: Cells) -> None:
+        """See whether equal keys are the same: numbers of one type, without zeros at their end."""
+        for place, cell in enumerate(keys):
+            tag = self._key_tags.setdefault(place, cell & TAG)
+            zero = not (cell >> TAG_BITS + SCALE_BITS) % 10
+            long = tag == DECIMAL and cell & _KIND != tag and zero
+            if long or cell & TAG != tag:
+                self._alike = False
 
     def _part(self, number: int, group: GroupShape, keys: Cells, shown: Cells) -> Solution:
         """The row of a group as its operator would make it."""
@@ -357,6 +405,12 @@ class FusedPlan:
         if comparison[0] == "<":
             mine, theirs = -mine, -theirs
         return mine - comparison.endswith("="), theirs, count
+
+
+def _is_total(plan: Plan, shape: PlanShape) -> bool:
+    """Whether the order of the query is that of the state, and has all keys of groups."""
+    keys = {by.place for by in shape.ranking.order if by.over == NONE}
+    return plan.order is shape.order.sorts_by and keys >= {*range(shape.ranking.keys)}
 
 
 def _padded(column: Column, absent: int, count: int) -> Column:

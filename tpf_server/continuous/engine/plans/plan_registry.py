@@ -368,10 +368,11 @@ class PlanRegistry:
             if due is not None and not due(plan):
                 waiting.append(delivery)
                 continue
+            ordered = plan.order is None or delivery.ready is not None
             solutions, removed = delivery.take()
             if not solutions and delivery.silent:
                 continue
-            if plan.order is not None:
+            if not ordered:
                 solutions = plan.ordered(solutions)
             owners = self._owners[plan]
             if not plan.lifted:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tpf_client.dataflow.kernels import compiled_groups
+from tpf_client.dataflow.operators.order import TopK
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.errors import ElementError, WindowLimitError
 from tpf_server.continuous.engine.limits import EngineLimits
@@ -335,9 +336,10 @@ def test_without_a_compiler_the_one_in_python_is_used_and_said(monkeypatch):
         compiled_groups.cache_clear()
 
 
-def test_a_callback_may_use_the_engine_in_the_middle_of_a_batch(kernel):
+@pytest.mark.parametrize("semantics", [PAPER, PAPER_ANSWER])
+def test_a_callback_may_use_the_engine_in_the_middle_of_a_batch(kernel, semantics):
     for wanted in ("off", kernel):
-        engine = Engine(semantics=PAPER, kernel=wanted)
+        engine = Engine(semantics=semantics, kernel=wanted)
         seen = []
 
         def take(each, engine=engine, seen=seen):
@@ -387,6 +389,62 @@ def test_what_is_refused_is_refused_whole_where_nobody_takes_it(kernel):
     assert engine.arrivals == 0
     feed.push_batch(pa.array([1, 2]), good, pa.array([1, 2]))
     assert [len(each.rows) for each in query] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("integer", "decimal"),
+        # The same value in two ways, also of one type.
+        ("decimal", "decimal"),
+        ("integer",),
+    ],
+)
+def test_answers_in_which_keys_have_equal_values_are_ordered_as_the_operators_do(kernel, kinds):
+    text = "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?c) ?k LIMIT 4"
+    for seed in range(12):
+        found = []
+        for wanted in ("off", kernel):
+            chance = random.Random(seed)
+            engine = Engine(semantics=PAPER_ANSWER, kernel=wanted)
+            query = engine.register(text.format(width=9))
+            feed = engine.record_feed("urn:s", NAMES, "urn:r/")
+            for at in range(0, 60, 6):
+                # At first there is nothing of the kind.
+                more = ".0" if at > chance.choice((0, 12, 30)) else ""
+                keys = [
+                    f'"{chance.randrange(3)}{more * (kind == "decimal" and chance.randrange(2))}"'
+                    f"^^<http://www.w3.org/2001/XMLSchema#{kind}>"
+                    for kind in chance.choices(kinds if more else kinds[:1], k=6)
+                ]
+                some = pa.array(range(at, at + 6))
+                values = batch([1] * 6).set_column(2, "urn:k", pa.array(keys))
+                feed.push_batch(some, values, some)
+                if not chance.randrange(4):
+                    engine.advance(at + 5)
+            found.append(list(query))
+        assert found[0] == found[1], seed
+
+
+@pytest.mark.parametrize("order", ["DESC(?a) ?n", "DESC(?a)"])
+def test_an_answer_with_a_total_order_is_what_the_state_shows(kernel, order, monkeypatch):
+    compared = []
+    show = TopK.show
+    monkeypatch.setattr(TopK, "show", lambda node, now: (compared.append(now), show(node, now))[1])
+    text = "SELECT ?n (SUM(?x) AS ?a) {{ " + STAR + " }} GROUP BY ?n ORDER BY " + order + " LIMIT 3"
+    found = []
+    for wanted in ("off", kernel):
+        compared.clear()
+        engine = Engine(semantics=PAPER_ANSWER, kernel=wanted)
+        query = engine.register(text.format(width=30))
+        feed = engine.record_feed("urn:s", NAMES, "urn:r/")
+        for first in range(0, 120, 40):
+            some = list(range(first, first + 40))
+            feed.push_batch(pa.array(some), batch([each % 7 for each in some]), pa.array(some))
+        found.append(list(query))
+        assert len(found[-1]) > 60
+    assert found[0] == found[1]
+    assert bool(compared) == (order == "DESC(?a)")
 
 
 def test_what_is_no_exact_number_is_for_the_operators_and_nothing_is_lost(kernel, monkeypatch):
