@@ -89,7 +89,9 @@ def changed_lines(
     }
     blocks = [each._replace(scope=scopes[each.place]) for each in before.blocks]
     known_now = KnownLines(texts, said, blocks, before.graphs, filed=False)
-    if unread and not (_parse(known_now, unread, url, most) and all(map(_alike, changes))):
+    if unread and not _parse(known_now, unread, url, most):
+        return None
+    if not all(_alike(before.said[place], said[place]) for place in unread):
         return None
     return Lines(known_now, len(unread), changes)
 
@@ -200,7 +202,8 @@ def _add(new: NewLines, block: Block, text: bytes, said: SaidLine | None) -> boo
     return True
 
 
-def _alike(change: tuple[SaidLine, SaidLine]) -> bool:
+def _alike(before: SaidLine | None, now: SaidLine | None) -> bool:
     """Whether a line says the same predicates of the same subjects."""
-    before, now = change
+    if before is None or now is None:
+        return False
     return [quad[:2] for quad in before.quads] == [quad[:2] for quad in now.quads]

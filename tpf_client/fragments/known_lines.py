@@ -147,9 +147,8 @@ class Lines:
     Args:
         known: what each of its lines says.
         parsed: how many lines were parsed.
-        changes: what lines of named graphs said before and say now, where all others of those are
-            as they were, and these say the same predicates of the same subjects; ``None``: nobody
-            knows.
+        changes: what lines of named graphs said before and say now, where all lines are where they
+            were, and say the same predicates of the same subjects; ``None``: nobody knows.
     """
 
     known: KnownLines

@@ -1,6 +1,6 @@
 """A page of a fragment, as a value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -59,6 +59,22 @@ class PageMetadata:
         return self.earliest_expiration if self.next_change is None else self.next_change
 
 
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """What in the metadata of a page gives its facts their labels.
+
+    Args:
+        labelled: the nodes that give one.
+        nodes: of each fact in the order of the page, that node; empty: it has no label.
+        lasting: whether it is so as long as these nodes give labels to the same subjects, whatever
+            the objects of facts are.
+    """
+
+    labelled: frozenset[str]
+    nodes: Sequence[str]
+    lasting: bool
+
+
 class Description(NamedTuple):
     """What a page says of itself.
 
@@ -66,11 +82,13 @@ class Description(NamedTuple):
         statements: all of it.
         vocabulary: in which it speaks of time.
         metadata: what it means.
+        owners: what it gives labels; ``None``: that is to be made out anew.
     """
 
     statements: Statements
     vocabulary: Vocabulary
     metadata: PageMetadata
+    owners: Owners | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,10 +96,15 @@ def passing(tmp: Vocabulary) -> frozenset[str]:
 
     That are the instants, the labels of facts, and the links that name the snapshot of the page.
     """
-    names = ("earliestExpiration", "nextChange", "evaluatedAt")
-    facts = ("subject", "predicate", "object", "graph")
+    instants = (tmp[each] for each in ("earliestExpiration", "nextChange", "evaluatedAt"))
     links = (f"<{HYDRA}first>", f"<{HYDRA}last>")
-    return frozenset({*tmp.label_predicates, *links, *(tmp[each] for each in (*names, *facts))})
+    return frozenset({*tmp.label_predicates, *owning(tmp), *links, *instants})
+
+
+@lru_cache(16)
+def owning(tmp: Vocabulary) -> frozenset[str]:
+    """The predicates that say which facts have a label."""
+    return frozenset(tmp[each] for each in ("subject", "predicate", "object", "graph"))
 
 
 def metadata_again(

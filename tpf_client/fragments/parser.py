@@ -5,28 +5,26 @@ this project's temporal metadata (see docs/client.md).
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from annotations.errors import AnnotationError
-from annotations.instants import instant_of_term
-from annotations.labels import Expiration, Fact, Interval, Label, at_instant
+from annotations.labels import Fact
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from annotations.terms import DEFAULT_GRAPH, Quad
+from annotations.terms import Quad
 from tpf_client.errors import PageError
 from tpf_client.fragments.bodies import essence, parse_page_body
 from tpf_client.fragments.known_lines import Lines, SaidLine
-from tpf_client.fragments.page import Description, KnownPage, PageMetadata, Statements
+from tpf_client.fragments.page import Description, KnownPage, PageMetadata
 from tpf_client.fragments.page_description import (
     changed_statements,
     metadata_again,
     metadata_of,
+    owning,
     passing,
     spoken,
     statements_of,
 )
+from tpf_client.fragments.page_labels import label_nodes, labels_of, owners_of
 from tpf_client.fragments.parts import split_metadata
 
 ACCEPTED_FORMATS = (
@@ -116,13 +114,20 @@ class PageReader:
             raise PageError(url, "the page says nothing about a fragment: no metadata, no form")
         warnings: list[str] = []
         if described is not None:
-            statements, vocabulary, known = described
+            statements, vocabulary, known, owners = described
         else:
-            statements, known = statements_of(about), None
+            statements, known, owners = statements_of(about), None, None
             vocabulary = spoken(statements, self._vocabulary)
-        in_graphs = parts is not None or any(quad.graph for quad in about)
-        labels = _Labels(statements, vocabulary, in_graphs, warnings)
-        facts = tuple(labels.facts(data, url))
+        labels = labels_of(label_nodes(statements, vocabulary), statements, vocabulary, warnings)
+        if owners is None or owners.labelled != labels.keys():
+            owners = owners_of(
+                [quad for line in data for quad in line.quads],
+                labels, statements, vocabulary, warnings,
+                graphs_kept=parts is not None or any(quad.graph for quad in about),
+            )  # fmt: skip
+        kept = [quad for line in data for quad in line.kept or line.of_page(url)]
+        made, labelled = tuple.__new__, map(labels.get, owners.nodes)
+        facts = tuple([made(Fact, pair) for pair in zip(kept, labelled, strict=True)])
         if known is None:
             metadata = metadata_of(statements, vocabulary, url, warnings)
         else:
@@ -130,7 +135,7 @@ class PageReader:
         shown = dict.fromkeys(each[:_SHOWN] for each in warnings[:_WARNINGS])
         remembered: KnownPage | None = None
         if lines is not None:
-            description = Description(statements, vocabulary, metadata)
+            description = Description(statements, vocabulary, metadata, owners)
             remembered = KnownPage(lines.known, None if parts is None else description)
         elif before is None:
             remembered = KnownPage()
@@ -151,88 +156,6 @@ def _as_before(lines: Lines, before: Description | None) -> Description | None:
     found = changed_statements(before.statements, about)
     if found is None or not found[1] <= passing(before.vocabulary):
         return None
-    return before._replace(statements=found[0])
-
-
-class _Labels:
-    """The labels that the metadata give to the data quads of the page."""
-
-    def __init__(
-        self,
-        statements: Statements,
-        vocabulary: Vocabulary,
-        graphs_kept: bool,
-        warnings: list[str],
-    ) -> None:
-        self._graphs_kept = graphs_kept
-        self._by_subject: dict[tuple[str, str], dict[str, Label]] = {}
-        self._by_object: dict[tuple[str, str, str, str], Label] = {}
-        room = sum([len(said) for node in statements.values() for said in node.values()])
-        of_facts = vocabulary["predicate"]
-        for node in statements.values():
-            predicates = node.get(of_facts, ())
-            if not predicates:
-                continue
-            label = _label(node, vocabulary, warnings)
-            if label is None:
-                continue
-            graph = next(iter(node.get(vocabulary["graph"], ())), "") if graphs_kept else ""
-            objects = node.get(vocabulary["object"], ())
-            subjects = node.get(vocabulary["subject"], ())
-            # Servers repeat one of the three at most; what they say is as long as what it means.
-            room -= len(predicates) * len(subjects) * max(len(objects), 1)
-            if room < 0:
-                warnings.append("labels of more facts than there are")
-                return
-            for predicate in predicates:
-                for subject in subjects:
-                    for each in objects:
-                        self._by_object[subject, predicate, each, graph] = label
-                if not objects:
-                    of_predicate = self._by_subject.setdefault((predicate, graph), {})
-                    of_predicate.update(dict.fromkeys(subjects, label))
-
-    def facts(self, data: Iterable[SaidLine], url: str) -> list[Fact]:
-        """The data of the page of this URL, with their labels."""
-        quads = [quad for line in data for quad in line.quads]
-        kept = [quad for line in data for quad in line.kept or line.of_page(url)]
-        made = tuple.__new__
-        return [made(Fact, pair) for pair in zip(kept, self._of(quads), strict=True)]
-
-    def _of(self, quads: Sequence[Quad]) -> Iterable[Label | None]:
-        """The labels of these quads."""
-        by_object, by_subject = self._by_object, self._by_subject
-        if not by_object and not by_subject:
-            return repeat(None, len(quads))
-        kinds = set(map(itemgetter(1, 3), quads))
-        if not by_object and len(kinds) == 1:
-            # Most pages are of one predicate.
-            return map(by_subject.get(self._named(*kinds.pop()), {}).get, map(itemgetter(0), quads))
-        found: list[Label | None] = []
-        for subject, predicate, object_, graph in quads:
-            name = self._named(predicate, graph)
-            label = by_object.get((subject, name[0], object_, name[1]))
-            found.append(label or by_subject.get(name, {}).get(subject))
-        return found
-
-    def _named(self, predicate: str, graph: str) -> tuple[str, str]:
-        return predicate, graph if self._graphs_kept else DEFAULT_GRAPH
-
-
-def _label(
-    node: Mapping[str, list[str]], vocabulary: Vocabulary, warnings: list[str]
-) -> Label | None:
-    try:
-        finals, initials = node.get(vocabulary.final, ()), node.get(vocabulary.initial, ())
-        if initials and finals:
-            return Interval(instant_of_term(initials[0]), instant_of_term(finals[0]))
-        instants = node.get(vocabulary.instant, ())
-        if instants:
-            return at_instant(instant_of_term(instants[0]))
-        ends = node.get(vocabulary.expiration, ())
-        if ends:
-            return Expiration(instant_of_term(ends[0]))
-        warnings.append("a label without an instant")
-    except AnnotationError as error:
-        warnings.append(f"a label that cannot hold: {error}")
-    return None
+    same = before.owners is not None and before.owners.lasting
+    same = same and found[1].isdisjoint(owning(before.vocabulary))
+    return before._replace(statements=found[0], owners=before.owners if same else None)

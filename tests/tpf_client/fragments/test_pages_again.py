@@ -49,7 +49,7 @@ LINES = (
     "_:l1 t:expiration {end} .",
     "_:l2 t:predicate :delay;t:subject _:b;t:graph {graph} .",
     "_:l2 t:initial {start};t:final {end} .",
-    '_:l3 t:predicate :delay;t:subject :a;t:object "{value}" .',
+    '_:l3 t:predicate :delay;t:subject :a;t:object "1" .',
     "_:l3 t:instant {start} .",
     "}}",
     "<#m> {{",
@@ -80,6 +80,9 @@ def versions(draw: st.DrawFn) -> list[bytes]:
     """A page at several instants: mostly words are others, sometimes lines come and go."""
     said = {name: draw(st.sampled_from(texts)) for name, texts in CHOICES.items()}
     gone = set(draw(st.lists(st.sampled_from(OPTIONAL), max_size=4)))
+    if draw(st.booleans()):
+        # Then no label is for one object alone.
+        gone |= {each for each in LINES if "t:object" in each}
     found = []
     for _ in range(draw(st.integers(2, 5))):
         for name in draw(st.lists(st.sampled_from(list(CHOICES)), max_size=3)):
