@@ -12,7 +12,7 @@ from typing import TypeAlias
 from annotations.instants import instant_term
 from annotations.labels import Label
 from annotations.namespaces import Vocabulary
-from annotations.terms import DEFAULT_GRAPH, Quad, Term, Triple
+from annotations.terms import DEFAULT_GRAPH, Term, Triple
 from tpf_server.fragments.view import Rows
 
 _Spot: TypeAlias = tuple[Term, Term, Term]
@@ -22,33 +22,33 @@ _instant_term = lru_cache(maxsize=4096)(instant_term)
 
 def label_triples(page: Rows, vocabulary: Vocabulary) -> list[Triple]:
     """The nodes that state the labels of the labelled quads of a page."""
-    quads = page.columns.quads
+    columns, labels = page
+    places = list(zip(columns.subjects, columns.predicates, columns.graphs, strict=True))
     spots: dict[_Spot, Label | None] = {}
     ambiguous: set[_Spot] = set()
-    for quad, label in zip(quads, page.labels, strict=True):
-        spot = (quad.subject, quad.predicate, quad.graph)
+    for spot, label in zip(places, labels, strict=True):
         known = spots.setdefault(spot, label)
         # Labels of one batch are one object, and comparing those takes longer than looking.
         if known is not label and known != label:
             ambiguous.add(spot)
     shared: dict[tuple[Term, Term, Label], dict[Term, None]] = {}
-    single: list[tuple[Quad, Label]] = []
-    for quad, label in zip(quads, page.labels, strict=True):
+    single: list[tuple[_Spot, Term, Label]] = []
+    for spot, value, label in zip(places, columns.objects, labels, strict=True):
         if label is None:
             continue
-        if ambiguous and (quad.subject, quad.predicate, quad.graph) in ambiguous:
-            single.append((quad, label))
+        if ambiguous and spot in ambiguous:
+            single.append((spot, value, label))
         else:
-            subjects = shared.setdefault((quad.predicate, quad.graph, label), {})
-            subjects[quad.subject] = None
+            subject, predicate, graph = spot
+            shared.setdefault((predicate, graph, label), {})[subject] = None
     triples: list[Triple] = []
     nodes = _nodes()
     for (predicate, graph, label), subjects in shared.items():
         triples += _node(next(nodes), label, predicate, subjects, graph, vocabulary)
-    for quad, label in single:
+    for (subject, predicate, graph), value, label in single:
         node = next(nodes)
-        triples += _node(node, label, quad.predicate, (quad.subject,), quad.graph, vocabulary)
-        triples.append(Triple(node, vocabulary["object"], quad.object))
+        triples += _node(node, label, predicate, (subject,), graph, vocabulary)
+        triples.append(Triple(node, vocabulary["object"], value))
     return triples
 
 

@@ -93,6 +93,7 @@ def test_a_snapshot_that_is_no_longer_retained_is_410(tmp_path: Path) -> None:
 def test_a_page_takes_no_object_for_each_of_its_quads(
     served: Served, monkeypatch: pytest.MonkeyPatch, suffix: str, pattern: str
 ) -> None:
+    publish(served, 3 * 86_400)
     usual = served.get(f"trains.{suffix}{pattern}").content
     assert usual.count(b"example.org") > 1
     monkeypatch.delattr(Columns, "quads")
