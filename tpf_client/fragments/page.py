@@ -119,7 +119,7 @@ class Page:
         size: bytes of its body.
         warnings: what was wrong in its labels (an unparsable instant, an inverted interval).
         documentation: where a page without a form says that the interface is described.
-        digest: of its body.
+        digest: the hash of its body, in this process.
         known: what is remembered of it, for the next time that it is read; ``None``: its lines are
             not whole.
     """
@@ -133,7 +133,7 @@ class Page:
     size: int = 0
     warnings: tuple[str, ...] = ()
     documentation: str | None = None
-    digest: bytes = b""
+    digest: int = 0
     known: KnownPage | None = None
 
     @property
