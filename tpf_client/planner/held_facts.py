@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from annotations.labels import Label
-from annotations.terms import Quad
+from annotations.terms import Quad, Term
 
 
 class HeldFacts:
@@ -13,13 +13,15 @@ class HeldFacts:
 
     Attributes:
         find: the label of a quad, or of its four terms, and what else is given if it is not held.
+        labelled: the predicates of which any fact has had a label.
     """
 
-    __slots__ = ("_labels", "_more", "find")
+    __slots__ = ("_labels", "_more", "find", "labelled")
 
     def __init__(self) -> None:
         self._labels: dict[Quad, Label | None] = {}
         self.find = self._labels.get
+        self.labelled: set[Term] = set()
         self._more: dict[Quad, int] = {}
         """How many fragments beside the first hold a quad, where any does."""
 
@@ -51,6 +53,7 @@ class HeldFacts:
             if quad in self._labels:
                 self._more[quad] = self._more.get(quad, 0) + 1
         self._labels.update(labels)
+        self.labelled.update({quad[1] for quad, label in labels.items() if label is not None})
         for quad in gone:
             others = self._more.pop(quad, 0)
             if others == 0:

@@ -202,27 +202,31 @@ class _Compiler:
         self._decode = evaluation.dictionary.decode
         self._schema = schema
 
-    def derive(self, pattern: Pattern) -> _Derive:
+    def derive(self, pattern: Pattern, *, sure: bool = True) -> _Derive:
         """The function of a pattern.
+
+        Args:
+            pattern: the pattern.
+            sure: whether each solution that comes is one of it.
 
         Raises:
             _UnknownError: it cannot be told.
         """
         match pattern:
             case algebra.BGP(patterns):
-                return self._bgp(tuple(dict.fromkeys(patterns)))
+                return self._bgp(tuple(dict.fromkeys(patterns)), sure=sure)
             case algebra.Values():
                 return _always
             case algebra.Join(left, right):
-                return _both(self.derive(left), self.derive(right))
+                return _both(self.derive(left, sure=sure), self.derive(right, sure=sure))
             case algebra.Union(left, right):
-                return _either(self.derive(left), self.derive(right))
+                return _either(self.derive(left, sure=False), self.derive(right, sure=False))
             case algebra.Extend(inner, _, expression):
                 if first_exists(expression) is not None:
                     raise _UnknownError
-                return self.derive(inner)
+                return self.derive(inner, sure=sure)
             case algebra.Filter(inner, condition):
-                derive = self.derive(inner)
+                derive = self.derive(inner, sure=sure)
                 for each in conjuncts(condition):
                     if isinstance(each, Exists) and each.negated and _shrinks(each.pattern):
                         derive = _since_now(derive)
@@ -230,16 +234,19 @@ class _Compiler:
                         raise _UnknownError
                 return derive
             case algebra.Minus(left, right) if _shrinks(right):
-                return _since_now(self.derive(left))
+                return _since_now(self.derive(left, sure=sure))
             case algebra.LeftJoin(left, right, condition) if _shrinks(right):
                 if condition is not None and first_exists(condition) is not None:
                     raise _UnknownError
-                return _left_join(self.derive(left), self.derive(right))
+                return _left_join(self.derive(left, sure=sure), self.derive(right, sure=False))
             case _:
                 raise _UnknownError
 
-    def _bgp(self, patterns: Sequence[QuadPattern]) -> _Derive:
-        """A generated function: it looks up all facts of each row that comes."""
+    def _bgp(self, patterns: Sequence[QuadPattern], *, sure: bool) -> _Derive:
+        """A generated function: it looks up the facts of each row that comes.
+
+        Where it is sure that they are there, only those that may have a label.
+        """
         variables = list(dict.fromkeys(v for each in patterns for v in variables_of_quad(each)))
         if not variables:
             body = []
@@ -253,7 +260,7 @@ class _Compiler:
             ]
         names: dict[str, object] = {
             "decode": self._decode, "find": self._held.find, "missing": _MISSING,
-            "first": FIRST, "last": LAST,
+            "labelled": self._held.labelled, "first": FIRST, "last": LAST,
         }  # fmt: skip
         for number, pattern in enumerate(patterns):
             terms = []
@@ -263,7 +270,7 @@ class _Compiler:
                 else:
                     terms.append(f"t{number}_{place}")
                     names[terms[-1]] = term
-            body += [
+            look = [
                 f"    label = find(({', '.join(terms)}), missing)",
                 "    if label is missing: return []",
                 "    if label is not None:",
@@ -272,6 +279,9 @@ class _Compiler:
                 "        if begin > start: start = begin",
                 "        if label.end < end: end = label.end",
             ]
+            if sure and not is_variable(pattern.predicate):
+                look = [f"    if {terms[1]} in labelled:", *(f"    {each}" for each in look)]
+            body += look
         text = "\n".join(
             [
                 "def derive(row, at):",

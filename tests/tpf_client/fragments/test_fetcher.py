@@ -22,6 +22,7 @@ from tpf_client.errors import (
 )
 from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, Request
 from tpf_client.fragments.page import Page
+from tpf_client.fragments.parser import PageReader, ReadPage
 from tpf_client.fragments.transport import Limits
 
 URL = "http://ex.org/d?p=x"
@@ -76,6 +77,28 @@ def test_a_page_is_reused_while_fresh_and_revalidated_by_its_tag() -> None:
     assert second.evaluated_at == clock.now()
     assert second.fresh_until == clock.now() + timedelta(seconds=60)
     assert fetcher.statistics.not_modified == 1
+
+
+@responses.activate
+def test_a_body_that_is_the_same_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock(START)
+    fetcher = _fetcher(clock)
+    read: list[bytes] = []
+
+    def counted(self: PageReader, body: bytes, *arguments: object, **options: object) -> ReadPage:
+        read.append(body)
+        return usual(self, body, *arguments, **options)  # type: ignore[arg-type]
+
+    usual = PageReader.read
+    monkeypatch.setattr(PageReader, "read", counted)
+    found = []
+    for body in (BODY, BODY, BODY.replace(":c", ":e"), BODY):
+        clock.advance_to(clock.now() + timedelta(seconds=1))
+        responses.upsert("GET", URL, body=body, headers={"Date": _date(clock.now())}, **TRIG)
+        found.append(fetcher.get(Request(URL)))
+    assert len(read) == 3
+    assert found[0].facts == found[1].facts == found[3].facts != found[2].facts
+    assert found[1].evaluated_at == START + timedelta(seconds=2)
 
 
 @pytest.mark.parametrize(

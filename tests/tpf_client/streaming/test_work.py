@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from tpf_client.dataflow.node import Meter
 from tpf_client.fragments import lines as lines_of_pages
 from tpf_client.fragments.known_lines import KnownLines, Lines
 from tpf_client.fragments.lines import read_lines
+from tpf_client.planner.held_facts import HeldFacts
 
 EX = "http://example.org/"
 FACTS = 1000
@@ -144,3 +146,29 @@ def test_the_answer_after_many_such_ticks_is_still_that_of_all_facts(server: Liv
             update = next(updates)
         values = Counter(int(solution["value"]) for solution in update.results)
     assert values == {1: FACTS - 1, 4: 1}
+
+
+def test_spans_look_up_no_facts_without_labels(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+
+    def counting(self: HeldFacts) -> None:
+        usual(self)
+        find: Any = self.find
+
+        def counted(quad: Quad, missing: object) -> Any:
+            found.append(quad[1])
+            return find(quad, missing)
+
+        self.find = counted  # type: ignore[assignment]
+
+    usual = HeldFacts.__init__
+    monkeypatch.setattr(HeldFacts, "__init__", counting)
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        updates = iter(client.stream(QUERY))
+        first = next(updates)
+    # No name. Notes may be missing, so that they are looked for; where they are, values are again.
+    notes = FACTS // 3 + 1
+    assert Counter(found) == {f"<{EX}value>": FACTS + FACTS - notes, f"<{EX}note>": notes}
+    assert all(each.valid_until is not None for each in first.added)
