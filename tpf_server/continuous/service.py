@@ -13,21 +13,20 @@ from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Executor
-from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.elements.timestamps import EARLIEST, EPOCH, milliseconds
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
-    ElementError,
     EngineClosedError,
     RegistrationsError,
     StreamInUseError,
     UnknownQueryError,
     UnknownStreamError,
 )
+from tpf_server.continuous.engine.records.record_bodies import RecordBody
 from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.continuous.hosted import HostedQuery
 from tpf_server.continuous.hosting import NATIVE, Hosting, WantedQuery
-from tpf_server.continuous.intake import Intake
+from tpf_server.continuous.intake import Intake, Pushed
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.receipts import Receipt
 from tpf_server.continuous.registrations import Registration, Registrations
@@ -157,6 +156,10 @@ class ContinuousService:
         self._latest = max(self._latest, milliseconds(self._clock.now()))
         return self._latest
 
+    def name(self, iri: str) -> Term:
+        """The term of an IRI, which may be relative to the base of the engine."""
+        return self._engine.name(iri)
+
     # ----------------------------------------------------------------------------- streams
 
     def create_stream(self, name: str, predicates: Collection[str] | None = None) -> bool:
@@ -216,14 +219,12 @@ class ContinuousService:
                     return found
             raise UnknownStreamError(f"there is no stream <{iri}>")
 
-    def push(
-        self, stream: str, elements: Sequence[Element | ElementError], *, batch: str | None = None
-    ) -> Receipt:
+    def push(self, stream: str, pushed: Pushed, *, batch: str | None = None) -> Receipt:
         """A batch of elements arrives.
 
         Args:
             stream: its IRI.
-            elements: they come in this order.
+            pushed: elements, or records; they come in this order.
             batch: an identifier; when a batch of the same stream has the same one, it came before.
 
         Raises:
@@ -232,7 +233,11 @@ class ContinuousService:
             StreamNameError: its name is no IRI.
             EngineClosedError: the service was closed.
         """
-        checked = self._intake.checked(self._engine.name(stream), elements)
+        as_columns = False
+        if isinstance(pushed, RecordBody):
+            with self._lock:
+                as_columns = self._intake.takes_columns(self._engine.name(stream), batch)
+        checked = self._intake.checked(self._engine.name(stream), pushed, as_columns=as_columns)
         self._static.update()
         with self._lock:
             if self._closed:

@@ -7,18 +7,22 @@ time; C-SPARQL answers for what was before an element are there before it.
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Executor
 from tpf_server.continuous.engine.elements.named_graphs import graph_of
-from tpf_server.continuous.engine.errors import ContinuousError
+from tpf_server.continuous.engine.errors import ContinuousError, ElementError
+from tpf_server.continuous.engine.records.record_bodies import RecordBody
+from tpf_server.continuous.engine.records.records import RecordFeed
 from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 TripleTexts = Sequence[Sequence[str]]
+_FEEDS: Final = 32
+"""So many ways in for records are remembered."""
 
 
 @dataclass(slots=True)
@@ -62,6 +66,7 @@ class SharedStreams:
         self._executors = executors
         self._newest: int | None = None
         self._counts: dict[Term, StreamCount] = {}
+        self._feeds: dict[tuple[Term, tuple[Term, ...]], RecordFeed] = {}
         self._waiting: ReorderBuffer[tuple[Term, TripleTexts]] = ReorderBuffer(lateness)
 
     @property
@@ -111,6 +116,7 @@ class SharedStreams:
         term = self._engine.name(name)
         self._engine.delete_stream(term)
         self._counts.pop(term, None)
+        self._feeds = {key: feed for key, feed in self._feeds.items() if key[0] != term}
         self._periodic.learning.declared.pop(term, None)
 
     def listed(self) -> list[dict[str, Any]]:
@@ -154,6 +160,52 @@ class SharedStreams:
         self._to_engine(stream, encoded, at)
         count.dropped += self._engine.dropped - dropped
         count.late += self._periodic.late - late
+
+    def takes_columns(self, stream: Term) -> bool:
+        """Whether records may come as columns: nobody looks at single elements of the stream.
+
+        Queries in CQELS-QL take them so; nobody in C-SPARQL or RSP-QL reads them, and none waits to
+        be put in order.
+        """
+        return (
+            not self._waiting.lateness
+            and stream in self._engine.streams
+            and bool(self._engine.queries)
+            and not self._periodic.looks_at(stream)
+            and not any(each.reads(stream) for each in self._executors)
+        )
+
+    def arrive_records(self, stream: Term, body: RecordBody) -> bool:
+        """Records arrive from outside, as columns, each as if it arrived alone.
+
+        Returns:
+            Whether they did; otherwise nothing has happened: they must come one by one.
+        """
+        if body.columns is None or not self.takes_columns(stream):
+            return False
+        dropped = self._engine.dropped
+        try:
+            newest = self._feed(stream, body.predicates).push_batch(*body.columns)
+        except ElementError:
+            return False
+        count = self._counts.setdefault(stream, StreamCount())
+        count.elements += body.count
+        count.triples += body.count * len(body.predicates)
+        count.dropped += self._engine.dropped - dropped
+        if newest is not None:
+            self._newest = newest if self._newest is None else max(self._newest, newest)
+            if self._periodic.queries:
+                self._periodic.pass_by(stream, newest)
+        return True
+
+    def _feed(self, stream: Term, predicates: tuple[Term, ...]) -> RecordFeed:
+        feed = self._feeds.pop((stream, predicates), None)
+        if feed is None:
+            feed = self._engine.record_feed(stream, predicates)
+            if len(self._feeds) >= _FEEDS:
+                del self._feeds[next(iter(self._feeds))]
+        self._feeds[stream, predicates] = feed
+        return feed
 
     def made_by_engine(self, stream: Term, triples: TripleTexts, at: int) -> None:
         """A query in CQELS-QL made an element; its own engine has given it to its own queries.

@@ -5,8 +5,8 @@
 ``GET /streams/{name}``      how much came through a stream
 ``PUT /streams/{name}``      make a stream; with a body also push it; ``?predicate=IRI`` says which
                              predicates it has
-``POST /streams/{name}``     push elements: NDJSON, TSV lines, or RDF with ``?timestamp=``;
-                             ``?batch=ID`` makes repetition harmless
+``POST /streams/{name}``     push elements: NDJSON, TSV lines, records of Arrow, or RDF with
+                             ``?timestamp=``; ``?batch=ID`` makes repetition harmless
 ``DELETE /streams/{name}``   forget a stream that no query reads or makes
 ``GET /queries``             the queries
 ``POST /queries``            start a query: CQELS-QL or C-SPARQL, or JSON with ``query``, ``name``,
@@ -30,7 +30,6 @@ from flask import Blueprint, Response, request
 from tpf_server.continuous.emissions import ARROW, NDJSON, as_arrow, as_events, as_lines
 from tpf_server.continuous.engine.elements.elements import (
     RDF_TYPES,
-    Element,
     elements_of,
     instant,
     read_json,
@@ -38,6 +37,8 @@ from tpf_server.continuous.engine.elements.elements import (
     read_rdf,
 )
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
+from tpf_server.continuous.engine.records.record_bodies import read_records
+from tpf_server.continuous.intake import Pushed
 from tpf_server.continuous.resources import CONTINUOUS_RESOURCES
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.errors import (
@@ -198,25 +199,27 @@ class _Views:
             "accepted": receipt.accepted,
             "dropped": receipt.dropped,
             "late": receipt.late,
-            "refused": [{"line": each.line, "reason": str(each)} for each in receipt.refused],
+            "refused": [{each.unit: each.line, "reason": str(each)} for each in receipt.refused],
         }
         if batch is not None:
             found["repeated"] = receipt.repeated
         return _json(found, 201 if created else 200)
 
-    def _elements(self, body: bytes) -> list[Element | ElementError]:
+    def _elements(self, body: bytes) -> Pushed:
         media_type = request.mimetype
         if media_type in RDF_TYPES:
             check_body(body, media_type)
             stamp = request.args.get("timestamp")
             at = self._service.now if stamp is None else instant(stamp)
             return list(read_rdf(body, RDF_TYPES[media_type], at))
+        if media_type == ARROW:
+            return read_records(body, self._bodies.limit, self._service.name)
         text = _text(body)
         if media_type in (NDJSON, "application/json"):
             return list(read_ndjson(text, self._service.now))
         if media_type in ("text/tab-separated-values", "text/plain"):
             return list(elements_of(text.split("\n"), self._service.now))
-        known = ", ".join((NDJSON, "text/tab-separated-values", *RDF_TYPES))
+        known = ", ".join((NDJSON, "text/tab-separated-values", ARROW, *RDF_TYPES))
         raise MediaTypeError(f"cannot read {media_type or 'a body of no type'}: send {known}")
 
     # ---------------------------------------------------------------------------- queries

@@ -23,12 +23,15 @@ class BodyReader:
     Args:
         limit: the most bytes that are taken.
         watched: a context while a body comes from an address, in which it is not waited for long.
+
+    Attributes:
+        limit: see above.
     """
 
     def __init__(
         self, limit: int, watched: Callable[[str], AbstractContextManager[None]] | None = None
     ) -> None:
-        self._limit = limit
+        self.limit = limit
         self._watched = watched or nullcontext
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
 
@@ -47,8 +50,8 @@ class BodyReader:
         length = request.content_length
         if length is None:
             raise LengthRequiredError("a body needs its Content-Length; it cannot be chunked")
-        if length > self._limit:
-            raise BodyTooLargeError(f"a body has at most {self._limit} bytes, not {length}")
+        if length > self.limit:
+            raise BodyTooLargeError(f"a body has at most {self.limit} bytes, not {length}")
         if not self._free.acquire(blocking=False):
             raise BusyError(f"{MOST_AT_ONCE} bodies are arriving already; try again")
         try:

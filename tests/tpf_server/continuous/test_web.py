@@ -35,7 +35,9 @@ PERIODIC_TEXT = (
 
 
 class Site:
-    def __init__(self, *, followers=10, periodic=None, policies=None, **settings):
+    def __init__(
+        self, *, followers=10, periodic=None, policies=None, executors=None, body=10_000, **settings
+    ):
         # At the instant from which events are numbered from 1.
         self.clock = ManualClock(EPOCH)
         engine = Engine(**settings)
@@ -45,12 +47,13 @@ class Site:
             self.periodic,
             self.clock,
             Policies(**{"backlog": 100, "followers": followers, **(policies or {})}),
+            **({} if executors is None else {"executors": executors}),
         )
         app = Flask("test")
         app.register_blueprint(
             continuous_blueprint(
                 self.service,
-                BodyReader(10_000),
+                BodyReader(body),
                 Settings(base_url=ROOT, publish_token="secret"),
             )
         )

@@ -62,6 +62,9 @@ class Executor(Protocol):
             UnsupportedContinuousQueryError: it cannot be run here, and why.
         """
 
+    def reads(self, stream: Term) -> bool:
+        """Whether a query that runs wants the elements of a stream."""
+
     def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
         """An element arrives: triples of N-Triples texts."""
 
@@ -93,6 +96,10 @@ class Deferred:
             except ImportError as error:
                 raise UnsupportedContinuousQueryError(f"it is not installed: {error}") from error
         return self._made.start(query, callback, name=name)
+
+    def reads(self, stream: Term) -> bool:
+        """See `Executor`."""
+        return self._made is not None and self._made.reads(stream)
 
     def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
         """See `Executor`."""

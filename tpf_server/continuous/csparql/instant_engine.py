@@ -155,6 +155,14 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
 
     # ------------------------------------------------------------------------ what arrives
 
+    def looks_at(self, stream: Term) -> bool:
+        """Whether the elements of a stream, or their times, are anything to a query."""
+        return self._readers.read(stream) or self._timetable.follows(stream)
+
+    def pass_by(self, stream: Term, at: int) -> None:
+        """Elements came in a stream that no query looks at, up to this instant."""
+        self._times.came(stream, at)
+
     def arrive(
         self,
         stream: Term,

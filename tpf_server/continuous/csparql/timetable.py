@@ -204,6 +204,10 @@ class Timetable:
 
     # ---------------------------------------------------------------------------------- time
 
+    def follows(self, stream: Term) -> bool:
+        """Whether the time of a stream moves a query, also one that reads what is made of it."""
+        return stream in self._moved_by
+
     def pass_on(self, stream: Term | None = None) -> bool:
         """The time of a stream has changed, or that of all; whether something is due."""
         moved = self._timelines.values() if stream is None else self._moved_by.get(stream, ())

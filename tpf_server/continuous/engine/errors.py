@@ -145,15 +145,17 @@ class ElementError(ContinuousError):
 
     Args:
         reason: what is wrong.
-        line: number of the line in its batch, from 1, where there is one.
+        line: its number in its batch, from 1, where it has one.
+        unit: what is counted: lines, or records.
     """
 
     status = 400
     title = "Malformed element"
 
-    def __init__(self, reason: str, line: int | None = None) -> None:
+    def __init__(self, reason: str, line: int | None = None, unit: str = "line") -> None:
         self.line = line
-        super().__init__(reason if line is None else f"line {line}: {reason}")
+        self.unit = unit
+        super().__init__(reason if line is None else f"{unit} {line}: {reason}")
 
 
 class TimestampError(ContinuousError):

@@ -226,6 +226,10 @@ class SparkExecutor:
         self._jobs.remove(job)
         job.wake()
 
+    def reads(self, stream: Term) -> bool:
+        """See `Executor`."""
+        return any(each.reads(stream) for each in self._jobs)
+
     def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
         """See `Executor`."""
         readers = [each for each in self._jobs if each.reads(stream)]

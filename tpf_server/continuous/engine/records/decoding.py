@@ -41,14 +41,27 @@ def check_encoding(column: pa.Array) -> None:
         values.cast(kind).validate(full=True)
 
 
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of what a column has, without what encodes it."""
+    while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        kind = kind.value_type
+    return kind
+
+
 def decoded(column: pa.Array) -> pa.Array:
     """The same values, encoded neither by a dictionary nor by runs; see `check_encoding`.
 
     Raises:
         IndexError: one is not in the dictionary.
+        pa.ArrowNotImplementedError: what encodes them encodes no such values.
     """
     while True:
         if pa.types.is_dictionary(column.type):
+            texts = column.dictionary
+            if pa.types.is_string_view(texts.type):
+                # Nothing takes views by their places.
+                texts = texts.cast(pa.large_string())
+                column = pa.DictionaryArray.from_arrays(column.indices, texts, safe=False)
             column = column.dictionary_decode()
         elif pa.types.is_run_end_encoded(column.type):
             column = pc.run_end_decode(column)

@@ -114,6 +114,22 @@ def has_terms(kind: pa.DataType) -> bool:
     )
 
 
+def check_type(name: str, kind: pa.DataType) -> None:
+    """See that a column of this type, not encoded, may have terms or timestamps.
+
+    Args:
+        name: what it is called in errors.
+        kind: its type; a column of nothing but missing values has none.
+
+    Raises:
+        ElementError: it has neither.
+    """
+    types = pa.types
+    others = types.is_null(kind) or types.is_string_view(kind) or types.is_timestamp(kind)
+    if not (has_terms(kind) or others):
+        raise _without_terms(name, kind)
+
+
 def _without_terms(name: str, kind: pa.DataType) -> ElementError:
     """Why a column is refused."""
     hint = ": instants need a time zone" if pa.types.is_timestamp(kind) else ""

@@ -120,7 +120,9 @@ class RecordFeed:
             return
         self._take(number, values, timestamp)
 
-    def push_batch(self, subjects: pa.Array, values: pa.RecordBatch, timestamps: pa.Array) -> None:
+    def push_batch(
+        self, subjects: pa.Array, values: pa.RecordBatch, timestamps: pa.Array
+    ) -> int | None:
         """Many records arrive, one after the other, as if each were pushed by itself.
 
         Args:
@@ -128,6 +130,9 @@ class RecordFeed:
             values: a column for each predicate, in their order: terms (N-Triples), integers,
                 decimals, or instants with a time zone.
             timestamps: milliseconds since 1970, or instants with a time zone.
+
+        Returns:
+            The newest timestamp; ``None`` where there is none.
 
         Raises:
             ElementError: a value is missing or cannot be a term, or the columns do not fit. Then
@@ -140,7 +145,7 @@ class RecordFeed:
                 f"{len(timestamps)} timestamps"
             )
         if not values.num_rows:
-            return
+            return None
         times = milliseconds_of(timestamps)
         shape = self._shape() or []
         plans = self._engine.fused(self._stream, [taker for taker, _ in shape])
@@ -164,6 +169,7 @@ class RecordFeed:
                     done += self._deliver(some, instants[done:])
         finally:
             self._batch = []
+        return int(times.max())
 
     def _columns(self, subjects: pa.Array, values: pa.RecordBatch) -> list[_Cells | None]:
         """The integers of a batch, of which no term is held by anything else before they arrive.

@@ -222,6 +222,14 @@ TERMS = {
     "dictionary": (pa.array(["<urn:b>"]).dictionary_encode(), "<urn:b>"),
     "dictionary with no UTF-8 that nobody uses": (beside_no_utf_8("<urn:b>"), "<urn:b>"),
     "dictionary of integers": (pa.array([7]).dictionary_encode(), f'"7"^^<{XSD}integer>'),
+    "dictionary of decimals": (
+        pa.array([Decimal("1.50")]).dictionary_encode(),
+        f'"1.50"^^<{XSD}decimal>',
+    ),
+    "dictionary of booleans": (
+        pa.array([True]).dictionary_encode(),
+        f'"true"^^<{XSD}boolean>',
+    ),
     "runs": (
         pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array(["<urn:b>"])),
         "<urn:b>",

@@ -1,0 +1,222 @@
+"""Records of a body, a stream of Arrow: nothing is unfolded before it is known how much that is.
+
+What is short in a body may be long when it is read: buffers that are compressed, texts that stand
+once in a dictionary or a run, columns that lie over each other, values of less than a byte. So
+compressed buffers are refused, and the size of all records, written out, is counted before they
+are.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from annotations.terms import Term
+from tpf_server.continuous.engine.elements.elements import Element
+from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.continuous.engine.records.record_reading import (
+    MAGIC,
+    RecordColumns,
+    columns_of,
+    elements_of,
+    in_a_line,
+    opened_batches,
+)
+from tpf_server.errors import BodyTooLargeError
+
+_Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
+_PLACE: Final = "the Arrow stream"
+_LEAST: Final = 8
+"""Bytes that a value counts at least, and a text beside its own: what is made of it takes more."""
+_COMPRESSION_OF_OLD: Final = b"ARROW:experimental_compression"
+"""Where Arrow 0.17 said so."""
+# Of flatbuffers, by the schema of messages: unions that say what a header is, and slots of fields.
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_HEADER_TYPE, _HEADER, _RECORDS_OF_DICTIONARY, _COMPRESSION = 6, 8, 6, 10
+
+
+class RecordBody:
+    """Records of a body.
+
+    Args:
+        predicates: that each has.
+        batches: the records; what encodes their columns is not damaged.
+
+    Attributes:
+        count: how many there are.
+        predicates: see above.
+    """
+
+    def __init__(self, predicates: Sequence[Term], batches: Sequence[pa.RecordBatch]) -> None:
+        self.predicates = tuple(predicates)
+        self.count = sum(batch.num_rows for batch in batches)
+        self._batches = batches
+
+    @cached_property
+    def columns(self) -> RecordColumns | None:
+        """All records as columns; ``None`` where one is seen to be malformed."""
+        try:
+            found = [columns_of(batch) for batch in self._batches if batch.num_rows]
+            if len(found) == 1:
+                return found[0]
+            if not found:
+                return None
+            values = [
+                pa.concat_arrays(parts)
+                for parts in zip(*[each.values.columns for each in found], strict=True)
+            ]
+            return RecordColumns(
+                pa.concat_arrays([each.subjects for each in found]),
+                pa.RecordBatch.from_arrays(values, names=found[0].values.schema.names),
+                pa.concat_arrays([each.timestamps for each in found]),
+            )
+        except (ElementError, ValueError, IndexError, OverflowError):
+            return None
+
+    def elements(self) -> Iterator[Element | ElementError]:
+        """The records one by one; an error stands in the place of one that is malformed."""
+        before = 0
+        for batch in self._batches:
+            for row, item in enumerate(elements_of(batch, self.predicates, before), before + 1):
+                if isinstance(item, ElementError):
+                    yield ElementError(in_a_line(item), row, "record")
+                else:
+                    yield item
+            before += batch.num_rows
+
+
+def read_records(body: bytes, limit: int, name: Callable[[str], Term]) -> RecordBody:
+    """The records of a body, in which nothing is unfolded yet.
+
+    Args:
+        body: a stream of Arrow IPC.
+        limit: the most bytes that records may have, written out.
+        name: makes a predicate of the name of a column.
+
+    Raises:
+        ElementError: it is damaged, has compressed buffers, or columns that records have not.
+        BodyTooLargeError: the records are longer than that.
+    """
+    if body.startswith(MAGIC):
+        raise ElementError(f"{_PLACE}: it is an Arrow file; write a stream")
+    try:
+        _check_messages(body)
+        batches = []
+        size = 0
+        with opened_batches(pa.BufferReader(body), _PLACE, name) as (predicates, found):
+            for _, batch in found:
+                # What is found here is where columns end; what they hold is looked at later.
+                batch.validate()
+                size += sum(map(_unfolded, batch.schema.names, batch.columns))
+                if size > limit:
+                    raise BodyTooLargeError(
+                        f"the records of a body have at most {limit} bytes, written out; these "
+                        f"have {size} and more"
+                    )
+                batches.append(batch)
+    except (OSError, pa.ArrowException) as error:
+        raise ElementError(f"{_PLACE}: {in_a_line(error)}") from None
+    return RecordBody(predicates, batches)
+
+
+def _check_messages(body: bytes) -> None:
+    """See that a body is a stream of messages, of which none has compressed buffers."""
+    source = pa.BufferReader(body)
+    for message in pa.ipc.MessageReader.open_stream(source):
+        if _compressed(message.metadata.to_pybytes()):
+            raise ElementError(f"{_PLACE}: its buffers are compressed: send them as they are")
+    if source.tell() < len(body):
+        raise ElementError(f"{_PLACE}: something follows its end")
+
+
+def _compressed(message: bytes) -> bool:
+    """Whether the buffers of a message are compressed; of its flatbuffer, which was verified."""
+    if _COMPRESSION_OF_OLD in message:
+        return True
+    try:
+        root = _offset(message, 0)
+        place = _field(message, root, _HEADER_TYPE)
+        kind = message[place] if place else 0
+        place = _field(message, root, _HEADER)
+        header = _offset(message, place) if place else 0
+        if kind == _DICTIONARY_BATCH:
+            place = _field(message, header, _RECORDS_OF_DICTIONARY)
+            header = _offset(message, place) if place else 0
+        elif kind != _RECORD_BATCH:
+            return False
+        return bool(header and _field(message, header, _COMPRESSION))
+    except (struct.error, IndexError):
+        raise ElementError(f"{_PLACE}: damaged metadata of a message") from None
+
+
+def _offset(buffer: bytes, place: int) -> int:
+    """The place that an offset in a flatbuffer points to."""
+    (offset,) = struct.unpack_from("<I", buffer, place)
+    return place + int(offset)
+
+
+def _field(buffer: bytes, table: int, slot: int) -> int:
+    """The place of a field of a table in a flatbuffer; 0: it is not there."""
+    (back,) = struct.unpack_from("<i", buffer, table)
+    places = table - back
+    if places < 0:
+        raise IndexError(places)
+    (size,) = struct.unpack_from("<H", buffer, places)
+    if slot >= size:
+        return 0
+    (offset,) = struct.unpack_from("<H", buffer, places + slot)
+    return table + offset if offset else 0
+
+
+def _unfolded(name: str, column: pa.Array) -> int:
+    """The bytes of a column whose encoding is not damaged, with its dictionary, written out."""
+    column.validate()
+    count, size = len(column), 0
+    times = None  # how often each value is in the column
+    if pa.types.is_run_end_encoded(column.type):
+        ends = column.run_ends.to_numpy().astype(np.int64)
+        times = np.diff(np.clip(ends - column.offset, 0, count), prepend=0)
+        column = column.values
+    elif pa.types.is_dictionary(column.type):
+        places = column.indices.drop_null().cast(pa.int64()).to_numpy()
+        column = column.dictionary
+        # It is looked at for each batch that has it.
+        size = _written_out(column)
+        if len(places) and not 0 <= places.min() <= places.max() < len(column):
+            raise ElementError(f"{name}: a value that is not in its dictionary")
+        times = np.bincount(places, minlength=len(column))
+    if pa.types.is_run_end_encoded(column.type) or pa.types.is_dictionary(column.type):
+        raise ElementError(f"{name}: it is encoded twice")
+    return size + _written_out(column, count, times)
+
+
+def _written_out(column: pa.Array, count: int | None = None, times: _Numbers | None = None) -> int:
+    """The bytes of a column that is not encoded, or of so many values that are there many times."""
+    count = len(column) if count is None else count
+    lengths = _lengths(column)
+    if lengths is None:
+        width = 0 if pa.types.is_null(column.type) else column.type.bit_width // 8
+        return count * max(_LEAST, int(width))
+    # The numbers may be larger than 64 bits.
+    total = lengths.sum() if times is None else lengths.astype(float) @ times
+    return count * _LEAST + int(total)
+
+
+def _lengths(column: pa.Array) -> _Numbers | None:
+    """The lengths of texts; ``None``: they are something else."""
+    if pa.types.is_string_view(column.type):
+        # The first of four numbers of each view.
+        count = column.offset + len(column)
+        views = np.frombuffer(column.buffers()[1], np.int32, 4 * count) if count else np.array([])
+        there = column.is_valid().to_numpy(zero_copy_only=False)
+        lengths = np.where(there, views[4 * column.offset :: 4], 0)
+    elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy()
+    else:
+        return None
+    # One that ends before it begins takes nothing away from the others.
+    return np.maximum(lengths.astype(np.int64), 0)
