@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.running_server import TOKEN, RunningServer
+
 PAGE = Path(__file__).parents[2] / "docs" / "continuous-queries.md"
 
 
@@ -21,7 +23,7 @@ def printed(example: str, folder: Path) -> str:
 
 
 def test_the_examples(tmp_path: Path) -> None:
-    first, records = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    first, records, _ = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
     connected = "<http://example.org/floorplan#connected>"
     (tmp_path / "floorplan.nt").write_text(
         f"<urn:room1> {connected} <urn:room1> .\n<urn:room2> {connected} <urn:room1> .\n"
@@ -31,3 +33,13 @@ def test_the_examples(tmp_path: Path) -> None:
         f"""{at} (('"hall"', '"{degrees}"{DECIMAL}'),)\n"""
         for at, degrees in ((1000, "19.5"), (2000, "21.0"), (12500, "20.5"))
     )
+
+
+def test_records_over_http(tmp_path: Path) -> None:
+    *_, pushed = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    (tmp_path / "data.nt").write_text("<urn:a> <urn:p> <urn:b> .\n")
+    config = 'continuous = true\nstream_time = "elements"\n[datasets.data]\nsource = "data.nt"\n'
+    with RunningServer(tmp_path, config) as server:
+        said = f"server, token = {server.url!r}, {TOKEN!r}\n"
+        found = printed(said + pushed, tmp_path)
+    assert found == "{'accepted': 2, 'dropped': 0, 'late': 0, 'refused': []}\n"

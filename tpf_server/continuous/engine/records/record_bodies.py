@@ -9,15 +9,16 @@ are.
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from annotations.terms import Term
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.continuous.engine.plans.column_expressions import Column
+from tpf_server.continuous.engine.records.record_columns import whole_numbers
 from tpf_server.continuous.engine.records.record_reading import (
     MAGIC,
     RecordColumns,
@@ -28,7 +29,6 @@ from tpf_server.continuous.engine.records.record_reading import (
 )
 from tpf_server.errors import BodyTooLargeError
 
-_Numbers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 _PLACE: Final = "the Arrow stream"
 _LEAST: Final = 8
 """Bytes that a value counts at least, and a text beside its own: what is made of it takes more."""
@@ -178,11 +178,11 @@ def _unfolded(name: str, column: pa.Array) -> int:
     count, size = len(column), 0
     times = None  # how often each value is in the column
     if pa.types.is_run_end_encoded(column.type):
-        ends = column.run_ends.to_numpy().astype(np.int64)
+        ends = whole_numbers(column.run_ends)
         times = np.diff(np.clip(ends - column.offset, 0, count), prepend=0)
         column = column.values
     elif pa.types.is_dictionary(column.type):
-        places = column.indices.drop_null().cast(pa.int64()).to_numpy()
+        places = whole_numbers(column.indices.drop_null())
         column = column.dictionary
         # It is looked at for each batch that has it.
         size = _written_out(column)
@@ -194,7 +194,7 @@ def _unfolded(name: str, column: pa.Array) -> int:
     return size + _written_out(column, count, times)
 
 
-def _written_out(column: pa.Array, count: int | None = None, times: _Numbers | None = None) -> int:
+def _written_out(column: pa.Array, count: int | None = None, times: Column | None = None) -> int:
     """The bytes of a column that is not encoded, or of so many values that are there many times."""
     count = len(column) if count is None else count
     lengths = _lengths(column)
@@ -206,17 +206,27 @@ def _written_out(column: pa.Array, count: int | None = None, times: _Numbers | N
     return count * _LEAST + int(total)
 
 
-def _lengths(column: pa.Array) -> _Numbers | None:
+def _lengths(column: pa.Array) -> Column | None:
     """The lengths of texts; ``None``: they are something else."""
+    first, count = column.offset, len(column)
     if pa.types.is_string_view(column.type):
         # The first of four numbers of each view.
-        count = column.offset + len(column)
-        views = np.frombuffer(column.buffers()[1], np.int32, 4 * count) if count else np.array([])
-        there = column.is_valid().to_numpy(zero_copy_only=False)
-        lengths = np.where(there, views[4 * column.offset :: 4], 0)
+        lengths = _numbers(column, np.int32, 4 * count, 4 * first)[::4]
+        lengths = lengths * whole_numbers(column.is_valid())
     elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy()
+        kind = np.int32 if pa.types.is_string(column.type) else np.int64
+        ends = _numbers(column, kind, count + 1, first)
+        lengths = ends[1:] - ends[:-1]
     else:
         return None
     # One that ends before it begins takes nothing away from the others.
-    return np.maximum(lengths.astype(np.int64), 0)
+    return np.asarray(np.maximum(lengths, 0), np.int64)
+
+
+def _numbers(column: pa.Array, kind: type[np.signedinteger[Any]], count: int, first: int) -> Column:
+    """So many numbers that say where the texts of a column are."""
+    if not len(column):
+        return np.zeros(0, np.int64)
+    size = np.dtype(kind).itemsize
+    found = np.frombuffer(column.buffers()[1], kind, count, first * size)
+    return np.asarray(found, np.int64)

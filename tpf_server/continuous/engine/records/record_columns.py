@@ -166,6 +166,17 @@ def is_text(column: pa.Array) -> bool:
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
+def whole_numbers(column: pa.Array) -> Column:
+    """What a column has, none of it missing, in 64 bits.
+
+    Raises:
+        pa.ArrowInvalid: it does not fit.
+    """
+    # `to_numpy` would bring pandas, wherever that is installed.
+    found: Column = np.asarray(np.from_dlpack(column.cast(pa.int64())), np.int64)
+    return found
+
+
 def milliseconds_of(column: pa.Array) -> Column:
     """The timestamps of records, in milliseconds since 1970, rounded down.
 
@@ -185,7 +196,7 @@ def milliseconds_of(column: pa.Array) -> Column:
     elif not pa.types.is_integer(kind):
         raise ElementError(f"timestamps cannot be a column of {kind}")
     try:
-        times: Column = column.cast(pa.int64()).to_numpy()
+        times = whole_numbers(column)
     except pa.ArrowInvalid as error:
         raise ElementError(f"not a timestamp: {error}") from None
     # Before they are multiplied: what is outside might come back inside.
@@ -214,7 +225,7 @@ def _of_strings(
             # Which record it is.
             known_terms(name, different, term)
             raise
-    places = different.indices.to_numpy()
+    places = whole_numbers(different.indices)
     try:
         cells: Column = np.array(terms, np.int64)[places]
     except OverflowError:
@@ -230,7 +241,9 @@ def odd_terms(column: pa.Array) -> list[str]:
     """
     different = column.unique()
     simple = pc.match_substring_regex(different, _SIMPLE)
-    odd: list[str] = different.filter(pc.invert(pc.fill_null(simple, False))).to_pylist()
+    odd: list[str] = different.filter(
+        pc.invert(simple), null_selection_behavior="emit_null"
+    ).to_pylist()
     return odd
 
 
@@ -257,7 +270,7 @@ def known_terms(name: str, column: pa.Array, term: Callable[[str], TermId]) -> l
 def _of_integers(column: pa.Array) -> Column | None:
     if pa.types.is_uint64(column.type):
         return None
-    numbers = column.cast(pa.int64()).to_numpy()
+    numbers = whole_numbers(column)
     if not _inside(numbers, -MOST_INTEGER, MOST_INTEGER):
         return None
     found: Column = numbers << TAG_BITS | INTEGER
@@ -280,7 +293,7 @@ def _of_decimals(column: pa.Array) -> Column | None:
 
 def _of_instants(column: pa.Array) -> Column | None:
     try:
-        numbers = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy()
+        numbers = whole_numbers(column.cast(pa.timestamp("us", column.type.tz)))
     except pa.ArrowInvalid as error:
         raise ElementError(f"an instant that is none of microseconds: {error}") from None
     if (numbers % _SECOND).any() or not _inside(numbers, _FIRST, _LAST):

@@ -30,6 +30,7 @@ from tpf_server.continuous.engine.records.record_columns import (
     known_terms,
     milliseconds_of,
     odd_terms,
+    whole_numbers,
 )
 from tpf_server.continuous.engine.records.record_values import (
     RecordValue,
@@ -257,7 +258,7 @@ class RecordFeed:
         if not pa.types.is_integer(subjects.type) or subjects.null_count:
             return encoded_column("the subject", subjects, self._subject, self._subject)
         if self._code is not None and not pa.types.is_uint64(subjects.type):
-            numbers: Column = subjects.cast(pa.int64()).to_numpy()
+            numbers = whole_numbers(subjects)
             if 0 <= numbers.min() <= numbers.max() < MOST_SERIAL:
                 return self._dictionary.serials(self._code, numbers)
         return [self._subject(number) for number in subjects.to_pylist()]

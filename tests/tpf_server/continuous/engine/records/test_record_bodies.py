@@ -4,6 +4,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -234,3 +235,24 @@ def test_damage_is_an_error_and_ends_no_process(seed: int) -> None:
     ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) > 100
+
+
+def test_columns_do_not_bring_pandas(tmp_path: Path) -> None:
+    # Which takes a quarter of a second, and much memory, where it is installed.
+    path = tmp_path / "body"
+    numbers = pa.array([1, 2, 3])
+    path.write_bytes(written(records(**{"urn:x": numbers, "urn:k": numbers})))
+    example = f"""
+import sys
+from pathlib import Path
+from tests.support.mutated_arrow import _service, read_records
+service = _service(whole=True)
+body = read_records(Path({str(path)!r}).read_bytes(), 1000, service.name)
+assert service.push("urn:s", body).accepted == 3
+assert service._streams._feeds
+assert "pandas" not in sys.modules
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", example], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
