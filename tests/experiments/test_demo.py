@@ -22,7 +22,7 @@ def _demo(*arguments: str) -> list[str]:
 def test_additions_and_removals_come_and_it_ends_by_itself() -> None:
     data = str(RECORDING) if RECORDING.is_file() else "flights"
     done = subprocess.run(
-        _demo("--seconds", "30", "--data", data),
+        _demo("--seconds", "10", "--data", data),
         capture_output=True,
         text=True,
         timeout=240,
