@@ -47,11 +47,18 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, bool | None]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, bool | None, bool | None]:
     """Before the first Java of Spark, and before the time of its test begins: cheaper starts."""
     if item.get_closest_marker("spark"):
         use_class_archive()
-    return (yield)
+    done = yield
+    if nextitem is None or nextitem.path != item.path:
+        # What a module leaves is what it keeps for all, such as timelines that many tests read.
+        gc.collect()
+        gc.freeze()
+    return done
 
 
 @pytest.fixture(scope="session")
