@@ -16,10 +16,10 @@ from annotations.terms import Quad, Term
 from tpf_client.fragments.bodies import quad_size
 from tpf_client.fragments.known_lines import (
     NO_FRAME,
-    Block,
-    Frame,
     KnownLines,
+    LineBlock,
     Lines,
+    LiteralFrame,
     SaidLine,
     Scope,
 )
@@ -163,7 +163,7 @@ def _with_queries(known: SaidLine, before: bytes, text: bytes) -> SaidLine | Non
     return None if count else SaidLine(quads, sum(map(quad_size, quads)))
 
 
-def _frame(text: bytes, quads: Sequence[Quad]) -> Frame:
+def _frame(text: bytes, quads: Sequence[Quad]) -> LiteralFrame:
     """What stands around the literal of a line that says this."""
     parts = text.split(b'"')
     places = [place for place, quad in enumerate(quads) if quad.object.startswith('"')]
@@ -177,7 +177,7 @@ def _frame(text: bytes, quads: Sequence[Quad]) -> Frame:
     return _shared(len(parts[0]) + 1, b'"' + parts[2], place, literal[len(start) - 1 :])
 
 
-_shared: Final = lru_cache(_FRAMES)(Frame)
+_shared: Final = lru_cache(_FRAMES)(LiteralFrame)
 
 
 def _parse(known: KnownLines, unread: Sequence[int], url: str, most: float) -> bool:
@@ -193,7 +193,7 @@ def _parse(known: KnownLines, unread: Sequence[int], url: str, most: float) -> b
     return new.parse(most)
 
 
-def _add(new: NewLines, block: Block, text: bytes, said: SaidLine | None) -> bool:
+def _add(new: NewLines, block: LineBlock, text: bytes, said: SaidLine | None) -> bool:
     # Where there is a bracket, there may be a blank node without a name, which is another one in
     # each line.
     if said is None or not text.startswith(STATEMENTS) or not text.endswith(b".") or b"[" in text:

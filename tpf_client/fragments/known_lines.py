@@ -9,7 +9,7 @@ from tpf_client.fragments.blank_nodes import kept_quad
 from tpf_client.fragments.parts import metadata_graphs
 
 
-class Frame(NamedTuple):
+class LiteralFrame(NamedTuple):
     """Where the only literal of a line stands: where another one stands there, it is known.
 
     Args:
@@ -25,7 +25,7 @@ class Frame(NamedTuple):
     suffix: str
 
 
-NO_FRAME: Final = Frame(0, b"", -1, "")
+NO_FRAME: Final = LiteralFrame(0, b"", -1, "")
 """That of a line that is not like that."""
 
 
@@ -44,7 +44,7 @@ class SaidLine:
     quads: Sequence[Quad]
     size: int
     kept: Sequence[Quad] | None = None
-    frame: Frame | None = None
+    frame: LiteralFrame | None = None
 
     def of_page(self, url: str) -> Sequence[Quad]:
         """The quads as we keep them, read from the page of this URL."""
@@ -69,7 +69,7 @@ class Scope:
     words: dict[bytes, Term] = field(default_factory=dict)
 
 
-class Block(NamedTuple):
+class LineBlock(NamedTuple):
     """Lines that stand together in one graph.
 
     Args:
@@ -114,11 +114,11 @@ class KnownLines:
 
     texts: Sequence[bytes] = ()
     said: Sequence[SaidLine | None] = ()
-    blocks: Sequence[Block] = ()
+    blocks: Sequence[LineBlock] = ()
     graphs: frozenset[Term] | None = None
     filed: bool = True
 
-    def parts(self) -> Iterator[tuple[Block, slice]]:
+    def parts(self) -> Iterator[tuple[LineBlock, slice]]:
         """The blocks in their order, and where their lines are."""
         ends = [*[block.start for block in self.blocks[1:]], len(self.texts)]
         for block, end in zip(self.blocks, ends, strict=False):

@@ -16,7 +16,7 @@ from annotations.namespaces import RDF_TYPE
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_client.fragments.bodies import quad_size
 from tpf_client.fragments.changed_lines import STATEMENTS, changed_lines
-from tpf_client.fragments.known_lines import Block, KnownLines, Lines, SaidLine, Scope
+from tpf_client.fragments.known_lines import KnownLines, LineBlock, Lines, SaidLine, Scope
 from tpf_client.fragments.new_lines import NewLine, NewLines
 
 _PLAIN: Final = re.compile(
@@ -36,7 +36,7 @@ _WORDS: Final = 6
 _COMING: Final = Term("")
 _NOTHING: Final = Scope()
 
-_Plain: TypeAlias = tuple[Block, bytes, Sequence[bytes], SaidLine]
+_Plain: TypeAlias = tuple[LineBlock, bytes, Sequence[bytes], SaidLine]
 """A statement of which the words are known, or will be, and what it says then."""
 
 
@@ -68,7 +68,7 @@ def _plain_words(line: bytes, known: Mapping[bytes, Term]) -> Sequence[bytes]:
 def _say(plain: Sequence[_Plain]) -> int:
     """Note down what statements say whose words are known, and how much memory that takes."""
     made = tuple.__new__
-    last: Block | None = None
+    last: LineBlock | None = None
     graph, size = DEFAULT_GRAPH, 0
     known: Mapping[bytes, Term] = {}
     for block, text, words, said in plain:
@@ -105,12 +105,12 @@ def _read(
     texts: Sequence[bytes], url: str, before: Mapping[bytes, Scope], most: float
 ) -> Lines | None:
     said_lines: list[SaidLine | None] = [None] * len(texts)
-    blocks: list[Block] = []
+    blocks: list[LineBlock] = []
     new = NewLines(url)
     plain: list[_Plain] = []
     scopes: dict[bytes, Scope] = {}
     directives = opening = b""
-    block: Block | None = None
+    block: LineBlock | None = None
     old = _NOTHING
     for place, line in enumerate(texts):
         if block is not None:
@@ -125,7 +125,7 @@ def _read(
                 opening, block = line, None
                 continue
             if block is None:
-                block = Block(place, directives, opening, Scope())
+                block = LineBlock(place, directives, opening, Scope())
                 block = block._replace(scope=scopes.setdefault(block.place, block.scope))
                 old = before.get(block.place, _NOTHING)
                 blocks.append(block)

@@ -9,7 +9,7 @@ from annotations.errors import NestingError
 from annotations.nesting import check_nesting
 from annotations.terms import DEFAULT_GRAPH, Quad
 from tpf_client.fragments.bodies import quad_of, quad_size
-from tpf_client.fragments.known_lines import Block, SaidLine
+from tpf_client.fragments.known_lines import LineBlock, SaidLine
 
 # No page can know it, so none can say that a quad of its own comes from another line.
 _NAME: Final = f"urn:line:{secrets.token_hex(8)}:"
@@ -19,7 +19,7 @@ _WRAPPED: Final = b"<" + _NAME.encode() + b"%d>{%b}\n"
 class NewLine(NamedTuple):
     """A line or a word that is to be parsed, and what it says then."""
 
-    block: Block
+    block: LineBlock
     text: bytes
     said: SaidLine
 

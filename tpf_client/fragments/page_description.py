@@ -80,7 +80,7 @@ def changed_statements(
     return now, predicates
 
 
-def spoken(statements: Statements, vocabulary: Vocabulary) -> Vocabulary:
+def spoken_vocabulary(statements: Statements, vocabulary: Vocabulary) -> Vocabulary:
     """The vocabulary of the page: one that it names, if its form speaks it; else the given one."""
     for node in statements.values():
         for said in node.get(_VOCABULARY, ()):

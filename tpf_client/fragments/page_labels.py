@@ -18,7 +18,7 @@ def label_nodes(statements: Statements, vocabulary: Vocabulary) -> list[str]:
     return [name for name, node in statements.items() if node.get(of_facts)]
 
 
-def labels_of(
+def labels_by_node(
     nodes: Iterable[str], statements: Statements, vocabulary: Vocabulary, warnings: list[str]
 ) -> dict[str, Label]:
     """The labels that such nodes give.

@@ -21,10 +21,10 @@ from tpf_client.fragments.page_description import (
     metadata_of,
     owning,
     passing,
-    spoken,
+    spoken_vocabulary,
     statements_of,
 )
-from tpf_client.fragments.page_labels import label_nodes, labels_of, owners_of
+from tpf_client.fragments.page_labels import label_nodes, labels_by_node, owners_of
 from tpf_client.fragments.parts import split_metadata
 
 ACCEPTED_FORMATS = (
@@ -117,8 +117,10 @@ class PageReader:
             statements, vocabulary, known, owners = described
         else:
             statements, known, owners = statements_of(about), None, None
-            vocabulary = spoken(statements, self._vocabulary)
-        labels = labels_of(label_nodes(statements, vocabulary), statements, vocabulary, warnings)
+            vocabulary = spoken_vocabulary(statements, self._vocabulary)
+        labels = labels_by_node(
+            label_nodes(statements, vocabulary), statements, vocabulary, warnings
+        )
         if owners is None or owners.labelled != labels.keys():
             owners = owners_of(
                 [quad for line in data for quad in line.quads],

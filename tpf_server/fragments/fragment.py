@@ -8,8 +8,8 @@ from annotations.labels import Labelling
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.request import FragmentRequest
-from tpf_server.fragments.view import AllMatches, Matches, Rows, State
-from tpf_server.store.protocols import Columns, Snapshot, columns_of
+from tpf_server.fragments.view import AllMatches, LabelledRows, Matches, State
+from tpf_server.store.protocols import QuadColumns, Snapshot, quad_columns
 
 
 class PinnedRequest(NamedTuple):
@@ -44,7 +44,7 @@ class Fragment(NamedTuple):
     """
 
     query: PinnedRequest
-    rows: Rows
+    rows: LabelledRows
     total: int
     dynamic: int
     labellings: list[Labelling]
@@ -93,10 +93,10 @@ def evaluate(query: PinnedRequest) -> Fragment:
     matches = endpoint.view.matches(request.patterns, query.snapshot, query.state)
     offset = (request.page - 1) * request.limit
     inside = offset < matches.total
-    rows = matches.slice(offset, request.limit) if inside else Rows(columns_of([]), [])
+    rows = matches.slice(offset, request.limit) if inside else LabelledRows(quad_columns([]), [])
     static, dynamic = endpoint.dataset.static, matches.dynamic
     if dynamic or (static is not None and static.has_blank_nodes):
-        rows = Rows(Columns(*map(endpoint.skolemizer.terms, rows.columns)), rows.labels)
+        rows = LabelledRows(QuadColumns(*map(endpoint.skolemizer.terms, rows.columns)), rows.labels)
     rows = _without_metadata(rows, endpoint)
     return Fragment(
         query,
@@ -109,15 +109,16 @@ def evaluate(query: PinnedRequest) -> Fragment:
     )
 
 
-def _without_metadata(rows: Rows, endpoint: Endpoint) -> Rows:
+def _without_metadata(rows: LabelledRows, endpoint: Endpoint) -> LabelledRows:
     """The rows without those that would be taken for the metadata of a page."""
     authority = endpoint.authority
     columns, labels = rows
     if not authority.may_make_metadata(columns.predicates, columns.graphs):
         return rows
     kept = [not authority.makes_metadata(quad) for quad in columns.quads]
-    return Rows(
-        Columns(*[list(compress(column, kept)) for column in columns]), list(compress(labels, kept))
+    return LabelledRows(
+        QuadColumns(*[list(compress(column, kept)) for column in columns]),
+        list(compress(labels, kept)),
     )
 
 

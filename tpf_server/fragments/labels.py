@@ -13,14 +13,14 @@ from annotations.instants import instant_term
 from annotations.labels import Label
 from annotations.namespaces import Vocabulary
 from annotations.terms import DEFAULT_GRAPH, Term, Triple
-from tpf_server.fragments.view import Rows
+from tpf_server.fragments.view import LabelledRows
 
 _Spot: TypeAlias = tuple[Term, Term, Term]
 # Many labels share their instants.
 _instant_term = lru_cache(maxsize=4096)(instant_term)
 
 
-def label_triples(page: Rows, vocabulary: Vocabulary) -> list[Triple]:
+def label_triples(page: LabelledRows, vocabulary: Vocabulary) -> list[Triple]:
     """The nodes that state the labels of the labelled quads of a page."""
     columns, labels = page
     places = list(zip(columns.subjects, columns.predicates, columns.graphs, strict=True))

@@ -17,7 +17,7 @@ from annotations.methods.base import Naming, Part
 from annotations.terms import Quad, QuadPattern
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.plain import Plain
-from tpf_server.store.protocols import Columns, LiveStore, Snapshot, StaticStore, columns_of
+from tpf_server.store.protocols import LiveStore, QuadColumns, Snapshot, StaticStore, quad_columns
 
 _LABELLINGS: tuple[Labelling, ...] = ("expiration", "interval")
 _CHUNK = 1 << 14
@@ -36,10 +36,10 @@ _ALL: tuple[ShownMethod, ...] = (Plain(), *METHODS)
 VIEW_METHODS: dict[str, ShownMethod] = {method.name: method for method in _ALL}
 
 
-class Rows(NamedTuple):
+class LabelledRows(NamedTuple):
     """The quads of a page and, one for one, the labels of their facts (``None``: static)."""
 
-    columns: Columns
+    columns: QuadColumns
     labels: list[Label | None]
 
 
@@ -93,7 +93,7 @@ class State(NamedTuple):
     parts: tuple[tuple[Part, ...], ...]
 
 
-def _extend(columns: Columns, more: Columns) -> None:
+def _extend(columns: QuadColumns, more: QuadColumns) -> None:
     for column, terms in zip(columns, more, strict=True):
         column += terms
 
@@ -106,9 +106,9 @@ class AllMatches:
         self.dynamic = sum(one.dynamic for one in matches)
         self.total = sum(one.total for one in matches)
 
-    def slice(self, offset: int, limit: int) -> Rows:
+    def slice(self, offset: int, limit: int) -> LabelledRows:
         """Up to `limit` matches from position `offset`."""
-        found = Rows(Columns([], [], [], []), [])
+        found = LabelledRows(QuadColumns([], [], [], []), [])
         for one in self._matches:
             wanted = limit - len(found.labels)
             if wanted <= 0:
@@ -162,9 +162,9 @@ class Matches:
             self._static_count -= len(self._hidden)
         self.total = self._static_count + self.dynamic
 
-    def slice(self, offset: int, limit: int) -> Rows:
+    def slice(self, offset: int, limit: int) -> LabelledRows:
         """Up to `limit` matches from position `offset`."""
-        found = Columns([], [], [], [])
+        found = QuadColumns([], [], [], [])
         if offset < self._static_count and self._dataset.static is not None:
             found = self._static_columns(self._dataset.static, offset, limit)
         labels: list[Label | None] = [None] * len(found.subjects)
@@ -177,12 +177,12 @@ class Matches:
             if skipped < rows.count:
                 render = rows.part.render
                 facts = rows.facts(skipped, wanted)
-                _extend(found, columns_of([render(fact) for fact in facts]))
+                _extend(found, quad_columns([render(fact) for fact in facts]))
                 labels += [fact.label for fact in facts]
             start += rows.count
-        return Rows(found, labels)
+        return LabelledRows(found, labels)
 
-    def _static_columns(self, static: StaticStore, offset: int, limit: int) -> Columns:
+    def _static_columns(self, static: StaticStore, offset: int, limit: int) -> QuadColumns:
         """Static matches, without those that live facts show."""
         if not self._hidden:
             return static.columns(self._pattern, offset, limit)
@@ -191,7 +191,7 @@ class Matches:
         first, last = bisect_right(before, offset), bisect_right(before, offset + limit - 1)
         quads = static.quads(self._pattern, offset + first, limit + last - first)
         hidden = {quad for _, quad in self._hidden[first:last]}
-        return columns_of([quad for quad in quads if quad not in hidden])
+        return quad_columns([quad for quad in quads if quad not in hidden])
 
     def labellings(self) -> list[Labelling]:
         """The kinds of label that the matching facts carry."""

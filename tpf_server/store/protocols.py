@@ -13,7 +13,7 @@ from annotations.terms import Quad, QuadPattern, Term
 _new_tuple = tuple.__new__
 
 
-class Columns(NamedTuple):
+class QuadColumns(NamedTuple):
     """Quads by column: their subjects, and so on, one for one.
 
     Most pages are written column by column, and need no object for a quad.
@@ -31,10 +31,10 @@ class Columns(NamedTuple):
         return list(map(_new_tuple, repeat(Quad), zip(*self, strict=True)))
 
 
-def columns_of(quads: Iterable[Quad]) -> Columns:
+def quad_columns(quads: Iterable[Quad]) -> QuadColumns:
     """The columns of quads."""
     found = [list(terms) for terms in zip(*quads, strict=True)]
-    return Columns(*found) if found else Columns([], [], [], [])
+    return QuadColumns(*found) if found else QuadColumns([], [], [], [])
 
 
 class StaticStore(Protocol):
@@ -62,7 +62,7 @@ class StaticStore(Protocol):
     def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
         """Up to `limit` matches from position `offset` in an order that never changes."""
 
-    def columns(self, pattern: QuadPattern, offset: int, limit: int) -> Columns:
+    def columns(self, pattern: QuadPattern, offset: int, limit: int) -> QuadColumns:
         """The same by column; the lists are the caller's."""
 
     def position(self, pattern: QuadPattern, quad: Quad) -> int:

@@ -9,7 +9,7 @@ from annotations.labels import Expiration
 from tests.support.served import BASE, HYDRA, NOON, Served, quad
 from tests.tpf_server.conftest import STATIC
 from tpf_server.store.live.settings import LiveSettings
-from tpf_server.store.protocols import Columns
+from tpf_server.store.protocols import QuadColumns
 from tpf_server.store.static.columnar import ColumnarStore
 
 DELAYS = [quad(f"t{number}", "delay", f'"{number}"') for number in range(10)]
@@ -96,7 +96,7 @@ def test_a_page_takes_no_object_for_each_of_its_quads(
     publish(served, 3 * 86_400)
     usual = served.get(f"trains.{suffix}{pattern}").content
     assert usual.count(b"example.org") > 1
-    monkeypatch.delattr(Columns, "quads")
+    monkeypatch.delattr(QuadColumns, "quads")
     monkeypatch.delattr(ColumnarStore, "quads")
     served.clock.advance_to(served.clock.now() + timedelta(days=1))
     assert len(served.get(f"trains.{suffix}{pattern}").content) == len(usual)

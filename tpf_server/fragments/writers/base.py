@@ -5,7 +5,7 @@ from typing import Protocol
 from annotations.terms import DEFAULT_GRAPH, Term
 from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.metadata import Metadata, metadata, triple_lines
-from tpf_server.store.protocols import Columns, columns_of
+from tpf_server.store.protocols import QuadColumns, quad_columns
 
 
 class Writer(Protocol):
@@ -27,7 +27,7 @@ class Writer(Protocol):
         """The body."""
 
 
-def quad_lines(data: Columns) -> str:
+def quad_lines(data: QuadColumns) -> str:
     """Lines of N-Quads."""
     quads = zip(*data, strict=True)
     return "".join([f"{s} {p} {o} {g} .\n" if g else f"{s} {p} {o} .\n" for s, p, o, g in quads])
@@ -45,14 +45,14 @@ def lines_in_graph(lines: str, graph: Term) -> str:
     return lines if graph == DEFAULT_GRAPH else lines.replace(" .\n", f" {graph} .\n")
 
 
-def open_data(fragment: Fragment) -> Columns:
+def open_data(fragment: Fragment) -> QuadColumns:
     """The data of a page where nothing keeps them apart from its metadata.
 
     Those that read like metadata of our pages are left out.
     """
     authority, data = fragment.query.endpoint.authority, fragment.rows.columns
     if authority.may_control(data.predicates):
-        return columns_of([quad for quad in data.quads if not authority.controls(quad)])
+        return quad_columns([quad for quad in data.quads if not authority.controls(quad)])
     return data
 
 

@@ -34,7 +34,7 @@ from annotations.terms import Triple
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.metadata import changing, controls
-from tpf_server.store.protocols import Columns
+from tpf_server.store.protocols import QuadColumns
 
 _ORIGIN: Final = re.compile(r"<https?://[A-Za-z0-9.:-]++/")
 _DOTS: Final = re.compile(r"/\.\.?[/?#>]")
@@ -117,7 +117,7 @@ def _prefix(name: str, namespace: str) -> str:
     return f"@prefix {name}: <{namespace}> .\n"
 
 
-def _lines(data: Columns, names: PredicateNames) -> str:
+def _lines(data: QuadColumns, names: PredicateNames) -> str:
     """A line for each statement, as if no neighbours shared anything."""
     said = {predicate: f" {names[predicate]} " for predicate in set(data.predicates)}
     # Filled by column, and joined once.
@@ -180,7 +180,7 @@ class CompactPages:
         self._dataset = self._iri(endpoint.iri)
         self._controls = self._said(controls(endpoint).triples)
 
-    def data(self, data: Columns) -> str:
+    def data(self, data: QuadColumns) -> str:
         """Quads, graph by graph."""
         subjects, predicates, objects, graphs = data
         if not subjects:

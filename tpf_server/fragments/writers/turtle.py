@@ -5,7 +5,7 @@ from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.metadata import labels_of
 from tpf_server.fragments.writers.base import open_data
 from tpf_server.fragments.writers.compact import compact
-from tpf_server.store.protocols import columns_of
+from tpf_server.store.protocols import quad_columns
 
 
 class TurtleWriter:
@@ -19,7 +19,7 @@ class TurtleWriter:
         """The body; a triple in several graphs is one triple."""
         data = open_data(fragment)
         if any(data.graphs):
-            data = columns_of(list(dict.fromkeys([Quad(*quad[:3]) for quad in data.quads])))
+            data = quad_columns(list(dict.fromkeys([Quad(*quad[:3]) for quad in data.quads])))
         pages = compact(fragment.query.endpoint)
         labels = pages.labels(labels_of(fragment))
         return pages.data(data) + labels + pages.metadata(fragment, graph=False)

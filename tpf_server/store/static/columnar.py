@@ -15,7 +15,7 @@ import numpy as np
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
 from tpf_server.errors import StoreClosedError
-from tpf_server.store.protocols import Columns
+from tpf_server.store.protocols import QuadColumns
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids, map_column
 from tpf_server.store.static.dictionary import Dictionary
@@ -166,7 +166,7 @@ class ColumnarStore:
         """See `StaticStore`."""
         return self.columns(pattern, offset, limit).quads
 
-    def columns(self, pattern: QuadPattern, offset: int, limit: int) -> Columns:
+    def columns(self, pattern: QuadPattern, offset: int, limit: int) -> QuadColumns:
         """See `StaticStore`."""
         files = self._opened()
         low, high, bound, columns = files.memo.get(pattern) or self._locate(files, pattern)
@@ -174,7 +174,7 @@ class ColumnarStore:
         high = min(high, low + limit)
         rows = high - low
         if rows <= 0:
-            return Columns([], [], [], [])
+            return QuadColumns([], [], [], [])
         # One call decodes all columns: the call costs more than a dozen terms.
         terms = files.dictionary.terms(b"".join([ids[low:high] for ids in columns]))
         fields: list[list[Term]] = []
@@ -185,7 +185,7 @@ class ColumnarStore:
                 at += rows
             else:
                 fields.append([term] * rows)
-        return Columns(*fields)
+        return QuadColumns(*fields)
 
     def position(self, pattern: QuadPattern, quad: Quad) -> int:
         """See `StaticStore`."""

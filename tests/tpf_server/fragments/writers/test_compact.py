@@ -11,7 +11,7 @@ from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.writers.compact import CompactPages, PredicateNames
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.store.protocols import columns_of
+from tpf_server.store.protocols import quad_columns
 
 PREFIXES = {
     "ex": "http://example.org/", "a-b": "http://example.org/p#", "long": "http://e.org/a/",
@@ -57,7 +57,7 @@ def _read(text: str) -> list[str]:
 @pytest.mark.parametrize("prefixes", [{}, PREFIXES])
 @given(quads=st.lists(st.builds(Quad, IRIS, PREDICATES, OBJECTS, GRAPHS), max_size=8))
 def test_data_come_back_as_they_were(prefixes: dict[str, str], quads: list[Quad]) -> None:
-    text = _pages(prefixes).data(columns_of(quads))
+    text = _pages(prefixes).data(quad_columns(quads))
     lines = "".join(f"{s} {p} {o} {g} .\n" for s, p, o, g in quads)
     assert _read(text) == sorted(map(str, ox.parse(lines, ox.RdfFormat.N_QUADS)))
 
@@ -96,7 +96,7 @@ def test_prefixes_are_declared_in_the_order_of_the_data() -> None:
     names = {f"n{number}": f"http://example.org/{number}/" for number in range(12)}
     quads = [Quad(iri("urn:a"), iri(f"{space}p"), iri("urn:b")) for space in names.values()]
     for some in (quads, quads[::-1]):
-        text = _pages(names).data(columns_of(some))
+        text = _pages(names).data(quad_columns(some))
         declared = [line.split()[1] for line in text.splitlines() if line.startswith("@prefix")]
         assert declared == [f"n{quad.predicate.split('/')[3]}:" for quad in some]
 
@@ -107,11 +107,11 @@ def test_pages_are_short() -> None:
         for n in range(2)
         for m in range(3)
     ]
-    assert _pages({}).data(columns_of(quads)) == (
+    assert _pages({}).data(quad_columns(quads)) == (
         "@base <http://example.org/> .\n"
         '</0> </p0> "x";</p1> "x";</p2> "x" .\n'
         '</1> </p0> "x";</p1> "x";</p2> "x" .\n'
     )
-    assert _pages({"e": "http://example.org/"}).data(columns_of(quads[:2])) == (
+    assert _pages({"e": "http://example.org/"}).data(quad_columns(quads[:2])) == (
         '@prefix e: <http://example.org/> .\n<http://example.org/0> e:p0 "x";e:p1 "x" .\n'
     )

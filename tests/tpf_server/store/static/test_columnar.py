@@ -24,7 +24,7 @@ from annotations.terms import (
 )
 from tests.support.stores import matches, static_store
 from tpf_server.errors import StoreClosedError
-from tpf_server.store.protocols import columns_of
+from tpf_server.store.protocols import quad_columns
 from tpf_server.store.static import layout
 
 NODES = [iri(f"http://example.org/{name}") for name in "abcd"]
@@ -66,7 +66,7 @@ def test_any_pattern_and_page_as_the_model(
             assert len(everything) == len(expected), "a quad is shown twice"
             page = store.quads(pattern, offset, limit)
             assert page == everything[offset : offset + limit]
-            assert store.columns(pattern, offset, limit) == columns_of(page)
+            assert store.columns(pattern, offset, limit) == quad_columns(page)
 
 
 @settings(max_examples=40, deadline=None)

@@ -34,7 +34,7 @@ _LOW_BITS: Final = (1 << 64) - 1
 _POWERS: Final = np.array([10**power for power in range(MOST_PLACES + 1)], np.int64)
 
 
-def is_number(column: Column, most: int) -> RowMask:
+def are_numbers(column: Column, most: int) -> RowMask:
     """Which cells are numbers, with so many digits behind the point at most."""
     tag, scale = column & TAG, column >> TAG_BITS & MOST_SCALE
     found: RowMask = (tag == INTEGER) | ((tag == DECIMAL) & (scale <= most))
@@ -43,13 +43,13 @@ def is_number(column: Column, most: int) -> RowMask:
 
 def _is_ordered(column: Column) -> RowMask:
     """Which cells are what the least and the most are found of: numbers and instants."""
-    found: RowMask = is_number(column, MOST_PLACES) | (column & TAG == DATE_TIME)
+    found: RowMask = are_numbers(column, MOST_PLACES) | (column & TAG == DATE_TIME)
     return found
 
 
 def _is_middle(column: Column) -> RowMask:
     """Which cells are numbers that medians are made of: the mean of two has one more digit."""
-    return is_number(column, MOST_PLACES - 1)
+    return are_numbers(column, MOST_PLACES - 1)
 
 
 def _is_summed(column: Column) -> RowMask:
@@ -57,7 +57,7 @@ def _is_summed(column: Column) -> RowMask:
     decimal = column & TAG == DECIMAL
     scale = np.where(decimal, np.minimum(column >> TAG_BITS & MOST_SCALE, MOST_PLACES), 0)
     whole = np.abs(column >> TAG_BITS + SCALE_BITS * decimal) // _POWERS[scale]
-    found: RowMask = is_number(column, MOST_PLACES) & (whole < MOST_SUMMED)
+    found: RowMask = are_numbers(column, MOST_PLACES) & (whole < MOST_SUMMED)
     return found
 
 

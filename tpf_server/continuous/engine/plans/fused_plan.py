@@ -35,7 +35,7 @@ from tpf_server.continuous.engine.plans.column_expressions import (
     ColumnExpressions,
     RowMask,
 )
-from tpf_server.continuous.engine.plans.fused_numbers import FITS, is_number, result_of
+from tpf_server.continuous.engine.plans.fused_numbers import FITS, are_numbers, result_of
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.plan_shapes import GateShape, GroupShape, PlanShape
 from tpf_server.continuous.engine.windows.star_window import StarWindow
@@ -327,7 +327,7 @@ class FusedPlan:
         own = self._shape.groups[number].keys
         for place, _, _ in self._shape.ranking.order:
             if place < len(keys):
-                wrong |= ~is_number(keys[own[place]][:count], MOST_PLACES)
+                wrong |= ~are_numbers(keys[own[place]][:count], MOST_PLACES)
         kinds = self._shape.ranking.branches[number].numbers
         for kind, each in zip(kinds, numbers, strict=True):
             wrong |= ~FITS[kind](each[:count])
