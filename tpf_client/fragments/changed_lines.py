@@ -183,10 +183,13 @@ _shared: Final = lru_cache(_FRAMES)(LiteralFrame)
 def _parse(known: KnownLines, unread: Sequence[int], url: str, most: float) -> bool:
     """Let these lines be parsed; whether each is a statement."""
     new = NewLines(url)
+    directives = b""
     for block, part in known.parts():
         mine = [place for place in unread if part.start <= place < part.stop]
         if mine:
-            new.direct(block.directives)
+            # What a relative one means depends on those before it: each stands there once.
+            new.direct(block.directives.removeprefix(directives))
+            directives = block.directives
         for place in mine:
             if not _add(new, block, known.texts[place], known.said[place]):
                 return False

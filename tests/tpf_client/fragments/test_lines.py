@@ -1,5 +1,7 @@
 """Pages line by line: what they say is what the whole page says, and only new lines are parsed."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,13 +10,15 @@ from annotations.terms import Quad
 from tpf_client.errors import ParseError
 from tpf_client.fragments.blank_nodes import kept_quad
 from tpf_client.fragments.bodies import parse_page_body, quad_size
+from tpf_client.fragments.changed_lines import changed_lines
 from tpf_client.fragments.known_lines import KnownLines
 from tpf_client.fragments.lines import read_lines
 
 URL = "http://ex.org/d?p=x"
 DIRECTIVES = (
     "@prefix : <http://ex.org/> .", "@base <http://other.example/x/> .", "BASE <http://ex.org/>",
-    "PREFIX e: <http://e.example/>", "@prefix : <urn:other:> .",
+    "PREFIX e: <http://e.example/>", "@prefix : <urn:other:> .", "@base <sub/> .",
+    "@prefix : <x/> .",
 )  # fmt: skip
 WHOLE = (
     "<a> <b> <c> .", '</a> </b> "1","2";</c> "3"@en .', "_:l1 <b> _:l2 .", "_:l1 <c> <d> .",
@@ -200,6 +204,24 @@ def test_other_literals_are_not_parsed() -> None:
     assert read is not None
     assert read.parsed == 0
     assert set(read.quads()) == _whole("\n".join(page).encode())
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "@base <sub/> .\n<a> <b> <c{0}> .\n<g> {{\n<a> <b> <c{0}> .\n}}",
+        "@prefix : <x/> .\n<a> <b> :c{0} .\n@base <http://other.example/> .\n<a> <b> :c{0} .\n"
+        "@base <sub/> .\n<a> <b> <c> .\n<g> {{\n<a> <b> :c{0} .\n<c> <b> <c{0}> .\n}}",
+    ],
+)
+def test_each_directive_is_followed_once(page: str) -> None:
+    """They may depend on those before, and lines of several blocks are parsed after them."""
+    first = read_lines(page.format(1).encode(), URL, KnownLines())
+    assert first is not None
+    body = page.format(2).encode()
+    again = changed_lines(body.split(b"\n"), URL, first.known, math.inf)
+    assert again is not None
+    assert set(again.quads()) == _whole(body)
 
 
 @pytest.mark.parametrize(
