@@ -41,6 +41,7 @@ _DOTS: Final = re.compile(r"/\.\.?[/?#>]")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*+")
 _NAMESPACE: Final = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*+:[^\x00-\x20<>"{}|^`\\]++""")
 _LOCAL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*+")
+_DIGITS: Final = re.compile(r"[+-]?[0-9]++")
 _INTEGER: Final = f'"^^<{XSD_INTEGER}>'
 _DATE_TIME: Final = f'"^^<{XSD_DATE_TIME}>'
 _MOST_NAMES: Final = 4_096
@@ -208,8 +209,8 @@ class CompactPages:
         text = f"{graph} {{\n{text}}}\n" if graph else text
         said = self._says_subject
         subjects = [o for (_, _, o), (_, q, _) in zip(rows, triples, strict=True) if q == said]
-        # An object is said only where a fact has others.
-        literals = [o for _, _, o in rows if o[0] == '"']
+        # An object is said only where a fact has others. Triple terms may hold literals.
+        literals = [o for _, _, o in rows if o[0] == '"' or o[1] == "<"]
         first = next(chain(subjects, literals), "")
         return self._label_prefixes + _relative(text, first, [*subjects, *literals])
 
@@ -271,7 +272,8 @@ class CompactPages:
 @lru_cache(maxsize=4_096)
 def _literal(term: str) -> str:
     """A number or an instant, shorter; other literals as they are."""
-    if term.endswith(_INTEGER):
+    # Objects of data are here, too, and any text may be said to be a number.
+    if term.endswith(_INTEGER) and _DIGITS.fullmatch(term, 1, len(term) - len(_INTEGER)):
         return term[1 : -len(_INTEGER)]
     if term.endswith(_DATE_TIME):
         return f'{term[: -len(_DATE_TIME)]}"^^x:dateTime'
