@@ -1,11 +1,16 @@
 """The server within somebody's own application."""
 
+import threading
+from datetime import datetime
+from typing import Any, cast
+
 import pytest
 from flask import Flask, Response, g, url_for
 
 from tests.support.served import BASE, HYDRA, Served, parse
-from tpf_server.app import create_app, create_blueprint
-from tpf_server.settings import Settings
+from tpf_server.app import _Worker, create_app, create_blueprint
+from tpf_server.fragments.dataset import OpenDataset
+from tpf_server.settings import DatasetSettings, Settings
 
 
 @pytest.fixture
@@ -98,3 +103,28 @@ def test_hooks_see_pages_where_these_go_through_flask(served: Served) -> None:
     assert (seen, answer.headers["X-Seen"]) == (["before"], "after")
     with app.test_request_context():
         assert url_for("fragment", name="trains", subject="urn:x") == "/trains?subject=urn:x"
+
+
+def test_old_facts_are_let_go_although_requests_cannot_be_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    retired: list[datetime] = []
+    enough = threading.Event()
+
+    class Live:
+        def retire(self, now: datetime) -> None:
+            retired.append(now)
+            if len(retired) == 3:
+                enough.set()
+                raise SystemExit  # of the thread
+
+    def fail(noted: object) -> None:
+        raise FileNotFoundError("gone")
+
+    monkeypatch.setattr("tpf_server.app._TIDY_SECONDS", 0.0)
+    worker = _Worker()
+    monkeypatch.setattr(worker._metrics._seconds, "observe_all", fail)
+    worker._metrics.count("GET", "200", 0.001)
+    worker._datasets = [OpenDataset(DatasetSettings(name="d"), None, cast("Any", Live()))]
+    worker.tidy_up()
+    assert enough.wait(30)

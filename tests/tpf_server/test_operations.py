@@ -76,6 +76,27 @@ def test_metrics_are_summed_over_the_workers(tmp_path: Path) -> None:
         assert re.search(r"^tpf_request_seconds_bucket", text, re.MULTILINE)
 
 
+def test_requests_of_a_worker_that_was_told_to_stop_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.nt").write_text(LINE)
+    with RunningServer(tmp_path, '[datasets.a]\nsource = "a.nt"\n') as server:
+        (worker,) = _workers(server)
+        for _ in range(20):
+            assert requests.head(f"{server.url}a", timeout=30).status_code == 200
+        worker.terminate()
+        deadline = time.monotonic() + 60
+        while _workers(server) in ([], [worker]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        while True:
+            try:
+                text = requests.get(f"{server.url}metrics", timeout=30).text
+                break
+            except requests.ConnectionError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        assert 'tpf_requests_total{method="HEAD",status="200"} 20.0' in text
+
+
 def test_requests_under_way_are_finished_before_the_end(tmp_path: Path) -> None:
     with RunningServer(tmp_path, "[datasets.trains]\nlive = true\n") as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:

@@ -2,16 +2,21 @@
 
 With several workers the numbers are summed over all of them, through the files in
 ``PROMETHEUS_MULTIPROC_DIR``, which `tpf-server` sets. A request is noted, and notes are counted
-together: counting one alone takes as long as a tenth of a page does where requests are rare.
+together: counting one alone takes as long as a tenth of a page does where requests are rare. So
+somebody should call `Metrics.add_up` every second; where nobody does, a request does it for those
+before it. What is noted when the process ends is counted then.
 """
 
+import atexit
 import collections
+import logging
 import os
 import threading
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
+from weakref import WeakSet
 
 from flask import Blueprint, Flask, Response, g, request
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -23,6 +28,10 @@ from tpf_server.workers import MULTIPROCESS_VARIABLE
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 _MOST_NOTED: Final = 256
+_LONGEST: Final = 2.0
+"""After so many seconds nobody else seems to add up: twice as many as there are between two times
+of who does."""
+_log: Final = logging.getLogger(__name__)
 
 
 class _Durations(Histogram):
@@ -48,7 +57,10 @@ class Metrics:
             "tpf_request_seconds", "Seconds per request.", buckets=_BUCKETS, registry=self._registry
         )
         self._noted: list[tuple[str, str, float]] = []
+        self._added_up = time.monotonic()
+        self._failed = False
         self._lock = threading.Lock()
+        _counting.add(self)
 
     def watch(self, target: Flask | Blueprint) -> None:
         """Count every request that reaches an application, or a part of one."""
@@ -56,23 +68,34 @@ class Metrics:
         target.after_request(self._count)
 
     def count(self, method: str, status: str, seconds: float) -> None:
-        """Note one request; it counts from the next `add_up` on, and when many are noted."""
+        """Note one request; it counts from the next `add_up` on.
+
+        That is called when many are noted, and when nobody has called it for two seconds.
+        """
         self._noted.append((method, status, seconds))
-        if len(self._noted) >= _MOST_NOTED:
+        if len(self._noted) >= _MOST_NOTED or time.monotonic() - self._added_up > _LONGEST:
             self.add_up()
 
     def add_up(self) -> None:
-        """Count what was noted, so that every worker shows it."""
+        """Count what was noted, so that every worker shows it.
+
+        Where the files cannot be written, that is logged, and what was noted is not counted: no
+        request fails for it.
+        """
+        self._added_up = time.monotonic()
         if not self._noted:
             return
         with self._lock:
             # Others may note at the end meanwhile; nobody else takes away.
             noted = self._noted[:]
             del self._noted[: len(noted)]
-            self._seconds.observe_all([seconds for _, _, seconds in noted])
-            answers = collections.Counter([(method, status) for method, status, _ in noted])
-            for (method, status), count in answers.items():
-                self._requests.labels(method if method in _METHODS else "OTHER", status).inc(count)
+            try:
+                self._count_all(noted)
+                self._failed = False
+            except OSError as error:
+                if not self._failed:
+                    self._failed = True
+                    _log.warning("requests are not counted: %s", error)
 
     def show(self) -> Response:
         """The text format of Prometheus."""
@@ -85,6 +108,12 @@ class Metrics:
         response.headers["Cache-Control"] = "no-store"
         return response
 
+    def _count_all(self, noted: Sequence[tuple[str, str, float]]) -> None:
+        self._seconds.observe_all([seconds for _, _, seconds in noted])
+        answers = collections.Counter([(method, status) for method, status, _ in noted])
+        for (method, status), count in answers.items():
+            self._requests.labels(method if method in _METHODS else "OTHER", status).inc(count)
+
     def _start(self) -> None:
         g.started = time.perf_counter()
 
@@ -94,3 +123,11 @@ class Metrics:
 
 
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
+
+_counting: Final[WeakSet[Metrics]] = WeakSet()
+
+
+@atexit.register
+def _add_up_at_the_end() -> None:
+    for metrics in list(_counting):
+        metrics.add_up()

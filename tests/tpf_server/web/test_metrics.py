@@ -1,12 +1,22 @@
 """Counts of requests: noted one by one, added up together, and none is lost."""
 
+import logging
 import math
+import os
 import re
+import subprocess
+import sys
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.multiprocess import MultiProcessCollector
 
+from tests.support.peers import PROJECT
 from tpf_server.web.metrics import _BUCKETS, Metrics
+from tpf_server.workers import MULTIPROCESS_VARIABLE
 
 
 def _shown(metrics: Metrics, method: str = "GET", status: str = "200") -> float:
@@ -55,3 +65,84 @@ def test_durations_are_in_the_buckets_that_they_would_be_in_one_by_one() -> None
     (expected,) = known.collect()
     buckets = [s for s in expected.samples if s.name.endswith("_bucket")]
     assert said == [f'_bucket{{le="{s.labels["le"]}"}} {s.value}' for s in buckets]
+
+
+def _run(program: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """A process of several that add up in a folder."""
+    environment = {**os.environ, MULTIPROCESS_VARIABLE: str(folder), "PYTHONPATH": str(PROJECT)}
+    return subprocess.run(
+        [sys.executable, "-c", f"from tpf_server.web.metrics import Metrics\n{program}"],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+
+def _summed(folder: Path) -> float | None:
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, str(folder))
+    answered = {"method": "GET", "status": "200"}
+    return registry.get_sample_value("tpf_requests_total", answered)
+
+
+def test_requests_that_are_noted_when_the_process_ends_are_counted(tmp_path: Path) -> None:
+    noting = "metrics = Metrics()\nfor _ in range(5):\n    metrics.count('GET', '200', 0.001)\n"
+    _run(noting, tmp_path)
+    assert _summed(tmp_path) == 5
+    _run(f"{noting}raise SystemExit(0)", tmp_path)
+    assert _summed(tmp_path) == 10
+
+
+def test_a_request_adds_up_where_nobody_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("tpf_server.web.metrics.time", clock)
+    metrics = Metrics()
+    added = []
+    metrics.add_up, add_up = lambda: added.append(add_up()), metrics.add_up  # type: ignore[method-assign]
+
+    def after(seconds: float) -> int:
+        now[0] += seconds
+        metrics.count("GET", "200", 0.001)
+        return len(added)
+
+    assert [after(1.0), after(1.0), after(1.0), after(1.0), after(9.0)] == [0, 0, 1, 1, 2]
+    # Where somebody adds up every second, whether there are requests or not, none ever does.
+    for _ in range(9):
+        now[0] += 1.0
+        add_up()
+    assert after(0.5) == 2
+
+
+def test_requests_are_answered_although_they_cannot_be_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics = Metrics()
+
+    def fail(noted: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "/gone")
+
+    with monkeypatch.context() as changed, caplog.at_level(logging.WARNING):
+        changed.setattr(metrics._seconds, "observe_all", fail)
+        for _ in range(2):
+            metrics.count("GET", "200", 0.001)
+            metrics.add_up()
+    assert [record.getMessage() for record in caplog.records] == [
+        "requests are not counted: [Errno 2] No such file or directory: '/gone'"
+    ]
+    metrics.count("GET", "200", 0.001)
+    assert _shown(metrics) == 1
+
+
+def test_nothing_fails_where_the_folder_is_gone(tmp_path: Path) -> None:
+    gone = (
+        "import os, shutil\nmetrics = Metrics()\n"
+        f"shutil.rmtree(os.environ[{MULTIPROCESS_VARIABLE!r}])\n"
+        "for _ in range(300):\n    metrics.count('GET', '200', 0.001)\nmetrics.add_up()\n"
+    )
+    folder = tmp_path / "counts"
+    folder.mkdir()
+    said = _run(gone, folder).stderr
+    assert said.count("requests are not counted") == 1
+    assert "Traceback" not in said
