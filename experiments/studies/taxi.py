@@ -162,12 +162,15 @@ def _opened_for_peer(settings: Sizes, run: Run) -> Iterator[OpenedTrips]:
 @contextmanager
 def _set_aside() -> Iterator[None]:
     """What is there already is not looked through for garbage: a source keeps no trips."""
+    # All that is set aside is taken back at once, also what others have set aside for good.
+    others = gc.get_freeze_count() > 0
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not others:
+            gc.unfreeze()
 
 
 def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[ResultRow]:

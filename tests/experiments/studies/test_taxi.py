@@ -1,6 +1,7 @@
 """The challenge from its file to its answers, and a report that follows the data."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from experiments.harness.items import Check, Finding
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
-from experiments.studies.taxi import ANEW, FILE, RECORDED, TaxiQueries
+from experiments.studies.taxi import ANEW, FILE, RECORDED, TaxiQueries, _set_aside
 from experiments.studies.taxi_peer import COMMITS, PATHWAY
 from experiments.workloads.taxi_files import TAXI_VARIABLE, write_trips
 from experiments.workloads.taxi_trips import trips
@@ -48,6 +49,23 @@ def test_a_file_that_is_none_is_left_out_with_the_reason(tmp_path: Path) -> None
     tables = {"taxi": {**SMALL, "file": str(file), "trips": 20, "recorded": 20, "anew": 5}}
     results = run(tmp_path / "results", TaxiQueries(), repetitions=1, tables=tables)
     assert "got 2" in results.left_out[f"{FILE} trips"]
+
+
+@pytest.mark.parametrize("before", [0, 7])
+def test_what_others_set_aside_stays_aside(before: int, monkeypatch: Any) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "experiments.studies.taxi.gc",
+        SimpleNamespace(
+            get_freeze_count=lambda: before,
+            collect=lambda: asked.append("collect"),
+            freeze=lambda: asked.append("freeze"),
+            unfreeze=lambda: asked.append("unfreeze"),
+        ),
+    )
+    with _set_aside():
+        assert asked == ["collect", "freeze"]
+    assert asked[2:] == ([] if before else ["unfreeze"])
 
 
 def row(way: str, minutes: int = 30, query: str = "Q1", **values: Any) -> dict[str, str]:
