@@ -14,6 +14,7 @@ OTHERWISE: Final = (
 )
 OTHERS: Final = "another query of the engine takes records one by one"
 UNFIT: Final = "operators in Python took records of the last batch: not all values were exact here"
+FAILED: Final = "operators in Python took over after an error"
 AT_INSTANTS: Final = "what is evaluated at instants is evaluated by operators in Python"
 _WITHOUT: Final = "the package was built without a compiler"
 

@@ -101,7 +101,8 @@ class ColumnExpressions:
             cells = _packed(values, scale)
         else:
             return None
-        return np.broadcast_to(cells, (rows,)), self._exact
+        # A constant is as many integers, too: the kernel reads them one behind the other.
+        return np.ascontiguousarray(np.broadcast_to(cells, (rows,))), self._exact
 
     def _numbers(self, expression: Expression, columns: Mapping[Variable, Column]) -> _Numbers:
         match expression:

@@ -141,6 +141,9 @@ class FusedPlan:
         for each in self._shape.distinct:
             each.clear()
         self._shape.order.clear()
+
+    def answer(self) -> None:
+        """From now on the state says what is emitted, where it can; it was emitted so far."""
         if self._answers:
             self._answered = [(self._row(each), 1) for each in self._state.shown()]
             self._answers_as_they_are()

@@ -60,11 +60,13 @@ class FusedStream:
 
     Attributes:
         active: whether the rows are here, and not with the operators.
+        failure: what a state raised; from then on the operators take all rows.
         windows: of all plans.
     """
 
     def __init__(self, plans: Sequence[FusedPlan], phase: Phase) -> None:
         self.active = False
+        self.failure: Exception | None = None
         self.windows = sorted(set().union(*(each.windows for each in plans)), key=_number)
         self._plans = plans
         self._phase = phase
@@ -96,35 +98,65 @@ class FusedStream:
             How many came.
         """
         count = len(rows.times)
+        if self.failure is not None:
+            return 0
         if not self.active and self._owed > 0:
             self._owed -= count
             return 0
-        columns, count = self._prepared(rows, count)
-        if not count or (not self.active and not self._adopt()):
+        try:
+            batches, count = self._begun(rows, count)
+        except Exception as error:  # noqa: BLE001 (see `_fail`)
+            self._fail(error)
+            count = 0
+        if not count:
             self._forget()
             return 0
-        batches = [plan.batch(each, count) for plan, each in zip(self._plans, columns, strict=True)]
         last = self._blocks[self._next] = _Taken(rows)
         self._next += 1
         done = 0
-        while done < count and self.active:
-            before, done = done, self._go_on(batches, done, count)
-            last.taken = done
-            self._arrived += done - before
-            self._kept += done - before
-            if done > before:
-                self._at = int(rows.times[done - 1])
-                self._show(done)
+        try:
+            while done < count and self.active:
+                before = done
                 try:
-                    passed(self._at, done - before)
-                except BaseException:
-                    # Some plans may be ahead: they took rows that do not come any more.
+                    done = self._go_on(batches, done, count)
+                    last.taken = done
+                    self._arrived += done - before
+                    self._kept += done - before
+                    if done > before:
+                        self._at = int(rows.times[done - 1])
+                        self._show(done)
+                except Exception as error:  # noqa: BLE001 (see `_fail`)
+                    self._fail(error, came=done > before)
+                if done > before:
+                    passed(int(rows.times[done - 1]), done - before)
+                if any(each.refused and each.reached == done for each in self._plans):
                     self.settle()
-                    raise
-            if self.active and any(each.refused and each.reached == done for each in self._plans):
-                self.settle()
+        except BaseException:
+            # Some plans may be ahead: they took rows that do not come any more.
+            self.settle()
+            raise
         self.trim()
         return done
+
+    def _begun(self, rows: FusedRows, count: int) -> tuple[list[Any], int]:
+        """Rows as each plan goes on with them, and how many; 0: they are for the operators."""
+        columns, count = self._prepared(rows, count)
+        if not count or (not self.active and not self._adopt()):
+            return [], 0
+        plans = zip(self._plans, columns, strict=True)
+        return [plan.batch(each, count) for plan, each in plans], count
+
+    def _fail(self, error: Exception, *, came: bool = False) -> None:
+        """The operators take over, for good: all rows reach all queries.
+
+        Args:
+            error: what a state raised.
+            came: whether it did after a row came; what that changed is emitted all the same.
+        """
+        self.failure = error
+        self._phase.inserting = came
+        self.settle()
+        self._phase.inserting = False
 
     def holders(self) -> list[object] | None:
         """What holds the terms of its rows; ``None``: more than these are held, if it is active."""
@@ -286,6 +318,8 @@ class FusedStream:
         for held in self._held:
             held.row = held.gone = rows.absent[held.window]
         self.active = True
+        for plan in self._plans:
+            plan.answer()
         return True
 
     def _present(self) -> tuple[FusedRows, int] | None:

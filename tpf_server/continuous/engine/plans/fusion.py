@@ -8,6 +8,7 @@ from tpf_client.dataflow.kernels import Kernel, kernel_in_use
 from tpf_server.continuous.engine.delivery import Phase
 from tpf_server.continuous.engine.plans.batch_report import (
     EVERY,
+    FAILED,
     OFF,
     OTHERS,
     OTHERWISE,
@@ -64,6 +65,10 @@ class Fusion:
             return batch_report("off", reason=refusal)
         if len(self._plans) != len(self._fused):
             return batch_report("off", reason=OTHERS)
+        failure = self._together.failure if self._together is not None else None
+        if failure is not None:
+            error = f"{type(failure).__name__}: {failure}"
+            return batch_report("off", reason=f"{FAILED}: {error}")
         return batch_report(self._kernel, found.operators, UNFIT if found.unfit else None)
 
     def removed(self, plan: Plan) -> None:

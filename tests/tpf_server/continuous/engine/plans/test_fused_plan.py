@@ -18,6 +18,7 @@ from tpf_server.continuous.engine.errors import ElementError, WindowLimitError
 from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.plans.batch_report import (
     EVERY,
+    FAILED,
     OFF,
     OTHERS,
     OTHERWISE,
@@ -92,6 +93,14 @@ AGGREGATED = (
     "SELECT ?k (SUM(?k) AS ?a) (COUNT(*) AS ?c) {{ "
     + STAR
     + " }} GROUP BY ?k ORDER BY DESC(?c) LIMIT 2",
+)
+CONSTANTS = (
+    "SELECT ?n (SUM(1) AS ?a) (MIN(3) AS ?b) {{ " + STAR + " }}"
+    " GROUP BY ?n ORDER BY DESC(?a) ?n LIMIT 3",
+    "SELECT ?n ?z (AVG(0.5) AS ?a) (MEDIAN(?x) AS ?b) (SUM(?n) AS ?c) {{ " + STAR + " }}"
+    " GROUP BY ?n (1 AS ?z) ORDER BY DESC(?c) ?n LIMIT 2",
+    "SELECT ?z ?n (MAX(-1.5) AS ?a) (COUNT(*) AS ?c) {{ " + STAR + " }}"
+    " GROUP BY (2 > 1 AS ?z) ?n ORDER BY DESC(?c) ?n LIMIT 3",
 )
 OTHER = "SELECT ?s ?x { STREAM <urn:s> [RANGE 3ms] { ?s <urn:x> ?x ; <urn:n> ?n } }"
 
@@ -181,6 +190,7 @@ def play(texts, semantics, steps, kernel):
                 engine.sweep()
             case "finish":
                 engine.finish()
+    assert not any(FAILED in batches(each)[2] for each in engine.queries.values())
     said = engine.arrivals, engine.dropped, engine.time, engine.stream("urn:s").triples
     return seen, said, taken
 
@@ -189,7 +199,7 @@ def some_texts(chance, several):
     """One query, or some beside each other."""
     texts = []
     for _ in range(chance.randint(2, 3) if several else 1):
-        text = chance.choice(chance.choice((FUSED, JOINED, AGGREGATED)))
+        text = chance.choice(chance.choice((FUSED, JOINED, AGGREGATED, CONSTANTS)))
         widths = {name: chance.choice((0, 5, 40, 200)) for name in ("width", "more")}
         texts.append(text.format(**widths))
     return texts
@@ -199,7 +209,7 @@ def some_texts(chance, several):
 @pytest.mark.parametrize("semantics", [PAPER, CQELS, PAPER_DSTREAM, PAPER_ANSWER])
 def test_batches_give_what_the_operators_give(kernel, semantics, several, monkeypatch):
     taken = 0
-    for seed in range(4, 4 + EXAMPLES):
+    for seed in range(9, 9 + EXAMPLES):
         # Often, so that windows are adopted that are not empty.
         monkeypatch.setattr("tpf_server.continuous.engine.plans.fused_stream._PATIENCE", seed % 2)
         chance = random.Random(seed)
@@ -236,6 +246,9 @@ def batches(query):
     return found["kernel"], found["operators"], found.get("reason", "")
 
 
+TEXTS = (*JOINED, *AGGREGATED, *CONSTANTS)
+
+
 def test_an_explanation_says_which_operators_are_one(kernel):
     for text in FUSED:
         _, query, _ = engine_of(text, kernel=kernel)
@@ -246,7 +259,7 @@ def test_an_explanation_says_which_operators_are_one(kernel):
             ({"kernel": "off", "lateness": 5}, OFF),
         ):
             assert batches(engine_of(text, **more)[1]) == ("off", [], reason)
-    assert [batches(engine_of(text, kernel=kernel)[1])[1] for text in (*JOINED, *AGGREGATED)] == [
+    assert [batches(engine_of(text, kernel=kernel)[1])[1] for text in TEXTS] == [
         ["window", "groups", "exists", "median", "join", "order"],
         ["window", "groups", "median", "join", "order"],
         *[["window", "groups", "exists", "order"]] * 2,
@@ -258,6 +271,9 @@ def test_an_explanation_says_which_operators_are_one(kernel):
         ["window", "groups", "exists", "avg", "sum", "order"],
         ["window", "groups", "max", "avg", "sum", "join", "order"],
         ["window", "groups", "sum", "order"],
+        ["window", "groups", "sum", "min", "order"],
+        ["window", "groups", "avg", "median", "sum", "order"],
+        ["window", "groups", "max", "order"],
     ]
 
 
@@ -569,6 +585,65 @@ def test_terms_that_are_computed_of_groups_are_not_taken_for_forgotten_ones(kern
         found.append([each.rows for each in query])
     assert found[0] == found[1]
     assert len(found[0]) > 50
+
+
+@pytest.mark.parametrize("text", CONSTANTS)
+def test_a_constant_may_be_a_key_or_what_is_aggregated(kernel, text):
+    some = [(each, (Decimal(each % 5), each % 3, '"a"', '"m"'), each) for each in range(60)]
+    steps = [("batch", some[:30]), ("batch", some[30:])]
+    text = text.format(width=20)
+    *found, fused = play([text], PAPER, steps, kernel)
+    *wanted, _ = play([text], PAPER, steps, "off")
+    assert found == wanted
+    assert fused == 2
+    assert len(found[0]) > 10
+
+
+@pytest.mark.parametrize("semantics", [PAPER, PAPER_ANSWER])
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(
+    ("broken", "calls"),
+    [
+        ("prepared", 2),
+        ("take", 0),
+        ("answer", 0),
+        ("batch", 2),
+        ("go_on", 3),
+        ("show_before", 3),
+        ("show", 3),
+    ],
+)
+def test_what_a_state_raises_stops_no_query(kernel, semantics, place, broken, calls, monkeypatch):
+    monkeypatch.setattr("tpf_server.continuous.engine.plans.fused_stream._PATIENCE", 0)
+    groups = " {{ " + STAR + " }} GROUP BY ?n ORDER BY DESC(?a) ?n LIMIT 3"
+    texts = [f"SELECT ?n ({each} AS ?a){groups}" for each in ("SUM(?x)", "COUNT(?k)")]
+    found = []
+    for wanted in ("off", kernel):
+        engine = Engine(semantics=semantics, kernel=wanted)
+        queries = [engine.register(text.format(width=30)) for text in texts]
+        feed = engine.record_feed("urn:s", NAMES, "urn:r/")
+        feed.push(1000, (Decimal(3), 1, '"a"', '"m"'), 0)
+        if wanted == kernel:
+            state = list(engine._plans.fusion._fused.values())[place]
+            whole, left = getattr(state, broken), [calls]
+
+            def fail(*arguments, whole=whole, left=left):
+                if not left[0]:
+                    raise MemoryError("too much")
+                left[0] -= 1
+                return whole(*arguments)
+
+            monkeypatch.setattr(state, broken, fail)
+        for first in range(0, 80, 20):
+            some = list(range(first, first + 20))
+            feed.push_batch(pa.array(some), batch([each % 7 for each in some]), pa.array(some))
+        found.append((engine.arrivals, [list(each) for each in queries]))
+    assert found[0] == found[1]
+    said = ("off", [], f"{FAILED}: MemoryError: too much")
+    assert [batches(each) for each in queries] == [said, said]
+    # Other queries have other states.
+    queries[place].close()
+    assert batches(queries[1 - place])[0] == kernel
 
 
 def test_an_interrupted_batch_leaves_nothing_that_has_not_arrived(kernel):
