@@ -5,7 +5,7 @@ this project's temporal metadata (see docs/client.md).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -42,6 +42,8 @@ _ROLES = {
 _MOST = 100
 """Forms of a page, and what a form says of one thing, that are looked at."""
 _LONGEST_TEMPLATE = 10_000
+_MOST_OBJECTS = 16
+"""Among so many objects of one subject and predicate, that which is another one is looked for."""
 
 
 def statements_of(quads: Iterable[Quad]) -> Statements:
@@ -53,31 +55,41 @@ def statements_of(quads: Iterable[Quad]) -> Statements:
 
 
 def changed_statements(
-    statements: Statements, changes: Iterable[tuple[SaidLine, SaidLine]]
+    statements: Statements,
+    changes: Iterable[tuple[SaidLine, SaidLine]],
+    predicates: Container[str],
 ) -> tuple[Statements, set[Term]] | None:
     """The statements of a page of which some lines say other objects.
+
+    It takes time that is linear in what the lines say, however many objects are others.
 
     Args:
         statements: those before.
         changes: what these lines said, and what they say of the same subjects now.
+        predicates: those whose objects may be others.
 
     Returns:
-        They, and the predicates whose objects are others; ``None``: it cannot be told which of
-        several objects is another one.
+        They, and the predicates whose objects are others; ``None``: others are as well, or it
+        cannot be told soon which of several objects is another one.
     """
     now = dict(statements)
-    predicates: set[Term] = set()
+    nodes: dict[str, dict[str, list[str]]] = {}
+    found: set[Term] = set()
     for before, after in changes:
         for (subject, predicate, old, _), quad in zip(before.quads, after.quads, strict=True):
             if old == quad.object:
                 continue
-            objects = now[subject][predicate]
-            if objects.count(old) != 1:
+            if predicate not in predicates:
                 return None
-            others = [quad.object if each == old else each for each in objects]
-            now[subject] = {**now[subject], predicate: others}
-            predicates.add(predicate)
-    return now, predicates
+            if subject not in nodes:
+                now[subject] = nodes[subject] = {**statements[subject]}
+            node = nodes[subject]
+            objects = node[predicate]
+            if len(objects) > _MOST_OBJECTS or objects.count(old) != 1:
+                return None
+            node[predicate] = [quad.object if each == old else each for each in objects]
+            found.add(predicate)
+    return now, found
 
 
 def spoken_vocabulary(statements: Statements, vocabulary: Vocabulary) -> Vocabulary:

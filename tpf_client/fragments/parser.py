@@ -155,8 +155,8 @@ def _as_before(lines: Lines, before: Description | None) -> Description | None:
     if before is None or lines.changes is None or not graphs:
         return None
     about = [change for change in lines.changes if change[0].quads[0].graph in graphs]
-    found = changed_statements(before.statements, about)
-    if found is None or not found[1] <= passing(before.vocabulary):
+    found = changed_statements(before.statements, about, passing(before.vocabulary))
+    if found is None:
         return None
     same = before.owners is not None and before.owners.lasting
     same = same and found[1].isdisjoint(owning(before.vocabulary))

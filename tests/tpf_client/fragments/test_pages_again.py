@@ -1,12 +1,17 @@
 """A page that is read again says what it says when it is read for the first time."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_client.errors import PageError, ParseError
 from tpf_client.fragments import page_description, parser
-from tpf_client.fragments.page import KnownPage
+from tpf_client.fragments.known_lines import SaidLine
+from tpf_client.fragments.page import KnownPage, Statements
+from tpf_client.fragments.page_description import changed_statements
 from tpf_client.fragments.parser import PageReader, ReadPage
 
 URL = "http://ex.org/d?p=x"
@@ -153,3 +158,97 @@ def test_which_of_two_equal_objects_is_another_one_is_made_out() -> None:
     known = PageReader().read(first, "application/trig", URL, before=KnownPage()).known
     again = PageReader().read(second, "application/trig", URL, before=known)
     assert again.metadata == PageReader().read(second, "application/trig", URL).metadata
+
+
+class _Object(str):
+    """An object that notes how often one like it was compared with others."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Object.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def _counted(known: KnownPage | None) -> KnownPage:
+    """The same, so that comparisons of objects are counted, from none on."""
+    assert known is not None
+    assert known.description is not None
+    statements: Statements = {
+        name: {predicate: list(map(_Object, objects)) for predicate, objects in node.items()}
+        for name, node in known.description.statements.items()
+    }
+    description = known.description._replace(statements=statements)
+    _Object.compared = 0
+    return dataclasses.replace(known, description=description)
+
+
+def test_looking_for_other_objects_takes_as_long_as_the_page() -> None:
+    many = 500
+    for each in (10, many):
+        bodies = [
+            "\n".join(
+                [
+                    "<#m> {",
+                    f"<#m> <http://xmlns.com/foaf/0.1/primaryTopic> <{URL}> .",
+                    *(
+                        f'_:l{n // each} <http://example.org/temporal#object> "{version}-{n}" .'
+                        for n in range(many)
+                    ),
+                    "}",
+                ]
+            ).encode()
+            for version in range(2)
+        ]
+        known = PageReader().read(bodies[0], "application/trig", URL, before=KnownPage()).known
+        again = PageReader().read(bodies[1], "application/trig", URL, before=_counted(known))
+        assert _Object.compared < 2 * 16 * many
+        assert again.metadata == PageReader().read(bodies[1], "application/trig", URL).metadata
+
+
+def test_what_does_not_pass_ends_the_search() -> None:
+    topic, instant = Term("<urn:topic>"), Term("<urn:instant>")
+    subject, old, new = Term("<urn:s>"), Term('"old"'), Term('"new"')
+    lines = [
+        tuple(SaidLine([Quad(subject, predicate, each, DEFAULT_GRAPH)], 0) for each in (old, new))
+        for predicate in (instant, *[topic] * 9)
+    ]
+    changes = iter([(before, now) for before, now in lines])
+    statements: Statements = {subject: {instant: [old], topic: [old]}}
+    assert changed_statements(statements, changes, {instant}) is None
+    assert len(list(changes)) == 8
+    changed = changed_statements(statements, [(lines[0][0], lines[0][1])], {instant})
+    assert changed == ({subject: {instant: [new], topic: [old]}}, {instant})
+    assert statements == {subject: {instant: [old], topic: [old]}}
+
+
+def test_one_label_of_many_subjects_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether its end is another one, or what facts say."""
+    many = 5000
+    bodies = [
+        "\n".join(
+            [
+                "@prefix x: <http://www.w3.org/2001/XMLSchema#> .",
+                "@prefix t: <http://example.org/temporal#> .",
+                *(f'<http://ex.org/s{n}> <http://ex.org/p> "{n * version}" .' for n in range(many)),
+                "<#m> {",
+                f"<#m> <http://xmlns.com/foaf/0.1/primaryTopic> <{URL}> .",
+                f"_:l t:expiration {DAY.format(version)};t:predicate <http://ex.org/p>;t:subject "
+                + ",".join(f"<http://ex.org/s{n}>" for n in range(many))
+                + " .",
+                "}",
+            ]
+        ).encode()
+        for version in (1, 2)
+    ]
+    whole = PageReader().read(bodies[1], "application/trig", URL)
+    known = PageReader().read(bodies[0], "application/trig", URL, before=KnownPage()).known
+    monkeypatch.setattr(parser, "metadata_of", None)
+    monkeypatch.setattr(parser, "owners_of", None)
+    again = PageReader().read(bodies[1], "application/trig", URL, before=_counted(known))
+    assert _Object.compared < many
+    assert again.facts == whole.facts
+    assert again.metadata == whole.metadata
