@@ -11,8 +11,8 @@ import re
 from http.client import HTTPMessage
 from typing import Final, NamedTuple
 
-_MOST: Final = 100
-"""Fields of a head; `http.client` takes no more."""
+_MOST: Final = 99
+"""Fields of a head; `http.client` takes no more: the empty line is the hundredth."""
 _HEAD: Final = re.compile(
     rb"HTTP/1\.1 200 ([^\r\n]*)\r\n((?:[!#$%%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n]*\r\n){1,%d})\r\n"
     % _MOST
