@@ -6,10 +6,10 @@ from cachetools import LRUCache
 
 from tpf_client.fragments.page import Page
 
-_OVERHEAD = 4
+_OVERHEAD = 5
 """A parsed page takes about this many times the bytes of its body."""
-_LINES = 3
-"""So does what its lines say, beside that."""
+_LINES = 8
+"""What is remembered of its lines takes about so many times them beside that."""
 
 
 class PageCache:

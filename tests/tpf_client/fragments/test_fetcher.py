@@ -237,7 +237,7 @@ def test_identical_requests_under_way_are_merged() -> None:
 @responses.activate
 def test_the_cache_is_bounded_in_bytes() -> None:
     clock = ManualClock(START)
-    fetcher = _fetcher(clock, cache_bytes=3 * (1024 + 4 * len(BODY)))
+    fetcher = _fetcher(clock, cache_bytes=3 * (1024 + 5 * len(BODY)))
     headers = {"Date": _date(START), "Cache-Control": "max-age=100"}
     for number in range(5):
         responses.get(f"{URL}{number}", body=BODY, headers=headers, **TRIG)
