@@ -27,16 +27,22 @@ from tpf_client.fragments.new_lines import NewLine, NewLines
 
 _VERBATIM: Final = re.compile(rb"[ !#-\[\]-~]*")
 """Texts of literals that are written in terms as in pages."""
+IRI_TEXT: Final = rb'<[^<>"\\\s]*>'
+"""An IRI in brackets that has no escapes."""
+LITERAL_TEXT: Final = rb'"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:%b|[A-Za-z]\w*:\w+))?' % IRI_TEXT
+"""A literal in quotes that has no escapes."""
 _SIMPLE: Final = re.compile(
-    rb'(?:(?:<[^<>"\\\s]*>|_:\w+|[A-Za-z]\w*:\w*|a|'
-    rb'"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:<[^<>"\\\s]*>|[A-Za-z]\w*:\w+))?)[ ,;]+)+\.'
+    rb"(?:(?:%b|_:\w+|[A-Za-z]\w*:\w*|a|%b)[ ,;]+)+\." % (IRI_TEXT, LITERAL_TEXT)
 )
 """Statements in which quotes are around literals and nothing else, and all literals in quotes."""
 _QUERIES: Final = re.compile(rb"(?<=\?)([^<>\s?#]*)(?=>)")
 """The queries of IRIs in such statements. Relative or not, an IRI has the query that is written."""
 _QUERY: Final = re.compile(rb"(?:[A-Za-z0-9&=._~-]|%[0-9A-Fa-f]{2})*")
+_CHANGED: Final = 16
+"""So many other queries of a line are looked for in each of its quads."""
 _FRAMES: Final = 2**10
-"""So many frames are there once for all lines that have them."""
+_SHORT: Final = 2**8
+"""So many frames of so many characters are there once for all lines that have them."""
 _UNREAD: Final = 8
 """Of more lines that are to be parsed, words may be known."""
 STATEMENTS: Final = (b"<", b"_:")
@@ -52,7 +58,7 @@ def changed_lines(
         texts: its lines.
         url: base for relative IRIs.
         before: those that it had.
-        most: bytes of memory that the quads of changed lines may take.
+        most: bytes of memory that the quads may take.
 
     Returns:
         ``None``: it is not such a page.
@@ -63,7 +69,7 @@ def changed_lines(
     literals: dict[tuple[bytes, str], Term] = {}
     unread: list[int] = []
     changes: list[tuple[SaidLine, SaidLine]] = []
-    size = 0
+    size = before.size
     for place in compress(count(), map(ne, texts, before.texts)):
         known = said[place]
         if known is None:
@@ -77,7 +83,7 @@ def changed_lines(
             if len(unread) > _UNREAD:
                 return None
         said[place] = other
-        size += other.size
+        size += other.size - known.size
         if known.quads[0][3]:
             changes.append((known, other))
     if size > most:
@@ -89,8 +95,9 @@ def changed_lines(
     }
     blocks = [each._replace(scope=scopes[each.place]) for each in before.blocks]
     known_now = KnownLines(texts, said, blocks, before.graphs, filed=False)
-    if unread and not _parse(known_now, unread, url, most):
+    if unread and not _parse(known_now, unread, url, most - size):
         return None
+    known_now.size = size + sum(other.size for place in unread if (other := said[place]))
     if not all(_alike(before.said[place], said[place]) for place in unread):
         return None
     return Lines(known_now, len(unread), changes)
@@ -147,11 +154,12 @@ def _with_queries(known: SaidLine, before: bytes, text: bytes) -> SaidLine | Non
         ):
             return None
         count += was != written
+    changed = [each for each in others.items() if each[0] != each[1]]
+    if len(changed) > _CHANGED:
+        return None
     quads: list[Quad] = []
     for subject, predicate, object_, graph in known.quads:
-        for was, written in others.items():
-            if was == written:
-                continue
+        for was, written in changed:
             if subject.endswith(was) or predicate.endswith(was):
                 return None
             if object_.endswith(was):
@@ -174,7 +182,9 @@ def _frame(text: bytes, quads: Sequence[Quad]) -> LiteralFrame:
     if not literal.startswith(start):
         # It has characters that are written otherwise in terms.
         return NO_FRAME
-    return _shared(len(parts[0]) + 1, b'"' + parts[2], place, literal[len(start) - 1 :])
+    suffix, tail = literal[len(start) - 1 :], b'"' + parts[2]
+    made = _shared if len(suffix) + len(tail) <= _SHORT else LiteralFrame
+    return made(len(parts[0]) + 1, tail, place, suffix)
 
 
 _shared: Final = lru_cache(_FRAMES)(LiteralFrame)

@@ -110,6 +110,7 @@ class KnownLines:
         blocks: those that stand together.
         graphs: those that hold the metadata, once somebody wanted to know.
         filed: whether the scopes of the blocks have their lines.
+        size: bytes of memory that the quads of all lines take, were they there once for each.
     """
 
     texts: Sequence[bytes] = ()
@@ -117,6 +118,7 @@ class KnownLines:
     blocks: Sequence[LineBlock] = ()
     graphs: frozenset[Term] | None = None
     filed: bool = True
+    size: int = 0
 
     def parts(self) -> Iterator[tuple[LineBlock, slice]]:
         """The blocks in their order, and where their lines are."""

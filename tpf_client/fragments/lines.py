@@ -15,13 +15,17 @@ from typing import Final, TypeAlias
 from annotations.namespaces import RDF_TYPE
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_client.fragments.bodies import quad_size
-from tpf_client.fragments.changed_lines import STATEMENTS, changed_lines
+from tpf_client.fragments.changed_lines import (
+    IRI_TEXT,
+    LITERAL_TEXT,
+    STATEMENTS,
+    changed_lines,
+)
 from tpf_client.fragments.known_lines import KnownLines, LineBlock, Lines, SaidLine, Scope
 from tpf_client.fragments.new_lines import NewLine, NewLines
 
 _PLAIN: Final = re.compile(
-    rb'(<[^<>"\\\s]*>) (<[^<>"\\\s]*>|[A-Za-z]\w*:\w+|a) '
-    rb'(<[^<>"\\\s]*>|"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:<[^<>"\\\s]*>|[A-Za-z]\w*:\w+))?) \.'
+    rb"(%b) (%b|[A-Za-z]\w*:\w+|a) (%b|%b) \." % (IRI_TEXT, IRI_TEXT, IRI_TEXT, LITERAL_TEXT)
 )
 """A statement of three words, of which none says more or less for what is beside it."""
 _DIRECTIVES: Final = (b"@prefix ", b"@base ", b"PREFIX ", b"BASE ")
@@ -65,11 +69,11 @@ def _plain_words(line: bytes, known: Mapping[bytes, Term]) -> Sequence[bytes]:
     return () if match is None else match.groups()
 
 
-def _say(plain: Sequence[_Plain]) -> int:
-    """Note down what statements say whose words are known, and how much memory that takes."""
+def _say(plain: Sequence[_Plain]) -> None:
+    """Note down what statements say whose words are known."""
     made = tuple.__new__
     last: LineBlock | None = None
-    graph, size = DEFAULT_GRAPH, 0
+    graph = DEFAULT_GRAPH
     known: Mapping[bytes, Term] = {}
     for block, text, words, said in plain:
         if block is not last:
@@ -78,11 +82,9 @@ def _say(plain: Sequence[_Plain]) -> int:
         quad = made(Quad, (known[subject], known[predicate], known[object_], graph))
         said.quads = (quad,)
         said.size = quad_size(quad)
-        size += said.size
         if not graph and _SKOLEM not in text:
             # Nothing in it is a blank node, so that it is kept as it came.
             said.kept = said.quads
-    return size
 
 
 def read_lines(body: bytes, url: str, before: KnownLines, most: float = math.inf) -> Lines | None:
@@ -166,6 +168,11 @@ def _read(
             return None
     # Directives were parsed where lines stood under them.
     known = not len(new) and any(place.startswith(directives) for place in before)
-    if opening or not (known or new.parse(most)) or _say(plain) > most:
+    if opening or not (known or new.parse(most)):
         return None
-    return Lines(KnownLines(texts, said_lines, blocks), len(new))
+    _say(plain)
+    # What lines said before counts as if it were new: no page grows beyond what is taken at once.
+    size = sum([said.size for said in said_lines if said is not None])
+    if size > most:
+        return None
+    return Lines(KnownLines(texts, said_lines, blocks, size=size), len(new))

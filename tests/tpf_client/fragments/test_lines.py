@@ -10,7 +10,7 @@ from annotations.terms import Quad
 from tpf_client.errors import ParseError
 from tpf_client.fragments.blank_nodes import kept_quad
 from tpf_client.fragments.bodies import parse_page_body, quad_size
-from tpf_client.fragments.changed_lines import changed_lines
+from tpf_client.fragments.changed_lines import _shared, changed_lines
 from tpf_client.fragments.known_lines import KnownLines
 from tpf_client.fragments.lines import read_lines
 
@@ -118,6 +118,7 @@ def test_a_page_says_what_it_says_as_a_whole(versions: list[list[str]]) -> None:
             kept = {quad for line in lines for quad in line.of_page(URL)}
             assert kept == {kept_quad(quad, URL) for quad in whole}
         assert all(line.size == sum(map(quad_size, line.quads)) for line in lines)
+        assert before.size == sum(line.size for line in lines)
         graphs = {graph for graph, _ in before.graph_lines()}
         assert {quad.graph for quad in read.quads()} <= graphs
 
@@ -268,3 +269,58 @@ def test_what_takes_too_much_memory_is_left_to_others() -> None:
     body = b"<a> <b> <c> .\n<a> <b> <d> .\n"
     assert read_lines(body, URL, KnownLines(), most=10_000) is not None
     assert read_lines(body, URL, KnownLines(), most=500) is None
+
+
+@pytest.mark.parametrize("times", [1, 10])
+def test_a_page_cannot_grow_beyond_what_is_taken_at_once(times: int) -> None:
+    """Whether lines say other literals, are parsed, or are more than before."""
+    lines = [f'<s{n}> <p> "{n}" .' for n in range(100)]
+    first = read_lines("\n".join(lines).encode(), URL, KnownLines())
+    assert first is not None
+    limit = first.known.size
+    for number, line in enumerate((f'<s{{}}> <p> "{"9" * 50}" .', "<s{}> <p> <o>,<p>,<q> .")):
+        known = first.known
+        said = list(lines)
+        for place in range(0, 100, times):
+            said[place : place + times] = map(line.format, range(place, place + times))
+            body = "\n".join([*said, *([lines[0]] * (place % 7) * number)]).encode()
+            most = limit + 20 * 50
+            read = read_lines(body, URL, known, most)
+            assert (read is None) == (read_lines(body, URL, KnownLines(), most) is None)
+            if read is None:
+                break
+            known = read.known
+        else:
+            pytest.fail("the page grew without end")
+
+
+def test_only_short_frames_are_there_for_all_pages() -> None:
+    _shared.cache_clear()
+    known = KnownLines()
+    for number in range(2):
+        body = "\n".join(
+            [
+                f'<a> <b> "{number}",<short> .',
+                f'<a> <b> "{number}",<{"long" * 100}> .',
+                f'<a> <b> "{number}"^^<http://ex.org/{"long" * 100}> .',
+            ]
+        )
+        read = read_lines(body.encode(), URL, known)
+        assert read is not None
+        assert read.parsed == (0 if number else 3)
+        known = read.known
+    assert _shared.cache_info().currsize == 1
+
+
+def test_many_other_queries_in_a_line_are_not_looked_for_one_by_one() -> None:
+    for links, parsed in ((4, 0), (100, 1)):
+        bodies = [
+            ("<> <p> " + ",".join(f"<?a={n}&b={version}>" for n in range(links)) + " .").encode()
+            for version in range(2)
+        ]
+        first = read_lines(bodies[0], URL, KnownLines())
+        assert first is not None
+        again = read_lines(bodies[1], URL, first.known)
+        assert again is not None
+        assert again.parsed == parsed
+        assert set(again.quads()) == _whole(bodies[1])
