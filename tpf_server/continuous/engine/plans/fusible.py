@@ -88,6 +88,8 @@ class _Reader:
         self.keys = 0
         # The branch of each size, by its place.
         self.sizes: dict[int, int] = {}
+        # The places of the least and the most, which may be instants.
+        self.extremes: set[int] = set()
         self.seen: set[Node] = set()
         self.used: set[object] = set()
         self._encode = plan.flow.dictionary.encode
@@ -157,6 +159,8 @@ class _Reader:
         values = [_Value(place) for place in range(keys)]
         for place, written in zip(shown, how.written, strict=True):
             averages = place and written.name == "AVG"
+            if place and _KINDS[written.name] in (LEAST, MOST):
+                self.extremes.add(first + place)
             values.append(_Value(first + place, first if averages else NONE))
         return _Part(tuple(values), lambda parts: parts[number])
 
@@ -218,6 +222,9 @@ class _Reader:
             case _:
                 return None
         if dividend is None or divisor is None or dividend.over != NONE:
+            return None
+        # An instant is divided by nothing.
+        if dividend.place in self.extremes:
             return None
         return _Value(dividend.place, divisor.place) if self.is_size(divisor) else None
 

@@ -34,6 +34,7 @@ from tpf_server.continuous.engine.semantics import (
 )
 
 EXAMPLES = 4
+XSD = "http://www.w3.org/2001/XMLSchema#"
 NAMES = ["urn:x", "urn:n", "urn:k", "urn:m"]
 TYPES = [pa.decimal128(30, 2), pa.int64(), pa.string(), pa.string()]
 STAR = "STREAM <urn:s> [RANGE {width}ms] {{ ?s <urn:x> ?x ; <urn:n> ?n ; <urn:k> ?k }}"
@@ -585,6 +586,21 @@ def test_terms_that_are_computed_of_groups_are_not_taken_for_forgotten_ones(kern
         found.append([each.rows for each in query])
     assert found[0] == found[1]
     assert len(found[0]) > 50
+
+
+@pytest.mark.parametrize("name", ["MIN", "MAX"])
+def test_instants_are_divided_by_nothing(kernel, name):
+    text = f"SELECT ?n ({name}(?k) / COUNT(*) AS ?a) {{{{ {STAR} }}}} GROUP BY ?n"
+    days = [f'"2020-01-0{day}T00:00:00Z"^^<{XSD}dateTime>' for day in (9, 5, 3)]
+    found = []
+    for wanted in ("off", kernel):
+        _, query, feed = engine_of(f"{text} ORDER BY ?a LIMIT 2", kernel=wanted)
+        for at in (1, 20):
+            some = batch([1, 2, 3]).set_column(2, "urn:k", pa.array(days))
+            feed.push_batch(pa.array([at, at + 1, at + 2]), some, pa.array([at] * 3))
+        found.append(list(query))
+    assert found[0] == found[1]
+    assert len(found[0]) == 2
 
 
 @pytest.mark.parametrize("text", CONSTANTS)
