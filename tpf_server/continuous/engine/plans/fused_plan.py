@@ -145,8 +145,9 @@ class FusedPlan:
     def answer(self) -> None:
         """From now on the state says what is emitted, where it can; it was emitted so far."""
         if self._answers:
-            self._answered = [(self._row(each), 1) for each in self._state.shown()]
-            self._answers_as_they_are()
+            answered = [(self._row(each), 1) for each in self._state.shown()]
+            # Else the operators know what was emitted, and in which order.
+            self._answered = answered if self._alike else None
 
     # --------------------------------------------------------------------------------- rows
 

@@ -417,7 +417,12 @@ def test_what_is_refused_is_refused_whole_where_nobody_takes_it(kernel):
         ("integer",),
     ],
 )
-def test_answers_in_which_keys_have_equal_values_are_ordered_as_the_operators_do(kernel, kinds):
+@pytest.mark.parametrize("patience", [0, 8])
+def test_answers_in_which_keys_have_equal_values_are_ordered_as_the_operators_do(
+    kernel, patience, kinds, monkeypatch
+):
+    stream = "tpf_server.continuous.engine.plans.fused_stream"
+    monkeypatch.setattr(f"{stream}._PATIENCE", patience)
     text = "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?c) ?k LIMIT 4"
     for seed in range(12):
         found = []
