@@ -29,6 +29,13 @@ _TEXTS = ['"a"', "<urn:b>", '"a text that is long"@en', '"a"', "_:b"]
 _EDGES = (0, 1, 7, 8, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1)
 
 
+def decimals(scale: int, count: int, rest: int = 0) -> pa.Array:
+    """Decimals with a scale, and so many bytes behind them in their buffer."""
+    (_, numbers) = pa.array([Decimal(n) for n in range(count)], pa.decimal128(38)).buffers()
+    long = pa.py_buffer(numbers.to_pybytes()[: 16 * count] + bytes(rest))
+    return pa.Array.from_buffers(pa.decimal128(5, scale), count, [None, long])
+
+
 def bodies() -> Iterator[bytes]:
     """Valid bodies: of all types and encodings, in one batch and in several."""
     texts = pa.array(_TEXTS)
@@ -42,6 +49,8 @@ def bodies() -> Iterator[bytes]:
         texts.cast(pa.string_view()).dictionary_encode(),
         pc.run_end_encode(pa.array([7, 7, 7, 8, 8])),
         pa.array([Decimal(n) for n in range(5)]).dictionary_encode(),
+        decimals(-3, 5),
+        decimals(2, 5, rest=8),
         pa.array([True, False, True, True, False]),
         pa.array([datetime(2020, 1, 1, tzinfo=UTC)] * 5),
         pa.array([0.5] * 5),

@@ -37,6 +37,8 @@ _SECOND: Final = 1_000_000
 _UNITS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _FIRST: Final = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * _SECOND
 _LAST: Final = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * _SECOND
+# The digits of a decimal of so many bits. Beyond so many places Python has no value of it.
+_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
 # What is left of 64 bits for an unscaled decimal.
 _MOST_UNSCALED: Final = 1 << 62 - TAG_BITS - SCALE_BITS
 
@@ -84,14 +86,14 @@ def column_cells(
     if is_text(column):
         return _of_strings(name, column, term, known, hold)
     fast: Column | None = None
+    if not has_terms(kind):
+        raise _without_terms(name, kind)
     if pa.types.is_integer(kind):
         fast = _of_integers(column)
     elif pa.types.is_decimal128(kind):
         fast = _of_decimals(column)
     elif pa.types.is_timestamp(kind) and kind.tz is not None:
         fast = _of_instants(column)
-    elif not has_terms(kind):
-        raise _without_terms(name, kind)
     if fast is not None:
         return fast
     try:
@@ -107,7 +109,7 @@ def has_terms(kind: pa.DataType) -> bool:
         types.is_string(kind)
         or types.is_large_string(kind)
         or types.is_integer(kind)
-        or types.is_decimal(kind)
+        or (types.is_decimal(kind) and abs(kind.scale) <= _DIGITS[kind.bit_width])
         or types.is_boolean(kind)
         or types.is_floating(kind)
         or (types.is_timestamp(kind) and kind.tz is not None)
@@ -282,8 +284,12 @@ def _of_decimals(column: pa.Array) -> Column | None:
     if not 0 <= scale <= MOST_SCALE:
         return None
     # A decimal is an integer of 128 bits, the lower half first.
-    halves = np.frombuffer(column.buffers()[1], dtype=np.int64).reshape(-1, 2)
-    low, high = halves[column.offset : column.offset + len(column)].T
+    count = len(column)
+    if not count:
+        return np.zeros(0, np.int64)
+    # There may be more behind them.
+    halves = np.frombuffer(column.buffers()[1], np.int64, 2 * count, 16 * column.offset)
+    low, high = halves.reshape(-1, 2).T
     if not ((low >> 63) == high).all() or not _inside(low, -_MOST_UNSCALED, _MOST_UNSCALED):
         return None
     tag = scale << TAG_BITS | DECIMAL

@@ -4,6 +4,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import pyarrow.compute as pc
 import pytest
 
 from annotations.terms import Term
+from tests.support.mutated_arrow import decimals
 from tests.support.peers import PROJECT
+from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.records import record_bodies
 from tpf_server.continuous.engine.records.record_bodies import read_records
+from tpf_server.continuous.engine.records.record_values import term_text
 from tpf_server.errors import BodyTooLargeError
 
 LONG = f'"{"long" * 250}"'
@@ -195,6 +199,8 @@ def test_compressed_buffers_are_refused(monkeypatch: pytest.MonkeyPatch, body: b
 
 
 NAIVE = pa.array([0, 1, 2], pa.timestamp("s"))
+WIDE = pa.array([1] * 3, pa.decimal256(76, 0))
+FINE = pa.Array.from_buffers(pa.decimal256(5, 77), 3, WIDE.buffers())
 TWICE = pa.RunEndEncodedArray.from_arrays(pa.array([3]), repeated("<urn:a>", 1))
 DAMAGED = {
     "empty": (b"", "Tried reading schema message"),
@@ -215,6 +221,12 @@ DAMAGED = {
     "naive timestamps": (written(records(timestamp=NAIVE)), "timestamps cannot be a column of"),
     "numbers": (written(records(subject=pa.array([1, 2, 3]))), "subjects cannot be a column of"),
     "lists": (written(records(**{"urn:l": pa.array([[1]] * 3)})), "urn:l: a column of list"),
+    "fine decimals": (written(records(**{"urn:x": decimals(39, 3)})), "decimal128.* has no terms"),
+    "coarse decimals": (
+        written(records(**{"urn:x": decimals(-39, 3).dictionary_encode()})),
+        "urn:x: a column of decimal128.5, -39. has no terms",
+    ),
+    "fine wide decimals": (written(records(**{"urn:x": FINE})), "decimal256.5, 77. has no terms"),
     "encoded twice": (written(records(**{"urn:t": TWICE})), "urn:t: a column of run_end_encoded"),
     "strange names": (written(records(**{"urn:\n": NAIVE})), "not a term: '<urn:"),
 }
@@ -235,6 +247,20 @@ def test_damage_is_an_error_and_ends_no_process(seed: int) -> None:
     ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) > 100
+
+
+@pytest.mark.parametrize(
+    ("scale", "rest", "value"), [(2, 8, "0.01"), (2, 0, "0.01"), (38, 0, f"0.{'0' * 37}1")]
+)
+def test_decimals_end_where_their_records_end(scale: int, rest: int, value: str) -> None:
+    engine = Engine()
+    found: list[Any] = []
+    query = "SELECT ?x { STREAM <urn:s> [NOW] { ?s <urn:x> ?x } }"
+    engine.register(query, found.append)
+    body = read(written(records(2, **{"urn:x": decimals(scale, 2, rest)})))
+    assert body.columns is not None
+    engine.record_feed("urn:s", body.predicates).push_batch(*body.columns)
+    assert found[-1].rows == ((term_text(Decimal(value)),),)
 
 
 def test_columns_do_not_bring_pandas(tmp_path: Path) -> None:
