@@ -75,7 +75,8 @@ class FusedPlan:
         reached: the first row of a batch that it did not take.
         changed: whether what it shows may have changed with the row before that.
         refused: whether it cannot take that row.
-        unfit: whether rows of the last batch had values that it cannot compute with exactly.
+        unfit: whether the last batch, or what the windows held, had values that it cannot
+            compute with exactly.
         made: rows that were shown, so that they need not be made again.
         makes_terms: whether keys were computed that are terms of the table, which nothing holds
             but the state.
@@ -158,13 +159,12 @@ class FusedPlan:
             rows: the rows.
             count: so many at most.
         """
-        columns, most = [rows.times, rows.subjects], count
+        columns = [rows.times, rows.subjects]
         for number, group in enumerate(self._shape.groups):
             some, count = self._group_columns(rows, number, group, count)
             columns += some
             if not count:
                 break
-        self.unfit = count < most
         return columns, count
 
     def take(self, columns: Sequence[Column], count: int) -> None:

@@ -140,6 +140,8 @@ class FusedStream:
 
     def _begun(self, rows: FusedRows, count: int) -> tuple[list[Any], int]:
         """Rows as each plan goes on with them, and how many; 0: they are for the operators."""
+        for plan in self._plans:
+            plan.unfit = False
         columns, count = self._prepared(rows, count)
         if not count or (not self.active and not self._adopt()):
             return [], 0
@@ -180,7 +182,10 @@ class FusedStream:
     def _prepared(self, rows: FusedRows, count: int) -> tuple[list[list[Column]], int]:
         found = []
         for plan in self._plans:
+            most = count
             columns, count = plan.prepared(rows, count)
+            # What does not fit may be of the batch, or what of the windows comes with it.
+            plan.unfit = plan.unfit or count < most
             if not count:
                 break
             found.append(columns)

@@ -495,6 +495,35 @@ def test_what_is_no_exact_number_is_for_the_operators_and_nothing_is_lost(kernel
         assert said == [(True, False), *[(False, True)] * 3, (True, False)]
 
 
+@pytest.mark.parametrize("kept", [0, 2])
+def test_each_query_says_whether_its_values_of_the_last_batch_were_exact(kernel, kept, monkeypatch):
+    monkeypatch.setattr("tpf_server.continuous.engine.plans.fused_stream._PATIENCE", 0)
+    engine = Engine(semantics=PAPER, kernel=kernel)
+    groups = " {{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?a) LIMIT 3"
+    queries = [
+        engine.register(f"SELECT ?k (SUM({each}) AS ?a){groups}".format(width=30))
+        for each in ("?n", "?x")
+    ]
+    feed = engine.record_feed("urn:s", NAMES, "urn:r/")
+    said = []
+    odd_ones = (None, "urn:n", None, "urn:x", "urn:n", None)
+    # Where one is odd there are rows of the one before; after it there are none.
+    for first, column in zip((0, 10, 100, 110, 210, 310), odd_ones, strict=True):
+        # The operators get the rows, and let go what is too old.
+        engine.advance(first)
+        some = batch([1, 2, 3])
+        if column is not None:
+            # Of some batches the first rows are taken, with those that the operators have.
+            odd = [1, 2, 3]
+            odd[kept] = 10**10
+            place = NAMES.index(column)
+            some = some.set_column(place, column, pa.array(map(Decimal, odd), TYPES[0]))
+        feed.push_batch(pa.array([first, first + 1, first + 2]), some, pa.array([first] * 3))
+        said.append(tuple(batches(each)[2] == UNFIT for each in queries))
+    wanted = [(column == "urn:n", column == "urn:x") for column in odd_ones]
+    assert said == wanted
+
+
 def entry_size(text, kernel, count):
     """Bytes for each entry of a window that holds so many, with its groups and their order."""
     engine, _, feed = engine_of(text, kernel=kernel)
