@@ -22,6 +22,7 @@ from tpf_server.continuous import streams
 from tpf_server.continuous.emissions import ARROW
 from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.records import record_reading
+from tpf_server.continuous.engine.records import records as records_module
 from tpf_server.continuous.engine.records.records import RecordFeed
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -347,6 +348,57 @@ def test_ways_in_are_remembered_with_a_bound(monkeypatch: pytest.MonkeyPatch) ->
         push(site, written(records(1, first, **{f"urn:{name}": pa.array(["<urn:o>"])})))
     assert len(made) == 5  # b had to go
     assert len(site.service._streams._feeds) == 3
+
+
+def test_predicates_go_with_their_ways_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_FEEDS", 3)
+    site = started("star")
+    dictionary = site.service._engine.dictionary
+    lasting = dictionary.lasting
+
+    def kept() -> list[str]:
+        site.service._engine.sweep()
+        texts = set(dictionary.texts.values())
+        return [f"{n}" for n in range(300) if f"<urn:p{n}>" in texts]
+
+    for number in range(300):
+        body = written(records(1, number, **{f"urn:p{number}": pa.array(["<urn:o>"])}))
+        assert push(site, body).json()["accepted"] == 1
+    assert kept() == ["297", "298", "299"]
+    assert dictionary.lasting == lasting
+    # Those that nobody holds are others when they come again.
+    body = written(records(1, 300, **{"urn:p0": pa.array(["<urn:o>"])}))
+    assert push(site, body).json()["accepted"] == 1
+    assert kept() == ["0", "298", "299"]
+    assert site.session.delete(f"{ROOT}/streams/streams%2Fs", headers=TOKEN).status_code == 409
+    for each in site.session.get(f"{ROOT}/queries").json()["queries"]:
+        assert site.session.delete(each["url"], headers=TOKEN).ok
+    assert site.session.delete(f"{ROOT}/streams/streams%2Fs", headers=TOKEN).ok
+    assert kept() == []
+
+
+def test_terms_that_nobody_takes_are_remembered_with_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(records_module, "_KNOWN", 10_000)
+    looked, canonical = [], records_module.canonical_term
+
+    def look(text: str) -> Any:
+        looked.append(text)
+        return canonical(text)
+
+    monkeypatch.setattr(records_module, "canonical_term", look)
+    site = started("ranked")
+    for number, (length, times, new) in enumerate(
+        [(20, 50, 50), (20, 50, 0), (500, 50, 50), (500, 50, 50), (500, 10, 10), (500, 10, 0)]
+    ):
+        texts = pa.array([f'"{"é" * length}\\n{n}"' for n in range(times)])
+        body = written(records(times, 50 * number, **{"urn:z": texts}))
+        looked.clear()
+        assert push(site, body).json()["accepted"] == times
+        assert len(looked) == new
+        (feed,) = site.service._streams._feeds.values()
+        assert sum(len(text) + 64 for text in feed._terms) <= 10_000
 
 
 def test_a_stream_that_was_deleted_is_another_one() -> None:

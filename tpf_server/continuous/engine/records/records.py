@@ -42,8 +42,10 @@ from tpf_server.continuous.engine.windows.streams import ElementStream
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
 _Cells = Column | list[TermId]
-_TERMS: Final = 100_000
-"""So many texts are known to be terms."""
+_KNOWN: Final = 8_000_000
+"""Bytes of the texts that are known to be terms."""
+_TEXT: Final = 64
+"""Bytes that a text takes at least, beside its own."""
 
 
 class RecordFeed:
@@ -69,13 +71,14 @@ class RecordFeed:
         self._stream = stream
         self._encode = encode
         self._dictionary = engine.dictionary
-        with self._dictionary.keeping():
-            self._predicates = tuple([self._encode(each) for each in predicates])
+        # They need not be kept for ever: whoever looks for what holds terms looks at feeds.
+        self._predicates = tuple([self._encode(each) for each in predicates])
         self._prefix = subjects
         self._code = None if subjects is None else self._dictionary.register_prefix(subjects)
         self._version = -1
         self._batch: list[list[TermId]] = []
         self._terms: set[str] = set()
+        self._remembered = 0
         self._takers: list[WindowInput] | None = None
         self._deliverer: tuple[int, Callable[..., int]] | None = None
         self._take: Callable[[TermId, Sequence[RecordValue], int], None] = _unprepared
@@ -232,9 +235,13 @@ class RecordFeed:
             # Which record it is.
             known_terms(name, column, self._look)
             raise
-        if len(self._terms) >= _TERMS:
+        size = sum(map(len, new)) + _TEXT * len(new)
+        if self._remembered + size > _KNOWN:
             self._terms.clear()
-        self._terms |= new
+            self._remembered = 0
+        if size <= _KNOWN:
+            self._terms |= new
+            self._remembered += size
 
     def _look(self, text: str) -> TermId:
         canonical_term(text)

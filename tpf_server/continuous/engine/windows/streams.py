@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution, TermId
+from tpf_client.sparql.expressions.typed_terms import Remembered
 from tpf_server.continuous.engine.windows.by_constants import ByConstants
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple, StarMatcher
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
@@ -15,7 +16,6 @@ from tpf_server.continuous.engine.windows.window_input import WindowInput
 
 _Listener = tuple[WindowInput, Callable[[EncodedTriple], Solution | None], bool]
 _Shape = list[tuple[WindowInput, tuple[int, ...]]]
-_SHAPES = 1024
 
 
 class ElementStream(StreamTime):
@@ -39,7 +39,7 @@ class ElementStream(StreamTime):
         self._of_masks = self._listeners.of_masks
         self._of_predicates = self._listeners.of_predicates
         self._stars: dict[TermId, list[WindowInput]] = {}
-        self._shapes: dict[tuple[TermId, ...], _Shape | None] = {}
+        self._shapes: Remembered[tuple[TermId, ...], _Shape | None] = Remembered()
         self.version = 0
 
     def listen(self, entry: WindowInput) -> None:
@@ -72,7 +72,7 @@ class ElementStream(StreamTime):
 
     def _changed(self) -> None:
         self.version += 1
-        self._shapes = {}
+        self._shapes.clear()
 
     def expire_counted(self, coming: int) -> None:
         """Let windows that count triples let go what `coming` more triples push out."""
@@ -130,9 +130,7 @@ class ElementStream(StreamTime):
         takes single triples of it, or only a part of a star.
         """
         if predicates not in self._shapes:
-            if len(self._shapes) >= _SHAPES:
-                self._shapes.clear()
-            self._shapes[predicates] = self._find_shape(predicates)
+            self._shapes.remember(predicates, self._find_shape(predicates))
         return self._shapes[predicates]
 
     def _find_shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
