@@ -108,8 +108,14 @@ class Intake:
         except ElementError:
             return False
 
-    def take(self, stream: Term, batch: str | None, checked: Pushed) -> Receipt:
-        """Give elements that were checked to the engines, unless their batch came before."""
+    def take(self, stream: Term, batch: str | None, checked: Pushed) -> Receipt | None:
+        """Give elements that were checked to the engines, unless their batch came before.
+
+        Returns:
+            What became of them; ``None`` where records cannot be taken as columns, since one of
+            them is malformed, or somebody looks at single ones since they were checked. Then
+            nothing has happened: they are to be checked as elements.
+        """
         repeated = self.receipts.repeated(stream, batch)
         if repeated is not None:
             return repeated
@@ -121,8 +127,7 @@ class Intake:
         elif self._streams.arrive_records(stream, checked):
             accepted = checked.count
         else:
-            # One of them is malformed, or somebody looks at single ones since they were checked.
-            elements = self._each(stream, checked.elements(), "record")
+            return None
         for each in elements:
             if isinstance(each, Element):
                 self._streams.arrive(stream, each.triples, each.at)

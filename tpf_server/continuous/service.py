@@ -237,15 +237,20 @@ class ContinuousService:
         if isinstance(pushed, RecordBody):
             with self._lock:
                 as_columns = self._intake.takes_columns(self._engine.name(stream), batch)
-        checked = self._intake.checked(self._engine.name(stream), pushed, as_columns=as_columns)
-        self._static.update()
-        with self._lock:
-            if self._closed:
-                raise EngineClosedError("the server stops")
-            self._look_at_clock()
-            receipt = self._intake.take(self._made_where_new(stream), batch, checked)
-            self._settle()
-            return receipt
+        while True:
+            name = self._engine.name(stream)
+            checked = self._intake.checked(name, pushed, as_columns=as_columns)
+            self._static.update()
+            with self._lock:
+                if self._closed:
+                    raise EngineClosedError("the server stops")
+                self._look_at_clock()
+                receipt = self._intake.take(self._made_where_new(stream), batch, checked)
+                if receipt is not None:
+                    self._settle()
+                    return receipt
+            # To make elements of many records takes long: nobody is to wait for it.
+            as_columns = False
 
     def _made_where_new(self, stream: str) -> Term:
         known = len(self._engine.streams)

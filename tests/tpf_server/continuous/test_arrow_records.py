@@ -462,6 +462,34 @@ def test_a_malformed_record_is_refused_with_its_number() -> None:
         assert site.session.get(f"{ROOT}/streams/streams%2Fs").json()["elements"] == 29
 
 
+def test_elements_are_made_while_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting, make = [], record_reading._element
+
+    def element(*arguments: Any) -> Any:
+        waiting.append(site.service._lock._is_owned())  # type: ignore[attr-defined]
+        return make(*arguments)
+
+    monkeypatch.setattr(record_reading, "_element", element)
+    body = written(records(**{"urn:k": pa.array(['"a"'] * 29 + ["bare"])}))
+    for whole in (True, False):
+        site = started("ranked", policies={"time": "elements", "whole_batches": whole})
+        assert push(site, body).ok is not whole
+        assert waiting == [False] * 30
+        waiting.clear()
+    # Who comes to look at single ones meanwhile sees them.
+    columns = site.service._intake.takes_columns
+
+    def registers(*arguments: Any) -> bool:
+        found = columns(*arguments)
+        assert site.register(QUERIES["periodic"]).ok
+        return found
+
+    monkeypatch.setattr(site.service._intake, "takes_columns", registers)
+    assert push(site, written(records(30, 39), records(1, 90))).json()["accepted"] == 31
+    assert waiting == [False] * 31
+    assert "urn:68" in site.results("periodic", params={"follow": "false"}).text
+
+
 def test_no_records_are_no_error() -> None:
     site = started("star")
     for body in (written(schema=records().schema), written(records(0))):
