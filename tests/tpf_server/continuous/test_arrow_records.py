@@ -20,6 +20,7 @@ from tests.support.running_server import RunningServer
 from tests.tpf_server.continuous.test_web import NDJSON, ROOT, TOKEN, Site
 from tpf_server.continuous import streams
 from tpf_server.continuous.emissions import ARROW
+from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.records import record_reading
 from tpf_server.continuous.engine.records import records as records_module
@@ -381,11 +382,11 @@ def test_terms_that_nobody_takes_are_remembered_with_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(records_module, "_KNOWN", 10_000)
-    looked, canonical = [], records_module.canonical_term
+    looked = []
 
     def look(text: str) -> Any:
         looked.append(text)
-        return canonical(text)
+        return canonical_term(text)
 
     monkeypatch.setattr(records_module, "canonical_term", look)
     site = started("ranked")
