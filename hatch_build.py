@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ def built_kernel(directory: Path, more: Sequence[str] = ()) -> Path:
         *(each for each in linking if not each.startswith("-L") and each != "-pthread"),
         *("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"),
         *(["-DPy_LIMITED_API=0x030B0000"] if stable else []),
+        # See `tpf_client.dataflow.kernels`.
+        f"-DSOURCE={zlib.crc32(SOURCE.read_bytes())}L",
         *more,
         f"-I{sysconfig.get_path('include')}",
         *(str(SOURCE), "-o", str(new)),

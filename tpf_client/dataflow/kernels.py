@@ -1,9 +1,11 @@
 """Which kernel keeps ranked groups: the one in C, where it was built, or the one in Python."""
 
 import os
+import zlib
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
 from tpf_client.dataflow.state.ranked_groups import RankedGroups
@@ -13,15 +15,32 @@ Kernel = Literal["compiled", "python", "off"]
 KERNELS: Final[tuple[Kernel, ...]] = get_args(Kernel)
 VARIABLE: Final = "LIVE_LINKED_DATA_KERNEL"
 _MODULE: Final = "tpf_client.dataflow.state._ranked_groups"
+_SOURCE: Final = Path(__file__).with_name("state") / "_ranked_groups.c"
+_WITHOUT: Final = "the package was built without a compiler"
+_STALE: Final = "what was compiled is of another version: build the package again"
 
 
 @cache
 def compiled_groups() -> Callable[[Ranking], RankedState] | None:
-    """The class in C; ``None`` where the package was built without a compiler."""
+    """The class in C; ``None`` where there is none that was compiled of its source as it is."""
     try:
-        return cast("Callable[[Ranking], RankedState]", import_module(_MODULE).RankedGroups)
+        module = import_module(_MODULE)
     except ImportError:
         return None
+    if _SOURCE.exists() and getattr(module, "SOURCE", None) != zlib.crc32(_SOURCE.read_bytes()):
+        return None
+    return cast("Callable[[Ranking], RankedState]", module.RankedGroups)
+
+
+def why_not_compiled() -> str | None:
+    """What an explanation says where `compiled_groups` is ``None``; else ``None``."""
+    if compiled_groups() is not None:
+        return None
+    try:
+        import_module(_MODULE)
+    except ImportError:
+        return _WITHOUT
+    return _STALE
 
 
 def kernel_in_use(wanted: Kernel | None = None) -> Kernel:

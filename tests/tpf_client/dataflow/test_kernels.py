@@ -4,11 +4,13 @@ import sys
 
 import pytest
 
+from tpf_client.dataflow import kernels
 from tpf_client.dataflow.kernels import (
     VARIABLE,
     compiled_groups,
     kernel_in_use,
     ranked_groups,
+    why_not_compiled,
 )
 from tpf_client.dataflow.state.ranked_groups import RankedGroups
 from tpf_client.dataflow.state.ranking import NONE, Branch, By, Ranking
@@ -34,5 +36,31 @@ def test_without_the_extension_there_is_the_one_in_python(monkeypatch):
     try:
         assert kernel_in_use("compiled") == "python"
         assert isinstance(ranked_groups("compiled", RANKING), RankedGroups)
+    finally:
+        compiled_groups.cache_clear()
+
+
+@pytest.mark.parametrize("change", ["source", "library"])
+def test_a_library_of_another_source_is_not_used(monkeypatch, tmp_path, change):
+    if compiled_groups() is None:
+        pytest.skip("built without a compiler")
+    assert why_not_compiled() is None
+    library = sys.modules["tpf_client.dataflow.state._ranked_groups"]
+    if change == "source":
+        other = tmp_path / "_ranked_groups.c"
+        other.write_bytes(kernels._SOURCE.read_bytes() + b"\n")
+        monkeypatch.setattr(kernels, "_SOURCE", other)
+    else:
+        # One that does not say of what it is.
+        monkeypatch.delattr(library, "SOURCE")
+    compiled_groups.cache_clear()
+    try:
+        assert kernel_in_use("compiled") == "python"
+        assert isinstance(ranked_groups("compiled", RANKING), RankedGroups)
+        assert "build the package again" in str(why_not_compiled())
+        # Who has only the library has no other.
+        monkeypatch.setattr(kernels, "_SOURCE", tmp_path / "none")
+        compiled_groups.cache_clear()
+        assert kernel_in_use("compiled") == "compiled"
     finally:
         compiled_groups.cache_clear()

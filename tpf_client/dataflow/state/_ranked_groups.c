@@ -1300,6 +1300,11 @@ static int fill(PyObject *module)
         return -1;
     int failed = PyModule_AddObjectRef(module, "RankedGroups", type);
     Py_DECREF(type);
+#ifdef SOURCE
+    /* Of this file, as it was compiled: who imports it sees whether it still is the one. */
+    if (failed == 0)
+        failed = PyModule_AddIntConstant(module, "SOURCE", SOURCE);
+#endif
     return failed;
 }
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tpf_client.dataflow.kernels import Kernel, compiled_groups
+from tpf_client.dataflow.kernels import Kernel, why_not_compiled
 
 OFF: Final = "it is switched off"
 REORDERED: Final = "elements wait for late ones, and are put in order one by one"
@@ -16,7 +16,6 @@ OTHERS: Final = "another query of the engine takes records one by one"
 UNFIT: Final = "operators in Python took records of the last batch: not all values were exact here"
 FAILED: Final = "operators in Python took over after an error"
 AT_INSTANTS: Final = "what is evaluated at instants is evaluated by operators in Python"
-_WITHOUT: Final = "the package was built without a compiler"
 
 
 def batch_report(
@@ -30,6 +29,6 @@ def batch_report(
         reason: why it is not compiled; where it is not given, whether there is a compiled one says.
     """
     found: dict[str, Any] = {"kernel": kernel, "operators": list(operators)}
-    if reason is None and kernel == "python" and compiled_groups() is None:
-        reason = _WITHOUT
+    if reason is None and kernel == "python":
+        reason = why_not_compiled()
     return found if reason is None else {**found, "reason": reason}
