@@ -201,7 +201,8 @@ class SharedStreams:
     def _feed(self, stream: Term, predicates: tuple[Term, ...]) -> RecordFeed:
         feed = self._feeds.pop((stream, predicates), None)
         if feed is None:
-            feed = self._engine.record_feed(stream, predicates)
+            # An element by itself would not reach an engine that has no queries either.
+            feed = self._engine.record_feed(stream, predicates, asked=True)
             if len(self._feeds) >= _FEEDS:
                 del self._feeds[next(iter(self._feeds))]
         self._feeds[stream, predicates] = feed

@@ -182,7 +182,12 @@ class Engine(FusingEngine):
             self._tick(found, triples, at)
 
     def record_feed(
-        self, stream: str, predicates: Sequence[str], subjects: str | None = None
+        self,
+        stream: str,
+        predicates: Sequence[str],
+        subjects: str | None = None,
+        *,
+        asked: bool = False,
     ) -> RecordFeed:
         """A way in for elements with one subject and one value for each of these predicates.
 
@@ -190,8 +195,9 @@ class Engine(FusingEngine):
             stream: the IRI of the stream.
             predicates: IRIs.
             subjects: what the IRIs of subjects begin with, where they end in a number.
+            asked: whether what is left of a batch does not arrive once there is no query.
         """
         terms = [self.name(each) for each in predicates]
-        feed = RecordFeed(self, self.encode, self.stream(stream), terms, subjects)
+        feed = RecordFeed(self, self.encode, self.stream(stream), terms, subjects, asked=asked)
         self._records.add(feed)
         return feed

@@ -57,6 +57,7 @@ class RecordFeed:
         stream: the stream.
         predicates: IRIs, as terms, all different.
         subjects: what the IRI of a subject begins with, where subjects are given as numbers.
+        asked: whether what is left of a batch does not arrive once there is no query.
     """
 
     def __init__(
@@ -66,8 +67,11 @@ class RecordFeed:
         stream: ElementStream,
         predicates: Sequence[str],
         subjects: str | None = None,
+        *,
+        asked: bool = False,
     ) -> None:
         self._engine = engine
+        self._asked = asked
         self._stream = stream
         self._encode = encode
         self._dictionary = engine.dictionary
@@ -163,7 +167,7 @@ class RecordFeed:
                     for cells in columns
                 ]
                 instants = times.tolist()
-                while done < len(instants):
+                while done < len(instants) and self._goes_on():
                     for place in self._wanted():
                         if rest[place] is None:
                             name, column = values.schema.names[place], values.columns[place]
@@ -270,6 +274,10 @@ class RecordFeed:
                 return self._dictionary.serials(self._code, numbers)
         return [self._subject(number) for number in subjects.to_pylist()]
 
+    def _goes_on(self) -> bool:
+        """Whether more records of a batch arrive."""
+        return not self._asked or bool(self._engine.queries)
+
     def _deliver(self, columns: Sequence[Any], times: Sequence[int]) -> int:
         """Records arrive as long as the same windows take them; returns how many did."""
         engine, stream = self._engine, self._stream
@@ -277,6 +285,8 @@ class RecordFeed:
         if shape is None:
             *values, subjects = columns
             for subject, at, *objects in zip(subjects, times, *values, strict=True):
+                if not self._goes_on():
+                    break
                 triples = zip(repeat(subject), self._predicates, objects)
                 engine.arrive(stream, list(triples), at)
             return len(times)
@@ -295,7 +305,9 @@ class RecordFeed:
             "sliding": self._engine.sliding,
             "reach": self._engine.reach,
             "stream": self._stream,
+            "queries": self._engine.queries,
         }
+        ended = " or not queries" if self._asked else ""
         for number, taker in enumerate(takers):
             names[f"arrive{number}"] = taker.arrive_star
         numbers = range(len(takers))
@@ -310,7 +322,7 @@ class RecordFeed:
             f"        if begin(stream, at, {len(self._predicates)}):",
             *(f"            arrive{number}(at, subject, row{number})" for number in numbers),
             "            end(at)",
-            "            if stream.version != version:",
+            f"            if stream.version != version{ended}:",
             "                break",
             "    return done",
         ]
