@@ -18,7 +18,7 @@ from annotations.terms import Term
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.plans.column_expressions import Column
-from tpf_server.continuous.engine.records.record_columns import whole_numbers
+from tpf_server.continuous.engine.records.record_columns import in_short, whole_numbers
 from tpf_server.continuous.engine.records.record_reading import (
     MAGIC,
     RecordColumns,
@@ -187,10 +187,10 @@ def _unfolded(name: str, column: pa.Array) -> int:
         # It is looked at for each batch that has it.
         size = _written_out(column)
         if len(places) and not 0 <= places.min() <= places.max() < len(column):
-            raise ElementError(f"{name}: a value that is not in its dictionary")
+            raise ElementError(f"{in_short(name)}: a value that is not in its dictionary")
         times = np.bincount(places, minlength=len(column))
     if pa.types.is_run_end_encoded(column.type) or pa.types.is_dictionary(column.type):
-        raise ElementError(f"{name}: it is encoded twice")
+        raise ElementError(f"{in_short(name)}: it is encoded twice")
     return size + _written_out(column, count, times)
 
 

@@ -32,6 +32,8 @@ _SIMPLE: Final = (
     r'^(?:<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*>'
     r'|"[ !#-\[\]-~\x{a0}-\x{d7ff}\x{e000}-\x{fffd}]*"(?:@[a-z]{2,3})?)$'
 )
+_SHOWN: Final = 200
+"""Characters that errors show of the name or the type of a column."""
 _SECOND: Final = 1_000_000
 # How many of a unit of time are a second.
 _UNITS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -81,7 +83,7 @@ def column_cells(
     """
     if column.null_count:
         row = column.is_null().index(True).as_py()
-        raise ElementError(f"record {row + 1}: no value for {name}")
+        raise ElementError(f"record {row + 1}: no value for {in_short(name)}")
     kind = column.type
     if is_text(column):
         return _of_strings(name, column, term, known, hold)
@@ -99,7 +101,7 @@ def column_cells(
     try:
         return [value(each) for each in column.to_pylist()]
     except (ValueError, OverflowError) as error:
-        raise ElementError(f"{name}: {error}") from None
+        raise ElementError(f"{in_short(name)}: {error}") from None
 
 
 def has_terms(kind: pa.DataType) -> bool:
@@ -132,10 +134,16 @@ def check_type(name: str, kind: pa.DataType) -> None:
         raise _without_terms(name, kind)
 
 
+def in_short(said: object) -> str:
+    """What errors show of a name, a type or another error: the beginning of what is long."""
+    text = str(said)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
 def _without_terms(name: str, kind: pa.DataType) -> ElementError:
     """Why a column is refused."""
     hint = ": instants need a time zone" if pa.types.is_timestamp(kind) else ""
-    return ElementError(f"{name}: a column of {kind} has no terms{hint}")
+    return ElementError(f"{in_short(name)}: a column of {in_short(kind)} has no terms{hint}")
 
 
 def plain_column(name: str, column: pa.Array) -> pa.Array:
@@ -160,7 +168,9 @@ def plain_column(name: str, column: pa.Array) -> pa.Array:
     try:
         return column.cast(pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid as error:
-        raise ElementError(f"{name}: an instant that is none of microseconds: {error}") from None
+        raise ElementError(
+            f"{in_short(name)}: an instant that is none of microseconds: {error}"
+        ) from None
 
 
 def is_text(column: pa.Array) -> bool:
@@ -196,7 +206,7 @@ def milliseconds_of(column: pa.Array) -> Column:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         unit = _UNITS[kind.unit]
     elif not pa.types.is_integer(kind):
-        raise ElementError(f"timestamps cannot be a column of {kind}")
+        raise ElementError(f"timestamps cannot be a column of {in_short(kind)}")
     try:
         times = whole_numbers(column)
     except pa.ArrowInvalid as error:
@@ -258,14 +268,14 @@ def known_terms(name: str, column: pa.Array, term: Callable[[str], TermId]) -> l
     different = column.dictionary_encode()
     if different.null_count:
         row = different.is_null().index(True).as_py()
-        raise ElementError(f"record {row + 1}: no value for {name}")
+        raise ElementError(f"record {row + 1}: no value for {in_short(name)}")
     known: list[TermId] = []
     for number, text in enumerate(different.dictionary.to_pylist()):
         try:
             known.append(term(text))
         except ElementError as error:
             row = different.indices.index(number).as_py()
-            raise ElementError(f"record {row + 1}: {name}: {error}") from None
+            raise ElementError(f"record {row + 1}: {in_short(name)}: {error}") from None
     return known
 
 

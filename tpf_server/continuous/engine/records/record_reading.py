@@ -22,6 +22,7 @@ from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.records.decoding import check_encoding, decoded, value_type
 from tpf_server.continuous.engine.records.record_columns import (
     check_type,
+    in_short,
     is_text,
     milliseconds_of,
     plain_column,
@@ -96,9 +97,12 @@ def in_a_line(error: Exception) -> str:
 
 
 def _predicate(term: Term) -> Term:
-    found = canonical_term(term)
+    try:
+        found = canonical_term(term)
+    except ElementError as error:
+        raise ElementError(in_short(error)) from None
     if not found.startswith("<") or found.startswith("<<"):
-        raise ElementError(f"not a predicate: {term}")
+        raise ElementError(f"not a predicate: {in_short(term)}")
     return found
 
 
@@ -115,13 +119,15 @@ def _check_types(schema: pa.Schema) -> None:
         try:
             decoded(pa.nulls(0, kind))
         except pa.ArrowNotImplementedError:
-            raise ElementError(f"{name}: a column of {kind} cannot be decoded") from None
+            raise ElementError(
+                f"{in_short(name)}: a column of {in_short(kind)} cannot be decoded"
+            ) from None
     none = columns_of(
         pa.RecordBatch.from_arrays([pa.nulls(0, each) for each in schema.types], names=schema.names)
     )
     milliseconds_of(none.timestamps)
     if not is_text(none.subjects):
-        raise ElementError(f"subjects cannot be a column of {none.subjects.type}")
+        raise ElementError(f"subjects cannot be a column of {in_short(none.subjects.type)}")
 
 
 def columns_of(batch: pa.RecordBatch) -> RecordColumns:

@@ -240,6 +240,33 @@ def test_what_is_wrong_is_said_in_a_line(body: bytes, message: str) -> None:
     assert (refused.value.status, refused.value.line) == (400, None)
 
 
+NESTED = pa.nulls(3, pa.struct([(f"f{number}", pa.int8()) for number in range(1000)]))
+FAR_ZONE = pa.array([0, 1, 2], pa.timestamp("s", "x" * 5000))
+IRI = f"urn:{'x' * 5000}"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"urn:x": NESTED},
+        {IRI: NAIVE},
+        {IRI: NESTED},
+        {IRI: TWICE},
+        {"subject": FAR_ZONE},
+        {f"{IRI} ": NAIVE},
+        {IRI: pa.array([2**62] * 3, pa.timestamp("s", "UTC"))},
+        {IRI: pa.array([None, 1, 2])},
+    ],
+)
+def test_errors_are_short(columns: Any) -> None:
+    try:
+        said = [str(each) for each in read(written(records(**columns))).elements()]
+        assert len(said) == 3
+    except ElementError as error:
+        said = [str(error)]
+    assert all(len(each) < 600 for each in said if not each.startswith("Element("))
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_damage_is_an_error_and_ends_no_process(seed: int) -> None:
     # In a process of its own: what reads damaged columns may die of them.
