@@ -48,6 +48,22 @@ def value_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def decodable(column: pa.Array) -> pa.Array:
+    """The same column, whose dictionary is none of views: nothing takes these by their places.
+
+    It takes the time of the whole dictionary, whatever part of a column this is.
+    """
+    if not (
+        pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.dictionary.type)
+    ):
+        return column
+    return pa.DictionaryArray.from_arrays(column.indices, _texts(column.dictionary), safe=False)
+
+
+def _texts(views: pa.Array) -> pa.Array:
+    return views.cast(pa.large_string())
+
+
 def decoded(column: pa.Array) -> pa.Array:
     """The same values, encoded neither by a dictionary nor by runs; see `check_encoding`.
 
@@ -57,12 +73,7 @@ def decoded(column: pa.Array) -> pa.Array:
     """
     while True:
         if pa.types.is_dictionary(column.type):
-            texts = column.dictionary
-            if pa.types.is_string_view(texts.type):
-                # Nothing takes views by their places.
-                texts = texts.cast(pa.large_string())
-                column = pa.DictionaryArray.from_arrays(column.indices, texts, safe=False)
-            column = column.dictionary_decode()
+            column = decodable(column).dictionary_decode()
         elif pa.types.is_run_end_encoded(column.type):
             column = pc.run_end_decode(column)
         else:

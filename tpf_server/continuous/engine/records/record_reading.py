@@ -19,7 +19,12 @@ from tpf_server.continuous.engine.elements.elements import (
     canonical_triple,
 )
 from tpf_server.continuous.engine.errors import ElementError
-from tpf_server.continuous.engine.records.decoding import check_encoding, decoded, value_type
+from tpf_server.continuous.engine.records.decoding import (
+    check_encoding,
+    decodable,
+    decoded,
+    value_type,
+)
 from tpf_server.continuous.engine.records.record_columns import (
     check_type,
     in_short,
@@ -155,6 +160,15 @@ def elements_of(
     batch: pa.RecordBatch, predicates: Sequence[Term], before: int
 ) -> Iterator[Element | ElementError]:
     """The elements of a batch, or what is wrong with them, behind so many other records."""
+    # Once, and not for each part of the batch.
+    columns = [decodable(column) for column in batch.columns]
+    whole = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    return _elements_of(whole, predicates, before)
+
+
+def _elements_of(
+    batch: pa.RecordBatch, predicates: Sequence[Term], before: int
+) -> Iterator[Element | ElementError]:
     try:
         subjects, values, timestamps = columns_of(batch)
         columns = [column.to_pylist() for column in (subjects, *values.columns)]
@@ -167,8 +181,8 @@ def elements_of(
             yield ElementError(str(error).removeprefix("record 1: "))
             return
         half = batch.num_rows // 2
-        yield from elements_of(batch.slice(0, half), predicates, before)
-        yield from elements_of(batch.slice(half), predicates, before + half)
+        yield from _elements_of(batch.slice(0, half), predicates, before)
+        yield from _elements_of(batch.slice(half), predicates, before + half)
         return
     for row, (at, subject, *cells) in enumerate(zip(times, *columns, strict=True), before + 1):
         yield _element(at, subject, zip(predicates, cells, strict=True), row)

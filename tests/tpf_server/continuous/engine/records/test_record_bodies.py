@@ -16,8 +16,9 @@ from annotations.terms import Term
 from tests.support.mutated_arrow import decimals
 from tests.support.peers import PROJECT
 from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import ElementError
-from tpf_server.continuous.engine.records import record_bodies
+from tpf_server.continuous.engine.records import decoding, record_bodies
 from tpf_server.continuous.engine.records.record_bodies import read_records
 from tpf_server.continuous.engine.records.record_values import term_text
 from tpf_server.errors import BodyTooLargeError
@@ -265,6 +266,30 @@ def test_errors_are_short(columns: Any) -> None:
     except ElementError as error:
         said = [str(error)]
     assert all(len(each) < 600 for each in said if not each.startswith("Element("))
+
+
+def test_a_dictionary_is_read_once_however_many_records_are_malformed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read_once, texts_of = [], decoding._texts
+
+    def texts(views: pa.Array) -> pa.Array:
+        read_once.append(len(views))
+        return texts_of(views)
+
+    monkeypatch.setattr(decoding, "_texts", texts)
+    terms = pa.array([f'"{number}"' for number in range(40)])
+    column = pa.DictionaryArray.from_arrays(
+        pa.array(range(40), pa.int8()), terms.cast(pa.string_view())
+    )
+    times = pa.array([*range(20), *[None] * 20], pa.int64())
+    body = written(records(40, timestamp=times, **{"urn:x": column}))
+    found = [*read(body).elements()]
+    assert [isinstance(each, ElementError) for each in found] == [False] * 20 + [True] * 20
+    assert [each.triples[0][2] for each in found if isinstance(each, Element)] == [
+        f'"{number}"' for number in range(20)
+    ]
+    assert [each for each in read_once if each] == [40]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
