@@ -22,8 +22,8 @@ from tpf_server.continuous.engine.records.record_columns import in_short, whole_
 from tpf_server.continuous.engine.records.record_reading import (
     MAGIC,
     RecordColumns,
-    columns_of,
-    elements_of,
+    columns_of_batch,
+    elements_of_batch,
     in_a_line,
     opened_batches,
 )
@@ -60,7 +60,7 @@ class RecordBody:
     def columns(self) -> RecordColumns | None:
         """All records as columns; ``None`` where one is seen to be malformed."""
         try:
-            found = [columns_of(batch) for batch in self._batches if batch.num_rows]
+            found = [columns_of_batch(batch) for batch in self._batches if batch.num_rows]
             if len(found) == 1:
                 return found[0]
             if not found:
@@ -81,7 +81,9 @@ class RecordBody:
         """The records one by one; an error stands in the place of one that is malformed."""
         before = 0
         for batch in self._batches:
-            for row, item in enumerate(elements_of(batch, self.predicates, before), before + 1):
+            for row, item in enumerate(
+                elements_of_batch(batch, self.predicates, before), before + 1
+            ):
                 if isinstance(item, ElementError):
                     yield ElementError(in_a_line(item), row, "record")
                 else:

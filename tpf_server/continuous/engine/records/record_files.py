@@ -13,8 +13,8 @@ from tpf_server.continuous.engine.elements.elements import Element, read_file
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.records.record_reading import (
     RecordColumns,
-    columns_of,
-    elements_of,
+    columns_of_batch,
+    elements_of_batch,
     opened_batches,
 )
 
@@ -48,7 +48,7 @@ def opened_records(
         OSError: it cannot be read.
     """
     with _opened(path, name) as (predicates, batches):
-        yield predicates, (columns_of(batch) for _, batch in batches)
+        yield predicates, (columns_of_batch(batch) for _, batch in batches)
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def read_stream(
     before = last = 0
     with _opened(path, name) as (predicates, batches):
         for place, batch in batches:
-            for row, item in enumerate(elements_of(batch, predicates, before), 1):
+            for row, item in enumerate(elements_of_batch(batch, predicates, before), 1):
                 if isinstance(item, ElementError):
                     yield last, stream, ElementError(f"{place}: record {row}: {item}")
                 else:

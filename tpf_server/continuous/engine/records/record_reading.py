@@ -127,7 +127,7 @@ def _check_types(schema: pa.Schema) -> None:
             raise ElementError(
                 f"{in_short(name)}: a column of {in_short(kind)} cannot be decoded"
             ) from None
-    none = columns_of(
+    none = columns_of_batch(
         pa.RecordBatch.from_arrays([pa.nulls(0, each) for each in schema.types], names=schema.names)
     )
     milliseconds_of(none.timestamps)
@@ -135,7 +135,7 @@ def _check_types(schema: pa.Schema) -> None:
         raise ElementError(f"subjects cannot be a column of {in_short(none.subjects.type)}")
 
 
-def columns_of(batch: pa.RecordBatch) -> RecordColumns:
+def columns_of_batch(batch: pa.RecordBatch) -> RecordColumns:
     """The columns of a batch, encoded neither by a dictionary nor by runs.
 
     Raises:
@@ -156,7 +156,7 @@ def columns_of(batch: pa.RecordBatch) -> RecordColumns:
     )
 
 
-def elements_of(
+def elements_of_batch(
     batch: pa.RecordBatch, predicates: Sequence[Term], before: int
 ) -> Iterator[Element | ElementError]:
     """The elements of a batch, or what is wrong with them, behind so many other records."""
@@ -170,7 +170,7 @@ def _elements_of(
     batch: pa.RecordBatch, predicates: Sequence[Term], before: int
 ) -> Iterator[Element | ElementError]:
     try:
-        subjects, values, timestamps = columns_of(batch)
+        subjects, values, timestamps = columns_of_batch(batch)
         columns = [column.to_pylist() for column in (subjects, *values.columns)]
         times = milliseconds_of(timestamps).tolist()
     except (ElementError, ValueError, IndexError, OverflowError) as error:

@@ -101,7 +101,7 @@ def test_what_would_unfold_is_refused_before_it_does(
     def unfolding(batch: pa.RecordBatch) -> None:
         raise AssertionError(f"{batch.num_rows} records were unfolded")
 
-    monkeypatch.setattr(record_bodies, "columns_of", unfolding)
+    monkeypatch.setattr(record_bodies, "columns_of_batch", unfolding)
     body = written(bomb())
     assert len(body) < LIMIT
     before = pa.total_allocated_bytes()
