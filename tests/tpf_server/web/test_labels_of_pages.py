@@ -68,6 +68,7 @@ def _two(one: Term, other: Term) -> dict[Quad, Label]:
 )
 @example(facts=_two(SEEN, literal("plain")))
 @example(facts=_two(literal("x; <urn:p> <urn:o>", datatype=XSD_INTEGER), literal("plain")))
+@example(facts=_two(literal("7", datatype=XSD_INTEGER), literal("plain")))
 @given(facts=FACTS)
 def test_a_client_reads_each_fact_with_its_label(
     tmp_path_factory: pytest.TempPathFactory, view: str, facts: dict[Quad, Label]

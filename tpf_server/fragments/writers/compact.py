@@ -210,7 +210,7 @@ class CompactPages:
         said = self._says_subject
         subjects = [o for (_, _, o), (_, q, _) in zip(rows, triples, strict=True) if q == said]
         # An object is said only where a fact has others. Triple terms may hold literals.
-        literals = [o for _, _, o in rows if o[0] == '"' or o[1] == "<"]
+        literals = [o for _, _, o in rows if o.startswith(('"', "<<"))]
         first = next(chain(subjects, literals), "")
         return self._label_prefixes + _relative(text, first, [*subjects, *literals])
 
