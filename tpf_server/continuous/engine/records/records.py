@@ -305,9 +305,10 @@ class RecordFeed:
             "sliding": self._engine.sliding,
             "reach": self._engine.reach,
             "stream": self._stream,
-            "queries": self._engine.queries,
+            "engine": self._engine,
         }
-        ended = " or not queries" if self._asked else ""
+        # By way of the engine: who looks for what holds terms does not look for it there.
+        ended = " or not engine.queries" if self._asked else ""
         for number, taker in enumerate(takers):
             names[f"arrive{number}"] = taker.arrive_star
         numbers = range(len(takers))
