@@ -7,8 +7,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import requests
 
 from annotations.instants import format_instant
@@ -30,6 +32,20 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def workers_of(server: int) -> list[psutil.Process]:
+    """The workers that a server runs now, whose number is given; none that is about to end.
+
+    Beside them runs what cleans up after processes, and perhaps one that answers queries.
+    """
+    found = []
+    for child in psutil.Process(server).children():
+        # One that has ended has no command any more.
+        with suppress(psutil.NoSuchProcess):
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 def announced_url(server: "subprocess.Popen[str]") -> str:

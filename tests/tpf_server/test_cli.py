@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 import requests
 from click.testing import CliRunner
 
-from tests.support.running_server import STOP_SECONDS, announced_url
+from tests.support.running_server import STOP_SECONDS, announced_url, workers_of
 from tpf_server.claimed_port import claimed_port
 from tpf_server.cli import main
 from tpf_server.configuration import settings_help
@@ -110,9 +109,8 @@ def test_an_interrupt_while_workers_start_says_nothing(tmp_path: Path) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
     )
     try:
-        parent = psutil.Process(process.pid)
         deadline = time.monotonic() + 60
-        while not any("spawn_main" in " ".join(each.cmdline()) for each in parent.children()):
+        while not workers_of(process.pid):
             assert process.poll() is None
             assert time.monotonic() < deadline
         os.killpg(process.pid, signal.SIGINT)

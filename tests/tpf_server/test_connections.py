@@ -11,12 +11,11 @@ from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 from pathlib import Path
 
-import psutil
 import pytest
 import requests
 
 from annotations.labels import Expiration, Fact
-from tests.support.running_server import TOKEN, RunningServer
+from tests.support.running_server import TOKEN, RunningServer, workers_of
 from tests.support.served import NOON, quad
 from tpf_server.connections import Connections
 from tpf_server.deaths import Deaths
@@ -145,18 +144,15 @@ def test_a_look_leaves_the_locks_of_files_alone(tmp_path: Path) -> None:
 def test_a_worker_that_dies_again_and_again_is_waited_for(tmp_path: Path) -> None:
     config = "workers = 2\n[datasets.trains]\nlive = true\n"
     with RunningServer(tmp_path, config) as server:
-        process = psutil.Process(server.process.pid)
-
-        def workers() -> list[psutil.Process]:
-            return [each for each in process.children() if "spawn_main" in " ".join(each.cmdline())]
-
-        staying = workers()[0]
+        staying = workers_of(server.process.pid)[0]
         for _ in range(3):
             deadline = time.monotonic() + 60
-            while not (others := [w for w in workers() if w.pid != staying.pid]):
+            while not (
+                others := [each for each in workers_of(server.process.pid) if each != staying]
+            ):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-            os.kill(others[0].pid, signal.SIGKILL)
+            others[0].kill()
             others[0].wait(60)
         assert server.process.poll() is None
         assert staying.is_running()

@@ -15,7 +15,7 @@ import pytest
 import requests
 from click.testing import CliRunner
 
-from tests.support.running_server import STOP_SECONDS, TOKEN, RunningServer
+from tests.support.running_server import STOP_SECONDS, TOKEN, RunningServer, workers_of
 from tests.support.served import Served
 from tests.support.stores import CREATED
 from tests.tpf_server.conftest import STATIC
@@ -79,12 +79,12 @@ def test_metrics_are_summed_over_the_workers(tmp_path: Path) -> None:
 def test_requests_of_a_worker_that_was_told_to_stop_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a.nt").write_text(LINE)
     with RunningServer(tmp_path, '[datasets.a]\nsource = "a.nt"\n') as server:
-        (worker,) = _workers(server)
+        (worker,) = workers_of(server.process.pid)
         for _ in range(20):
             assert requests.head(f"{server.url}a", timeout=30).status_code == 200
         worker.terminate()
         deadline = time.monotonic() + 60
-        while _workers(server) in ([], [worker]):
+        while workers_of(server.process.pid) in ([], [worker]):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         while True:
@@ -132,7 +132,7 @@ def _accepts(port: int) -> bool:
 def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "a.nt").write_text(LINE)
     with RunningServer(tmp_path, '[datasets.a]\nsource = "a.nt"\n') as server:
-        (worker,) = _workers(server)
+        (worker,) = workers_of(server.process.pid)
         worker.kill()
         deadline = time.monotonic() + 60
         while True:
@@ -142,18 +142,9 @@ def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
                     break
             except requests.ConnectionError:
                 time.sleep(0.05)
-        assert _workers(server) != [worker]
+        assert workers_of(server.process.pid) != [worker]
         server.process.terminate()
         assert server.process.wait(STOP_SECONDS) == 0
-
-
-def _workers(server: RunningServer) -> list[psutil.Process]:
-    return [
-        child
-        for child in psutil.Process(server.process.pid).children()
-        # Beside them runs what cleans up after processes.
-        if "spawn_main" in " ".join(child.cmdline())
-    ]
 
 
 def test_a_server_whose_stores_do_not_answer_is_not_ready(tmp_path: Path) -> None:
@@ -197,7 +188,7 @@ def test_a_damaged_store_is_refused_at_the_start_with_the_reason(
 def test_a_worker_that_was_told_to_stop_ends_although_its_parent_is_killed(tmp_path: Path) -> None:
     """Told a second time, as orphans are, it would wait for ever in its WSGI server."""
     with RunningServer(tmp_path, "[datasets.trains]\nlive = true\n") as server:
-        (worker,) = _workers(server)
+        (worker,) = workers_of(server.process.pid)
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
             connection.sendall(
                 b"POST /trains/facts?expiration=2999-01-01T00:00:00Z HTTP/1.1\r\nHost: x\r\n"

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -132,7 +133,9 @@ def test_queries_are_begun_again_with_the_server(tmp_path: Path) -> None:
         # Killed with its worker, and not stopped: nothing is left but what was registered.
         server.process.send_signal(signal.SIGSTOP)  # so that it replaces no worker
         for each in psutil.Process(server.process.pid).children(recursive=True):
-            each.kill()
+            # What one of them had started may end with it.
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
         server.process.kill()
         server.process.wait(60)
         deadline = time.monotonic() + 60
