@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,9 +26,10 @@ import typer
 
 import tpf_client
 from annotations.instants import format_instant
+from experiments.free_port import free_port
 
 _FIRST_FACTS_SECONDS = 60
-_STOP_SECONDS = 10
+_STOP_SECONDS = 60
 _SHOWN = timedelta(hours=1, minutes=30)
 _LATEST = timedelta(hours=12)
 """How long after their time departures are still on the board."""
@@ -156,7 +156,7 @@ def run_demo(data: str, seconds: float | None) -> None:
         examples.mkdir()
         for number, text in enumerate((board, *_EXAMPLES), 1):
             (examples / f"{number}.rq").write_text(text, encoding="utf-8")
-        port = _free_port()
+        port = free_port()
         command = ("tpf-server", str(folder / "departures"), "--port", str(port), "--query",
                    "--query-examples", str(examples))  # fmt: skip
         server = _started(stack, command, environment, stderr=subprocess.PIPE)
@@ -209,13 +209,6 @@ def _replay_command(chosen: RecordedHour, url: str) -> tuple[str, ...]:
         # Intervals tell what held when, so that one can go back in the page.
         "--label", "interval", "--quiet",
     )  # fmt: skip
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _url(server: "subprocess.Popen[str]") -> str:

@@ -4,6 +4,7 @@ import logging
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
@@ -145,9 +146,12 @@ def run_until_told(endpoint: Answering, server: Any, said: str = "") -> None:
         server: of the endpoint, as `make_server` makes it.
         said: a line for standard error as soon as requests are answered.
     """
+    # By itself: this thread may hold just then what ending a follower takes.
+    ending = threading.Thread(target=endpoint.close, name="ending", daemon=True)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        endpoint.close()
+        if ending.ident is None:
+            ending.start()
         raise SystemExit
 
     for each in (signal.SIGTERM, signal.SIGINT):
@@ -156,6 +160,8 @@ def run_until_told(endpoint: Answering, server: Any, said: str = "") -> None:
     sys.stderr.flush()
     # Ends without an error when a handler raises.
     server.run()
+    if ending.ident is not None:
+        ending.join()
     close_server(server)
 
 

@@ -24,7 +24,7 @@ import click
 from annotations.whole_files import replaced_path
 from tpf_server.claimed_port import claimed_port
 from tpf_server.configuration import Configuration, read_configuration, settings_help
-from tpf_server.connections import allow_many_descriptors
+from tpf_server.connections import allow_many_descriptors, most_connections
 from tpf_server.deaths import Deaths, join_workers_surely
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.query_process import QueryProcess
@@ -43,6 +43,9 @@ from tpf_server.workers import (
 
 _START_SECONDS = 120
 _STOP_SECONDS = 30
+_LISTEN_BACKLOG = 4096
+"""Connections that wait to be accepted, as after an expiry that many clients wait for; the system
+may allow fewer."""
 
 
 class _Data(click.Path):
@@ -228,6 +231,9 @@ def _watch_over_workers(
         address=settings.host,
         port=settings.port,
         workers=settings.workers,
+        backlog=_LISTEN_BACKLOG,
+        # As many connections as a worker holds, most of them idle between two requests.
+        backpressure=most_connections(),
         blocking_threads=THREADS
         + settings.followers * (settings.continuous + settings.query)
         + settings.change_followers,

@@ -17,6 +17,9 @@ from typing import Final, NamedTuple
 
 _LOOK_SECONDS: Final = 1.0
 _WARN_AT: Final = 0.8
+_MOST_CONNECTIONS: Final = 2**20
+_OTHER_DESCRIPTORS: Final = 512
+"""What files, stores, pipes and connections to others may take of a worker's descriptors."""
 _LAST_DATA_SENT: Final = 44
 """Where the kernel's ``struct tcp_info`` holds the milliseconds since something was last sent."""
 
@@ -130,6 +133,17 @@ def allow_many_descriptors() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def most_connections() -> int:
+    """How many connections a worker may hold: what is left of the descriptors that it may have.
+
+    More wait until others end; whoever accepted them all would have none left for its files.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return min(max(limit - _OTHER_DESCRIPTORS, limit // 2), _MOST_CONNECTIONS)
 
 
 @contextmanager

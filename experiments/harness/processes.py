@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import select
-import socket
 import subprocess
 import sys
 import tempfile
@@ -244,14 +243,6 @@ def stop(popen: "subprocess.Popen[bytes]") -> None:
     for pipe in (popen.stdin, popen.stdout):
         if pipe is not None:
             pipe.close()
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def python(module: str, *arguments: str) -> list[str]:

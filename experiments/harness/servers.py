@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.errors import MeasurementError, UnavailableError
+from experiments.free_port import free_port
 from experiments.harness import peers
 from experiments.harness.processes import (
     LOOPBACK,
     Process,
     await_answer,
-    free_port,
     python,
     started,
 )

@@ -10,8 +10,9 @@ from typing import Any
 
 from annotations.methods import METHODS
 from experiments.errors import UnavailableError
+from experiments.free_port import free_port
 from experiments.harness.cache import http_cache
-from experiments.harness.processes import LOOPBACK, Process, free_port
+from experiments.harness.processes import LOOPBACK, Process
 from experiments.harness.servers import TOKEN, Server, fragment_server
 from experiments.workloads.board import Board, DepartureWindow
 from tpf_spark.errors import SparkError

@@ -219,7 +219,7 @@ def _server(mode: Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
 
 def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> list[ResultRow]:
     settings: Sizes = opened.settings
-    ticks = _ticks(name, rate, opened, START_SECONDS if mode.spark else 8.0)
+    ticks = _ticks(name, rate, opened, START_SECONDS if mode.spark else 15.0)
     with (
         opened.limits.of((name, mode.name, rate), count),
         _server(mode, count, opened) as server,

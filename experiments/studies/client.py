@@ -13,10 +13,11 @@ import pyoxigraph
 
 from annotations.clock import SystemClock
 from experiments.errors import MeasurementError, UnavailableError
+from experiments.free_port import free_port
 from experiments.harness import peers
 from experiments.harness.items import Item
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
-from experiments.harness.processes import LOOPBACK, Process, free_port, python, started
+from experiments.harness.processes import LOOPBACK, Process, python, started
 from experiments.harness.results import Results
 from experiments.harness.servers import (
     Server,

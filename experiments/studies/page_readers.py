@@ -27,7 +27,7 @@ from experiments.harness.cpu_time import cpu_time
 from experiments.harness.items import Finding, Item, Table, Target
 from experiments.harness.load_generator import generate
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
-from experiments.harness.processes import LOOPBACK
+from experiments.harness.processes import LOOPBACK, await_answer
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
 
@@ -202,7 +202,8 @@ def _renewing(server: Server, settings: Sizes) -> Iterator[None]:
     over = threading.Event()
 
     def publish(round_: int) -> None:
-        lasting = settings.period + max(1.0, settings.period / 5)
+        # Longer by what a busy machine may take.
+        lasting = settings.period + max(5.0, settings.period / 5)
         ends = format_instant(datetime.now(UTC) + timedelta(seconds=lasting))
         lines = "".join(
             f'<{_EX}t{n}> <{_EX}delay> "{(n + round_) % 60}"^^'
@@ -251,6 +252,7 @@ def _measure(settings: Sizes, run: Run, case: str, _opened: None) -> list[Result
     )
     folder = run.folder / f"page-readers{next(_numbers)}"
     with fragment_server(folder, config) as server, _renewing(server, settings):
+        await_answer(server.process, f"{server.url}query/page.json", _PATIENCE)
         family = _Family(server)
         readers = _Readers(server.port, _queries(case, settings.readers))
         time.sleep(settings.settle)

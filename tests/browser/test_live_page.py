@@ -19,10 +19,11 @@ import pytest
 from annotations.instants import format_instant
 from annotations.labels import Expiration, Interval
 from annotations.terms import Quad, iri, literal
+from experiments.free_port import free_port
 from tests.browser.chromium import Browser
 from tests.support.page_modules import page_modules
 from tests.support.peers import CHROMIUM, PROJECT
-from tests.support.running_server import RunningServer, free_port
+from tests.support.running_server import RunningServer
 
 pytestmark = [pytest.mark.peers, CHROMIUM.skip]
 

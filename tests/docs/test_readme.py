@@ -3,12 +3,13 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from experiments.free_port import free_port
 
 README = Path(__file__).parents[2] / "README.md"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -19,15 +20,9 @@ def blocks(language: str) -> list[str]:
     return [text for name, text in _BLOCK.findall(README.read_text("utf-8")) if name == language]
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 @pytest.fixture
 def port() -> str:
-    return free_port()
+    return str(free_port())
 
 
 def bash(script: str, folder: Path) -> subprocess.CompletedProcess[str]:

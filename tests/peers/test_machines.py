@@ -21,6 +21,7 @@ import requests
 from annotations.instants import format_instant
 from annotations.labels import Fact, Interval
 from annotations.terms import Quad, Term
+from experiments.free_port import free_port
 from tests.support.machines import (
     Machine,
     Machines,
@@ -30,7 +31,7 @@ from tests.support.machines import (
 )
 from tests.support.oracle import Publications
 from tests.support.peers import NGINX, POSTGRES, PROJECT
-from tests.support.running_server import TOKEN, free_port, n_quads
+from tests.support.running_server import TOKEN, n_quads
 from tpf_client import Client
 from tpf_client.fragments.transport import Limits
 

@@ -15,9 +15,10 @@ import requests
 
 from annotations.labels import Expiration
 from annotations.terms import Quad, Term
+from experiments.free_port import free_port
 from tests.browser.test_live_page import Serving
 from tests.support.peers import NGINX, PROJECT
-from tests.support.running_server import TOKEN, RunningServer, free_port
+from tests.support.running_server import TOKEN, RunningServer
 
 STATIC = "".join(f"<http://example.org/s{n}> <http://example.org/p> <x:o> .\n" for n in range(300))
 DELAY = Term("<http://example.org/delay>")

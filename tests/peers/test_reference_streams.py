@@ -15,10 +15,11 @@ from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import method_named
 from annotations.methods.base import Naming
 from annotations.terms import Quad, iri, literal
+from experiments.free_port import free_port
 from tests.peers.test_reference_server import _config
 from tests.support.oracle import select, store_of
 from tests.support.peers import LDF_SERVER, NODE, NODE_MODULES
-from tests.support.running_server import free_port, n_quads
+from tests.support.running_server import n_quads
 from tpf_client import Client, Stream, Update
 from tpf_client.errors import HistoryError
 

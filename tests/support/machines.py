@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from experiments.free_port import free_port
 from tests.support.peers import NGINX, PROJECT
 from tests.support.postgres import PostgresServer
-from tests.support.running_server import RunningServer, free_port
+from tests.support.running_server import RunningServer
 from tests.support.stores import CREATED
 from tpf_server.store.static.indexing import index_files
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ import requests
 from annotations.instants import format_instant
 from annotations.labels import Expiration, Fact, Label
 from annotations.terms import Quad
+from experiments.free_port import free_port
 from tests.support.peers import PROJECT
 
 TOKEN = "open sesame"
@@ -24,14 +24,6 @@ _READY = re.compile(r"tpf-server: (http://\S+/) \(datasets: .*\)\n")
 _START_SECONDS = 60
 STOP_SECONDS = 90
 """More than the server gives its workers, whom a busy machine may keep from stopping."""
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def workers_of(server: int) -> list[psutil.Process]:

@@ -12,7 +12,6 @@ directories, and `SparkCluster.shared_because` has the reason.
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from experiments.free_port import free_port
 from tpf_spark.errors import JavaNotFoundError
 from tpf_spark.java import find_java
 
@@ -141,14 +141,14 @@ def standalone_cluster(
                 said = tried.stderr.strip().splitlines()
                 hub, reason = None, f"no file systems of their own ({said[-1:]})"
         addresses = [f"{_NETWORK}.{n}" if hub else "127.0.0.1" for n in range(2, len(names) + 2)]
-        port = 7077 if hub else _free_port()
+        port = 7077 if hub else free_port()
         url = f"spark://{addresses[0]}:{port}"
         cluster = SparkCluster(directory, url, f"{_NETWORK}.1" if hub else "127.0.0.1", reason, hub)
         for number, (name, address) in enumerate(zip(names, addresses, strict=True)):
             place = directory / name
             (place / "work").mkdir(parents=True)
             command = [str(home / "bin" / "spark-class")]
-            web = ["--host", address, "--webui-port", str(8080 if hub else _free_port())]
+            web = ["--host", address, "--webui-port", str(8080 if hub else free_port())]
             if number == 0:
                 command += [f"{_DEPLOY}.master.Master", *web, "--port", str(port)]
             else:
@@ -252,9 +252,3 @@ def _wait(log: Path, text: str, times: int = 1) -> None:
 
 def _text(log: Path) -> str:
     return log.read_text(errors="replace") if log.exists() else ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

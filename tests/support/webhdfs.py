@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from flask import Flask, Response, jsonify, redirect, request
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from tests.support.running_server import free_port
+from experiments.free_port import free_port
 from tests.support.spark_cluster import PROJECT, SparkCluster
 
 _PREFIX = "/webhdfs/v1"

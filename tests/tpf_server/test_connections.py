@@ -1,6 +1,7 @@
 """Connections that hold up a real server are closed; so are those that are too many."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ import requests
 from annotations.labels import Expiration, Fact
 from tests.support.running_server import TOKEN, RunningServer, workers_of
 from tests.support.served import NOON, quad
-from tpf_server.connections import Connections
+from tpf_server.connections import Connections, most_connections
 from tpf_server.deaths import Deaths
 from tpf_server.store.live.store import open_live_store
 
@@ -111,6 +112,39 @@ def is_open(connection: socket.socket) -> bool:
         return bool(connection.recv(1))
     except TimeoutError:
         return True
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """This process may have thousands of descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4096:
+        pytest.skip(f"a process may have {hard} descriptors here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_descriptors")
+def test_clients_that_stay_connected_keep_nobody_out(tmp_path: Path) -> None:
+    """As many as hold an answer that has not expired yet: they are idle, and do not go."""
+    config = "idle_timeout = 200\n[datasets.trains]\nlive = true\n"
+    with RunningServer(tmp_path, config) as server, ExitStack() as held:
+        for _ in range(1500):
+            connection = held.enter_context(closing(connect(server)))
+            connection.sendall(ASKED)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [(300, 150), (1024, 512), (20_000, 19_488), (2**30, 2**20), (resource.RLIM_INFINITY, 2**20)],
+)
+def test_connections_leave_descriptors_for_files(
+    monkeypatch: pytest.MonkeyPatch, limit: int, most: int
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+    assert most_connections() == most
 
 
 def test_descriptors_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:

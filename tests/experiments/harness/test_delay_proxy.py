@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from experiments.harness.processes import LOOPBACK, Process, free_port, python, started
+from experiments.free_port import free_port
+from experiments.harness.processes import LOOPBACK, Process, python, started
 from tests.experiments.harness.test_load_generator import Handler, port
 
 __all__ = ["port"]

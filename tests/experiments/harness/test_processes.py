@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from experiments.errors import ProcessFailedError
-from experiments.harness.processes import await_answer, free_port, python, started
+from experiments.free_port import free_port
+from experiments.harness.processes import await_answer, python, started
 
 BUSY = textwrap.dedent(
     """

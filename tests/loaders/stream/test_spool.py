@@ -10,10 +10,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from annotations.clock import ManualClock
+from experiments.free_port import free_port
 from loaders.errors import InputError, SettingError
 from loaders.stream.mqtt import Subscriber
 from loaders.stream.spool import Spool
-from tests.support.running_server import free_port
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -16,13 +16,14 @@ from typing import Any
 import pyoxigraph as ox
 import pytest
 
+from experiments.free_port import free_port
 from loaders.stream.job import StreamSettings, messages_of
 from tests.loaders.facts_server import Endpoint
 from tests.loaders.stream.arriving import write_csv
 from tests.loaders.stream.test_event_source import Events, sse
 from tests.loaders.stream.test_event_source import serve as serve
 from tests.loaders.stream.test_records import METADATA
-from tests.support.running_server import TOKEN, RunningServer, free_port
+from tests.support.running_server import TOKEN, RunningServer
 from tests.support.spark_cluster import SparkCluster
 from tests.support.webhdfs import serving_files
 from tpf_spark.errors import SparkError

@@ -9,7 +9,8 @@ import requests
 import responses
 
 from annotations.terms import Quad, Term
-from tests.support.running_server import TOKEN, RunningServer, free_port
+from experiments.free_port import free_port
+from tests.support.running_server import TOKEN, RunningServer
 from tpf_server.continuous.remote_graphs import RemoteGraph
 
 NAME = Term("<urn:g>")

@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import requests
 
-from tests.support.running_server import TOKEN, RunningServer, free_port
+from experiments.free_port import free_port
+from tests.support.running_server import TOKEN, RunningServer
 from tests.tpf_server.test_cli import COMMAND, environment
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}

@@ -1,0 +1,72 @@
+"""The feed of a board, beside a server that takes its time."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import requests
+import responses
+
+from annotations.instants import parse_instant
+from experiments.studies.board_feed import RenewedBoard
+from loaders.errors import PublishRefusedError
+
+BEGIN = datetime(2026, 11, 23, 12, tzinfo=UTC)
+URL = "http://127.0.0.1:1/trains"
+
+
+class Jumping:
+    """A clock that is there as soon as somebody waits."""
+
+    def __init__(self) -> None:
+        self.time = BEGIN
+
+    def now(self) -> datetime:
+        return self.time
+
+    def wait_until(self, instant: datetime, cancelled: threading.Event | None = None) -> bool:
+        self.time = max(self.time, instant)
+        return True
+
+
+def feed(seconds: float) -> RenewedBoard:
+    return RenewedBoard(
+        {
+            "mode": "facts", "url": URL, "token": "t", "departures": ["<http://example.org/d>"],
+            "period": 10.0, "lead": 0.25, "seconds": seconds,
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("takes", [1, 25])
+def test_a_server_that_is_too_late_loses_renewals_and_the_feed_goes_on(takes: float) -> None:
+    clock = Jumping()
+    ends = []
+
+    def take(request: requests.PreparedRequest) -> tuple[int, dict[str, str], str]:
+        assert request.params is not None  # type: ignore[attr-defined]
+        end = parse_instant(request.params["expiration"])  # type: ignore[attr-defined]
+        clock.time += timedelta(seconds=takes)
+        if clock.time >= end:
+            return 422, {}, "it ended"
+        ends.append(end)
+        return 201, {}, ""
+
+    board = feed(60)
+    with responses.RequestsMock() as server:
+        server.add_callback("POST", f"{URL}/facts", take)
+        board.publish(clock)
+    # All count as sent, whether they will arrive or not, and keep their numbers.
+    assert len(board.sent) == 7
+    assert board.sent == sorted(board.sent)
+    if takes == 1:
+        assert ends == [BEGIN + timedelta(seconds=10 * number) for number in range(1, 8)]
+    else:
+        assert ends == []
+
+
+def test_a_batch_that_is_refused_in_time_ends_the_feed() -> None:
+    with responses.RequestsMock() as server:
+        server.post(f"{URL}/facts", status=422, body="no such predicate")
+        with pytest.raises(PublishRefusedError, match="422 no such predicate"):
+            feed(60).publish(Jumping())
