@@ -27,7 +27,7 @@ from tpf_server.configuration import Configuration, read_configuration, settings
 from tpf_server.connections import allow_many_descriptors, most_connections
 from tpf_server.deaths import Deaths, join_workers_surely
 from tpf_server.errors import ServerError, SettingsError
-from tpf_server.query_process import QueryProcess
+from tpf_server.query_process import QueryProcess, orders
 from tpf_server.reloading import LOOK_SECONDS
 from tpf_server.setting_table import table
 from tpf_server.settings import Settings
@@ -151,9 +151,11 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
 
         def hand_over(new: Configuration) -> None:
             nonlocal configuration
-            if queries is not None:
-                queries.order(new)
+            # Whatever is wrong is found out before anything changes.
+            given = orders(new, queries.socket) if queries is not None else {}
             _hand_over(new, handed)
+            if queries is not None:
+                queries.order(given)
             configuration = new
 
         def reload() -> None:
@@ -251,7 +253,9 @@ def _watch_over_workers(
     # Whoever follows something holds a thread, which sleeps: their number is nothing to warn about.
     logging.getLogger("_granian").addFilter(lambda said: "Python threads" not in said.getMessage())
     join_workers_surely(server)
-    server.main_loop_interrupt = _Flag()
+    server.main_loop_interrupt = _Wakeup(
+        lambda: bool(server.interrupt_signal or server.interrupt_children)
+    )
     server.respawned_wrks = Deaths(ready.is_set, lambda: bool(server.interrupt_signal))
     reloads = _Flag()
     # granian would replace the workers, and connections that they have would be lost.
@@ -322,6 +326,26 @@ class _Flag(threading.Event):
         while not self._raised and (until is None or time.monotonic() < until):
             time.sleep(LOOK_SECONDS)
         return self._raised
+
+
+class _Wakeup(_Flag):
+    """Wakes the loop that watches over the workers, which takes it back after it has looked why.
+
+    What came since that look, the signal to end or the death of a worker, keeps it raised.
+
+    Args:
+        is_needed: whether there is something to do.
+    """
+
+    def __init__(self, is_needed: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_needed = is_needed
+
+    def clear(self) -> None:
+        """Take it back, unless there is something to do; whoever comes from now on raises it."""
+        super().clear()
+        if self._is_needed():
+            self.set()
 
 
 _LOGGING = {

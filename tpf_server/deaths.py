@@ -48,7 +48,8 @@ class Deaths(dict[int, float]):
     def get(self, worker: int, default: float | None = None) -> float | None:  # type: ignore[override]
         """When a worker that has just died was replaced, as far as that should end the server."""
         if not self._is_ready():
-            return super().get(worker, default)
+            # However long its start took.
+            return time.monotonic() if worker in self._replaced else default
         pause = 0.0
         if time.monotonic() - self._replaced.get(worker, -_SOON_SECONDS) < _SOON_SECONDS:
             pause = min(

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -41,13 +41,9 @@ class QueryProcess:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def order(self, configuration: Configuration) -> None:
-        """Let it work by these settings from now on; a process with other orders is replaced.
-
-        Raises:
-            SettingsError: they cannot be followed.
-        """
-        self._orders = json.dumps(orders(configuration, self.socket))
+    def order(self, given: Mapping[str, object]) -> None:
+        """Let it work by these `orders` from now on; a process with others is replaced."""
+        self._orders = json.dumps(given)
 
     def start(self, is_stopping: Callable[[], bool]) -> None:
         """Begin, in a thread.

@@ -1,6 +1,7 @@
 """nginx as an HTTP cache in front of the fragment server, configured as ``docs/nginx.conf`` is."""
 
 import os
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +11,15 @@ from experiments.harness import peers
 from experiments.harness.processes import LOOPBACK, Process, await_answer, started
 
 _START_SECONDS = 30.0
+_MOST = 2**16
 _DOCUMENTED = Path(__file__).parents[2] / "docs/nginx.conf"
 _CONFIGURATION = """\
 {user}daemon off;
 worker_processes 1;
+worker_rlimit_nofile {descriptors};
 pid {folder}/nginx.pid;
 error_log stderr error;
-events {{ worker_connections 2048; }}
+events {{ worker_connections {descriptors}; }}
 http {{
     access_log off;
 {temporary}
@@ -36,10 +39,13 @@ def http_cache(server_port: int, port: int, folder: Path) -> Iterator[Process]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "site.conf").write_text(_site(server_port, port, folder), encoding="utf-8")
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     text = _CONFIGURATION.format(
         # The folder may be readable for its owner only.
         user="user root;\n" if os.geteuid() == 0 else "",
         folder=folder,
+        # Each client that stays connected takes one, and each page that is fetched another.
+        descriptors=_MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST),
         temporary="\n".join(f"    {kind}_temp_path {folder}/{kind};" for kind in kinds),
     )
     file = folder / "nginx.conf"

@@ -26,7 +26,7 @@ from loaders.errors import LoaderError, PublishRefusedError
 from loaders.publisher import Publisher
 
 _AGAIN = Retry(
-    10, connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.05,
+    60, connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.05,
     backoff_max=1.0, respect_retry_after_header=False, raise_on_status=False,
 )  # fmt: skip
 _FAILURES = (LoaderError, MeasurementError, OSError)

@@ -9,6 +9,7 @@ import json
 import subprocess
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ _FLAGS = (
     "--remote-allow-origins=*",
 )  # fmt: skip
 _SECONDS = 90
+_NAVIGATED = "navigated or closed"
+
+
+class NavigatedError(Exception):
+    """Another page came while something was evaluated."""
 
 
 class Browser:
@@ -53,9 +59,13 @@ class Browser:
             assert time.monotonic() < deadline, "Chromium does not start"
             time.sleep(0.05)
         port = port_file.read_text().split()[0]
-        pages = requests.get(f"http://127.0.0.1:{port}/json/list", timeout=_SECONDS).json()
-        (url,) = [page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page"]
-        return create_connection(url, timeout=_SECONDS)
+        while True:
+            pages = requests.get(f"http://127.0.0.1:{port}/json/list", timeout=_SECONDS).json()
+            for page in pages:
+                if page["type"] == "page":
+                    return create_connection(page["webSocketDebuggerUrl"], timeout=_SECONDS)
+            assert time.monotonic() < deadline, "Chromium opens no page"
+            time.sleep(0.05)
 
     def __enter__(self) -> "Browser":
         return self
@@ -72,13 +82,19 @@ class Browser:
         while True:
             message = json.loads(self._socket.recv())
             if message.get("id") == number:
+                error = message.get("error", {}).get("message", "")
+                if method == "Runtime.evaluate" and _NAVIGATED in error:
+                    raise NavigatedError(error)
                 assert "error" not in message, (method, message["error"])
                 result: dict[str, Any] = message["result"]
                 return result
             self.events.append(message)
 
     def wait_for(self, event: str) -> dict[str, Any]:
-        """The next event of this name; those before it are kept."""
+        """The first event of this name since `events` was cleared, which may have come already."""
+        for message in tuple(self.events):
+            if message.get("method") == event:
+                return message
         while True:
             message = json.loads(self._socket.recv())
             self.events.append(message)
@@ -89,8 +105,7 @@ class Browser:
         """Load a page, with nothing kept of those before it."""
         self.events.clear()
         self.call("Page.navigate", url=url)
-        if not any(event.get("method") == "Page.loadEventFired" for event in self.events):
-            self.wait_for("Page.loadEventFired")
+        self.wait_for("Page.loadEventFired")
 
     def resize(
         self, width: int, height: int, *, phone: bool = False, dark: bool = False,
@@ -113,7 +128,17 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=features)
 
     def evaluate(self, script: str) -> Any:
-        """The value of an expression in the page."""
+        """The value of an expression in the page, or in the next one if that comes meanwhile."""
+        while True:
+            with suppress(NavigatedError):
+                return self._evaluate(script)
+
+    def leave(self, script: str) -> None:
+        """Do what leads to another page, which may come before it is known that it was done."""
+        with suppress(NavigatedError):
+            self._evaluate(script)
+
+    def _evaluate(self, script: str) -> Any:
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")

@@ -225,7 +225,7 @@ def test_rows_come_and_go_at_their_places(
     server.publish("trains", [quad], Expiration(datetime.now(UTC) + FOREVER))
     come = [":train/x", "Train 00b", "7"]
     until(lambda: cells(browser)[1] == come, "it does not come")
-    server.publish("trains", [quad], Expiration(datetime.now(UTC) + timedelta(seconds=1)))
+    server.publish("trains", [quad], Expiration(datetime.now(UTC) + timedelta(seconds=3)))
     until(lambda: cells(browser)[1][1] == "Train 01", "it does not fade")
     marks = json.loads(browser.evaluate("JSON.stringify([...window.marks])"))
     assert marks == ["3 row new Train 00b", "3 row gone Train 00b"]
@@ -464,7 +464,7 @@ def test_a_mistake_is_marked_where_it_is(browser: Browser, endpoint: Serving) ->
     assert browser.evaluate(f"{marked}.textContent") == "}"
     type_query(browser, "ASK { ?s ?p ?o }")
     until(lambda: cells(browser) == [["true"]], "no answer")
-    assert state(browser) == "up to date"
+    until(lambda: state(browser) == "up to date", "the state does not follow")
     browser.evaluate("document.getElementById('once').click()")
     until(lambda: state(browser) == "answered once", "no answer")
     assert cells(browser) == [["true"]]
@@ -482,11 +482,11 @@ def test_a_link_holds_the_query(browser: Browser, endpoint: Serving) -> None:
         browser.evaluate(f"window.prompt = () => null; {button}.click()")
         copied[name] = browser.evaluate(f"{button}.dataset.copied")
     assert copied["link"].startswith(f"{endpoint.url}#query=PREFIX")
-    answer = subprocess.run(
-        ["bash", "-c", copied["curl"].replace("-N -G", "-sN -G --max-time 3")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert answer.stdout.startswith("id: "), (copied["curl"], answer)
+    asking = ["bash", "-c", f"exec {copied['curl'].replace('-N -G', '-sN -G --max-time 60')}"]
+    with subprocess.Popen(asking, stdout=subprocess.PIPE, text=True) as curl:
+        assert curl.stdout is not None
+        assert curl.stdout.readline().startswith("id: "), copied["curl"]
+        curl.terminate()
     assert copied["link"].endswith("&grace=20")
     assert ", grace=20):" in copied["python"]
     assert copied["command"].startswith("tpf-query 'http://127.0.0.1:")
@@ -598,7 +598,7 @@ def test_pause_and_go_on(browser: Browser, server: RunningServer, endpoint: Serv
     time.sleep(0.1)
     browser.evaluate("document.getElementById('pause').click()")
     until(lambda: cells(browser)[3][2] == "late", "it does not go on")
-    assert state(browser) == "up to date"
+    until(lambda: state(browser) == "up to date", "the state does not follow")
 
 
 def is_first(browser: Browser, value: str) -> bool:
@@ -663,7 +663,7 @@ def test_the_fragment_server_is_away_while_somebody_watches(browser: Browser, fo
             with RunningServer(folder, CONFIG, port=port) as again:
                 delay(again, 1, "back", FOREVER)
                 until(lambda: cells(browser)[-1:] == [["back"]], "it does not come back")
-                assert state(browser) == "up to date"
+                until(lambda: state(browser) == "up to date", "the state does not follow")
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -116,7 +116,7 @@ def click(browser: Browser, text: str) -> None:
     """Press a link or a button with this text."""
     found = f"[...document.querySelectorAll('a, button')].find((e) => e.textContent === '{text}')"
     until(lambda: browser.evaluate(f"!!{found}"), f"no {text}")
-    browser.evaluate(f"{found}.click()")
+    browser.leave(f"{found}.click()")
 
 
 def test_pages_of_a_dataset_lead_to_queries(browser: Browser, server: RunningServer) -> None:
@@ -156,7 +156,8 @@ def tile_of(longitude: float, latitude: float, zoom: int) -> tuple[float, float]
 def test_tiles_are_behind_the_map_where_points_are(
     browser: Browser, server: RunningServer, tiles: Tiles
 ) -> None:
-    def show(*places: tuple[float, float], sparing: bool = False) -> None:
+    def show(*places: tuple[float, float], sparing: bool = False) -> int:
+        """Show places on the map; how many tiles were asked for before it was opened."""
         values = " ".join(f"({place[0]} {place[1]})" for place in places)
         query = f"SELECT ?long ?lat {{ VALUES (?long ?lat) {{ {values} }} ?s <{EX}name> ?o }}"
         browser.open("about:blank")
@@ -166,8 +167,10 @@ def test_tiles_are_behind_the_map_where_points_are(
         if sparing:
             saves = "Object.defineProperty(navigator.connection, 'saveData', { value: true })"
             browser.evaluate(saves + ".saveData")
+        asked = len(tiles.asked)
         browser.evaluate("document.getElementById('map').open = true")
         until(lambda: count("circle") == len(places), "no points")
+        return asked
 
     def count(kind: str) -> int:
         return int(browser.evaluate(f"document.querySelectorAll('#map {kind}').length"))
@@ -212,8 +215,7 @@ def test_tiles_are_behind_the_map_where_points_are(
     assert violations(browser) == []
     browser.resize(1200, 800)
     # Who wants little sent gets none; where none come, the outlines are there.
-    asked = len(tiles.asked)
-    show((30, 10), sparing=True)
+    asked = show((30, 10), sparing=True)
     until(outline, "no outline")
     assert (count("image"), len(tiles.asked)) == (0, asked)
     tiles.has_some = False

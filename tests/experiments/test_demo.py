@@ -29,7 +29,8 @@ def test_additions_and_removals_come_and_it_ends_by_itself() -> None:
     )
     assert done.returncode == 0, done.stderr
     updates = [json.loads(line) for line in done.stdout.splitlines()]
-    assert updates[0]["added"]
+    # At the first instant, nothing may hold.
+    assert any(update["added"] for update in updates[:3])
     assert any(update["added"] for update in updates[1:])
     assert any(update["removed"] for update in updates[1:])
 
@@ -45,8 +46,8 @@ def test_flights_come_and_go_on_the_page_too_until_an_interrupt(tmp_path: Path) 
         page = said.split()[-1].removesuffix("#example=1")
         examples = requests.get(f"{page}page.json", timeout=30).json()["examples"]
         assert (len(examples), examples[0]["title"]) == (5, "The board")
-        shown = json.loads(demo.stdout.readline())
-        assert shown["added"]
+        # At the first instant, nothing may hold.
+        shown = next(update for update in map(json.loads, demo.stdout) if update["added"])
         for example in examples:
             query = {"query": example["query"]}
             headers = {"Accept": "text/event-stream"}
@@ -54,15 +55,16 @@ def test_flights_come_and_go_on_the_page_too_until_an_interrupt(tmp_path: Path) 
                 f"{page}sparql", query, headers=headers, stream=True, timeout=30
             ) as answer:
                 lines = answer.iter_lines(1, decode_unicode=True)
-                data = next(line for line in lines if line.startswith("data: "))
-            assert json.loads(data.removeprefix("data: "))["added"], example["title"]
+                told = (json.loads(each[6:]) for each in lines if each.startswith("data: "))
+                first = next(told)
+                assert first["added"] or any(each.get("added") for each in told), example["title"]
             # What held is known of every instant: nothing, before it began.
             for at in (shown["at"], "2020-01-01T00:00:00Z"):
                 past = requests.get(f"{page}sparql", query | {"at": at}, timeout=60)
                 assert past.status_code == 200, past.text
             assert past.json()["results"]["bindings"] == []
             if example is examples[0]:
-                assert json.loads(data.removeprefix("data: "))["vars"] == shown["vars"]
+                assert first["vars"] == shown["vars"]
         added = removed = False
         while not (added and removed):
             update = json.loads(demo.stdout.readline())
@@ -107,9 +109,11 @@ def test_an_interrupt_leaves_nothing_running(tmp_path: Path, during: str) -> Non
             assert demo.poll() is None
         os.killpg(demo.pid, signal.SIGINT)
         _, err = demo.communicate(timeout=120)
-        assert demo.returncode == 130, err
-        *warnings, last = err.splitlines()
-        assert last == "tpf-demo: interrupted"
+        warnings = err.splitlines()
+        # Where it got as far as following the answer, an interrupt is its end.
+        if during == "loading" or demo.returncode:
+            assert demo.returncode == 130, err
+            assert warnings.pop() == "tpf-demo: interrupted"
         # On a busy machine a worker that is interrupted while it starts may have to be killed.
         assert all("refused to gracefully stop" in each for each in warnings), err
     assert not list(tmp_path.iterdir())

@@ -150,7 +150,7 @@ def test_a_live_page_is_served_from_the_cache_as_long_as_it_holds_and_no_longer(
             '"60"' not in response.text or parsedate_to_datetime(response.headers["Expires"]) <= end
         )
         time.sleep(0.02)
-    assert hits > 10
+    assert hits > 3
     assert stale == 0
 
 
@@ -158,7 +158,7 @@ def test_a_live_page_is_served_from_the_cache_as_long_as_it_holds_and_no_longer(
 def test_a_new_value_is_shown_when_the_old_one_has_ended(front: Front) -> None:
     page = f"{LIVE_PAGE}&subject=http%3A%2F%2Fexample.org%2Ft2"
     for value in range(3):
-        end = datetime.now(UTC) + timedelta(seconds=1.4)
+        end = datetime.now(UTC) + timedelta(seconds=2.4)
         front.server.publish("trains", [delay("t2", value)], Expiration(end))
         # The page that was fetched before says until when it holds, and that has passed.
         assert f'"{value}"' in front.get(page).text
@@ -222,6 +222,7 @@ def test_errors_and_publications_pass_through(front: Front) -> None:
     assert "X-Cache-Status" not in answer.headers
 
 
+@NGINX.needed
 def test_the_page_and_its_streams_are_at_a_path(front: Front) -> None:
     page = requests.get(f"{front.url}query/", timeout=60)
     assert "<title>Live query</title>" in page.text

@@ -68,7 +68,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
     url = f"http://127.0.0.1:{port}/"
     began = datetime.now(UTC)
     expiring = [
-        _fact(n, predicate, f"{n}", Expiration(began + timedelta(seconds=16 + 2 * n + k)))
+        _fact(n, predicate, f"{n}", Expiration(began + timedelta(seconds=30 + 2 * n + k)))
         for n in range(8)
         for k, predicate in enumerate(("delay", "platform"))
     ]

@@ -33,6 +33,7 @@ def test_the_requests_of_comunica(tmp_path: Path) -> None:
                 found = {quad[:3] for quad in answer["quads"]}
             assert right(oracle, shape, found), shape
             # With a limit, what is under way when it is met differs from run to run.
-            if len(answer["requests"]) < 0.9 * COMUNICA[shape][0]:
+            least = 0.5 if shape in ("limit", "ask") else 0.9
+            if len(answer["requests"]) < least * COMUNICA[shape][0]:
                 fewer[shape] = len(answer["requests"])
     assert fewer == {}

@@ -149,8 +149,12 @@ def test_time_is_limited(client: Client, query: str) -> None:
     with serving(SparqlEndpoint(client, Allowance(seconds=0.3))) as url:
         response = requests.get(url, {"query": query}, timeout=60)
         assert (response.status_code, response.text) == (503, "no complete answer within 0.3 s")
-        # The next one is answered.
-        assert requests.get(url, {"query": "ASK { ?s ?p ?o }"}, timeout=60).json()["boolean"]
+        # The next one is answered, if not within this time at once.
+        for _ in range(100):
+            response = requests.get(url, {"query": "ASK { ?s ?p ?o }"}, timeout=60)
+            if response.status_code == 200:
+                break
+        assert response.json()["boolean"]
 
 
 def test_rows_are_limited(client: Client) -> None:

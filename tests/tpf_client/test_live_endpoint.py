@@ -32,6 +32,10 @@ EVENTS = {"Accept": "text/event-stream"}
 LONG = timedelta(hours=1)
 
 
+SHORT = 3.0
+"""Seconds that a fact holds which is to be seen, and to end."""
+
+
 def soon(seconds: float) -> datetime:
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
@@ -139,7 +143,7 @@ def test_who_is_late_is_told_and_what_it_took(fragments: LiveServer, client: Cli
         while "late" not in (told := reader.until("up-to-date")):
             if told["rows"] == 1:
                 # Again, where nobody has looked before it ended.
-                fragments.publish(delays(soon(1.5), a=1))
+                fragments.publish(delays(soon(SHORT), a=1))
         assert (rows(told, "late"), told["rows"]) == ([("a", "001")], 2)
         with reading(url, f"{DELAYS} # another\nLIMIT 5") as other:
             assert rows(other.until("initial")) == [("b", "002")]
@@ -179,7 +183,7 @@ def test_the_plan_is_told_to_those_who_ask(fragments: LiveServer, client: Client
 
 
 def test_an_answer_is_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
-    fragments.publish(delays(soon(1.5), a=1) + delays(soon(30), b=2))
+    fragments.publish(delays(soon(SHORT), a=1) + delays(soon(30), b=2))
     with serving(SparqlEndpoint(client, min_interval=0.1)) as url, reading(url, DELAYS) as reader:
         assert reader.response.headers["Content-Type"] == "text/event-stream"
         assert reader.response.headers["Cache-Control"] == "no-store"
@@ -204,7 +208,7 @@ def test_an_answer_is_kept_up_to_date(fragments: LiveServer, client: Client) -> 
 def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
     ask = f"ASK {{ ?train <{EX}delay> '002' }}"
     made = f"CONSTRUCT {{ ?train a <{EX}Late> }} WHERE {{ ?train <{EX}delay> ?delay }}"
-    fragments.publish(delays(soon(1.5), a=1))
+    fragments.publish(delays(soon(SHORT), a=1))
     with (
         serving(SparqlEndpoint(client, min_interval=0.1)) as url,
         reading(url, ask) as answer,
@@ -231,7 +235,7 @@ def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client
 
 
 def test_places_tell_where_solutions_are(fragments: LiveServer, client: Client) -> None:
-    fragments.publish(delays(soon(1.5), a=5) + delays(soon(60), b=4, c=2))
+    fragments.publish(delays(soon(SHORT), a=5) + delays(soon(60), b=4, c=2))
     with serving(SparqlEndpoint(client, min_interval=0.1)) as url, reading(url, ORDERED) as reader:
         seen = rows(reader.until("initial"))
         assert seen == [("a", "005"), ("b", "004"), ("c", "002")]
@@ -249,7 +253,7 @@ def test_places_tell_where_solutions_are(fragments: LiveServer, client: Client) 
 
 
 def test_equal_queries_are_computed_once(fragments: LiveServer, client: Client) -> None:
-    fragments.publish(delays(soon(1.5), a=1))
+    fragments.publish(delays(soon(SHORT), a=1))
     endpoint = SparqlEndpoint(client, min_interval=0.1)
     with serving(endpoint) as url:
         readers = [
@@ -275,7 +279,7 @@ def test_equal_queries_are_computed_once(fragments: LiveServer, client: Client) 
 
 
 def test_a_reader_resumes(fragments: LiveServer, client: Client) -> None:
-    fragments.publish(delays(soon(1.5), a=1))
+    fragments.publish(delays(soon(SHORT), a=1))
     with serving(SparqlEndpoint(client, min_interval=0.1)) as url:
         with reading(url, DELAYS) as reader, reading(url, DELAYS) as other:
             reader.until("up-to-date")
@@ -298,7 +302,7 @@ def test_a_reader_resumes(fragments: LiveServer, client: Client) -> None:
 
 
 def test_a_server_that_fails_is_an_event(fragments: LiveServer, client: Client) -> None:
-    fragments.publish(delays(soon(1.2), a=1))
+    fragments.publish(delays(soon(SHORT), a=1))
     app: Any = fragments.app
     with serving(SparqlEndpoint(client, min_interval=0.1)) as url:
         with reading(url, DELAYS) as reader:
@@ -359,7 +363,7 @@ def test_readers_are_limited(fragments: LiveServer, client: Client) -> None:
 
 
 def test_rows_time_and_memory_are_limited(fragments: LiveServer, client: Client) -> None:
-    fragments.publish(delays(soon(1.5), a=1, b=2))
+    fragments.publish(delays(soon(SHORT), a=1, b=2))
     with serving(SparqlEndpoint(client, Allowance(rows=2), min_interval=0.1)) as url:
         with reading(url, DELAYS) as reader:
             reader.until("up-to-date")

@@ -83,9 +83,9 @@ class Metrics:
         request fails for it.
         """
         self._added_up = time.monotonic()
-        if not self._noted:
-            return
         with self._lock:
+            if not self._noted:
+                return
             # Others may note at the end meanwhile; nobody else takes away.
             noted = self._noted[:]
             del self._noted[: len(noted)]

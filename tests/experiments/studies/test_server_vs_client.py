@@ -35,8 +35,8 @@ from tpf_server.settings import Settings as ServerSettings
 __all__ = ["liveboards"]
 SMALL: dict[str, Any] = {
     "queries": [3], "cached_queries": [3], "shared_queries": [3], "engine_queries": [3],
-    "method_queries": [2], "departures": 4, "processes": 2, "period": 0.8, "first_seconds": 1.0,
-    "periods": 2, "grace": 2.5, "lead": 0.25, "jitter": 0.1, "step": 0.2,
+    "method_queries": [2], "departures": 4, "processes": 2, "period": 1.6, "first_seconds": 1.0,
+    "periods": 2, "grace": 2.5, "lead": 0.5, "jitter": 0.1, "step": 0.2,
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ __all__ = ["liveboards"]
 
 
 def test_a_client_is_followed_from_its_import_to_ticks_without_changes(tmp_path: Path) -> None:
-    small = {"facts": [8], "ticks": 2, "period": 1.0}
+    small = {"facts": [8], "ticks": 2, "period": 2.0}
     results = run(tmp_path, ClientTicks(), repetitions=1, tables={"ticks": small})
     assert results.failures == {}
     (row,) = results.rows

@@ -5,13 +5,14 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import psutil
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -274,7 +275,8 @@ def test_an_executor_that_is_killed_on_a_cluster(
     )  # fmt: skip
     try:
         killed = spark_cluster.working_executor(load)
-        killed.kill()
+        with suppress(psutil.NoSuchProcess):
+            killed.kill()
         _, said = load.communicate(timeout=600)
     finally:
         load.kill()

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyoxigraph as ox
 import pytest
 
@@ -123,12 +124,16 @@ def test_executors_job_and_server_killed_in_between_on_a_cluster(
             executors = spark_cluster.executors()
             assert executors
             for each in executors:
-                each.kill()
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
             wait_for(receipts(tmp_path)[0] + 6, job)
+            workers = psutil.Process(server.process.pid).children(recursive=True)
             server.process.kill()
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
             server.process.wait()
+            # They notice it by and by, and have the port until then.
+            assert not psutil.wait_procs(workers, 60)[1]
         assert 12 <= receipts(tmp_path)[0] < count
         with RunningServer(tmp_path, LIVE, *there, port=server.port, within=spark_cluster.command):
             job = job_of(url, *arguments, "--once")

@@ -126,9 +126,9 @@ def test_async_for_goes_at_the_pace_of_its_reader(tmp_path: Path) -> None:
                 break
             for delay in range(1, 4):
                 publish(delay, 60)
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(2.2)
 
-    publish(0, 0.4)
+    publish(0, 2)
     with Client(server.url, session=server.session(), clock=clock, parallelism=2) as client:
         asyncio.run(asyncio.wait_for(read(client), 30))
     server.close()

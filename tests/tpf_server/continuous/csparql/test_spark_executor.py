@@ -173,7 +173,10 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
     site.push((1, "ann"), (12, "bob"))
     until(lambda: site.state("there")["state"] == "running")
     (job,) = site.jobs()
-    Path(job.place, "stream0", "broken.tsv").write_text("nonsense\n")
+    # At once: Spark remembers a file by the size that it had when it was seen.
+    written = Path(job.place, "stream0", ".broken.tsv")
+    written.write_text("nonsense\n")
+    written.replace(written.with_name("broken.tsv"))
     until(lambda: site.state("there")["state"] == "stopped")
     assert "nonsense" in site.state("there")["error"]
 

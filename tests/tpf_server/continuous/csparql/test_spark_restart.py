@@ -3,8 +3,10 @@
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.csparql_program import GO, PREDICATE, QUERY, STREAM, WAITING, engine
@@ -114,7 +116,8 @@ def test_driver_and_executors_killed_where_files_have_urls_only(
             executors = spark_cluster.executors()
             assert executors
             for executor in executors:
-                executor.kill()
+                with suppress(psutil.NoSuchProcess):
+                    executor.kill()
             (tmp_path / GO).touch()
         finally:
             said = ended(job)

@@ -69,8 +69,11 @@ def test_restarts_of_the_database_lose_and_double_nothing(
     acknowledged: dict[str, list[int]] = {"a": [], "b": []}
     failures = {"a": 0, "b": 0, "reader": 0}
 
+    # Before anything is stopped.
+    stores = {name: address.open() for name in acknowledged}
+
     def publish(name: str) -> None:
-        store = address.open()
+        store = stores[name]
         number = 0
         while not done.is_set():
             try:
@@ -182,7 +185,7 @@ def test_a_publisher_waits_for_another_only_so_long(address: Address) -> None:
     from tpf_server.store.live.postgres_log import PostgresLog
 
     patient = PostgresLog(address.place, address.name, busy_seconds=30)
-    hasty = PostgresLog(address.place, address.name, busy_seconds=0.1)
+    hasty = PostgresLog(address.place, address.name, busy_seconds=1)
     with patient.writing():
         with pytest.raises(StoreError, match="lock timeout"), hasty.writing():
             pass
