@@ -6,14 +6,14 @@ from contextlib import suppress
 from itertools import count
 
 _FIRST, _PORTS = 20_000, 12_000
-_numbers = count(101 * os.getpid())
+_numbers = count(5003 * os.getpid())
 
 
 def free_port() -> int:
     """A port of the loopback interface that nobody listens on, and soon nobody else will.
 
     The system gives the ports from 32,768 on to whoever asks for any (ip(7)); processes that call
-    this go through those below from different places.
+    this begin far apart in those below.
 
     Raises:
         OSError: there is none.
