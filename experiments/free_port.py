@@ -6,7 +6,7 @@ from contextlib import suppress
 from itertools import count
 
 _FIRST, _PORTS = 20_000, 12_000
-_numbers = count(5003 * os.getpid())
+_numbers = count(7417 * os.getpid())
 
 
 def free_port() -> int:

@@ -235,7 +235,7 @@ def _watch_over_workers(
         workers=settings.workers,
         backlog=_LISTEN_BACKLOG,
         # As many connections as a worker holds, most of them idle between two requests.
-        backpressure=most_connections(),
+        backpressure=most_connections(settings.followers * settings.query),
         blocking_threads=THREADS
         + settings.followers * (settings.continuous + settings.query)
         + settings.change_followers,

@@ -19,7 +19,7 @@ _LOOK_SECONDS: Final = 1.0
 _WARN_AT: Final = 0.8
 _MOST_CONNECTIONS: Final = 2**20
 _OTHER_DESCRIPTORS: Final = 512
-"""What files, stores, pipes and connections to others may take of a worker's descriptors."""
+"""What files, stores and pipes may take of a worker's descriptors."""
 _LAST_DATA_SENT: Final = 44
 """Where the kernel's ``struct tcp_info`` holds the milliseconds since something was last sent."""
 
@@ -79,13 +79,15 @@ class Connections:
         """Look once: close what is too many or too slow."""
         names = os.listdir(_DESCRIPTORS)
         self._warn(len(names))
+        now = time.monotonic()
+        with self._lock:
+            late = [each for each in self._bodies.values() if now - each[1] > self._body_seconds]
+        if not (self._most or late):
+            return  # there may be thousands
         found = {each for name in names if (each := self._connection(int(name))) is not None}
         if self._most:
             self._close_excess(found)
         self._known = found
-        now = time.monotonic()
-        with self._lock:
-            late = [each for each in self._bodies.values() if now - each[1] > self._body_seconds]
         for address, since in late:
             for each in found:
                 # Nothing was sent to it since: it is not one that was answered meanwhile.
@@ -135,15 +137,18 @@ def allow_many_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def most_connections() -> int:
+def most_connections(others: int) -> int:
     """How many connections a worker may hold: what is left of the descriptors that it may have.
 
     More wait until others end; whoever accepted them all would have none left for its files.
+
+    Args:
+        others: how many connections it may have to other processes meanwhile.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return _MOST_CONNECTIONS
-    return min(max(limit - _OTHER_DESCRIPTORS, limit // 2), _MOST_CONNECTIONS)
+    return min(max(limit - _OTHER_DESCRIPTORS - others, limit // 2), _MOST_CONNECTIONS)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 _SOON_SECONDS: Final = 5.5
+_LONGEST_START_SECONDS: Final = 120.0
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 _STEP_SECONDS: Final = 0.2
@@ -48,8 +49,9 @@ class Deaths(dict[int, float]):
     def get(self, worker: int, default: float | None = None) -> float | None:  # type: ignore[override]
         """When a worker that has just died was replaced, as far as that should end the server."""
         if not self._is_ready():
-            # However long its start took.
-            return time.monotonic() if worker in self._replaced else default
+            # However long its start took: one that dies later has done well.
+            since = time.monotonic() - self._replaced.get(worker, -_LONGEST_START_SECONDS)
+            return time.monotonic() if since < _LONGEST_START_SECONDS else default
         pause = 0.0
         if time.monotonic() - self._replaced.get(worker, -_SOON_SECONDS) < _SOON_SECONDS:
             pause = min(

@@ -10,6 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any
 
 import requests
@@ -136,9 +137,9 @@ class RenewedBoard(BoardFeed):
                 end = begin + (number + 1) * period
                 try:
                     push_facts(order, quads, end, number)
-                except PublishRefusedError:
+                except PublishRefusedError as error:
                     # A server without time for it until it was over has lost it; the next may come.
-                    if clock.now() < end:
+                    if error.status != HTTPStatus.UNPROCESSABLE_ENTITY or clock.now() < end:
                         raise
             else:
                 push_elements(order, quads, now)

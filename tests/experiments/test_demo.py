@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,9 @@ def test_flights_come_and_go_on_the_page_too_until_an_interrupt(tmp_path: Path) 
                 lines = answer.iter_lines(1, decode_unicode=True)
                 told = (json.loads(each[6:]) for each in lines if each.startswith("data: "))
                 first = next(told)
-                assert first["added"] or any(each.get("added") for each in told), example["title"]
+                assert first["added"] or any(each.get("added") for each in islice(told, 20)), (
+                    example["title"]
+                )
             # What held is known of every instant: nothing, before it began.
             for at in (shown["at"], "2020-01-01T00:00:00Z"):
                 past = requests.get(f"{page}sparql", query | {"at": at}, timeout=60)

@@ -19,7 +19,7 @@ def test_a_publisher_and_readers_of_one_store(tmp_path: Path) -> None:
                 "--rate",
                 "1000",
             ),
-            *("--seconds", "0.5", "--readers", "1", "--pause", "0.001", "--retention", "5"),
+            *("--seconds", "3", "--readers", "1", "--pause", "0.001", "--retention", "1"),
         ],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
