@@ -3,7 +3,7 @@
 Source: Ali, Gao, Mileo 2015, *CityBench*, section 5.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +37,7 @@ from experiments.workloads.citybench import (
     EVENT_FEEDS,
     UNNAMED,
     City,
+    CityOracle,
     city,
 )
 from loaders.sources.citybench import SENSOR_GRAPHS
@@ -128,11 +129,11 @@ class Ticks:
 
     Args:
         readings: of each sensor, by tick.
-        expected: observations, by tick.
+        expected: the observations of a tick, found when they are asked for.
     """
 
     readings: Sequence[Mapping[str, Sequence[Quad]]]
-    expected: Sequence[set[str]]
+    expected: Callable[[int], set[str]]
 
 
 class CityBenchQueries:
@@ -219,7 +220,10 @@ def _server(mode: Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
 
 def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> list[ResultRow]:
     settings: Sizes = opened.settings
-    ticks = _ticks(name, rate, opened, START_SECONDS if mode.spark else 15.0)
+    ticks = _ticks(name, rate, opened, START_SECONDS if mode.spark else _START_PATIENCE)
+    if name not in UNNAMED:
+        # An answer too large to be told is found before anybody is asked for it.
+        ticks.expected(round(CITYBENCH_WINDOW * rate))
     with (
         opened.limits.of((name, mode.name, rate), count),
         _server(mode, count, opened) as server,
@@ -262,18 +266,13 @@ def _ticks(name: str, rate: float, opened: OpenedCity, start: float) -> Ticks:
         name: of the query.
         rate: readings per second.
         opened: the city.
-        start: seconds that a start takes at most for which one knows what is expected.
+        start: seconds that a start takes at most.
     """
     if (name, rate, start) not in opened.ticks:
-        seconds = 2 * opened.settings.seconds + max(_START_PATIENCE, start)
-        sensors = opened.city.sensors(name)
-        readings = opened.city.readings(sensors, int(rate * seconds))
-        # What may be looked at; the rest is only there for a start that takes long.
-        looked = readings[: int(rate * (2 * opened.settings.seconds + start))]
-        if name in UNNAMED:
-            looked = []
-        expected = opened.city.expected(name, looked, round(CITYBENCH_WINDOW * rate))
-        opened.ticks[name, rate, start] = Ticks(readings, expected)
+        seconds = 2 * opened.settings.seconds + start
+        readings = opened.city.readings(opened.city.sensors(name), int(rate * seconds))
+        oracle = CityOracle(opened.city, name, readings, round(CITYBENCH_WINDOW * rate))
+        opened.ticks[name, rate, start] = Ticks(readings, oracle.expected)
     return opened.ticks[name, rate, start]
 
 
@@ -291,9 +290,9 @@ def _arrivals(
 ) -> ResultRow:
     """When the observations that were published in a span of time reached the answers."""
     published: dict[str, float] = {}
-    for at, observations in zip(sent, ticks.expected, strict=False):
+    for tick, at in enumerate(sent):
         if within[0] <= at <= within[1]:
-            published |= dict.fromkeys(observations, at)
+            published |= dict.fromkeys(ticks.expected(tick), at)
     if not published:
         raise MeasurementError("nothing was published that an answer should name")
     latencies = [
