@@ -17,6 +17,7 @@ from experiments.harness.report import (
     Section,
     ShownFigure,
     checks_of,
+    counted,
     render_report,
     sections,
 )
@@ -195,7 +196,7 @@ def _summary(found: Sequence[Section]) -> str:
         lines += ["", f"## {section.name}", "", section.question, "", how, ""]
         lines += [f"- {text}" for text in section.headlines]
         if section.problems:
-            lines.append(f"- {len(section.problems)} measurements could not be made.")
+            lines.append(f"- {counted(len(section.problems), 'measurement')} could not be made.")
         for shown in _figures(section):
             lines += ["", f"![{shown.summary}]({shown.image})"]
     return "\n".join(lines) + "\n"

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -23,6 +24,7 @@ FACTS = "run.json"
 """What is known of the run, in the folder of an experiment."""
 REPORT = "report.html"
 _TEMPLATE = "templates/report.html"
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,8 @@ def _problems(results: Results) -> list[str]:
     if results.missing is None:
         problems.append("The run did not end; what is shown is what it had measured until then.")
     elif results.missing:
-        problems.append(f"{results.missing} measurements were not made.")
+        verb = "was" if results.missing == 1 else "were"
+        problems.append(f"{counted(results.missing, 'measurement')} {verb} not made.")
     return problems
 
 
@@ -186,16 +189,23 @@ def _in_words(figure: Figure) -> str:
 
 
 def shown_value(value: CellValue) -> str:
-    """A number with three significant digits, thousands with commas; a text as it is."""
-    if value is None:
+    """A number with three significant digits, thousands with commas; a text as it is.
+
+    Raw data are texts, and a number among them is shown as any other.
+    """
+    if value is None or value == "":
         return "—"
     if isinstance(value, str):
-        return value
+        return shown_value(_number(value)) if _NUMBER.fullmatch(value) else value
     if isinstance(value, int):
         return f"{value:,}"
     if abs(value) >= 1000:
         return f"{float(f'{value:.3g}'):,.0f}"
     return f"{value:.3g}"
+
+
+def _number(text: str) -> float:
+    return int(text) if text.removeprefix("-").isdecimal() else float(text)
 
 
 def rounded(value: float) -> str:
@@ -206,8 +216,16 @@ def rounded(value: float) -> str:
 def duration(milliseconds: float) -> str:
     """A time with its unit."""
     if milliseconds >= 1000:
-        return f"{milliseconds / 1000:.2g} s"
+        return f"{rounded(milliseconds / 1000)} s"
+    if 0 < milliseconds < 1:
+        return f"{rounded(1000 * milliseconds)} µs"
     return f"{rounded(milliseconds)} ms"
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something, as a sentence writes it."""
+    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def sentence_list(names: Sequence[str]) -> str:
@@ -220,5 +238,5 @@ def sentence_list(names: Sequence[str]) -> str:
 def times_less(ratio: float) -> str:
     """How much less we need of something than another, who needs `ratio` times as much."""
     if ratio > 1:
-        return f"{ratio:.1f} times less"
-    return f"{1 / ratio:.1f} times more" if ratio < 1 else "not less"
+        return f"{rounded(ratio)} times less"
+    return f"{rounded(1 / ratio)} times more" if ratio < 1 else "not less"

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self
 from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
 from tpf_server.continuous.cqels.engine import Engine
@@ -183,8 +184,9 @@ class Adaptivity:
             averages[routing] = mean
             least, most = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
             yield Finding(
-                f"{routing}: {mean:.2f} times the cost of fixed routes on average, from "
-                f"{ratios[least]:.2f} ({least}) to {ratios[most]:.2f} ({most})."
+                f"{routing}: {rounded(mean)} times the cost of fixed routes on average, from "
+                f"{rounded(ratios[least])} ({least}) to {rounded(ratios[most])} ({most}).",
+                headline=True,
             )
         yield from checks("adaptivity", {"adaptive": lambda: averages.get("reviewed")})
 

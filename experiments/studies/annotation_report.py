@@ -8,7 +8,7 @@ from annotations.labels import Labelling
 from annotations.methods import METHODS
 from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
-from experiments.harness.report import duration
+from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
 from experiments.studies.change_signal_report import POLLING
 
@@ -62,7 +62,7 @@ def _table(results: Results) -> Table:
         right = chosen.numbers("right")
         later_means = [later.mean(column) for column in _LATER]
         first = chosen.mean("requests", tick=0)
-        answers = f"{sum(right):.0f} of {len(right)}"
+        answers = f"{sum(right):,.0f} of {len(right):,}"
         rows.append((*combination, first, *later_means, answers))
     header = (
         *_KEYS[:-1], "latency, ms", "requests, first", "requests, later",
@@ -91,11 +91,11 @@ def _headlines(results: Results) -> Iterator[Item]:
     known = {name: value for name, value in streamed.items() if value is not None}
     if known:
         low, high = min(known.values()), max(known.values())
-        span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+        ends = dict.fromkeys((rounded(low), rounded(high)))
         yield Finding(
             f"With labels on the page, an evaluation of the train query on the {source} recording "
-            f"after the first one takes {span} requests in the mean, over {len(known)} annotation "
-            "methods and both labellings.",
+            f"after the first one takes {' to '.join(ends)} requests in the mean, over "
+            f"{len(known)} annotation methods and both labellings.",
             headline=True,
         )
     yield from _growth(later)
@@ -106,13 +106,13 @@ def _headlines(results: Results) -> Iterator[Item]:
             if requests and late is not None:
                 yield Finding(
                     f"A client that polls ({name.removeprefix(f'{POLLING} ')}) sends "
-                    f"{sum(requests) / len(requests):.1f} requests per evaluation, and shows "
-                    f"a change {late:.1f} s after its publication in the mean."
+                    f"{rounded(sum(requests) / len(requests))} requests per evaluation, and shows "
+                    f"a change {duration(1000 * late)} after its publication in the mean."
                 )
     wrong = sum(1 for row in results.rows if row["right"] == "0")
     yield Finding(
-        f"{len(results.rows) - wrong} of {len(results.rows)} evaluations gave exactly the answer "
-        "of pyoxigraph over the facts that were valid at that instant."
+        f"{len(results.rows) - wrong:,} of {len(results.rows):,} evaluations gave exactly the "
+        "answer of pyoxigraph over the facts that were valid at that instant."
     )
 
 
@@ -125,8 +125,8 @@ def _growth(later: Results) -> Iterator[Item]:
             continue
         before, after = quarters
         yield Finding(
-            f"Intervals, labels {labels}: {before:.2f} requests per evaluation in the first "
-            f"quarter of the time, {after:.2f} in the last one."
+            f"Intervals, labels {labels}: {rounded(before)} requests per evaluation in the "
+            f"first quarter of the time, {rounded(after)} in the last one."
         )
 
 

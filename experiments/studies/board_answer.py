@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from experiments.harness.items import Finding, Point
 from experiments.harness.report import duration, rounded, sentence_list
@@ -80,16 +81,25 @@ def _choice(totals: Results, modes: Sequence[str]) -> str:
         ("the CPU of server and clients together", ("server_percent", "clients_percent")),
         ("the delay", ("latency_p50_ms",)),
     ):
-        best: dict[str, list[str]] = {}
         sums = {mode: sums_by_size(totals, mode, columns) for mode in modes}
-        for n in sorted(set.intersection(*(set(each) for each in sums.values()))):
-            _, winner = min((sums[mode][n], names[mode]) for mode in modes)
-            best.setdefault(winner, []).append(f"{n:,.0f}")
+        sizes = sorted(set.intersection(*(set(each) for each in sums.values())))
+        best = _in_turn(
+            sizes, {n: min((sums[mode][n], names[mode]) for mode in modes)[1] for n in sizes}
+        )
         if len(best) > 1:
             choice = sentence_list([f"{name} for {sentence_list(n)}" for name, n in best.items()])
             parts.append(f"where {what} counts, {choice} clients")
         parts += [f"where {what} counts, {name}" for name in best if len(best) == 1]
     return f"Which to choose: {'; '.join(parts)}." if parts else ""
+
+
+def _in_turn(sizes: Sequence[float], winners: Mapping[float, str]) -> dict[str, list[str]]:
+    """For which of the sizes each wins, those that follow each other as one."""
+    best: dict[str, list[str]] = {}
+    for name, group in groupby(sizes, winners.__getitem__):
+        run = [f"{n:,.0f}" for n in group]
+        best.setdefault(name, []).append(" to ".join(dict.fromkeys((run[0], run[-1]))))
+    return best
 
 
 def sums_by_size(totals: Results, mode: str, columns: Sequence[str]) -> Mapping[float, float]:

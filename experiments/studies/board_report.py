@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from experiments.harness.items import Figure, Finding, Item, Table, Target
-from experiments.harness.report import duration, sentence_list, times_less
+from experiments.harness.report import counted, duration, rounded, sentence_list, times_less
 from experiments.harness.results import Results
 from experiments.studies.board_answer import answers, is_busy, marked, sums_by_size, used
 from experiments.studies.board_claims import claims
@@ -66,7 +66,7 @@ def _headlines(totals: Results) -> Iterator[Finding]:
             yield Finding(
                 f"Server: with {size} clients the fragment server needs "
                 f"{times_less(other / cpu)} CPU than a server in {mode}: "
-                f"{cpu:.2f} % of a core against {other:.2f} %, publishing included.",
+                f"{rounded(cpu)} % of a core against {rounded(other)} %, publishing included.",
                 headline=True,
             )
     yield from _behind_cache(totals)
@@ -84,8 +84,8 @@ def _behind_cache(totals: Results) -> Iterator[Finding]:
     cache = totals.mean("cache_percent", mode=CACHED.name, queries=size)
     if size and cpu is not None and cache is not None:
         yield Finding(
-            f"Behind nginx as a cache the fragment server needs {cpu:.2f} % of a core with {size} "
-            f"clients, and nginx {cache:.2f} %.",
+            f"Behind nginx as a cache the fragment server needs {rounded(cpu)} % of a core with "
+            f"{size} clients, and nginx {rounded(cache)} %.",
             headline=True,
         )
 
@@ -103,8 +103,8 @@ def _clients(totals: Results, engines: Sequence[str]) -> Iterator[Finding]:
             return
         each = 10 * steady / int(size)
         parts.append(
-            f"{each:.2f} ms of CPU per second, {1000 * start / int(size):.0f} ms once to start, "
-            f"and an answer {duration(latency)} after its publication in the median ({mode})"
+            f"{rounded(each)} ms of CPU per second, {rounded(1000 * start / int(size))} ms once to "
+            f"start, and an answer {duration(latency)} after its publication in the median ({mode})"
         )
     yield Finding(f"What a client pays, of {size}: {'; '.join(parts)}.", headline=True)
 
@@ -224,22 +224,23 @@ def _incomplete(totals: Results) -> Iterator[Finding]:
         reasons = f" ({'; '.join(why[:2])})" if failed and why else ""
         if complete and (min(complete) < 0.999 or failed):
             yield Finding(
-                f"{mode}: at least {100 * min(complete):.1f} % of the expected rows of each "
-                f"renewal arrived; {failed:.0f} evaluations failed{reasons}."
+                f"{mode}: at least {rounded(100 * min(complete))} % of the expected rows of each "
+                f"renewal arrived; {failed:,.0f} evaluations failed{reasons}."
             )
 
 
 def _saturated(totals: Results) -> Iterator[Finding]:
     """Where the machine itself was the limit."""
     found = [
-        f"{row['mode']} with {row['queries']} ({used(row):.0f} %)"
+        f"{row['mode']} with {int(row['queries']):,} ({rounded(used(row))} %)"
         for row in totals.rows
         if is_busy(row)
     ]
     if found:
         yield Finding(
-            f"All processes together kept the cores of the machine nearly busy in {len(found)} "
-            f"cases, in which latency tells of that: {sentence_list(found)}."
+            "All processes together kept the cores of the machine nearly busy in "
+            f"{counted(len(found), 'case')}, in which latency tells of that: "
+            f"{sentence_list(found)}."
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from experiments.harness.items import Figure, Finding, Item, Point, Table
-from experiments.harness.report import sentence_list, times_less
+from experiments.harness.report import duration, rounded, sentence_list, times_less
 from experiments.harness.results import Results
 
 POLLING: Final = "polling"
@@ -66,20 +66,22 @@ def _compared(results: Results, clients: str, changes: str) -> Iterator[Finding]
 
     yield Finding(
         f"With {clients} clients and {changes} changes a minute an answer shows a change after "
-        f"{of(told, 'late_p50_ms'):.0f} ms in the median (95 %: {of(told, 'late_p95_ms'):.0f} ms, "
-        f"at most {of(told, 'late_max_ms'):.0f} ms) where the server tells of it, and after "
-        f"{of(polled, 'late_p50_ms'):.0f} ms (95 %: {of(polled, 'late_p95_ms'):.0f} ms, at most "
-        f"{of(polled, 'late_max_ms'):.0f} ms) where clients look every "
-        f"{of(polled, 'max_age'):g} s.",
+        f"{duration(of(told, 'late_p50_ms'))} in the median (95 %: "
+        f"{duration(of(told, 'late_p95_ms'))}, at most {duration(of(told, 'late_max_ms'))}) where "
+        f"the server tells of it, and after {duration(of(polled, 'late_p50_ms'))} (95 %: "
+        f"{duration(of(polled, 'late_p95_ms'))}, at most "
+        f"{duration(of(polled, 'late_max_ms'))}) where clients look every "
+        f"{rounded(of(polled, 'max_age'))} s.",
         headline=True,
     )
     yield Finding(
-        f"A client then takes {of(told, 'requests'):.1f} requests and "
-        f"{of(told, 'bytes') / 1000:.1f} kB a minute with the signal, and "
-        f"{of(polled, 'requests'):.1f} and {of(polled, 'bytes') / 1000:.1f} kB by polling; of the "
-        f"server {of(told, 'server_cpu_ms'):.1f} ms of CPU a minute against "
-        f"{of(polled, 'server_cpu_ms'):.1f} ms, publishing included, of its own "
-        f"{of(told, 'client_cpu_ms'):.1f} ms against {of(polled, 'client_cpu_ms'):.1f} ms.",
+        f"A client then takes {rounded(of(told, 'requests'))} requests and "
+        f"{rounded(of(told, 'bytes') / 1000)} kB a minute with the signal, and "
+        f"{rounded(of(polled, 'requests'))} and {rounded(of(polled, 'bytes') / 1000)} kB by "
+        f"polling; of the server {rounded(of(told, 'server_cpu_ms'))} ms of CPU a minute against "
+        f"{rounded(of(polled, 'server_cpu_ms'))} ms, publishing included, of its own "
+        f"{rounded(of(told, 'client_cpu_ms'))} ms against "
+        f"{rounded(of(polled, 'client_cpu_ms'))} ms.",
         headline=True,
     )
 
@@ -109,7 +111,8 @@ def _missed(results: Results) -> Iterator[Finding]:
     shares = results.numbers("completeness")
     if shares:
         yield Finding(
-            f"In the worst measurement {100 * min(shares):.1f} % of the changes arrived in time."
+            f"In the worst measurement {rounded(100 * min(shares))} % of the changes arrived in "
+            "time."
         )
 
 

@@ -1,13 +1,17 @@
 """What the report says of ``citybench``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from experiments.harness.items import Figure, Finding, Item, Table
-from experiments.harness.report import sentence_list, shown_value
+from experiments.harness.report import rounded, shown_value
 from experiments.harness.results import Results
 from experiments.studies.board_answer import marked
 from experiments.studies.board_modes import PLACES
 from experiments.workloads.citybench import UNNAMED
+
+_COMPLETE = 0.999
+_NAMED = 3
+"""How many measurements that are not complete a sentence names."""
 
 
 def citybench_items(results: Results, columns: Sequence[str]) -> Iterator[Item]:
@@ -49,20 +53,21 @@ def _findings(results: Results) -> Iterator[Finding]:
         complete, latency = chosen.numbers("completeness"), chosen.numbers("latency_p50_ms")
         if not complete:
             continue
-        lacking = [
-            f"{row['query']} at {row['rate']}/s, {row['instances']} times "
-            f"({100 * float(row['completeness']):.1f} %)"
-            for row in chosen.rows
-            if row["completeness"] and float(row["completeness"]) < 0.999
-        ]
-        what = f"all but {sentence_list(lacking)}" if lacking else "all"
+        lacking = sorted(
+            (
+                row
+                for row in chosen.rows
+                if row["completeness"] and float(row["completeness"]) < _COMPLETE
+            ),
+            key=lambda row: float(row["completeness"]),
+        )
         yield Finding(
-            f"CityBench, {mode}: of {len(complete)} measurements {what} are complete; the median "
-            f"latency of a measurement is {shown_value(min(latency))} to "
+            f"CityBench, {mode}: complete in {_complete(len(complete), lacking)}; the "
+            f"median latency of a measurement is {shown_value(min(latency))} to "
             f"{shown_value(max(latency))} ms, the server's "
             f"CPU {shown_value(min(chosen.numbers('server_percent')))} to "
             f"{shown_value(max(chosen.numbers('server_percent')))} % of a core.",
-            headline=len(lacking) < 4,
+            headline=True,
         )
     for name, why in UNNAMED.items():
         cpu = results.numbers("server_percent", query=name)
@@ -72,6 +77,20 @@ def _findings(results: Results) -> Iterator[Finding]:
                 f"latency cannot be told; it takes the server {shown_value(min(cpu))} to "
                 f"{shown_value(max(cpu))} % of a core."
             )
+
+
+def _complete(there: int, lacking: Sequence[Mapping[str, str]]) -> str:
+    """How many are, and which of the others lack most."""
+    how_many = f"{there - len(lacking)} of {there} measurements"
+    if not lacking:
+        return how_many
+    named = [
+        f"{row['query']} at {shown_value(row['rate'])}/s, {row['instances']} times: "
+        f"{rounded(100 * float(row['completeness']))} %"
+        for row in lacking[:_NAMED]
+    ]
+    which = "the others" if len(lacking) <= _NAMED else "of the others the worst"
+    return f"{how_many} ({which}: {'; '.join(named)})"
 
 
 def _table(results: Results, columns: Sequence[str]) -> Table:

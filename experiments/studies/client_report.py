@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
+from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from experiments.studies.fragment_servers import OURS, REFERENCE
 from experiments.workloads.shop import COMPARED
@@ -119,13 +120,13 @@ def _headlines(results: Results) -> Iterator[Item]:
             continue
         text = (
             f"Over {server}, our client answers {len(queries)} queries of different shapes on "
-            f"{triples:,} triples with {ours:,.0f} requests in {ours_time:.1f} s "
+            f"{triples:,} triples with {rounded(ours)} requests in {rounded(ours_time)} s "
             f"({latency} ms of latency added)"
         )
         if other and other_time:
             text += (
-                f"; Comunica with {other:,.0f} requests in {other_time:.1f} s "
-                f"({other / ours:.1f} and {other_time / ours_time:.1f} times as much)"
+                f"; Comunica with {rounded(other)} requests in {rounded(other_time)} s "
+                f"({rounded(other / ours)} and {rounded(other_time / ours_time)} times as much)"
             )
         yield Finding(text + ".", headline=True)
 
@@ -138,12 +139,12 @@ def _wrong(results: Results) -> Finding:
     )
     if not wrong:
         return Finding(
-            f"All {len(results.rows)} answers equal those of pyoxigraph over the same data."
+            f"All {len(results.rows):,} answers equal those of pyoxigraph over the same data."
         )
     listed = "; ".join(f"{pair}, {query}" for pair, query in wrong)
     return Finding(
-        f"{wrong.total()} of {len(results.rows)} answers differ from those of pyoxigraph over the "
-        f"same data: {listed}."
+        f"{wrong.total():,} of {len(results.rows):,} answers differ from those of pyoxigraph over "
+        f"the same data: {listed}."
     )
 
 

@@ -93,7 +93,7 @@ def _in_words(found: LineComparison, mode: str) -> str:
         return f"{one} take less CPU than {other} at every number of clients".replace(
             f"{mode} take ", f"{mode} takes "
         )
-    text = f"{one} take less CPU than {other} above {found.crossing:,.0f} clients"
+    text = f"{one} take less CPU than {other} above {rounded(found.crossing)} clients"
     return text.replace(f"{mode} take ", f"{mode} takes ") + ", more below"
 
 
@@ -111,7 +111,7 @@ def _checks(results: Results) -> Iterator[Finding]:
                 yield Finding(
                     f"{mode}, {quantity}: at {sentence_list([f'{n:,}' for n in errors])} clients, "
                     "which the fit did not see, the formula is off by at most "
-                    f"{100 * errors[largest]:.0f} % (at {largest:,})."
+                    f"{rounded(100 * errors[largest])} % (at {largest:,})."
                 )
     if results.where(part=FIT).rows and not any(
         row["predicted"] for row in results.where(part=CHECK).rows
@@ -125,7 +125,7 @@ def _checks(results: Results) -> Iterator[Finding]:
     if off:
         yield Finding(
             f"The simulation's load of an instance differs from the formula's by at most "
-            f"{100 * max(off):.1f} %; 99 of 100 clients are served within "
+            f"{rounded(100 * max(off))} %; 99 of 100 clients are served within "
             f"{shown_value(max(simulation.numbers('wait_p99_s')))} s of their request in every "
             f"simulated case."
         )

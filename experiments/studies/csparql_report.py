@@ -5,7 +5,7 @@ from functools import partial
 
 from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
-from experiments.harness.report import rounded, sentence_list
+from experiments.harness.report import counted, rounded, sentence_list
 from experiments.harness.results import Results
 
 # Milliseconds per evaluation of the original engine with 10^4 and 10^5 static triples, step 1 s.
@@ -41,12 +41,12 @@ def native_report(native: Results) -> Iterator[Item]:
             compared=compared,
         )  # fmt: skip
         if measured:
-            ratios.append((original / measured, f"{name} with {size} static triples"))
+            ratios.append((original / measured, f"{name} with {int(size):,} static triples"))
     if ratios:
         (least, slowest), (most, fastest) = min(ratios), max(ratios)
         yield Finding(
-            f"The original engine takes {least:.1f} ({slowest}) to {most:.1f} ({fastest}) times as "
-            "long for an evaluation as the native engine.",
+            f"The original engine takes {rounded(least)} ({slowest}) to {rounded(most)} "
+            f"({fastest}) times as long for an evaluation as the native engine.",
             headline=True,
         )
 
@@ -79,7 +79,9 @@ def rules_report(rules: Results) -> Iterator[Item]:
             )
         largest = max(chosen.distinct("static"), key=float)
         yield from _effects(
-            chosen.where(static=largest), "ms_mean", f"{query}, {largest} brokers, {widest} s"
+            chosen.where(static=largest),
+            "ms_mean",
+            f"{query}, {int(largest):,} brokers, {widest} s",
         )
     yield from _useless(rules, "ms_mean", "Natively")
 
@@ -118,8 +120,9 @@ def spark_report(by_cores: Results) -> Iterator[Item]:
         )
         few, many = min(known), max(known)
         yield Finding(
-            f"Spark processes {rounded(known[few])} triples per second on {few:g} core(s) and "
-            f"{rounded(known[many])} on {many:g}: {known[many] / known[few]:.2f} times as many.",
+            f"Spark processes {rounded(known[few])} triples per second on "
+            f"{counted(int(few), 'core')} and {rounded(known[many])} on {int(many)}: "
+            f"{rounded(known[many] / known[few])} times as many.",
             headline=True,
         )
 
@@ -160,7 +163,7 @@ def _useless(rules: Results, column: str, where: str) -> Iterator[Finding]:
         most = max(max(ratios[label]) for label in never)
         yield Finding(
             f"{where} {sentence_list(never)} saved nothing in any case measured, and cost at most "
-            f"{most:.2f} times as much as no rule."
+            f"{rounded(most)} times as much as no rule."
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from experiments.harness.items import Figure, Finding, Item, Table, Target
 from experiments.harness.measurement import CellValue
+from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from experiments.studies.fragment_requests import FORMATS, NOT_MODIFIED, PATTERNS, SELDOM
 from experiments.studies.fragment_servers import CONSTANT, OURS, REFERENCE
@@ -106,14 +107,14 @@ def _headlines(main: Results) -> Iterator[Item]:
     triples = int(main.distinct("triples")[0])
     if ours is not None:
         text = (
-            f"One worker of the fragment server spends {ours:.2f} ms of CPU on the first page of "
-            f"{triples:,} triples (TriG, 100 triples)"
+            f"One worker of the fragment server spends {rounded(ours)} ms of CPU on the first page "
+            f"of {triples:,} triples (TriG, 100 triples)"
         )
         if floor:
-            text += f", {ours / floor:.1f} times what a constant Flask view of that size takes"
+            text += f", {rounded(ours / floor)} times what a constant Flask view of that size takes"
         if other:
             kind = main.where(server=REFERENCE).distinct("kind")[0]
-            text += f"; {kind} spends {other:.2f} ms, {other / ours:.1f} times as much"
+            text += f"; {kind} spends {rounded(other)} ms, {rounded(other / ours)} times as much"
         yield Finding(text + ".", headline=True)
     ratios = {
         (row.x, form): row.y / theirs
@@ -125,8 +126,8 @@ def _headlines(main: Results) -> Iterator[Item]:
         low, high = min(ratios, key=lambda k: ratios[k]), max(ratios, key=lambda k: ratios[k])
         yield Finding(
             f"Over {len(ratios)} pairs of pattern and format the reference server's CPU per "
-            f"request is between {ratios[low]:.2f} ({low[0]}, {low[1]}) and {ratios[high]:.1f} "
-            f"times ours ({high[0]}, {high[1]})."
+            f"request is between {rounded(ratios[low])} ({low[0]}, {low[1]}) and "
+            f"{rounded(ratios[high])} times ours ({high[0]}, {high[1]})."
         )
 
 

@@ -15,7 +15,7 @@ from experiments.errors import MeasurementError, ProcessFailedError, Unavailable
 from experiments.harness.items import Figure, Finding, Item, Table, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import Process, started
-from experiments.harness.report import sentence_list
+from experiments.harness.report import rounded, sentence_list
 from experiments.harness.results import Results
 from experiments.harness.servers import command
 from experiments.workloads.people import People
@@ -174,14 +174,15 @@ def _headlines(results: Results) -> Iterator[Item]:
         assert peak is not None
         text = (
             f"{engine.capitalize() if engine == LOCAL else engine} makes a store of "
-            f"{largest[-1]:,} triples in {seconds:.1f} s "
-            f"({largest[-1] / seconds:,.0f} triples/s) with at most {peak:,.0f} MiB of memory"
+            f"{largest[-1]:,} triples in {rounded(seconds)} s "
+            f"({rounded(largest[-1] / seconds)} triples/s) with at most {rounded(peak)} MiB of "
+            "memory"
         )
         first = own.mean("seconds", triples=largest[0])
         if len(largest) > 1 and first:
             text += (
                 f"; {largest[-1] / largest[0]:g} times the triples of the smallest size take "
-                f"{seconds / first:.1f} times its seconds"
+                f"{rounded(seconds / first)} times its seconds"
             )
         yield Finding(text + ".", headline=True)
         steps = []
@@ -189,7 +190,7 @@ def _headlines(results: Results) -> Iterator[Item]:
             more = own.mean("seconds", triples=larger), own.mean("seconds", triples=smaller)
             if more[0] is not None and more[1] is not None:
                 each = (more[0] - more[1]) / (larger - smaller) * 1e6
-                steps.append(f"{each:.2f} s from {smaller:,} to {larger:,}")
+                steps.append(f"{rounded(each)} s from {smaller:,} to {larger:,}")
         if steps:
             yield Finding(
                 f"{engine.capitalize() if engine == LOCAL else engine}: each further million "

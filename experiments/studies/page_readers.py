@@ -28,6 +28,7 @@ from experiments.harness.items import Finding, Item, Table, Target
 from experiments.harness.load_generator import generate
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import LOOPBACK, await_answer
+from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
 
@@ -106,11 +107,11 @@ class PageReaders:
             if beside is None or page is None:
                 continue
             workers = results.mean("workers_percent", case=case) or 0.0
-            kept = f", {page / alone:.2f} times that without readers" if alone else ""
+            kept = f", {rounded(page / alone)} times that without readers" if alone else ""
             yield Finding(
-                f"{readers} readers of {case}: {beside:.1f} % of a core for the process that "
-                f"answers queries and {workers:.1f} % for the workers; a page of a fragment takes "
-                f"{page:.2f} ms of CPU{kept}.",
+                f"{readers} readers of {case}: {rounded(beside)} % of a core for the process that "
+                f"answers queries and {rounded(workers)} % for the workers; a page of a fragment "
+                f"takes {rounded(page)} ms of CPU{kept}.",
                 headline=True,
             )
         firsts = results.numbers("first_ms")

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 from annotations.terms import Term
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.report import counted, rounded, sentence_list
 from experiments.harness.results import Results
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
@@ -158,29 +159,50 @@ class Sharing:
             kind="bars",
             log_y=True,
         )
+        aimed: dict[str, float] = {}
+        told: dict[str, list[str]] = {}
+        by_hand: dict[str, list[str]] = {}
         for row in rows:
             name, when, count = row["differ_in"], row["registered"], int(row["queries"] or 0)
-            what = f"{name}, {when}, {count} queries"
-            ratio, told = float(row["ratio"] or 0), float(row["callbacks"] or 0)
+            case = f"{name}, {counted(count, 'query')}"
+            ratio, callbacks = float(row["ratio"] or 0), float(row["callbacks"] or 0)
             if when == "unlike":
-                yield Target(f"{what}: times those on the stream alone", ratio, 2.0)
+                what = f"{case}, unlike: times those on the stream alone"
+                yield Target(what, ratio, 2.0)
                 continue
+            spent = float(row["us_all"] or 0)
             target = SHARING_CASES[str(name)].target
             if target is not None and count >= 1000:
-                yield Target(f"{what}: times one query", ratio, target)
-            elif count >= 1000 and told >= 1:
-                spent = float(row["us_all"] or 0) / float(row["us_callbacks"] or 1)
-                yield Finding(
-                    f"{what}: {told:.0f} are told of an element, at {spent:.1f} times the cost of "
-                    "calling them."
-                )
-            by_hand = float(row["us_by_hand"] or 0)
-            if by_hand:
-                ratio = float(row["us_all"] or 0) / by_hand
-                yield Finding(
-                    f"{what}: {ratio:.1f} times what a loop over the windows takes that is written "
-                    "for this query alone."
-                )
+                yield Target(f"{case}, {when}: times one query", ratio, target)
+                aimed[f"{name}, {when}"] = ratio
+            elif count >= 1000 and callbacks >= 1:
+                times = rounded(spent / float(row["us_callbacks"] or 1))
+                told.setdefault(case, []).append(f"{times} ({rounded(callbacks)}, {when})")
+            if alone := float(row["us_by_hand"] or 0):
+                by_hand.setdefault(case, []).append(f"{rounded(spent / alone)} ({when})")
+        yield from _shared(aimed, most)
+        for case, each in told.items():
+            yield Finding(
+                f"{case}: {sentence_list(each)} times the cost of telling those who are told of "
+                "an element (how many, when they are registered)."
+            )
+        for case, each in by_hand.items():
+            yield Finding(
+                f"{case}: {sentence_list(each)} times what a loop over the windows takes that is "
+                "written for this query alone (when they are registered)."
+            )
+
+
+def _shared(ratios: Mapping[str, float], most: int) -> Iterator[Finding]:
+    """What many queries cost by one, where nearly all of their work can be shared."""
+    if ratios:
+        least, worst = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
+        yield Finding(
+            f"With {counted(most, 'query')} that differ in a constant an element costs "
+            f"{rounded(ratios[least])} ({least}) to {rounded(ratios[worst])} times ({worst}) as "
+            "much as with one, where few of them are told of it.",
+            headline=True,
+        )
 
 
 class _Side:

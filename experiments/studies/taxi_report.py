@@ -5,7 +5,7 @@ from functools import partial
 
 from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
-from experiments.harness.report import duration, rounded, sentence_list
+from experiments.harness.report import duration, rounded, sentence_list, shown_value
 from experiments.harness.results import Results
 from experiments.studies.taxi_peer import COMMITS
 
@@ -116,8 +116,8 @@ def _anew_findings(anew: Results) -> Iterator[Finding]:
         else f"the answers to {sentence_list(different)} are not the same"
     )
     yield Finding(
-        f"To compute every answer anew takes {sentence_list(parts)}, on {anew.rows[0]['trips']} "
-        f"trips to the end; {same}.",
+        f"To compute every answer anew takes {sentence_list(parts)}, on "
+        f"{shown_value(anew.rows[0]['trips'])} trips to the end; {same}.",
         headline=True,
     )
 

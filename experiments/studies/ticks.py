@@ -16,6 +16,7 @@ from annotations.terms import Quad, Term
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import Process, python, started
+from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, fragment_server
 from experiments.studies.board_modes import BOARD_DATASET
@@ -110,9 +111,10 @@ class ClientTicks:
         )
         for size in sizes:
             yield Finding(
-                f"{size} labelled facts: {least('ms_tick', size):.1f} ms of CPU for an update, "
-                f"{least('ms_unchanged', size):.2f} ms for an evaluation without one, "
-                f"{least('ms_start', size):.0f} ms until the first answer."
+                f"{size:,} labelled facts: {rounded(least('ms_tick', size))} ms of CPU for an "
+                f"update, {rounded(least('ms_unchanged', size))} ms for an evaluation without "
+                f"one, {rounded(least('ms_start', size))} ms until the first answer.",
+                headline=True,
             )
         for column, limit in _LIMITS.items():
             measured = least(column, _AIMED_AT) if _AIMED_AT in sizes else None

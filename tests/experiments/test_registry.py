@@ -51,8 +51,8 @@ _WORDS = {"kind": ("total", "total"), "why": ("", ""), "right": ("1", "0"), "err
 """Columns that hold no free number: their values, and the opposite ones."""
 
 
-def said(experiment: Experiment, folder: Path, *, opposite: bool) -> list[str]:
-    """The sentences of the report of a full run with data that are made up."""
+def made_up(experiment: Experiment, folder: Path, *, opposite: bool) -> list[dict[str, str]]:
+    """Raw data of a full run."""
     rows = []
     groups = experiment.groups(experiment.settings(), Run(1, folder, lambda _text: None))
     keys = [measurement.key for group in groups for measurement in group.measurements]
@@ -70,21 +70,50 @@ def said(experiment: Experiment, folder: Path, *, opposite: bool) -> list[str]:
                 value = 3.0 ** (place % 7) * (1 + number / len(keys))
                 row[column] = str(5000 / value if opposite else value)
         rows.append(row)
+    return rows
+
+
+def said(experiment: Experiment, rows: list[dict[str, str]]) -> list[str]:
+    """The sentences of the report of some data."""
     items = experiment.report(Results(rows, {}, {}))
     return [item.text for item in items if isinstance(item, Finding)]
 
 
 # What the cost model says it computes of another's data: `test_cost_model` turns those round.
-@pytest.mark.parametrize(
+every_measured = pytest.mark.parametrize(
     "experiment",
     [each for each in registry.EXPERIMENTS if each.name != "cost-model"],
     ids=lambda experiment: experiment.name,
 )
+
+
+@every_measured
 def test_opposite_data_change_every_sentence(experiment: Experiment, tmp_path: Path) -> None:
-    one, other = (said(experiment, tmp_path, opposite=opposite) for opposite in (False, True))
+    one, other = (
+        said(experiment, made_up(experiment, tmp_path, opposite=opposite))
+        for opposite in (False, True)
+    )
     assert one
     assert other
     assert not set(one) & set(other)
+
+
+@pytest.mark.parametrize("opposite", [False, True])
+@every_measured
+def test_sentences_have_numbers_of_three_digits(
+    experiment: Experiment, opposite: bool, tmp_path: Path
+) -> None:
+    rows = made_up(experiment, tmp_path, opposite=opposite)
+    sizes = {float(value) for row in rows for value in row.values() if value.isdecimal()}
+    for sentence in said(experiment, rows):
+        # Evaluations that failed are counted.
+        for text in re.findall(
+            r"(?<![\w.^])\d[\d,]*(?:\.\d+)?(?! evaluations)(?![\w.,])", sentence
+        ):
+            number = float(text.replace(",", ""))
+            digits = text.replace(",", "").replace(".", "").strip("0")
+            assert len(digits) <= 3 or number in sizes | {len(rows)}, (text, sentence)
+            assert number < 10_000 or "," in text, (text, sentence)
 
 
 def test_the_documented_configurations_are_some(tmp_path: Path) -> None:

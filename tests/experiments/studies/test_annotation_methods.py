@@ -133,6 +133,6 @@ def test_verdicts_and_what_the_network_adds_follow_the_data() -> None:
         [item.text for item in items if isinstance(item, Finding) and "ms away" in item.text]
         for items in (one, other)
     ]
-    assert said[0][0].endswith(" 750 ms in the mean, and 2.2 s where the server is 20 ms away.")
+    assert said[0][0].endswith(" 750 ms in the mean, and 2.25 s where the server is 20 ms away.")
     assert len(said[0]) == 2
     assert not set(said[0]) & set(said[1])

@@ -165,9 +165,9 @@ def test_sentences_follow_the_data() -> None:
     rows = [row("CQELS mode", 1.0), row("C-SPARQL mode", 0.5), row("CQELS mode", "", "Q7")]
     items = CityBenchQueries().report(Results(rows, {}, {}))
     text = "\n".join(item.text for item in items if isinstance(item, Finding))
-    assert "CQELS mode: of 1 measurements all are complete" in text
+    assert "CQELS mode: complete in 1 of 1 measurements; " in text
     assert "Q7 names no observation in its answers (no car park of" in text
     assert (
-        "C-SPARQL mode: of 1 measurements all but Q1 at 1/s, 1 times (50.0 %)"
+        "C-SPARQL mode: complete in 0 of 1 measurements (the others: Q1 at 1/s, 1 times: 50 %)"
         in text
     )

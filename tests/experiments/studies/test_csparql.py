@@ -72,10 +72,10 @@ def test_the_report_says_what_was_measured() -> None:
     )  # fmt: skip
     texts = [item.text for item in found if isinstance(item, Finding)]
     assert texts == [
-        "The original engine takes 0.5 (Q1 with 100000 static triples) to 13.0 (Q1 with 10000 "
+        "The original engine takes 0.5 (Q1 with 100,000 static triples) to 13 (Q1 with 10,000 "
         "static triples) times as long for an evaluation as the native engine.",
         "CPU with rules against none (filters, 100 brokers, 20 s): push filters -75 %.",
-        "Spark processes 1,000 triples per second on 1 core(s) and 1,500 on 2: 1.50 times as many.",
+        "Spark processes 1,000 triples per second on 1 core and 1,500 on 2: 1.5 times as many.",
         "CPU with rules against none (Spark, filters, 5 s): all +25 %.",
         "On Spark all saved nothing in any case measured, and cost at most 1.25 times as much as "
         "no rule.",

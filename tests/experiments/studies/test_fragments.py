@@ -89,11 +89,11 @@ def test_the_report_says_what_was_measured_and_nothing_of_what_was_not() -> None
     page = {"triples": 1000, "pattern": "first page", "format": "TriG"}
     ours = row(**page, server=OURS, cpu_ms=0.2, kind="ours")
     other = row(**page, server=REFERENCE, cpu_ms=0.5, kind="@ldf/server (HDT)")
-    assert "spends 0.20 ms of CPU" in texts([ours])
-    assert "spends 0.50 ms" not in texts([ours])
-    assert "spends 0.50 ms, 2.5 times as much" in texts([ours, other])
+    assert "spends 0.2 ms of CPU" in texts([ours])
+    assert "spends 0.5 ms" not in texts([ours])
+    assert "spends 0.5 ms, 2.5 times as much" in texts([ours, other])
     slower = row(**page, server=REFERENCE, cpu_ms=0.1, kind="@ldf/server (HDT)")
-    assert "spends 0.10 ms, 0.5 times as much" in texts([ours, slower])
+    assert "spends 0.1 ms, 0.5 times as much" in texts([ours, slower])
     targets = [
         item for item in Fragments().report(Results([ours], {}, {})) if isinstance(item, Target)
     ]

@@ -54,8 +54,8 @@ def test_sentences_follow_the_data() -> None:
         row(triples=9000, engine=LOCAL, seconds=30, peak_mib=500, version="c"),
     ]
     said = texts(Results(rows, {}, {}))
-    assert "9 times the triples of the smallest size take 2.0 times its seconds" in said
-    assert "Spark: each further million triples takes 1250.00 s from 1,000 to 9,000." in said
+    assert "9 times the triples of the smallest size take 2 times its seconds" in said
+    assert "Spark: each further million triples takes 1,250 s from 1,000 to 9,000." in said
     assert "Spark is faster than one process for 9,000 triples." in said
     assert "different stores of 9,000 triples" in said
     said = texts(Results(rows[:2], {}, {}))

@@ -45,8 +45,8 @@ def test_the_sentences_follow_the_data() -> None:
     ]
     items = list(PageReaders().report(Results(rows, {}, {})))
     text = "\n".join(item.text for item in items if isinstance(item, Finding))
-    assert "200 readers of one query: 2.2 % of a core" in text
-    assert "takes 0.60 ms of CPU, 1.50 times that without readers" in text
-    assert "40.0 % of a core for the process that answers queries and 3.0 % for the workers" in text
+    assert "200 readers of one query: 2.25 % of a core" in text
+    assert "takes 0.6 ms of CPU, 1.5 times that without readers" in text
+    assert "40 % of a core for the process that answers queries and 3 % for the workers" in text
     (target,) = [item for item in items if isinstance(item, Target)]
     assert (target.measured, target.limit) == (90.0, 1000.0)

@@ -98,7 +98,7 @@ def test_every_sentence_and_verdict_follows_the_data() -> None:
         verdicts.append({each.claim.name: each.verdict for each in checks})
     assert said[0] == [
         "Q1, windows of 30 minutes: 200,000 trips per second of CPU from the file of trips to the "
-        "files of answers, 400,000 where the trips were parsed before; an answer is there 0.01 ms "
+        "files of answers, 400,000 where the trips were parsed before; an answer is there 10 µs "
         "after its trip in the median.",
         "To compute every answer anew takes 90 times as much for Q1, on 100 trips to the end; the "
         "answers are the same.",
