@@ -19,6 +19,7 @@ from experiments.harness.report import (
     checks_of,
     counted,
     render_report,
+    run_in_words,
     sections,
 )
 
@@ -161,24 +162,13 @@ def _clean(text: str) -> str:
     return _MACHINE_PATH.sub("…", text)
 
 
-def _day(found: Sequence[Section]) -> str:
-    days = sorted({section.facts["started"][:10] for section in found})
-    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-
-
-def _machine(found: Sequence[Section]) -> str:
-    machine = found[0].facts["machine"]
-    cores = machine["cores"].split()[0]
-    return f"{machine['processor']}, {cores} cores, {machine['memory']}"
-
-
 def _summary(found: Sequence[Section]) -> str:
     lines = [
         "# Measured",
         "",
-        f"{_day(found)}, {_machine(found)}, {found[0].facts['machine']['system']}, Python "
-        f"{found[0].facts['machine']['Python']}. "
-        f"Written by `tpf-experiments publish`; everything that was measured is in "
+        f"{run_in_words(found)} {found[0].facts['machine']['system']}, Python "
+        f"{found[0].facts['machine']['Python']}. Written by "
+        f"`tpf-experiments publish`; everything that was measured is in "
         f"[{PAGE}]({PAGE}), how it was measured in [experiments](../experiments.md), the raw data "
         f"in [{RESULTS}]({RESULTS}).",
     ]
@@ -210,7 +200,7 @@ def _figures(section: Section) -> list[ShownFigure]:
 def _mention(readme: Path, found: Sequence[Section], folder: Path) -> None:
     text = readme.read_text(encoding="utf-8")
     link = folder.resolve().relative_to(readme.resolve().parent).as_posix()
-    line = f"[Measured]({link}/{SUMMARY}) on {_day(found)}: {_machine(found)}.\n"
+    line = f"[Measured]({link}/{SUMMARY}) {run_in_words(found)}\n"
     for section in found:
         if section.answers:
             line += "\n" + " ".join(section.answers) + "\n"

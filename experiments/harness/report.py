@@ -4,7 +4,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,28 @@ def render_report(sections: Sequence[Section], checks: Sequence[Check] = ()) -> 
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["number"] = shown_value
-    return environment.from_string(source).render(sections=sections, checks=checks)
+    run = run_in_words(sections) if sections else ""
+    return environment.from_string(source).render(sections=sections, checks=checks, run=run)
+
+
+def run_in_words(sections: Sequence[Section]) -> str:
+    """When and where all of it was measured, on which commits, and how long that took."""
+    days = sorted({section.facts["started"][:10] for section in sections})
+    machine = sections[0].facts["machine"]
+    commits = sorted(
+        {each for one in sections for each in one.facts["versions"]["commit"].split(", ")}
+    )
+    took = [each for one in sections if (each := one.facts.get("seconds")) is not None]
+    text = (
+        f"{' to '.join(dict.fromkeys((days[0], days[-1])))}: {machine['processor']}, "
+        f"{counted(int(machine['cores'].split()[0]), 'core')}, {machine['memory']}; "
+        f"{counted(len(sections), 'experiment')} on {'commit' if len(commits) == 1 else 'commits'} "
+        f"{sentence_list(commits)}"
+    )
+    if len(took) == len(sections):
+        minutes = max(1, round(sum(took) / 60))
+        text += f", in {minutes // 60} h {minutes % 60} min"
+    return f"{text}."
 
 
 def _embedded(figure: Path) -> str:
@@ -143,7 +164,8 @@ def _add(
         case Target():
             section.targets.append(item)
         case Table():
-            section.blocks.append(("table", item))
+            rows = [[_number(cell) for cell in row] for row in item.rows]
+            section.blocks.append(("table", replace(item, rows=rows)))
         case Figure():
             if not any(item.series.values()):
                 section.findings.append(
@@ -189,23 +211,22 @@ def _in_words(figure: Figure) -> str:
 
 
 def shown_value(value: CellValue) -> str:
-    """A number with three significant digits, thousands with commas; a text as it is.
-
-    Raw data are texts, and a number among them is shown as any other.
-    """
-    if value is None or value == "":
-        return "—"
-    if isinstance(value, str):
-        return shown_value(_number(value)) if _NUMBER.fullmatch(value) else value
-    if isinstance(value, int):
-        return f"{value:,}"
-    if abs(value) >= 1000:
-        return f"{float(f'{value:.3g}'):,.0f}"
-    return f"{value:.3g}"
+    """A number with three significant digits, thousands with commas; another text as it is."""
+    number = _number(value)
+    if number is None or isinstance(number, str):
+        return number or "—"
+    if isinstance(number, int):
+        return f"{number:,}"
+    if abs(number) >= 1000:
+        return f"{float(f'{number:.3g}'):,.0f}"
+    return f"{number:.3g}"
 
 
-def _number(text: str) -> float:
-    return int(text) if text.removeprefix("-").isdecimal() else float(text)
+def _number(value: CellValue) -> CellValue:
+    """The number that a text is, as all are in raw data; else the value itself."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value) if value.removeprefix("-").isdecimal() else float(value)
+    return value
 
 
 def rounded(value: float) -> str:

@@ -28,7 +28,9 @@ def test_page_summary_figures_and_the_line_in_the_readme(tmp_path: Path) -> None
     assert "raw.csv" not in html
     text = readme.read_text()
     assert "old" not in text
-    assert "[Measured](docs/report/README.md) on 20" in text
+    assert "[Measured](docs/report/README.md) 20" in text
+    assert "; 1 experiment on commit" in text
+    assert ", in 0 h 1 min." in text
     assert text.endswith("<!-- /report -->\n\nMore.\n")
     # Again: what was there is replaced.
     publish_report(tmp_path / "results", [Squares()], folder, readme)
@@ -45,6 +47,19 @@ def test_each_experiment_says_when_and_of_which_commit_it_is(tmp_path: Path) -> 
     publish_report(tmp_path / "results", [Squares()], tmp_path / "report")
     summary = (tmp_path / "report/README.md").read_text()
     assert "2025-04-03, commit 0123456789ab; load of the machine" in summary
+    assert "1 experiment on commit 0123456789ab, in" in summary
+
+
+def test_results_of_two_commits_say_so(tmp_path: Path) -> None:
+    run(tmp_path / "results", Squares())
+    facts_file = tmp_path / "results" / Squares().name / FACTS
+    facts = json.loads(facts_file.read_text())
+    facts["versions"]["commit"] = "0123456789ab, 9876543210cd"
+    # The run did not end.
+    del facts["seconds"], facts["load at the end"]
+    facts_file.write_text(json.dumps(facts))
+    html = publish_report(tmp_path / "results", [Squares()], tmp_path / "report").read_text()
+    assert "1 experiment on commits 0123456789ab and 9876543210cd.<" in html
 
 
 def test_paths_of_the_machine_are_left_out(tmp_path: Path) -> None:

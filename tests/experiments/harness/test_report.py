@@ -1,0 +1,33 @@
+"""How the report writes numbers and counts."""
+
+import pytest
+
+from experiments.harness.measurement import CellValue
+from experiments.harness.report import counted, duration, rounded, shown_value, times_less
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.123456, "0.123"), (12.0, "12"), (3522.0147, "3,520"), (195997, "195,997"),
+        # Raw data are texts.
+        ("3522.0147", "3,520"), ("195997", "195,997"), ("-4.5678", "-4.57"), ("1e-05", "1e-05"),
+        ("Q1", "Q1"), ("0.33.0", "0.33.0"), ("1 2", "1 2"), ("", "—"), (None, "—"),
+    ],
+)  # fmt: skip
+def test_numbers_have_three_digits_and_counts_all(value: CellValue, shown: str) -> None:
+    assert shown_value(value) == shown
+
+
+def test_times_have_the_unit_that_fits() -> None:
+    shown = [duration(each) for each in (0.0, 0.0772, 1.0, 709.4, 1100, 119_000)]
+    assert shown == ["0 ms", "77.2 µs", "1 ms", "709 ms", "1.1 s", "119 s"]
+
+
+def test_counts_and_ratios_in_words() -> None:
+    assert [counted(n, "query") for n in (1, 1000)] == ["1 query", "1,000 queries"]
+    assert [counted(n, "core") for n in (1, 2)] == ["1 core", "2 cores"]
+    assert [times_less(each) for each in (365.2, 1, 0.25)] == [
+        "365 times less", "not less", "4 times more",
+    ]  # fmt: skip
+    assert rounded(243_688) == "244,000"
