@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from annotations.wording import counted
 from experiments.errors import ConfigurationError, ExperimentError
 from experiments.harness.experiment import Experiment
 from experiments.harness.report import (
@@ -17,7 +18,6 @@ from experiments.harness.report import (
     Section,
     ShownFigure,
     checks_of,
-    counted,
     render_report,
     run_in_words,
     sections,

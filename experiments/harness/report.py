@@ -11,6 +11,7 @@ from typing import Any
 
 import jinja2
 
+from annotations.wording import counted
 from experiments.harness.claims import unmeasured
 from experiments.harness.drawing import draw
 from experiments.harness.experiment import Experiment
@@ -241,12 +242,6 @@ def duration(milliseconds: float) -> str:
     if 0 < milliseconds < 1:
         return f"{rounded(1000 * milliseconds)} µs"
     return f"{rounded(milliseconds)} ms"
-
-
-def counted(number: int, noun: str) -> str:
-    """So many of something, as a sentence writes it."""
-    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def sentence_list(names: Sequence[str]) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from annotations.wording import counted
 from experiments.harness.items import Figure, Finding, Item, Table, Target
-from experiments.harness.report import counted, duration, rounded, sentence_list, times_less
+from experiments.harness.report import duration, rounded, sentence_list, times_less
 from experiments.harness.results import Results
 from experiments.studies.board_answer import answers, is_busy, marked, sums_by_size, used
 from experiments.studies.board_claims import claims

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from functools import partial
 
+from annotations.wording import counted
 from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
-from experiments.harness.report import counted, rounded, sentence_list
+from experiments.harness.report import rounded, sentence_list
 from experiments.harness.results import Results
 
 # Milliseconds per evaluation of the original engine with 10^4 and 10^5 static triples, step 1 s.

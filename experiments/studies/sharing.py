@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 from annotations.terms import Term
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
-from experiments.harness.report import counted, rounded, sentence_list
+from experiments.harness.report import rounded, sentence_list
 from experiments.harness.results import Results
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
@@ -164,7 +164,7 @@ class Sharing:
         by_hand: dict[str, list[str]] = {}
         for row in rows:
             name, when, count = row["differ_in"], row["registered"], int(row["queries"] or 0)
-            case = f"{name}, {counted(count, 'query')}"
+            case = f"{name}, {count:,} queries"
             ratio, callbacks = float(row["ratio"] or 0), float(row["callbacks"] or 0)
             if when == "unlike":
                 what = f"{case}, unlike: times those on the stream alone"
@@ -198,7 +198,7 @@ def _shared(ratios: Mapping[str, float], most: int) -> Iterator[Finding]:
     if ratios:
         least, worst = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
         yield Finding(
-            f"With {counted(most, 'query')} that differ in a constant an element costs "
+            f"With {most:,} queries that differ in a constant an element costs "
             f"{rounded(ratios[least])} ({least}) to {rounded(ratios[worst])} times ({worst}) as "
             "much as with one, where few of them are told of it.",
             headline=True,
