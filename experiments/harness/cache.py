@@ -2,6 +2,7 @@
 
 import os
 import resource
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,7 @@ def http_cache(server_port: int, port: int, folder: Path) -> Iterator[Process]:
     """
     program = peers.nginx()
     folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="nginx-", dir=folder))
     (folder / "site.conf").write_text(_site(server_port, port, folder), encoding="utf-8")
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,10 +61,10 @@ def command(name: str) -> str:
 def fragment_server(
     folder: Path, config: str = "", *data: Path, name: str = "ours", base_url: str = ""
 ) -> Iterator[Server]:
-    """``tpf-server`` with one worker.
+    """``tpf-server`` with one worker, that knows nothing of any before it.
 
     Args:
-        folder: where it keeps the logs of live facts and its configuration.
+        folder: in which it has one of its own, for its configuration and what it keeps.
         config: more of its TOML file.
         data: stores or RDF files to serve.
         name: as figures call it.
@@ -71,14 +72,16 @@ def fragment_server(
     """
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "server.toml"
+    # What is published again to what another one kept would be taken for a repeated request.
+    own = Path(tempfile.mkdtemp(prefix="server-", dir=folder))
+    file = own / "server.toml"
     base = f'base_url = "{base_url}"\n' if base_url else ""
     file.write_text(f'publish_token = "{TOKEN}"\n{base}{config}', encoding="utf-8")
     order = [
         command("tpf-server"), *(str(path.resolve()) for path in data),
-        "--config", str(file), "--port", str(port), "--data-dir", str(folder / "data"),
+        "--config", str(file), "--port", str(port), "--data-dir", str(own / "data"),
     ]  # fmt: skip
-    with started("tpf-server", order, folder=folder) as process:
+    with started("tpf-server", order, folder=own) as process:
         seconds = await_answer(process, f"http://{LOOPBACK}:{port}/readyz", _START_SECONDS)
         yield Server(name, process, port, seconds)
 

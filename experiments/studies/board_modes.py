@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,6 @@ REWRITING = tuple(
     for method in METHODS
     for cache in (False, True)
 )
-_numbers = count()
 
 
 def need_java() -> None:
@@ -129,7 +127,6 @@ def side(
         UnavailableError: a program is missing here.
         ProcessFailedError: a server does not start.
     """
-    folder = folder / f"server{next(_numbers)}"
     front = free_port() if mode.cache else None
     base = f"http://{LOOPBACK}:{front}/" if front else ""
     with ExitStack() as stack:
@@ -137,7 +134,7 @@ def side(
         server = stack.enter_context(fragment_server(folder, config, base_url=base))
         cache = None
         if front is not None:
-            cache = stack.enter_context(http_cache(server.port, front, folder / "nginx"))
+            cache = stack.enter_context(http_cache(server.port, front, folder))
         feed = {
             "do": "start", "period": times.period, "lead": times.lead, "token": TOKEN,
             "departures": board.departures,

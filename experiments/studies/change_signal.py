@@ -5,7 +5,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -24,7 +23,6 @@ from experiments.workloads.board import Board, board
 from experiments.workloads.trains import train_query
 
 _MARGIN: Final = timedelta(minutes=1)
-_numbers = count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +140,12 @@ def _measure(mode: str, clients: int, changes: int, opened: ChangedBoardSetting)
     settings = opened.settings
     waits = settings.grace + (settings.max_age if mode == POLLING else 0.0)
     looks = Looks(settings.first_seconds, settings.seconds, waits)
-    folder = opened.folder / f"server{next(_numbers)}"
     config = (
         f"change_followers = {clients}\nfollowers_per_address = 0\n"
         f"max_connections_per_address = 0\n[datasets.{BOARD_DATASET}]\n"
         f'source = "{opened.store}"\nlive = true\nmax_age = {settings.max_age}\n'
     )
-    with fragment_server(folder, config) as server:
+    with fragment_server(opened.folder, config) as server:
         side = _side(mode, clients, changes, opened, server)
         *_, total = watch(side, opened.clients, opened.feed, looks, partial(_arrived, clients))
     each = clients * float(str(total["seconds"])) / 60

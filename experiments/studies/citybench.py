@@ -119,7 +119,6 @@ class OpenedCity:
     feed: Process
     settings: Sizes
     limits: MachineLimits
-    servers: int = 0
     ticks: dict[tuple[str, float, float], "Ticks"] = field(default_factory=dict)
 
 
@@ -213,8 +212,7 @@ def _server(mode: Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
     config = engine_settings(mode, count)
     for name in names:
         config += f'[datasets.{name}]\nsource = "{opened.stores[name]}"\nmax_age = 3600.0\n'
-    opened.servers += 1
-    with fragment_server(opened.folder / f"server{opened.servers}", config) as server:
+    with fragment_server(opened.folder, config) as server:
         yield server
 
 

@@ -202,8 +202,7 @@ def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterat
             if not store.exists():
                 static.load({store: data}, SystemClock().now())
             config = "max_values = 0\nmax_page_size = 100\n" if name == OURS_PLAIN else ""
-            own = folder / ("plain" if name == OURS_PLAIN else "restricted")
-            server = stack.enter_context(fragment_server(own, config, store, base_url=base))
+            server = stack.enter_context(fragment_server(folder, config, store, base_url=base))
         order = python("experiments.harness.delay_proxy", str(server.port), str(port))
         proxy = stack.enter_context(started("delay proxy", order))
         proxy.read_line(_READY_SECONDS)

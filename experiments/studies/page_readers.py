@@ -14,7 +14,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import count
 from typing import Final, Self
 from urllib.parse import quote
 
@@ -39,7 +38,6 @@ DIFFERENT: Final = "different queries"
 READER_CASES: Final = (NOBODY, ONE, DIFFERENT)
 _PATIENCE: Final = 120.0
 _SPARE: Final = 8
-_numbers = count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +249,7 @@ def _measure(settings: Sizes, run: Run, case: str, _opened: None) -> list[Result
         f"max_connections_per_address = {settings.readers + _SPARE}\n"
         "[datasets.trains]\nlive = true\n"
     )
-    folder = run.folder / f"page-readers{next(_numbers)}"
-    with fragment_server(folder, config) as server, _renewing(server, settings):
+    with fragment_server(run.folder, config) as server, _renewing(server, settings):
         await_answer(server.process, f"{server.url}query/page.json", _PATIENCE)
         family = _Family(server)
         readers = _Readers(server.port, _queries(case, settings.readers))

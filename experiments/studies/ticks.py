@@ -154,7 +154,7 @@ def _measure(settings: Sizes, run: Run, facts: int, feed: Process) -> Iterable[R
     last = departures.times[round(_SHARE * (len(departures.times) - 1))]
     query = train_query(parse_instant(departures.times[0]) - _MARGIN, parse_instant(last) + _MARGIN)
     config = f'[datasets.{BOARD_DATASET}]\nsource = "{store}"\nlive = true\n'
-    with fragment_server(run.folder / f"server{number}", config) as server:
+    with fragment_server(run.folder, config) as server:
         url = f"{server.url}{BOARD_DATASET}"
         order = {
             "do": "start", "mode": "facts", "url": url, "token": TOKEN,
