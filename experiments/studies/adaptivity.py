@@ -19,6 +19,7 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
 
 _Element = tuple[str, tuple[str, str, str]]
+_WHEN: Final = {"reviewed": "reviewed from time to time", "per-tuple": "chosen for each row"}
 _BLOCK: Final = 200
 """Elements that an engine takes before another one does."""
 _COLD: Final = 1000
@@ -184,7 +185,8 @@ class Adaptivity:
             averages[routing] = mean
             least, most = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
             yield Finding(
-                f"{routing}: {rounded(mean)} times the cost of fixed routes on average, from "
+                f"Routes that are {_WHEN[routing]} cost {rounded(mean)} times the CPU of fixed "
+                "ones in the geometric mean, from "
                 f"{rounded(ratios[least])} ({least}) to {rounded(ratios[most])} ({most}).",
                 headline=True,
             )
