@@ -132,8 +132,12 @@ class Streamers:
             ]
         for number, (client, query) in enumerate(zip(self._clients, queries, strict=True)):
             stream = client.stream(query, jitter=order["jitter"])
-            stream.start(partial(self._updated, number))
+            stream.start(partial(self._updated, number), partial(self._ended, number))
             self._open.callback(stream.close)
+
+    def _ended(self, query: int, error: BaseException | None) -> None:
+        if error is not None:
+            self._seen.fail(query, f"{type(error).__name__}: {error}")
 
     def _updated(self, query: int, update: Update) -> None:
         if update.error is not None:
