@@ -84,11 +84,11 @@ def _complete(there: int, lacking: Sequence[Mapping[str, str]]) -> str:
     how_many = f"{there - len(lacking)} of {there} measurements"
     if not lacking:
         return how_many
-    named = [
-        f"{row['query']} at {shown_value(row['rate'])}/s, {row['instances']} times: "
-        f"{rounded(100 * float(row['completeness']))} %"
-        for row in lacking[:_NAMED]
-    ]
+    named = []
+    for row in lacking[:_NAMED]:
+        times = "" if row["instances"] == "1" else f", {row['instances']} times"
+        share = rounded(100 * float(row["completeness"]))
+        named.append(f"{row['query']} at {shown_value(row['rate'])}/s{times}: {share} %")
     which = "the others" if len(lacking) <= _NAMED else "of the others the worst"
     return f"{how_many} ({which}: {'; '.join(named)})"
 
