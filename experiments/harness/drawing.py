@@ -101,18 +101,25 @@ def _lines(axes: "Axes", figure: Figure) -> None:
             xs, ys, yerr=_errors(points), label=name, marker=marker, markersize=4,
             linewidth=1.2, capsize=2.5, color=_colour(number),
         )  # fmt: skip
-    _limited(axes, figure)
+    _limited(
+        axes,
+        [
+            (float(point.x), point.y)
+            for points in figure.series.values()
+            for point in points
+            if point.limited
+        ],
+    )
     _marks(axes, figure)
     if figure.log_x:
         axes.set_xscale("log")
 
 
-def _limited(axes: "Axes", figure: Figure) -> None:
+def _limited(axes: "Axes", places: Sequence[tuple[float, float]]) -> None:
     """A ring around the points at which the machine was the limit."""
-    found = [point for points in figure.series.values() for point in points if point.limited]
-    if found:
+    if places:
         axes.plot(
-            [float(point.x) for point in found], [point.y for point in found],
+            [x for x, _ in places], [y for _, y in places],
             label="the machine was the limit", linestyle="none", marker="o", markersize=11,
             markerfacecolor="none", markeredgecolor="#555555",
         )  # fmt: skip
@@ -135,19 +142,22 @@ def _marks(axes: "Axes", figure: Figure) -> None:
 
 def _bars(axes: "Axes", figure: Figure) -> None:
     places: dict[str, int] = {}
-    for points in figure.series.values():
+    # The order of one that has all, where there is one.
+    for points in sorted(figure.series.values(), key=len, reverse=True):
         for point in points:
             places.setdefault(str(point.x), len(places))
     width = 0.8 / max(1, len(figure.series))
     colours = [_colour(place) for place in _places(figure)]
+    limited = []
     for number, (name, points) in enumerate(figure.series.items()):
         offset = (number - (len(figure.series) - 1) / 2) * width
+        xs = [places[str(point.x)] + offset for point in points]
+        limited += [(x, p.y) for x, p in zip(xs, points, strict=True) if p.limited]
         axes.bar(
-            [places[str(point.x)] + offset for point in points],
-            [point.y for point in points],
-            width, yerr=_errors(points), label=name, capsize=1.5, error_kw={"linewidth": 0.8},
-            color=colours[number],
+            xs, [point.y for point in points], width, yerr=_errors(points), label=name,
+            capsize=1.5, error_kw={"linewidth": 0.8}, color=colours[number],
         )  # fmt: skip
+    _limited(axes, limited)
     long = max((len(name) for name in places), default=0) * len(places) > 60
     axes.set_xticks(
         range(len(places)), list(places),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from annotations.wording import counted
 from experiments.harness.items import Figure, Finding, Item, Table
 from experiments.harness.report import rounded, shown_value
 from experiments.harness.results import Results
@@ -15,35 +16,28 @@ _NAMED = 3
 
 
 def citybench_items(results: Results, columns: Sequence[str]) -> Iterator[Item]:
-    """Completeness and latency by query, by rate and by instances."""
-    base = results.where(rate=_first(results, "rate"), instances=_first(results, "instances"))
+    """Completeness and latency of all queries, at each rate and with each number of them."""
     yield from _findings(results)
-    for name, column, title, label in (
-        ("completeness", "completeness", "Completeness", "share of the observations"),
-        ("latency", "latency_p50_ms", "Latency, median", "ms"),
-        ("server", "server_percent", "CPU of the server", "% of a core"),
-    ):
-        series = dict(base.series("mode", "query", column, numeric=False))
-        yield Figure(name, title, "query", label, series, kind="bars", places=PLACES)
-    for query in results.distinct("query"):
-        one = results.where(query=query)
-        for x, label in (("rate", "readings per second and sensor"), ("instances", "queries")):
-            other = "instances" if x == "rate" else "rate"
-            chosen = one.where(**{other: _first(results, other)})
-            if len(chosen.distinct(x)) < 2:
-                continue
-            for column, title in (
-                ("latency_p50_ms", "latency, median, ms"),
-                ("completeness", "completeness"),
-                ("server_percent", "CPU of the server, % of a core"),
-            ):
-                series = marked(chosen, x, dict(chosen.series("mode", x, column)))
-                if not series:
-                    continue
-                yield Figure(
-                    f"{query}-{column.split('_')[0]}-by-{x}", f"{query} by {label}", label,
-                    title, series, places=PLACES,
-                )  # fmt: skip
+    one, slow = _first(results, "instances"), _first(results, "rate")
+    for rate, instances in [
+        *((rate, one) for rate in sorted(results.distinct("rate"), key=float)),
+        *((slow, n) for n in sorted(results.distinct("instances"), key=float) if n != one),
+    ]:
+        chosen = results.where(rate=rate, instances=instances)
+        often = "1 reading" if float(rate) == 1 else f"{shown_value(rate)} readings"
+        queries = counted(int(instances), "query", "queries")
+        what = f"{queries}, {often} per second and sensor"
+        for name, column, title, label in (
+            ("completeness", "completeness", "Completeness", "share of the observations"),
+            ("latency", "latency_p50_ms", "Latency, median", "ms"),
+            ("server", "server_percent", "CPU of the server", "% of a core"),
+        ):
+            series = dict(chosen.series("mode", "query", column, numeric=False))
+            yield Figure(
+                f"{name}-{instances}-at-{rate}", f"{title}: {what}", "query", label,
+                marked(chosen, "query", series), kind="bars", log_y=name != "completeness",
+                places=PLACES,
+            )  # fmt: skip
     yield _table(results, columns)
 
 
