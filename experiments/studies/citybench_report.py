@@ -1,13 +1,14 @@
 """What the report says of ``citybench``."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import geometric_mean
 
 from annotations.wording import counted
 from experiments.harness.items import Figure, Finding, Item, Table
-from experiments.harness.report import rounded, shown_value
+from experiments.harness.report import rounded, sentence_list, shown_value
 from experiments.harness.results import Results
 from experiments.studies.board_answer import marked
-from experiments.studies.board_modes import PLACES
+from experiments.studies.board_modes import CQELS_MODE, CSPARQL_MODE, PLACES, STREAMER
 from experiments.workloads.citybench import UNNAMED
 
 _COMPLETE = 0.999
@@ -24,9 +25,8 @@ def citybench_items(results: Results, columns: Sequence[str]) -> Iterator[Item]:
         *((slow, n) for n in sorted(results.distinct("instances"), key=float) if n != one),
     ]:
         chosen = results.where(rate=rate, instances=instances)
-        often = "1 reading" if float(rate) == 1 else f"{shown_value(rate)} readings"
         queries = counted(int(instances), "query", "queries")
-        what = f"{queries}, {often} per second and sensor"
+        what = f"{queries}, {_readings(rate)} per second and sensor"
         for name, column, title, label in (
             ("completeness", "completeness", "Completeness", "share of the observations"),
             ("latency", "latency_p50_ms", "Latency, median", "ms"),
@@ -63,6 +63,7 @@ def _findings(results: Results) -> Iterator[Finding]:
             f"{shown_value(max(chosen.numbers('server_percent')))} % of a core.",
             headline=True,
         )
+    yield from _server_side(results)
     for name, why in UNNAMED.items():
         cpu = results.numbers("server_percent", query=name)
         if cpu:
@@ -70,6 +71,33 @@ def _findings(results: Results) -> Iterator[Finding]:
                 f"{name} names no observation in its answers ({why}), so that completeness and "
                 f"latency cannot be told; it takes the server {shown_value(min(cpu))} to "
                 f"{shown_value(max(cpu))} % of a core."
+            )
+
+
+def _server_side(results: Results) -> Iterator[Finding]:
+    """What fragments cost the server by what an engine does, where facts change all the time."""
+    slow = results.where(rate=_first(results, "rate"))
+    for mode in (CQELS_MODE.name, CSPARQL_MODE.name):
+        said = []
+        for instances in sorted(slow.distinct("instances"), key=float):
+            ours, theirs = (
+                {
+                    row["query"]: float(row["server_percent"])
+                    for row in slow.where(mode=each, instances=instances).rows
+                    if float(row["server_percent"] or 0)
+                }
+                for each in (STREAMER.name, mode)
+            )
+            if ratios := [ours[query] / theirs[query] for query in ours if query in theirs]:
+                times = rounded(geometric_mean(ratios))
+                said.append(f"{times} times ({counted(int(instances), 'query', 'queries')})")
+        if said:
+            often = _readings(_first(results, "rate"))
+            yield Finding(
+                f"Where a sensor says {often} per second, a server of fragments takes "
+                f"{sentence_list(said)} the CPU of one in {mode}, in the geometric mean of the "
+                "benchmark's queries.",
+                headline=True,
             )
 
 
@@ -85,6 +113,10 @@ def _complete(there: int, lacking: Sequence[Mapping[str, str]]) -> str:
         named.append(f"{row['query']} at {shown_value(row['rate'])}/s{times}: {share} %")
     which = "the others" if len(lacking) <= _NAMED else "of the others the worst"
     return f"{how_many} ({which}: {'; '.join(named)})"
+
+
+def _readings(rate: str) -> str:
+    return "1 reading" if float(rate) == 1 else f"{shown_value(rate)} readings"
 
 
 def _table(results: Results, columns: Sequence[str]) -> Table:
