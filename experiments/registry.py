@@ -37,9 +37,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     PageReaders(),
 )
 STUDY_MINUTES: Mapping[str, float] = {
-    "server-vs-client": 30, "cost-model": 0.1, "fragments": 14, "annotation-methods": 30,
-    "conference": 25, "taxi": 4, "csparql": 26, "citybench": 28, "client": 15, "load": 9,
-    "adaptivity": 2, "sharing": 5, "signal": 9, "ticks": 12, "page-readers": 3,
+    "server-vs-client": 30, "cost-model": 0.1, "fragments": 7, "annotation-methods": 33,
+    "conference": 20, "taxi": 4, "csparql": 26, "citybench": 28, "client": 12, "load": 9,
+    "adaptivity": 2, "sharing": 5, "signal": 9, "ticks": 12, "page-readers": 8,
 }  # fmt: skip
 """About what a full run of each takes, on two cores with nothing else to do."""
 
