@@ -31,7 +31,7 @@ http {{
 
 @contextmanager
 def http_cache(server_port: int, port: int, folder: Path) -> Iterator[Process]:
-    """An nginx with one worker that caches what a server answers.
+    """An nginx with one worker that caches what a server answers, in a new folder in this one.
 
     Raises:
         UnavailableError: there is no nginx, or its documented configuration is not here.

@@ -84,7 +84,9 @@ def _server_side(results: Results) -> Iterator[Finding]:
                 {
                     row["query"]: float(row["server_percent"])
                     for row in slow.where(mode=each, instances=instances).rows
+                    # Clients that lack something ask for less.
                     if float(row["server_percent"] or 0)
+                    and float(row["completeness"] or 0) >= _COMPLETE
                 }
                 for each in (STREAMER.name, mode)
             )
@@ -96,7 +98,7 @@ def _server_side(results: Results) -> Iterator[Finding]:
             yield Finding(
                 f"Where a sensor says {often} per second, a server of fragments takes "
                 f"{sentence_list(said)} the CPU of one in {mode}, in the geometric mean of the "
-                "benchmark's queries.",
+                "queries whose answers are complete in both.",
                 headline=True,
             )
 
