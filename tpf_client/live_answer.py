@@ -101,7 +101,8 @@ class LiveAnswer:
         self._kept_size = 0
         self._status = ""
         self._last_status: tuple[str, dict[str, Any]] = ("", {})
-        self._looks = 0
+        self.looks = 0
+        """How many evaluations there were, those that failed included."""
         self.plan = ""
         """The text of the event ``plan``."""
         self.last = 0
@@ -164,10 +165,10 @@ class LiveAnswer:
                     texts.append(self._whole())
                 else:
                     texts += [self._kept[n] for n in range(-missing, 0)]
-            if self._looks != looks:
+            if self.looks != looks:
                 # Who comes later than the evaluation is to know what time it is now.
                 texts.append(self._status if looks or self.is_over else self._told())
-            return texts, self.last, self._looks
+            return texts, self.last, self.looks
 
     def _told(self) -> str:
         name, data = self._last_status
@@ -212,7 +213,7 @@ class LiveAnswer:
                 if not self.plan or any(each.explain for each in self._followers):
                     self.plan = self._event("plan", self._stream.plan())
             self._status = self._told()
-            self._looks += 1
+            self.looks += 1
             followers = tuple(self._followers)
         for each in followers:
             each.wake()
@@ -240,11 +241,12 @@ class LiveAnswer:
             if self.is_over:
                 return
             self.error = error
+            # Before it is told: who waits for the first evaluation holds no lock.
+            self.is_over = True
             if error is not None:
                 reason = str(error) if isinstance(error, ClientError) else "an internal error"
                 self._status = self._event("error", {"error": reason, "next_look": None})
-                self._looks += 1
-            self.is_over = True
+                self.looks += 1
             followers = tuple(self._followers)
         for each in followers:
             each.wake()
@@ -280,12 +282,12 @@ class AnswerFollower:
         """Wait for the first evaluation.
 
         Raises:
-            ClientError: it failed.
+            ClientError: it failed, and there will be no other.
         """
-        while not (self.answer.last or self.answer.is_over or self._gone):
+        while not (self.answer.looks or self.answer.is_over or self._gone):
             self._changed.wait()
             self._changed.clear()
-        if not self.answer.last:
+        if not self.answer.last and (self.answer.is_over or self._gone):
             error = self.answer.error
             raise error if isinstance(error, ClientError) else ClosedError("the query was closed")
 

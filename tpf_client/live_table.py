@@ -88,7 +88,8 @@ class LiveTable:
             below.append(_cut(f"error: {update.error}; trying again", "red"))
         if update.form == "ASK":
             style = "bold yellow" if added or removed else "bold"
-            lines = [[Text("yes" if rows else "no", style=style)]]
+            said = {True: "yes", False: "no", None: "…"}[update.boolean]
+            lines = [[Text(said, style=style)]]
             return _Frame(("answer",), lines, 1, below)
         return _Frame(update.variables, lines, len(rows), below)
 

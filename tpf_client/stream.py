@@ -67,7 +67,8 @@ class Update:
         form: SELECT; ASK, whose answer is yes where it has a solution (without values); CONSTRUCT
             or DESCRIBE, whose solutions are the triples, with ``subject``, ``predicate`` and
             ``object``, each once.
-        boolean: the answer of ASK, for which there is an update when it turns; else ``None``.
+        boolean: the answer of ASK, for which there is an update when it turns; ``None``: not known
+            yet, or another form.
         pages: how many pages the query has wanted so far, those that were kept included.
         work: what was requested for the query so far; of a request that several queries wanted at
             the same time, the others count as merged.
@@ -198,16 +199,18 @@ class Stream:
         self._scheduler = scheduler
         self._updates: Iterator[Update] | None = None
         self._job: Job | None = None
+        self._answered = False
 
     def now(self) -> datetime:
         """The present instant on the server's clock, as far as that is known."""
         return self.streamer.now()
 
     def __iter__(self) -> Iterator[Update]:
-        """The updates; the first one holds the whole answer.
+        """The updates; the first one without an error holds the whole answer.
 
         Raises:
-            SourceError: the first evaluation failed. Later failures are updates with an error.
+            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
+                Other failures are updates with an error.
         """
         if self._updates is None:
             self._updates = map(self._update, self.streamer.ticks())
@@ -217,7 +220,8 @@ class Stream:
         """The updates, without blocking the event loop.
 
         Raises:
-            SourceError: the first evaluation failed. Later failures are updates with an error.
+            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
+                Other failures are updates with an error.
         """
         import asyncio
 
@@ -317,6 +321,7 @@ class Stream:
 
     def _update(self, tick: Tick) -> Update:
         added = zip(tick.added, tick.spans, strict=True)
+        self._answered = self._answered or tick.error is None
         return Update(
             tick.at,
             tuple(TimedSolution(tick.variables, row, span) for row, span in added),
@@ -328,7 +333,7 @@ class Stream:
             tick.wakes_at,
             self._ordered,
             self._form,
-            bool(tick.answer()) if self._form == "ASK" else None,
+            bool(tick.answer()) if self._form == "ASK" and self._answered else None,
             self.streamer.pages,
             self.streamer.work,
             tuple(Solution(tick.variables, row) for row in tick.late),

@@ -182,6 +182,44 @@ def test_the_plan_is_told_to_those_who_ask(fragments: LiveServer, client: Client
         assert "plan" not in names
 
 
+def test_facts_that_expire_too_fast_at_first_are_an_event(
+    fragments: LiveServer, client: Client
+) -> None:
+    """Who waits is told, and has the answer once it could be read."""
+    hurried, one_by_one = threading.Event(), threading.Lock()
+    broken = cast(Any, fragments.app)
+    app = broken.app
+
+    def publish(seconds: float) -> None:
+        quads = (Quad(iri(EX + "a"), iri(EX + name), literal("1")) for name in ("delay", "track"))
+        fragments.publish([Fact(quad, Expiration(soon(seconds))) for quad in quads])
+
+    def hurry(environ: Any, start: Any) -> Any:
+        if not hurried.is_set():
+            return app(environ, start)
+        with one_by_one:
+            publish(0.02)
+            body = app(environ, start)
+            time.sleep(0.03)
+        return body
+
+    broken.app = hurry
+    hurried.set()
+    query = f"SELECT * {{ ?train <{EX}delay> ?delay ; <{EX}track> ?track }}"
+    endpoint = SparqlEndpoint(client, min_interval=0.1)
+    with serving(endpoint) as url, reading(url, query) as reader:
+        name, told = reader.next()
+        assert name == "error"
+        assert "expire faster" in told["error"]
+        assert told["next_look"] > told["at"]
+        hurried.clear()
+        publish(3600)
+        assert rows(reader.until("initial")) == [("a", "1", "1")]
+        assert reader.next()[0] == "up-to-date"
+        with reading(url, query) as later:
+            assert later.next()[0] == "initial"
+
+
 def test_an_answer_is_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(SHORT), a=1) + delays(soon(30), b=2))
     with serving(SparqlEndpoint(client, min_interval=0.1)) as url, reading(url, DELAYS) as reader:

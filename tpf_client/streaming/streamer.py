@@ -12,7 +12,7 @@ from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.operators.output import Output
-from tpf_client.errors import ClosedError, ServiceError, SourceError
+from tpf_client.errors import ClosedError, ServiceError, SourceError, UnstableError
 from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.planner.budget import Budget
 from tpf_client.planner.driver import Driver, Task
@@ -154,8 +154,8 @@ class Streamer:
         """Evaluate now, and again whenever something expires, until closed.
 
         Raises:
-            SourceError: the first evaluation failed. Later failures are ticks with an error, but
-                in a replay, which ends.
+            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
+                Other failures are ticks with an error, but in a replay, which ends.
         """
         with closing(self.steps()) as steps:
             for step in steps:
@@ -170,8 +170,8 @@ class Streamer:
         """The same, but it does not wait: it yields the instant, on our clock, to go on at.
 
         Raises:
-            SourceError: the first evaluation failed. Later failures are ticks with an error, but
-                in a replay, which ends.
+            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
+                Other failures are ticks with an error, but in a replay, which ends.
         """
         try:
             for step in self._limited(self._steps()):
@@ -236,7 +236,9 @@ class Streamer:
                 without_service = True
                 continue
             except SourceError as error:
-                if first or self._past is not None:
+                # Facts that expire faster than they are read today may be read in time later.
+                lasting = first and not isinstance(error, UnstableError)
+                if lasting or self._past is not None:
                     raise
                 failures += 1
                 pause = self._schedule.pause(failures)

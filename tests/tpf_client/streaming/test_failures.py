@@ -16,6 +16,7 @@ from tests.support.live_server import BASE, START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
 from tpf_client import Client
+from tpf_client.errors import UnstableError
 from tpf_client.fragments.transport import Limits
 
 
@@ -87,6 +88,49 @@ def test_an_outage_is_told_and_survived(tmp_path: Path, kind: str) -> None:
     assert recovered
     assert faulty.failed
     server.close()
+
+
+@pytest.mark.parametrize("form", ["SELECT ?s ?a ?b", "ASK"])
+def test_facts_that_expire_too_fast_at_first_are_told_and_read_later(
+    tmp_path: Path, form: str
+) -> None:
+    """While each request takes longer than any fact holds, there is no answer to be told."""
+    ex, second = "http://example.org/", timedelta(seconds=1)
+    calm = START + 60 * second
+    server = LiveServer(tmp_path)
+
+    def publish() -> None:
+        now = server.clock.now()
+        end = now + (3600 * second if now >= calm else second)
+        names = (iri(f"{ex}{name}") for name in "ab")
+        quads = [Quad(iri(ex + "x"), name, literal(now.isoformat())) for name in names]
+        server.publish([Fact(quad, Expiration(end)) for quad in quads])
+        if now < calm:
+            server.clock.schedule(now + second, publish)
+
+    def slow(_count: int) -> str:
+        now = server.clock.now()
+        if now < calm:
+            server.clock.advance_to(now + 2 * second)
+        return ""
+
+    publish()
+    client, _ = _client(server, slow, Limits(retries=0))
+    seen = []
+    with client:
+        query = f"{form} {{ ?s <{ex}a> ?a . ?s <{ex}b> ?b }}"
+        for update in client.stream(query, until=calm + 120 * second):
+            seen.append(update)
+            if update.error is None:
+                break
+            assert update.wakes_at is not None
+            assert (update.added, update.results, update.boolean) == ((), [], None)
+    server.close()
+    *failed, answer = seen
+    assert all(isinstance(update.error, UnstableError) for update in failed)
+    assert failed
+    assert len(answer.added) == 1
+    assert answer.boolean is (True if form == "ASK" else None)
 
 
 @pytest.mark.parametrize(
