@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+_ANCHOR = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)")
 _MODULE = re.compile(
     r"`((?:annotations|tpf_client|tpf_server|loaders|experiments|tests)/[\w/.]+?)(?:::(\w+))?`"
 )
@@ -21,4 +22,23 @@ def test_links(page: Path) -> None:
         path = ROOT / name
         if not path.exists() or (test and f"def {test}(" not in path.read_text("utf-8")):
             missing.append(f"{name}::{test}")
+    assert not missing
+
+
+def _anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in links, as GitHub makes it of them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ +(.*?)\s*$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_anchors(page: Path) -> None:
+    found = _ANCHOR.findall(page.read_text("utf-8"))
+    pages = [(page.parent / link if link else page, anchor) for link, anchor in found]
+    missing = [
+        (str(there), anchor)
+        for there, anchor in pages
+        if there.suffix == ".md" and anchor not in _anchors(there)
+    ]
     assert not missing
