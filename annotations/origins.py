@@ -1,14 +1,13 @@
 """Whose a URL is: texts of others, that may be no URLs at all."""
 
-from typing import TypeAlias
 from urllib.parse import urlsplit
 
-Origin: TypeAlias = tuple[str, str]
-"""The scheme, and the host with its port as they are written."""
 
+def origin_of(url: str) -> tuple[str, str] | None:
+    """The scheme of a URL, and its host with the port as they are written.
 
-def origin_of(url: str) -> Origin | None:
-    """The origin of a URL; ``None``: the text is none that can be taken apart."""
+    ``None``: the text cannot be taken apart.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
