@@ -50,7 +50,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_server.continuous.csparql": set(),
     "tpf_server.continuous.csparql.spark": {"pyarrow", "pyspark", "requests", "urllib3"},
     "tpf_server.continuous": {
-        "flask", "pyarrow", "pyoxigraph", "requests", "typer", "urllib3",
+        "flask", "pyarrow", "pyoxigraph", "requests", "typer", "uritemplate", "urllib3",
     },
     "loaders": {"pyspark", "requests", "rich", "typer", "urllib3"},
     "loaders.remote_files": {"pyarrow"},

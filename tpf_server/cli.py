@@ -67,7 +67,7 @@ def _options() -> list[click.Parameter]:
         flag = f"--{row.name.replace('_', '-')}"
         if row.type is bool:
             flag = f"{flag}/--no-{row.name.replace('_', '-')}"
-        if row.type in (bool, int, str):
+        if row.type in (bool, int, float, str):
             parameters.append(click.Option([flag], type=row.type, default=None, help=row.help))
     return parameters
 
@@ -161,7 +161,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         def reload() -> None:
             try:
                 hand_over(configure(data, file, flags).reloaded_by(settings))
-            except ServerError as error:
+            except (ServerError, OSError) as error:
                 click.echo(f"tpf-server: the settings stay as they were: {error}", err=True)
 
         hand_over(configuration)
@@ -293,10 +293,14 @@ def _look_again(seconds: float, changed: Callable[[], bool], flag: "_Flag") -> N
 
 
 def _heed(flag: "_Flag", action: Callable[[], None]) -> None:
-    """Do it whenever the flag is raised."""
+    """Do it whenever the flag is raised; an error that nobody expected is logged."""
     while flag.wait():
         flag.clear()
-        action()
+        try:
+            action()
+        except Exception:
+            # Otherwise no signal would be heeded any more.
+            logging.getLogger("tpf_server").exception("the settings stay as they were")
 
 
 class _Flag(threading.Event):

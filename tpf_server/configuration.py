@@ -35,7 +35,8 @@ def settings_help() -> str:
         for row in table(kind):
             default = "" if row.default in (None, "", ()) else f" (default {_show(row.default)})"
             lines.append(f"  {row.name:<16} {row.help}{default}")
-    lines.append("A TOML file < environment TPF_SERVER_NAME < flag --name.")
+    lines.append("A TOML file < environment TPF_SERVER_NAME < flag --name;")
+    lines.append("lists, tables and what is set for a dataset: in the file alone.")
     return "\n".join(lines)
 
 
@@ -153,9 +154,9 @@ def _parse(row: SettingRow, text: str) -> Any:
         if text.lower() not in ("true", "false", "1", "0", "on", "off"):
             raise SettingsError(f"{row.name} is true or false, not {text!r}")
         return text.lower() in ("true", "1", "on")
-    if row.type is int:
+    if row.type in (int, float):
         try:
-            return int(text)
+            return row.type(text)
         except ValueError:
             raise SettingsError(f"{row.name} is a number, not {text!r}") from None
     if row.type is str:

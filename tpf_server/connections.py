@@ -73,7 +73,9 @@ class Connections:
     def _follow(self) -> None:
         while os.path.isdir(_DESCRIPTORS):
             time.sleep(_LOOK_SECONDS)
-            self.look()
+            # To look takes a descriptor, and there may be none left just now.
+            with suppress(OSError):
+                self.look()
 
     def look(self) -> None:
         """Look once: close what is too many or too slow."""

@@ -5,6 +5,7 @@ process for every reload would lose connections: those that wait to be accepted 
 those on which a client sends just when the old one closes them.)
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -106,6 +107,9 @@ class Reloading:
                 self.look()
             except (ServerError, OSError) as error:
                 click.echo(f"tpf-server: a worker keeps its settings: {error}", err=True)
+            except Exception:
+                # Otherwise no later settings would be taken.
+                logging.getLogger("tpf_server").exception("a worker keeps its settings")
 
     def _made(self) -> MadeApplication:
         return self._make(Configuration.from_json(self._file.read_text(encoding="utf-8")))

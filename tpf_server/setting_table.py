@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
+from annotations.seconds import MOST_SECONDS, is_seconds
 from tpf_server.errors import SettingsError
 
 _TOKEN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
@@ -83,7 +84,9 @@ def _fits(value: Any, kind: Any) -> bool:
     if isinstance(kind, UnionType):
         return any(_fits(value, option) for option in get_args(kind))
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        # All of them are times.
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number and is_seconds(value)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     origin = get_origin(kind) or kind
@@ -96,7 +99,8 @@ def _fits(value: Any, kind: Any) -> bool:
 def _name(kind: Any) -> str:
     if isinstance(kind, UnionType):
         return " or ".join(_name(option) for option in get_args(kind) if option is not type(None))
-    names = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
+    seconds = f"a number of seconds, at most {MOST_SECONDS:g}"
+    names = {bool: "true or false", int: "a number", float: seconds, str: "a text"}
     return names.get(kind, "a list of texts" if get_origin(kind) is tuple else "a table of texts")
 
 

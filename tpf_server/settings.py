@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from annotations.methods import METHODS
 from annotations.namespaces import SINGLETON, TEMPORAL
+from annotations.origins import origin_of
 from tpf_client.errors import MapTilesError
 from tpf_client.map_tiles import map_tiles
 from tpf_server.errors import SettingsError
@@ -27,6 +28,10 @@ _RESERVED_NAMES = frozenset(
 )
 _HTTP_URL = re.compile(r"https?://[^\s/?#]+([/?][^\s#]*)?")
 _DATASET_NAME = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]*")
+
+
+def _is_http_url(text: str) -> bool:
+    return _HTTP_URL.fullmatch(text) is not None and origin_of(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,10 +332,10 @@ class Settings:
         if self.remote_interval <= 0:
             raise SettingsError("remote_interval must be above 0")
         for url in self.allow_service:
-            if not _HTTP_URL.fullmatch(url):
+            if not _is_http_url(url):
                 raise SettingsError(f"allow_service is not an http(s) URL: {url!r}")
         for graph, url in self.remote.items():
-            if not _HTTP_URL.fullmatch(url):
+            if not _is_http_url(url):
                 raise SettingsError(f"remote: {graph} is not at an http(s) URL: {url!r}")
         check_prefixes("", self.prefixes)
         check_token("publish_token", self.publish_token)

@@ -114,6 +114,9 @@ def log_place(settings: DatasetSettings, server: Settings) -> Path | str | None:
 
     Returns:
         ``None`` where there are no live facts.
+
+    Raises:
+        StoreError: the folder of the file cannot be made.
     """
     if isinstance(settings.live, str):
         if settings.live.startswith(POSTGRESQL):
@@ -126,7 +129,10 @@ def log_place(settings: DatasetSettings, server: Settings) -> Path | str | None:
         if not wanted:
             return None
         place = Path(server.data_dir) / "live" / f"{settings.name}.sqlite"
-    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{place}: its folder cannot be made: {error.strerror}") from error
     return place
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from tests.support.running_server import STOP_SECONDS, announced_url, workers_of
 from tpf_server.claimed_port import claimed_port
-from tpf_server.cli import main
+from tpf_server.cli import _Flag, _heed, main
 from tpf_server.configuration import settings_help
 from tpf_server.errors import ListenError
 
@@ -200,3 +200,25 @@ def refused_claim(host: str, port: int) -> str:
     with pytest.raises(ListenError) as refusal, claimed_port(host, port):
         pass
     return str(refusal.value)
+
+
+def test_an_error_does_not_keep_later_signals_from_being_heeded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    signals = iter([True, True, False])
+
+    class Flag(_Flag):
+        def wait(self, timeout: float | None = None) -> bool:
+            return next(signals)
+
+    def fail() -> None:
+        raise RuntimeError("odd")
+
+    _heed(Flag(), fail)
+    assert [record.message for record in caplog.records] == ["the settings stay as they were"] * 2
+
+
+def test_numbers_of_seconds_have_flags(tmp_path: Path) -> None:
+    bad = CliRunner().invoke(main, ["--source-interval", "inf", str(tmp_path)])
+    assert bad.exit_code == 2
+    assert "source_interval is a number of seconds, at most 1e+09, not inf" in bad.output

@@ -1,5 +1,6 @@
 """Connections that hold up a real server are closed; so are those that are too many."""
 
+import errno
 import os
 import resource
 import signal
@@ -248,3 +249,26 @@ def test_a_kill_leaves_no_token_behind(tmp_path: Path, monkeypatch: pytest.Monke
         server.process.wait(60)
     left = [file for file in temporary.rglob("*") if file.is_file()]
     assert all(TOKEN.encode() not in file.read_bytes() for file in left)
+
+
+def test_a_look_without_a_descriptor_is_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "fd"
+    folder.mkdir()
+    said: list[str] = []
+    failures = iter([OSError(errno.EMFILE, "Too many open files")])
+
+    def listed(_: str) -> list[str]:
+        for failure in failures:
+            raise failure
+        folder.rmdir()  # which ends it
+        said.append("looked")
+        return []
+
+    monkeypatch.setattr("tpf_server.connections._DESCRIPTORS", str(folder))
+    monkeypatch.setattr("tpf_server.connections._LOOK_SECONDS", 0)
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "listdir", listed)
+        Connections(3000, 0, 60, said.append)._follow()
+    assert said == ["looked"]

@@ -83,3 +83,21 @@ def test_settings_of_which_nothing_can_be_made_change_nothing(tmp_path: Path) ->
     assert (ask(app), site.closed) == ("one", [])
     site.write("two")
     assert (app.look(), ask(app)) == (True, "two")
+
+
+def test_an_error_does_not_keep_later_settings_from_being_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = Site(tmp_path)
+    site.write("one")
+    app = Reloading(site.file, site.make)
+    looks = iter([RuntimeError("odd"), OSError("gone"), SystemExit()])
+
+    def look() -> bool:
+        raise next(looks)
+
+    monkeypatch.setattr(app, "look", look)
+    monkeypatch.setattr("tpf_server.reloading.LOOK_SECONDS", 0)
+    with pytest.raises(SystemExit):
+        app._follow()
+    assert [record.message for record in caplog.records] == ["a worker keeps its settings"]

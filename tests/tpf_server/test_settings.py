@@ -33,7 +33,11 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         "[datasets.x]\nmax_age = -1", "[datasets.x]\nlive = 5", "prefixes = {a = 1}",
         "prefixes = {'a b' = 'http://e/'}", "prefixes = {a = 'no IRI'}", "prefixes = {a = 'x:>'}",
         "[datasets.x.prefixes]\n'a>' = 'http://e/'", "[datasets.x]\nprefixes = 'a'",
-        "stream_kernel = 'fast'",
+        "stream_kernel = 'fast'", "source_interval = -inf", "remote_interval = 1e10",
+        "allow_service = ['http://[x']", "[remote]\n'urn:g' = 'http://[x'",
+        *(f"[datasets.x]\n{name} = {value}"
+          for name in ("max_age", "retention", "history", "event_stream")
+          for value in ("inf", "nan", "1e20", f"1{400 * '0'}", "true")),
         "query_map_tiles = 'http://e/{z}/{x}/{y}'", "query_map_attribution = 'us'",
         "query_map_tiles = 'e/{z}/{x}/{y}'\nquery_map_attribution = 'us'",
     ],
@@ -47,11 +51,23 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("COLOUR", "1"), ("PORT", "x"), ("COMPRESS", "maybe"), ("PREFIXES", "a")],
+    [
+        ("COLOUR", "1"),
+        ("PORT", "x"),
+        ("COMPRESS", "maybe"),
+        ("PREFIXES", "a"),
+        ("SOURCE_INTERVAL", "x"),
+        ("SOURCE_INTERVAL", "nan"),
+    ],
 )
 def test_a_bad_environment_is_refused(name: str, value: str) -> None:
     with pytest.raises(SettingsError):
         read_configuration(None, {f"TPF_SERVER_{name}": value}, {})
+
+
+def test_seconds_come_from_the_environment_too() -> None:
+    server, _ = read_configuration(None, {"TPF_SERVER_SOURCE_INTERVAL": "0.5"}, {})
+    assert server.source_interval == 0.5
 
 
 def test_tokens_come_from_files(tmp_path: Path) -> None:

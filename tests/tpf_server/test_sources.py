@@ -75,3 +75,10 @@ def test_what_is_wrong_is_found(store: Path, tmp_path: Path) -> None:
     next(store.glob("generation-*/terms.arrow")).write_bytes(b"cut")
     with pytest.raises(CorruptStoreError, match=r"terms\.arrow"):
         check_sources(configuration(tmp_path, source=str(store)))
+
+
+def test_a_log_where_no_folder_can_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    place = tmp_path / "file" / "x" / "live.sqlite"
+    with pytest.raises(StoreError, match=f"{place}: its folder cannot be made: Not a directory"):
+        check_sources(configuration(tmp_path, live=str(place)))

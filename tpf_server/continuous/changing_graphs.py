@@ -13,7 +13,7 @@ from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_server.continuous.live_facts import LiveFacts
-from tpf_server.errors import StoreClosedError
+from tpf_server.errors import StoreError
 from tpf_server.store.protocols import LiveStore
 
 _Triple: TypeAlias = tuple[Term, Term, Term]
@@ -103,7 +103,8 @@ class ChangingGraphs:
     def pending(self, now: datetime) -> Pending:
         """What has changed until an instant; it is not told again.
 
-        Where the clock was set back, nothing that began ends before it has caught up.
+        Where the clock was set back, nothing that began ends before it has caught up. Of a store
+        that cannot be read it is told once it can be.
         """
         self._now = max(self._now, to_micros(now))
         sources: list[_Source] = [*self._others]
@@ -112,8 +113,8 @@ class ChangingGraphs:
                 # Also what other machines published.
                 source.store.current(now)
                 sources.append(source)
-            except StoreClosedError:
-                pass  # another one takes its place just now
+            except StoreError:
+                pass  # another one takes its place just now, or it can be read again next time
         found = ((source, source.quads.changes(self._now)) for source in sources)
         return [(source, changes) for source, changes in found if changes]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
-from urllib.parse import urlsplit
 
+from annotations.origins import origin_of
 from annotations.terms import Term
 from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.cqels.engine import Engine
@@ -143,9 +143,10 @@ class Hosting:
                 )
         if language == CSPARQL and said is not None and name not in (None, said):
             raise ContinuousQueryError(f"the text calls the query {said!r}, and not {name!r}")
-        allowed = {urlsplit(url)[:2] for url in self._policies.services}
+        allowed = {origin_of(url) for url in self._policies.services}
         for clause in query.services:
-            if urlsplit(clause.endpoint[1:-1])[:2] not in allowed:
+            origin = origin_of(clause.endpoint[1:-1])
+            if origin is None or origin not in allowed:
                 raise UnsupportedContinuousQueryError(
                     f"SERVICE {clause.endpoint}: its server is none that the setting "
                     "allow_service names"

@@ -4,12 +4,12 @@ What is read is compared with what was there, outside of everybody's way; only w
 into the static graphs.
 """
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 import pyoxigraph as ox
 import requests
@@ -17,16 +17,20 @@ import urllib3
 
 from annotations.clock import Clock
 from annotations.instants import format_instant
+from annotations.namespaces import HYDRA
+from annotations.nesting import check_nesting
+from annotations.origins import origin_of
 from annotations.terms import Quad, Term
 from tpf_server.continuous.engine.errors import RemoteGraphError
 from tpf_server.store.static.ox_terms import text_of
 
+_log: Final = logging.getLogger(__name__)
 _ACCEPT: Final = "application/trig, application/n-quads;q=.9, text/turtle;q=.8, */*;q=.1"
-_NEXT: Final = frozenset(
-    {"http://www.w3.org/ns/hydra/core#next", "http://www.w3.org/ns/hydra/core#nextPage"}
-)
+_NEXT: Final = frozenset({f"{HYDRA}next", f"{HYDRA}nextPage"})
 _SECONDS: Final = 30.0
 """That an answer may be silent."""
+_READING_SECONDS: Final = 600.0
+"""That a graph may take, with all its pages."""
 _BYTES: Final = 2**26
 """Of an answer."""
 _TRIPLES: Final = 2**20
@@ -50,6 +54,8 @@ class RemoteGraph:
         self._news: deque[Mapping[Quad, bool]] = deque()
         self._state: dict[str, Any] = {"state": "not read yet"}
         self._reading = threading.Lock()
+        self._asking: threading.Thread | None = None
+        self._late = threading.Event()
 
     @property
     def state(self) -> dict[str, Any]:
@@ -77,14 +83,44 @@ class RemoteGraph:
 
     def _read(self, at: str) -> None:
         try:
-            read = frozenset(self._quads())
+            read = self._read_in_time()
         except RemoteGraphError as error:
-            kept = {"read": self._state["read"]} if "read" in self._state else {}
-            self._hold(self._failing())
-            self._state = {"state": "failed", "reason": str(error), "failed": at, **kept}
-            return
-        self._hold(read)
-        self._state = {"state": "read", "read": at, "triples": len(read)}
+            self._fail(str(error), at)
+        except Exception as error:  # noqa: BLE001 - whoever reads it reads others as well
+            _log.exception("%s cannot be read", self._url)
+            self._fail(f"{self._url}: {error!r}", at)
+        else:
+            self._hold(read)
+            self._state = {"state": "read", "read": at, "triples": len(read)}
+
+    def _fail(self, reason: str, at: str) -> None:
+        kept = {"read": self._state["read"]} if "read" in self._state else {}
+        self._hold(self._failing())
+        self._state = {"state": "failed", "reason": reason, "failed": at, **kept}
+
+    def _read_in_time(self) -> frozenset[Quad]:
+        """All that is there; in a thread, because sockets limit only the time between two bytes."""
+        if self._asking is not None and self._asking.is_alive():
+            raise RemoteGraphError(f"{self._url}: an answer that takes too long still comes")
+        found: list[frozenset[Quad] | Exception] = []
+
+        def ask() -> None:
+            try:
+                found.append(frozenset(self._quads()))
+            except Exception as error:  # noqa: BLE001 - raised where it is waited for
+                found.append(error)
+
+        self._late.clear()
+        self._asking = threading.Thread(target=ask, name="remote graph", daemon=True)
+        self._asking.start()
+        self._asking.join(_READING_SECONDS)
+        if self._asking.is_alive():
+            self._late.set()
+            raise RemoteGraphError(f"{self._url}: not read in {_READING_SECONDS:g} s")
+        (read,) = found
+        if isinstance(read, Exception):
+            raise read
+        return read
 
     def _hold(self, read: frozenset[Quad]) -> None:
         gone = dict.fromkeys(self._held - read, False)
@@ -120,7 +156,7 @@ class RemoteGraph:
             # What is said about the page is in a graph of its own.
             if isinstance(graph, ox.DefaultGraph):
                 found.append(Quad(text_of(s), text_of(p), text_of(o), self.name))
-        if following is not None and urlsplit(following)[:2] != urlsplit(url)[:2]:
+        if following is not None and origin_of(following) != origin_of(url):
             raise RemoteGraphError(f"{url}: its next page is of another origin: {following}")
         return found, following
 
@@ -130,6 +166,7 @@ class RemoteGraph:
         if rdf_format is None:
             raise RemoteGraphError(f"{url}: {kind or 'an answer of no type'} is no RDF")
         try:
+            check_nesting((body,), rdf_format.media_type)
             return list(ox.parse(body, rdf_format, base_iri=url))
         except (SyntaxError, ValueError) as error:
             raise RemoteGraphError(f"{url}: {error}") from error
@@ -142,8 +179,10 @@ class RemoteGraph:
                 if not answer.ok:
                     raise RemoteGraphError(f"{url}: HTTP {answer.status_code} {answer.reason}")
                 content = bytearray()
-                for chunk in answer.iter_content(2**16):
+                while chunk := answer.raw.read1(2**16, decode_content=True):
                     content += chunk
+                    if self._late.is_set():
+                        raise RemoteGraphError(f"{url}: takes too long")
                     if len(content) > _BYTES:
                         raise RemoteGraphError(f"{url}: more than {_BYTES >> 20} MB")
                 return bytes(content), answer.headers.get("Content-Type", "").split(";")[0]

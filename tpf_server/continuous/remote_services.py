@@ -6,26 +6,25 @@ of an endpoint what it constructs of the patterns.
 Source: paper 000, section 4.3; SPARQL 1.1 Protocol; Triple Pattern Fragments.
 """
 
-import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
 import requests
+from uritemplate import URITemplate
+from uritemplate.variable import VariableValue
 
 from annotations.clock import Clock
 from annotations.instants import format_instant
-from annotations.terms import Quad, QuadPattern, is_literal, is_variable
+from annotations.namespaces import HYDRA, RDF
+from annotations.origins import origin_of
+from annotations.parameters import parameter_of_term
+from annotations.terms import Quad, QuadPattern, is_variable
 from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.engine.errors import RemoteGraphError
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_server.continuous.remote_graphs import RemoteGraph
-
-_HYDRA: Final = "http://www.w3.org/ns/hydra/core#"
-_RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-_EXPRESSION: Final = re.compile(r"\{([?&])([^{}]*)\}")
-_DATATYPE: Final = re.compile(r'"\^\^<([^<>]*)>$')
 
 
 class RemoteService(RemoteGraph):
@@ -39,7 +38,7 @@ class RemoteService(RemoteGraph):
     def __init__(self, clause: ServiceClause, session: requests.Session) -> None:
         super().__init__(clause.graph, clause.endpoint[1:-1], session)
         self.clause = clause
-        self._form: tuple[str, dict[str, str]] | None = None
+        self._form: tuple[URITemplate, dict[str, str]] | None = None
         self._constructs = False
 
     @property
@@ -61,7 +60,7 @@ class RemoteService(RemoteGraph):
         return frozenset([self.clause.failure]) if self.clause.silent else super()._failing()
 
     def _quads(self) -> Iterator[Quad]:
-        if not self._url.startswith(("http://", "https://")):
+        if not self._url.startswith(("http://", "https://")) or origin_of(self._url) is None:
             raise RemoteGraphError(f"{self._url} is at no http(s) URL")
         if self._form is None and not self._constructs:
             self._form = self._found_form()
@@ -74,7 +73,7 @@ class RemoteService(RemoteGraph):
         for pattern in {each for part in self.clause.parts for each in part}:
             yield from self._fragment(_expanded(template, variables, pattern))
 
-    def _found_form(self) -> tuple[str, dict[str, str]] | None:
+    def _found_form(self) -> tuple[URITemplate, dict[str, str]] | None:
         """The form of a fragment server; ``None`` where the URL is that of an endpoint."""
         try:
             quads = self._parsed(self._url)
@@ -85,40 +84,35 @@ class RemoteService(RemoteGraph):
         for quad in quads:
             said.setdefault((quad.subject, quad.predicate.value), []).append(quad.object)
         for (form, predicate), templates in said.items():
-            if predicate != f"{_HYDRA}template":
+            if predicate != f"{HYDRA}template":
                 continue
             variables = {}
-            for mapping in said.get((form, f"{_HYDRA}mapping"), ()):
-                for place in said.get((mapping, f"{_HYDRA}property"), ()):
-                    for name in said.get((mapping, f"{_HYDRA}variable"), ()):
-                        variables[place.value.removeprefix(_RDF)] = name.value
-            template = urljoin(self._url, templates[0].value)
-            if urlsplit(template)[:2] != urlsplit(self._url)[:2]:
+            for mapping in said.get((form, f"{HYDRA}mapping"), ()):
+                for place in said.get((mapping, f"{HYDRA}property"), ()):
+                    for name in said.get((mapping, f"{HYDRA}variable"), ()):
+                        variables[place.value.removeprefix(RDF)] = name.value
+            template = templates[0].value
+            if origin_of(template) is None:
+                raise RemoteGraphError(f"{self._url}: its form is at no URL: {template}")
+            template = urljoin(self._url, template)
+            if origin_of(template) != origin_of(self._url):
                 raise RemoteGraphError(f"{self._url}: its form is of another origin: {template}")
             if {"subject", "predicate", "object"} <= variables.keys():
-                return template, variables
+                try:
+                    return URITemplate(template), variables
+                except ValueError as error:
+                    raise RemoteGraphError(f"{self._url}: its form: {error}") from error
         return None
 
 
-def _expanded(template: str, variables: dict[str, str], pattern: QuadPattern) -> str:
+def _expanded(template: URITemplate, variables: dict[str, str], pattern: QuadPattern) -> str:
     """The URL of the fragment of a pattern."""
-    values = {
-        variables[place]: quote(_written(term), safe="")
+    values: dict[str, VariableValue] = {
+        variables[place]: parameter_of_term(term)
         for place, term in zip(("subject", "predicate", "object"), pattern[:3], strict=True)
         if not is_variable(term)
     }
-
-    def filled(found: re.Match[str]) -> str:
-        names = [name for name in found.group(2).split(",") if name in values]
-        text = "&".join(f"{name}={values[name]}" for name in names)
-        return f"{found.group(1)}{text}" if text else ""
-
-    return _EXPRESSION.sub(filled, template)
-
-
-def _written(term: str) -> str:
-    """A term as forms have it."""
-    return _DATATYPE.sub(r'"^^\1', term) if is_literal(term) else term[1:-1]
+    return template.expand(values)
 
 
 def _constructing(url: str, part: tuple[QuadPattern, ...]) -> str:

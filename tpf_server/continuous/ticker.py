@@ -1,5 +1,6 @@
 """Lets stream time pass with the clock, also where no elements come."""
 
+import logging
 import threading
 from datetime import timedelta
 from typing import Final
@@ -7,6 +8,7 @@ from typing import Final
 from annotations.clock import Clock
 from tpf_server.continuous.service import ContinuousService
 
+_log: Final = logging.getLogger(__name__)
 INTERVAL: Final = timedelta(milliseconds=100)
 
 
@@ -36,6 +38,13 @@ class Ticker:
         self._stopped.set()
 
     def run(self) -> None:
-        """Do it until `stop`."""
+        """Do it until `stop`; an error is logged, once as long as it stays the same."""
+        said = ""
         while self._clock.wait_until(self._clock.now() + self._interval, self._stopped):
-            self._service.advance()
+            try:
+                self._service.advance()
+                said = ""
+            except Exception as error:  # noqa: BLE001 - time would stand still for good
+                if repr(error) != said:
+                    said = repr(error)
+                    _log.exception("the time of streams cannot be told")

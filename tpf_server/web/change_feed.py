@@ -46,6 +46,7 @@ class ChangeFeed:
         self._kept: deque[tuple[int, frozenset[Term]]] = deque()
         self._closed = False
         self._followers = 0
+        self._looking = False
         # Whatever comes between these two is heard.
         self._end = store.listen(self._take)
         self._from = self._last = store.snapshot(clock.now()).sequence
@@ -120,13 +121,18 @@ class ChangeFeed:
         """Somebody follows: batches of other processes are of interest from now on."""
         with self._changed:
             self._followers += 1
-            first = self._followers == 1
-        if first:
+            looking, self._looking = self._looking, True
+        if not looking:
             threading.Thread(target=self._look, name="changes", daemon=True).start()
+
+    def _is_followed(self) -> bool:
+        with self._changed:
+            self._looking = self._followers > 0 and not self._closed
+            return self._looking
 
     def _look(self) -> None:
         pause = threading.Event()
-        while self._followers and not self._closed:
+        while self._is_followed():
             try:
                 self._store.snapshot(self._clock.now())
             except StoreClosedError:

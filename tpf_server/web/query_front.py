@@ -74,7 +74,7 @@ class QueryFront:
 
     Args:
         path: of the Unix socket.
-        settings: of the server.
+        settings: of the server; those that a reload changes are each site's own.
         watched: a context while an address takes what is sent to it, which ends who takes nothing.
 
     Attributes:
@@ -88,7 +88,6 @@ class QueryFront:
         watched: Callable[[str], AbstractContextManager[None]] | None = None,
     ) -> None:
         self._path = path
-        self._settings = settings
         self._bodies = BodyReader(_MOST_BODY)
         self._watched = watched or nullcontext
         self.slots = FollowerSlots(settings.followers, settings.followers_per_address)
@@ -112,8 +111,8 @@ class QueryFront:
             over = site.dataset(name).settings.name if name else ""
             asked = str(request.endpoint)
             if asked.endswith("sparql"):
-                return self._pass_on(request, over, name, "sparql")
-            return self._pass_on(request, over, f"{name}/query".lstrip("/"), file)
+                return self._pass_on(site.settings, request, over, name, "sparql")
+            return self._pass_on(site.settings, request, over, f"{name}/query".lstrip("/"), file)
 
         for name, resource in QUERY_RESOURCES.items():
             blueprint.add_url_rule(
@@ -121,10 +120,13 @@ class QueryFront:
             )
         return blueprint
 
-    def _pass_on(self, asked: Request, over: str, mount: str, file: str) -> Response:
+    def _pass_on(
+        self, settings: Settings, asked: Request, over: str, mount: str, file: str
+    ) -> Response:
         """The answer of the process.
 
         Args:
+            settings: of the server.
             asked: the request.
             over: name of a dataset; all of them where empty.
             mount: where the endpoint is, relative to the base.
@@ -135,10 +137,10 @@ class QueryFront:
             BodyError: the body of the request is none.
         """
         body = self._bodies.read(asked) if asked.method == "POST" else None
-        reader = client_of(asked.environ, self._settings)
+        reader = client_of(asked.environ, settings)
         headers = {name: asked.headers[name] for name in _PASSED_ON if name in asked.headers}
         headers |= {
-            "X-Tpf-At": base_of(asked.environ, self._settings) + mount,
+            "X-Tpf-At": base_of(asked.environ, settings) + mount,
             "X-Tpf-Reader": reader,
             "X-Tpf-Over": over,
         }
@@ -151,7 +153,7 @@ class QueryFront:
                 f"{self.slots.limit} wait for answers already, or {self.slots.per_address} of "
                 "this address; try again later"
             )
-        connection = _UnixConnection(self._path, self._settings.query_seconds + _PATIENCE)
+        connection = _UnixConnection(self._path, settings.query_seconds + _PATIENCE)
 
         def end() -> None:
             with self._lock:

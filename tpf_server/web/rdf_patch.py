@@ -15,6 +15,7 @@ from tpf_server.web.rdf_body import MOST_CHARACTERS, MOST_GROWTH, parse_body
 
 PATCH_MEDIA_TYPES: Final = frozenset({"application/rdf-patch", "text/rdf-patch"})
 _N_QUADS = "application/n-quads"
+_LINE_END = re.compile(r"\r\n?|\n")
 _PREFIX = re.compile(r'(?:"([^"]*)"|([^\s":<]*):?)[ \t]+<([^<>"\s]*)>[ \t]*\.?')
 _NO_PREFIX = re.compile(r'(?:"([^"]*)"|([^\s":<]*):?)[ \t]*\.?')
 _TOKEN = re.compile(
@@ -38,7 +39,8 @@ def parse_patch(body: bytes) -> Patch:
         BodyError: the patch is malformed; the message names the line.
     """
     try:
-        lines = body.decode("utf-8").splitlines()
+        # Not splitlines: a literal may have U+2028 and its like inside.
+        lines = _LINE_END.split(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise BodyError(f"the patch is not UTF-8: {error.reason}") from None
     reader = _Reader(MOST_CHARACTERS + MOST_GROWTH * len(body))

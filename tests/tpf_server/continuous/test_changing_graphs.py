@@ -16,8 +16,10 @@ from tpf_server.configuration import Configuration
 from tpf_server.continuous.assembly import live_stores, static_graphs
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.datasets import DatasetOpener
+from tpf_server.errors import StoreError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.store.live.store import IndexedLiveStore
 
 ROOT = "http://server.test"
 TOKEN = {"Authorization": "Bearer secret"}
@@ -159,3 +161,18 @@ def test_a_graph_whose_facts_have_ended_is_no_graph_any_more(server: Server) -> 
     server.clock.advance_to(NOON + timedelta(seconds=30))
     assert server.next("cqels") == ["<urn:yard>"]
     assert "<urn:plan>" not in names.names
+
+
+def test_a_store_that_cannot_be_read_is_looked_at_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.register("cqels", PLACES["default"])
+    server.publish("<urn:hall> <urn:near> <urn:attic> .", expiration=until(30))
+
+    def fail(*_: object) -> None:
+        raise StoreError("the disk fails")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(IndexedLiveStore, "current", fail)
+        assert server.next("cqels") == ["<urn:yard>"]
+    assert server.next("cqels") == ["<urn:attic>", "<urn:yard>"]

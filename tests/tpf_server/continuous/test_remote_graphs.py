@@ -1,6 +1,7 @@
 """Graphs that are kept elsewhere: their pages, their changes, and what stands in the way."""
 
 import json
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import responses
 from annotations.terms import Quad, Term
 from experiments.free_port import free_port
 from tests.support.running_server import TOKEN, RunningServer
+from tpf_server.continuous import remote_graphs
 from tpf_server.continuous.remote_graphs import RemoteGraph
 
 NAME = Term("<urn:g>")
@@ -63,6 +65,15 @@ def test_pages_are_followed_and_changes_told_once(graph: RemoteGraph) -> None:
         ({"body": "<p>", "content_type": "text/html"}, "text/html is no RDF"),
         ({"body": "nonsense", "content_type": TRIG}, "nonsense"),
         (
+            {"body": "<urn:a> <urn:b> " + "<<( <urn:a> <urn:b> " * 2000, "content_type": TRIG},
+            "nested more than",
+        ),
+        ({"body": RuntimeError("odd")}, f"{URL}: RuntimeError('odd')"),
+        (
+            {"body": page(1, following="http://\u2100.test/"), "content_type": TRIG},
+            "its next page is of another origin: http://\u2100.test/",
+        ),
+        (
             {"body": page(1, following="http://evil.test/"), "content_type": TRIG},
             "its next page is of another origin: http://evil.test/",
         ),
@@ -83,6 +94,64 @@ def test_what_cannot_be_read_stays_as_it_was_and_says_why(
         "failed", AT, "2020-01-02T00:00:00Z",
     )  # fmt: skip
     assert reason in state["reason"]
+
+
+class Dripping:
+    """An answer that does not end, as long as it is wanted."""
+
+    ok = True
+
+    def __init__(self) -> None:
+        self.raw = self
+
+    def read1(self, _size: int, *, decode_content: bool) -> bytes:
+        return b" "
+
+    def __enter__(self) -> "Dripping":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_an_answer_that_does_not_end_is_given_up(
+    graph: RemoteGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_graphs, "_READING_SECONDS", 0.01)
+    monkeypatch.setattr(graph._session, "get", lambda *_, **__: Dripping())
+    graph.read(AT)
+    assert graph.state["reason"] == f"{URL}: not read in 0.01 s"
+    assert graph._asking is not None
+    graph._asking.join(PATIENCE)
+    assert not graph._asking.is_alive()
+
+
+def test_who_still_waits_for_an_answer_does_not_ask_again(
+    graph: RemoteGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The head of an answer may drip as well: nobody can see that from outside."""
+    there = threading.Event()
+
+    def get(*_: object, **__: object) -> None:
+        there.wait()
+        raise requests.ConnectionError("no")
+
+    monkeypatch.setattr(remote_graphs, "_READING_SECONDS", 0.01)
+    monkeypatch.setattr(graph._session, "get", get)
+    reasons = []
+    for _ in range(2):
+        graph.read(AT)
+        reasons.append(graph.state["reason"])
+    there.set()
+    assert graph._asking is not None
+    graph._asking.join(PATIENCE)
+    monkeypatch.setattr(remote_graphs, "_READING_SECONDS", PATIENCE)
+    graph.read(AT)
+    assert [*reasons, graph.state["reason"]] == [
+        f"{URL}: not read in 0.01 s",
+        f"{URL}: an answer that takes too long still comes",
+        f"{URL}: no answer, or one that is cut short",
+    ]
 
 
 def test_queries_follow_what_is_kept_elsewhere(tmp_path: Path) -> None:

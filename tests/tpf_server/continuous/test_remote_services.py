@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 import responses
+from requests import Session
 from typer.testing import CliRunner
 
 from annotations.terms import QuadPattern, Term, Variable
@@ -23,6 +24,7 @@ from tpf_server.continuous.remote_services import RemoteService
 DATA = '<urn:a> <urn:name> "A" ; <urn:room> <urn:r1> . <urn:r1> <urn:label> "hall" .'
 INSIDE = "{ ?a <urn:name> ?n OPTIONAL { ?a <urn:room>/<urn:label> ?l } }"
 AT = "2020-01-01T00:00:00Z"
+XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
 @pytest.fixture
@@ -133,7 +135,13 @@ def test_a_server_asks_only_where_its_settings_allow_it(
 ) -> None:
     site = Site(policies={"services": (endpoint.url, "http://other.test")})
     origin = endpoint.url.removesuffix(urlsplit(endpoint.url).path)
-    for url in ("urn:x", "http://elsewhere.test/", f"{origin}1/sparql", "http://other.test:80/"):
+    for url in (
+        "urn:x",
+        "http://[x",
+        "http://elsewhere.test/",
+        f"{origin}1/sparql",
+        "http://other.test:80/",
+    ):
         refused = site.register(texts(url)[language])
         reason = f"SERVICE <{url}>: its server is none that the setting allow_service names"
         assert (refused.status_code, refused.json()["detail"]) == (422, reason)
@@ -175,28 +183,64 @@ FORM = """<urn:s> <urn:p> "1" .
 """.replace("<R#", "<http://www.w3.org/1999/02/22-rdf-syntax-ns#")  # noqa: E501
 
 
+FAR = "http://far.test/data"
+ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"))
+
+
+def asked_of_a_form(template: str, pattern: QuadPattern) -> RemoteService:
+    """A service that was asked for a pattern; its form has this template."""
+    form, every = FORM.replace("TEMPLATE", template), responses.matchers.query_param_matcher({})
+    responses.get(FAR, form, content_type="application/trig", match=[every])
+    service = RemoteService(ServiceClause(Term(f"<{FAR}>"), ((pattern,),), False), Session())
+    service.read(AT)
+    return service
+
+
 @responses.activate
-def test_fragments_are_read_by_their_form() -> None:
-    url = "http://far.test/data"
-    trig = "application/trig"
-    form = FORM.replace("TEMPLATE", f"{url}{{?s,p,o}}")
-    responses.get(url, form, content_type=trig, match=[responses.matchers.query_param_matcher({})])
-    asked = {"p": "urn:p", "o": '"1"^^http://www.w3.org/2001/XMLSchema#integer'}
-    matches = [responses.matchers.query_param_matcher(asked)]
-    responses.get(url, "<urn:s> <urn:p> 1 .", content_type=trig, match=matches)
-    one = '"1"^^<http://www.w3.org/2001/XMLSchema#integer>'
-    pattern = QuadPattern(Variable("?v0"), Term("<urn:p>"), Term(one))
-    clause = ServiceClause(Term(f"<{url}>"), ((pattern,),), False)
-    service = RemoteService(clause, requests.Session())
-    service.read(AT)
+@pytest.mark.parametrize(
+    ("term", "asked"),
+    [
+        (f'"1"^^<{XSD}integer>', f'"1"^^{XSD}integer'),
+        (r'"a\"b"', '"a"b"'),
+        (r'"a\\b\nc"@en', '"a\\b\nc"@en'),
+        (r'"\""^^<urn:t>', '"""^^urn:t'),
+        ("<<( <urn:a> <urn:b> <urn:c> )>>", "<<( <urn:a> <urn:b> <urn:c> )>>"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("template", "path", "names"),
+    [("{?s,p,o}", "", "spo"), ("/of{/s}{?p}{&o}", "/of/urn%3As", "po"), ("{?o,s}", "", "so")],
+)
+def test_fragments_are_read_by_their_form(
+    term: str, asked: str, template: str, path: str, names: str
+) -> None:
+    there = {"s": "urn:s", "p": "urn:p", "o": asked}
+    matches = [responses.matchers.query_param_matcher({name: there[name] for name in names})]
+    body = f"<urn:s> <urn:p> {term} ."
+    responses.get(FAR + path, body, content_type="application/n-triples", match=matches)
+    pattern = QuadPattern(Term("<urn:s>"), Term("<urn:p>"), Term(term))
+    service = asked_of_a_form(FAR + template, pattern)
     assert service.reason is None
-    assert [quad[:3] for quad in service.changes(0)] == [("<urn:s>", "<urn:p>", one)]
-    elsewhere = FORM.replace("TEMPLATE", "http://evil.test/{?s,p,o}")
-    responses.reset()
-    responses.get(url, elsewhere, content_type=trig)
-    service = RemoteService(clause, requests.Session())
+    assert [quad[:3] for quad in service.changes(0)] == [pattern[:3]]
+
+
+@responses.activate
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("http://evil.test/{?s,p,o}", "its form is of another origin: http://evil.test/"),
+        ("http://[x{?s,p,o}", "its form is at no URL: http://[x"),
+        (f"{FAR}{{?s:few,p,o}}", "its form: "),
+    ],
+)
+def test_forms_that_cannot_be_used(template: str, reason: str) -> None:
+    assert reason in str(asked_of_a_form(template, ANY).reason)
+
+
+def test_a_service_that_is_at_no_url() -> None:
+    service = RemoteService(ServiceClause(Term("<http://[x>"), ((ANY,),), False), Session())
     service.read(AT)
-    assert "its form is of another origin: http://evil.test/" in str(service.reason)
+    assert "http://[x is at no http(s) URL" in str(service.reason)
 
 
 def test_a_clause_is_known_by_what_it_asks() -> None:

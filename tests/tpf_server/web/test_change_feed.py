@@ -1,5 +1,6 @@
 import random
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -112,3 +113,35 @@ def test_batches_of_other_processes_are_noticed_while_somebody_follows(tmp_path:
     assert not reading.is_alive()
     assert feed.closed
     other.close()
+
+
+def test_one_thread_looks_however_often_followers_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking: list[Callable[[], None]] = []
+
+    class Thread:
+        """Begins when it is told to."""
+
+        def __init__(self, *, target: Callable[[], None], **_: object) -> None:
+            looking.append(target)
+
+        def start(self) -> None:
+            pass
+
+    monkeypatch.setattr("tpf_server.web.change_feed.threading.Thread", Thread)
+    store = open_live_store(tmp_path / "live.sqlite")
+    feed = ChangeFeed(store, ManualClock(BEGIN))
+
+    def come_and_go() -> None:
+        events = feed.events(None)
+        next(events)
+        events.close()  # type: ignore[attr-defined]
+
+    for _ in range(3):
+        come_and_go()
+    assert len(looking) == 1
+    looking[0]()  # which finds that nobody follows
+    come_and_go()
+    assert len(looking) == 2
+    store.close()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,16 @@ import pytest
 import rdflib
 import requests
 
+from annotations.clock import SystemClock
 from annotations.labels import Expiration
 from annotations.terms import Quad, iri, literal
 from tests.support.running_server import STOP_SECONDS, RunningServer
 from tests.tpf_client.test_live_endpoint import Reader
-from tpf_server.app import create_blueprint
+from tpf_server.app import create_app, create_blueprint
 from tpf_server.errors import SettingsError
 from tpf_server.query_process import example_files
 from tpf_server.settings import Settings
+from tpf_server.web import query_front
 
 EX = "http://example.org/"
 CONFIG = (
@@ -278,3 +281,26 @@ def test_it_does_not_outlive_a_server_that_is_killed(
         process = until_there(server)
         server.process.kill()
         process.wait(60)
+
+
+def test_settings_that_were_read_again_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[float | None, str, str]] = []
+
+    def request(
+        connection: HTTPConnection, _method: str, _url: str, _body: None, headers: dict[str, str]
+    ) -> None:
+        asked.append((connection.timeout, headers["X-Tpf-At"], headers["X-Tpf-Reader"]))
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(query_front._UnixConnection, "request", request)
+    front = query_front.QueryFront("nowhere", Settings(query=True))
+    for settings in (
+        Settings(query=True, base_url="http://a.test/", query_seconds=1),
+        Settings(query=True, base_url="http://b.test/", query_seconds=2, trust_forwarded=True),
+    ):
+        client = create_app(settings, [], SystemClock(), queries=front).test_client()
+        client.get("/sparql?query=x", headers={"X-Forwarded-For": "10.0.0.1"})
+    assert asked == [
+        (61.0, "http://a.test/", "127.0.0.1"),
+        (62.0, "http://b.test/", "10.0.0.1"),
+    ]

@@ -6,7 +6,7 @@ import re
 import pytest
 import rdflib
 
-from annotations.terms import Quad
+from annotations.terms import Quad, literal
 from tests.support.served import parse
 from tpf_server.errors import BodyError
 from tpf_server.web.rdf_patch import parse_patch
@@ -94,3 +94,12 @@ def test_a_patch_cannot_grow_without_bound() -> None:
 def test_what_is_no_text() -> None:
     with pytest.raises(BodyError, match="UTF-8"):
         parse_patch(b'A <x:a> <x:p> "\xff" .')
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_where_those_of_n_quads_do(end: str) -> None:
+    text = "a\u2028\x85\v\f\x1cb"
+    lines = [f'A <x:a> <x:p> "{text}" .', "D <x:a> <x:p> <x:o> .", ""]
+    patch = parse_patch(end.join(lines).encode())
+    assert [quad.object for quad in patch.added] == [literal(text)]
+    assert [quad.object for quad in patch.withdrawn] == ["<x:o>"]

@@ -134,14 +134,6 @@ class CsparqlEngine(InstantEngine):
         """Forget what `link` said; nothing happens where it said nothing."""
         self._timetable.unlink(name)
 
-    def unregister(self, name: str) -> None:
-        """Stop the query of this name; those that read its stream go on and get nothing more.
-
-        Raises:
-            UnknownQueryError: there is none.
-        """
-        self.query(name).close()
-
     # ----------------------------------------------------------------------------- streams
 
     def declare(self, stream: str, predicates: Iterable[str]) -> None:

@@ -44,16 +44,12 @@ from tpf_server.continuous.csparql.windows import (
 from tpf_server.continuous.engine.base_iri import BASE
 from tpf_server.continuous.engine.errors import as_continuous_errors
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
+from tpf_server.continuous.engine.windows.units import nanoseconds_of
 
 TIMESTAMP: Final = "TIMESTAMP"
 """The name of the timestamp function in `Call`."""
 
 _FUNCTIONS = ("COUNT", "SUM", "AVG", "MIN", "MAX")
-_UNITS = {
-    "ms": 1, "millisecond": 1, "milli": 1, "s": 1000, "sec": 1000, "second": 1000,
-    "m": 60_000, "min": 60_000, "minute": 60_000, "h": 3_600_000, "hour": 3_600_000,
-    "d": 86_400_000, "day": 86_400_000,
-}  # fmt: skip
 
 
 @lru_cache(maxsize=512)
@@ -201,12 +197,11 @@ class CsparqlParser(QueryParser):
 
     def _duration(self) -> int:
         number = self.whole_number("a duration such as 10m or 500ms")
-        unit = self.token.text.lower() if self.token.kind == "word" else ""
-        found = _UNITS.get(unit) or (_UNITS.get(unit[:-1]) if unit.endswith("s") else None)
-        if found is None:
+        length = nanoseconds_of(self.token.text) if self.token.kind == "word" else None
+        if length is None:
             self.expected("a unit of time: ms, s, m, h or d")
         self.advance()
-        return number * found
+        return number * length // 1_000_000
 
     # -------------------------------------------------------------------------- AGGREGATE
 

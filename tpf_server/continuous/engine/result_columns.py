@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from annotations.terms import Term
 from tpf_client.sparql.algebra import Query, Row
 from tpf_server.continuous.engine.delivery import Emission
 
@@ -94,23 +93,6 @@ class EmissionColumns:
             ],
             schema=self.schema,
         )
-
-
-def emissions_of(batch: pa.RecordBatch) -> Iterator[Emission]:
-    """The emissions that a record batch without numbers was made of, or would be."""
-    sequences, instants, signs, *columns = (
-        (column.cast(pa.int64()) if place == 1 else column).to_pylist()
-        for place, column in enumerate(batch.columns)
-    )
-    terms = [[None if text is None else Term(text) for text in column] for column in columns]
-    start = 0
-    for end in range(1, len(sequences) + 1):
-        same = end < len(sequences) and sequences[end] == sequences[start]
-        if not same or not signs[start]:
-            rows = tuple(tuple([column[row] for column in terms]) for row in range(start, end))
-            shown = rows if signs[start] else ()
-            yield Emission(sequences[start], instants[start], shown, signs[start] < 0)
-            start = end
 
 
 def _term_columns(rows: Sequence[Row]) -> Iterator[object]:

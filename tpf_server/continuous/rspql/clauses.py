@@ -2,21 +2,17 @@
 
 import re
 from dataclasses import replace
-from datetime import datetime
 from typing import Final
 
+from annotations.errors import InstantError
+from annotations.instants import parse_instant
 from tpf_server.continuous.csparql.windows import SteppedWindow
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
-from tpf_server.continuous.engine.errors import TimestampError
 from tpf_server.continuous.engine.select_names import SelectNames
+from tpf_server.continuous.engine.windows.units import nanoseconds_of
 from tpf_server.continuous.rspql.reports import TICKS, ReportPolicy, TickPolicy
 from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
 
-_UNITS: Final = {
-    "ms": 1, "millisecond": 1, "s": 1000, "sec": 1000, "second": 1000,
-    "m": 60_000, "min": 60_000, "minute": 60_000, "h": 3_600_000, "hour": 3_600_000,
-    "d": 86_400_000, "day": 86_400_000,
-}  # fmt: skip
 _ISO: Final = re.compile(
     r"P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.(\d{1,3})\d*)?S)?)?",
     re.IGNORECASE,
@@ -93,8 +89,8 @@ class ClauseParser(SelectNames):
         if self.take("^^"):
             self.iri()
         try:
-            return milliseconds(datetime.fromisoformat(text))
-        except (ValueError, TimestampError):
+            return milliseconds(parse_instant(text))
+        except InstantError:
             self.fail(f"{text!r} is no instant with a time zone", place)
 
     def duration(self) -> int:
@@ -102,14 +98,14 @@ class ClauseParser(SelectNames):
         begin = self.token.position
         if self.token.kind == "integer":
             number = self.whole_number("a duration")
-            unit = self.token.text.lower() if self.token.kind == "word" else ""
-            found = _UNITS.get(unit) or (_UNITS.get(unit[:-1]) if unit.endswith("s") else None)
-            if found is None:
+            unit = self.token.text if self.token.kind == "word" else ""
+            length = nanoseconds_of(unit)
+            if length is None:
                 if self.at_word("STEP", "SLIDE", "TO", "STARTING", "TICK", "AS") or not unit:
                     return number
                 self.expected("a unit of time: ms, s, m, h or d")
             self.advance()
-            return number * found
+            return number * length // 1_000_000
         match = _ISO.match(self.text, begin)
         if match is None or self.token.kind not in ("word", "name"):
             self.expected("a duration such as PT10S or 10s")

@@ -93,7 +93,7 @@ def test_queries_are_listed_and_unregistered() -> None:
     assert made.stream == "<http://localhost/made>"
     push(engine, 1, "a")
     engine.advance(2)
-    engine.unregister("made")
+    engine.query("made").close()
     push(engine, 3, "b")
     engine.advance(4)
     assert values(list(reader)) == {2: "a", 4: ""}

@@ -33,6 +33,10 @@ def query(window: str = "[RANGE PT10S STEP PT5S]", head: str = "", where: str = 
             '[RANGE 10s STARTING AT "1970-01-01T01:00:01+01:00"]',
             "RANGE 10000ms STEP 10000ms STARTING AT 1000ms",
         ),
+        (
+            '[RANGE 10s STARTING AT "1969-12-31T24:00:00Z"]',
+            "RANGE 10000ms STEP 10000ms",
+        ),
         ("[ELEMENTS 10 STEP 2]", "ELEMENTS 10 STEP 2"),
         ("[ELEMENTS 10]", "ELEMENTS 10 STEP 1"),
     ],
@@ -116,6 +120,11 @@ def test_what_the_text_does_not_say_is_given() -> None:
             query('[RANGE 5s STARTING AT "noon"]'),
             "'noon' is no instant with a time zone",
             '"noon"]',
+        ),
+        (
+            query('[RANGE 5s STARTING AT "1969-W01-1T00:00:00Z"]'),
+            "'1969-W01-1T00:00:00Z' is no instant with a time zone",
+            '"1969',
         ),
         (query(head="REGISTER QUERY <o> AS"), "expected STREAM, ISTREAM, DSTREAM", "QUERY"),
         (query(head="REGISTER RSTREAM o AS"), "expected the IRI of the output stream", "o"),

@@ -1,5 +1,6 @@
 """A graph of static data in memory."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -8,14 +9,18 @@ import pyoxigraph as ox
 
 from annotations.terms import Term, Triple, is_iri, is_literal, is_triple_term, triple_term
 from tpf_server.continuous.engine.errors import ContinuousError
+from tpf_server.errors import RdfInputError
 from tpf_server.store.static.ox_terms import OxTerm, ox_term, text_of
-from tpf_server.store.static.rdf_files import check_file
+from tpf_server.store.static.rdf_files import RdfReader
 
 _STRING = ox.NamedNode("http://www.w3.org/2001/XMLSchema#string")
 _LEXICAL: Final = "lexical:"
 """Stands before the datatype of literals inside a `MemoryGraph`. Of the datatypes that it knows,
 pyoxigraph keeps values: it gives ``"18"`` back for ``"18.0"``, and an integer for a byte. Literals
 of a datatype that it does not know stay what they are."""
+
+_numbers: Final = itertools.count(2**32)
+"""Numbers of files, for their blank nodes; beyond those that stores give to theirs."""
 
 
 def _kept(term: OxTerm) -> OxTerm:
@@ -51,27 +56,16 @@ class MemoryGraph:
         self._counts: dict[tuple[Term | None, Term | None, Term | None], int] = {}
 
     def load(self, path: Path) -> None:
-        """Add the triples of an RDF file (all graphs of it).
+        """Add the triples of an RDF file (all graphs of it), as stores read it.
 
         Raises:
-            ContinuousError: the file cannot be read or is no RDF.
+            ContinuousError: the file cannot be read, is no RDF, or has a relative IRI.
         """
-        extension = path.suffix.removeprefix(".").lower()
-        if extension == "nt" or extension == "nq":
-            rdf_format: ox.RdfFormat | None = ox.RdfFormat.from_extension(extension)
-        else:
-            rdf_format = ox.RdfFormat.N3 if extension == "n3" else None
-            rdf_format = rdf_format or ox.RdfFormat.from_extension(extension)
-        if rdf_format is None:
-            raise ContinuousError(f"{path}: no RDF format has the ending {path.suffix!r}")
         try:
-            check_file(path, rdf_format)
-            quads = ox.parse(path=path, format=rdf_format, rename_blank_nodes=True)
-            self._store.bulk_extend(
-                ox.Quad(quad.subject, quad.predicate, _kept(quad.object)) for quad in quads
-            )
-        except (OSError, SyntaxError, ValueError) as error:
-            raise ContinuousError(f"{path}: {error}") from error
+            read = RdfReader(path, next(_numbers)).quads()
+            self._store.bulk_extend(_quad((Term(s), Term(p), Term(o))) for s, p, o, _ in read)
+        except RdfInputError as error:
+            raise ContinuousError(str(error)) from error
         self._counts.clear()
 
     def add(self, triples: Iterable[tuple[Term, Term, Term]]) -> None:

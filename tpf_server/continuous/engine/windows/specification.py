@@ -19,6 +19,8 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tpf_server.continuous.engine.windows.units import nanoseconds_of
+
 
 @dataclass(frozen=True, slots=True)
 class Now:
@@ -60,18 +62,6 @@ class Triples:
 
 Window: TypeAlias = Now | All | Range | Triples
 
-_NANOSECONDS = {
-    "ns": 1,
-    "ms": 1_000_000,
-    "s": 1_000_000_000,
-    "m": 60_000_000_000,
-    "h": 3_600_000_000_000,
-    "d": 86_400_000_000_000,
-}
-_LONG_UNITS = {
-    "nanosecond": "ns", "millisecond": "ms", "millis": "ms", "milli": "ms",
-    "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d",
-}  # fmt: skip
 _DIGITS = 18
 _WORD = re.compile(r"[A-Za-z]+|\d+|\S")
 
@@ -151,13 +141,12 @@ class _WindowReader:
                 raise WindowSyntaxError(f"expected a duration, not {digits!r}", where)
             number = _number(digits, where)
             unit, where = self._next("a unit: ms, s, m, h or d")
-            short = unit.lower()
-            short = _LONG_UNITS.get(short.removesuffix("s"), _LONG_UNITS.get(short, short))
-            if short not in _NANOSECONDS:
+            length = nanoseconds_of(unit)
+            if length is None:
                 raise WindowSyntaxError(
                     f"{unit!r} is no unit of time; use ns, ms, s, m, h or d", where
                 )
-            total += number * _NANOSECONDS[short]
+            total += number * length
             seen = True
         return total // 1_000_000
 

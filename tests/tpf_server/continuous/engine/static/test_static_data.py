@@ -1,5 +1,6 @@
 """Graphs in memory: what goes in comes out, letter by letter."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_DSTREAM
 from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
 from tpf_server.continuous.engine.static.static_data import GraphChange
@@ -60,6 +62,26 @@ def test_files_keep_their_letters(tmp_path: Path) -> None:
         f'"18.0"^^<{XSD}decimal>', f'"018"^^<{XSD}integer>', f'"1.50e0"^^<{XSD}double>',
         '"x"', '"y"@en', f'"07"^^<{XSD}byte>',
     }  # fmt: skip
+
+
+def test_files_are_read_as_stores_read_them(tmp_path: Path) -> None:
+    graph, line = MemoryGraph(), "<urn:a> <urn:p> _:b .\n"
+    (tmp_path / "one.nt").write_text(line)
+    (tmp_path / "two.nt.gz").write_bytes(gzip.compress(line.encode()))
+    for name in ("one.nt", "two.nt.gz"):
+        graph.load(tmp_path / name)
+    # Blank nodes of two files are two.
+    assert graph.count(A, P, None) == 2
+    (tmp_path / "relative.jsonld").write_text('{"@id": "a", "urn:p": "x"}')
+    (tmp_path / "broken.ttl").write_text("<urn:a> <urn:p> .")
+    for name, reason in (
+        ("relative.jsonld", "a relative IRI: 'a'"),
+        ("broken.ttl", "broken.ttl, line 1"),
+        ("nothing.nt", "No such file"),
+        ("notes.txt", "no ending of an RDF file"),
+    ):
+        with pytest.raises(ContinuousError, match=reason):
+            graph.load(tmp_path / name)
 
 
 class _Held:
