@@ -134,7 +134,9 @@ class Settings:
         "", "URL under which clients see the server; unset: http://HOST:PORT/ of the above"
     )
     trust_forwarded: bool = setting(
-        False, "believe X-Forwarded-Proto and -Host of a proxy, for the URLs in pages"
+        False,
+        "believe X-Forwarded-Proto and -Host (for the URLs in pages) and -For (for limits by "
+        "address) of a proxy",
     )
     title: str = setting("Live Linked Data", "title of the HTML pages")
     description: str = setting("", "what the datasets are about, for the catalogue at /")
