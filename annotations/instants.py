@@ -93,9 +93,10 @@ def parse_instant(lexical: str) -> datetime:
 def _zone(text: str) -> timezone:
     if text == "Z":
         return UTC
-    offset = timedelta(hours=int(text[1:3]), minutes=int(text[4:6]))
-    if offset > timedelta(hours=14):
-        raise ValueError("time zone beyond 14:00")
+    hours, minutes = int(text[1:3]), int(text[4:6])
+    offset = timedelta(hours=hours, minutes=minutes)
+    if minutes > 59 or offset > timedelta(hours=14):
+        raise ValueError("time zone beyond 14:00, or minutes beyond 59")
     return timezone(-offset if text[0] == "-" else offset)
 
 

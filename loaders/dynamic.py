@@ -13,9 +13,9 @@ from annotations.methods.method import Method
 from annotations.whole_files import replaced_file
 from loaders.errors import OutputError
 from loaders.history import history
+from loaders.outputs import line_of
 from loaders.progress import Report, Silent
 from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
-from loaders.static import line_of
 
 
 def naming_of(dataset: str) -> Naming:

@@ -2,14 +2,13 @@
 
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from http.client import HTTPException
 from queue import SimpleQueue
 from typing import NamedTuple
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import requests
-import urllib3
 
+from annotations.origins import origin_of
 from loaders.errors import InputError
 
 MAX_MESSAGE = 1 << 26
@@ -51,7 +50,7 @@ def fetched_pages(session: requests.Session, url: str) -> Iterator[bytes]:
         answer = answered(session, page)
         yield answer.content
         page = answer.following
-        if page is not None and urlsplit(page)[:2] != urlsplit(url)[:2]:
+        if page is not None and origin_of(page) != origin_of(url):
             raise InputError(f"its next page is elsewhere: {page}", url)
 
 
@@ -104,21 +103,28 @@ def _ask(
     try:
         with session.get(url, headers=dict(headers), timeout=_SECONDS, stream=True) as answer:
             if not answer.ok and answer.status_code not in accepted:
-                answers.put(InputError(f"HTTP {answer.status_code} {answer.reason}", url))
-                return
+                raise InputError(f"HTTP {answer.status_code} {answer.reason}", url)
             content = bytearray()
             for chunk in answer.iter_content(_CHUNK):
                 content += chunk
                 if late.is_set():
                     return
                 if len(content) > MAX_MESSAGE:
-                    answers.put(InputError(f"more than {MAX_MESSAGE >> 20} MB", url))
-                    return
-            following = answer.links.get("next", {}).get("url")
-            page = None if following is None else urljoin(answer.url or url, following)
+                    raise InputError(f"more than {MAX_MESSAGE >> 20} MB", url)
+            page = _next_page(answer, url)
             answers.put(Fetched(bytes(content), page, answer.status_code, answer.headers))
-    except (requests.RequestException, urllib3.exceptions.HTTPError, HTTPException, OSError) as e:
-        answers.put(InputError(reason_of(e), url))
+    except InputError as error:
+        answers.put(error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits to be told
+        answers.put(InputError(reason_of(error), url))
+
+
+def _next_page(answer: requests.Response, url: str) -> str | None:
+    following = answer.links.get("next", {}).get("url")
+    try:
+        return None if following is None else urljoin(answer.url or url, following)
+    except ValueError:
+        raise InputError(f"its next page is at no URL: {following}", url) from None
 
 
 def reason_of(error: BaseException) -> str:
@@ -134,6 +140,18 @@ def reason_of(error: BaseException) -> str:
             return "no connection"
         case requests.TooManyRedirects():
             return "too many redirections"
-        case requests.exceptions.InvalidURL() | requests.exceptions.InvalidSchema():
+        case requests.exceptions.InvalidHeader():
+            return "a header that cannot be sent"
+        case ValueError():  # also of requests; or it redirects to such a one
             return "no URL that can be asked"
     return "an answer that is cut short or damaged"
+
+
+def host_parts(url: str) -> SplitResult | None:
+    """The parts of a URL that names a host, and a port that is one if any; ``None``: of another."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return parts if host else None

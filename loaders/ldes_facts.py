@@ -8,8 +8,8 @@ from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import method_named
 from annotations.methods.base import Naming
 from annotations.terms import Quad
+from loaders.outputs import line_of
 from loaders.sources.ldes import LdesFollower, MemberChanges
-from loaders.static import line_of
 
 
 def patches_of(

@@ -10,11 +10,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from annotations.terms import Quad
 from loaders.errors import OutputError
 from tpf_server.errors import ServerError
 from tpf_server.store.static.file_systems import RemoteFolder, is_store_url, local_path
 
 _BLOCK: Final = 4 << 20
+
+
+def line_of(quad: Quad) -> str:
+    """The N-Quads line of a quad, without its line end; in the default graph, it is N-Triples."""
+    graph = f" {quad.graph}" if quad.graph else ""
+    return f"{quad.subject} {quad.predicate} {quad.object}{graph} ."
 
 
 def check_output(output: Path, replace: bool) -> None:

@@ -1,7 +1,8 @@
 """Sends batches to a server, with retry: facts to ``{dataset}/facts``, or elements to a stream.
 
 A batch has an identifier, and the server does nothing when it meets one again; so a request whose
-answer got lost is simply sent again, and nothing is published twice.
+answer got lost, or broke off, is simply sent again, eight times in all, and nothing is published
+twice.
 """
 
 import random
@@ -9,8 +10,7 @@ from abc import ABC, abstractmethod
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from threading import Event
-from typing import ClassVar
-from urllib.parse import urlsplit
+from typing import ClassVar, Final
 
 import requests
 
@@ -19,19 +19,16 @@ from annotations.instants import format_instant, to_micros
 from annotations.labels import Expiration, Label
 from annotations.terms import Quad
 from loaders.errors import PublishRefusedError, ServerUnreachableError, SettingError
-from loaders.fetching import reason_of
+from loaders.fetching import host_parts, reason_of
+from loaders.outputs import line_of
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
-
-
-def n_quads(quads: tuple[Quad, ...]) -> str:
-    """The N-Quads document of some quads."""
-    return "".join(
-        f"{q.subject} {q.predicate} {q.object} {q.graph} .\n"
-        if q.graph
-        else f"{q.subject} {q.predicate} {q.object} .\n"
-        for q in quads
-    )
+_SECONDS: Final = 30.0
+"""To wait for an answer."""
+_FIRST_PAUSE: Final = timedelta(seconds=0.5)
+_LONGEST_PAUSE: Final = timedelta(seconds=15)
+_LONGEST_WISH: Final = timedelta(minutes=5)
+"""So long a pause may a server wish for."""
 
 
 class Sender(ABC):
@@ -42,9 +39,8 @@ class Sender(ABC):
         clock: to wait on between two attempts.
         token: the bearer token.
         session: the HTTP session; closed by whoever made it.
-        timeout: seconds to wait for an answer.
-        attempts: how often a batch is sent before giving up.
-        longest_pause: the pause between two attempts doubles from half a second up to this.
+        attempts: how often a batch is sent in all before giving up. The pause between two of them
+            doubles from half a second up to a quarter of a minute.
     """
 
     _media_type: ClassVar[str]
@@ -56,9 +52,7 @@ class Sender(ABC):
         clock: Clock,
         token: str | None = None,
         session: requests.Session | None = None,
-        timeout: float = 30.0,
         attempts: int = 8,
-        longest_pause: timedelta = timedelta(seconds=15),
     ) -> None:
         self.url = url.rstrip("/")
         self.token = token
@@ -68,9 +62,7 @@ class Sender(ABC):
         self._headers = {"Content-Type": self._media_type}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._timeout = timeout
         self._attempts = attempts
-        self._longest_pause = longest_pause
         self._jitter = random.Random(url)  # noqa: S311 - spreads retries, keeps no secret
 
     @abstractmethod
@@ -84,6 +76,7 @@ class Sender(ABC):
         Raises:
             PublishRefusedError: the server refuses the batch; trying again would not help.
             ServerUnreachableError: no answer, or none but passing errors, in all attempts.
+            SettingError: the server has no URL that can be asked.
         """
 
     @property
@@ -94,7 +87,7 @@ class Sender(ABC):
     def _send(self, body: bytes, parameters: dict[str, str], cancelled: Event | None) -> int:
         problem = ""
         for attempt in range(1, self._attempts + 1):
-            pause = min(timedelta(seconds=0.5 * 2 ** (attempt - 1)), self._longest_pause)
+            pause = min(_FIRST_PAUSE * 2 ** (attempt - 1), _LONGEST_PAUSE)
             try:
                 response = self._session.request(
                     self._method,
@@ -102,11 +95,13 @@ class Sender(ABC):
                     params=parameters,
                     data=body,
                     headers=self._headers,
-                    timeout=self._timeout,
+                    timeout=_SECONDS,
                     # A redirected request would become a GET.
                     allow_redirects=False,
                 )
-            except (requests.ConnectionError, requests.Timeout) as error:
+            except ValueError as error:  # also of requests
+                raise SettingError(f"cannot send to {self.url!r}: {reason_of(error)}") from None
+            except requests.RequestException as error:
                 problem = reason_of(error)
             else:
                 if response.ok and not response.is_redirect:
@@ -150,14 +145,14 @@ class Sender(ABC):
 
     def _retry_after(self, response: requests.Response) -> timedelta:
         value = response.headers.get("Retry-After", "")
-        if value.isdigit():
-            wanted = timedelta(seconds=int(value))
-        else:
-            try:
-                wanted = _utc(parsedate_to_datetime(value), self._clock) - self._clock.now()
-            except ValueError:
-                wanted = timedelta(0)
-        return min(max(wanted, timedelta(0)), timedelta(minutes=5))
+        if value.isascii() and value.isdigit():
+            # However many digits there are.
+            return timedelta(seconds=min(float(value), _LONGEST_WISH.total_seconds()))
+        try:
+            wanted = _utc(parsedate_to_datetime(value), self._clock) - self._clock.now()
+        except (ValueError, OverflowError):
+            return timedelta(0)
+        return min(max(wanted, timedelta(0)), _LONGEST_WISH)
 
 
 class Publisher(Sender):
@@ -173,7 +168,8 @@ class Publisher(Sender):
         self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
     ) -> int:
         """Send a batch of facts with one label; see `Sender.publish`."""
-        return self.publish_body(n_quads(quads).encode(), label, batch_id, cancelled)
+        body = "".join(f"{line_of(quad)}\n" for quad in quads)
+        return self.publish_body(body.encode(), label, batch_id, cancelled)
 
     def publish_body(
         self, body: bytes, label: Label | None, batch_id: str, cancelled: Event | None = None
@@ -185,6 +181,7 @@ class Publisher(Sender):
         Raises:
             PublishRefusedError: the server refuses the batch; trying again would not help.
             ServerUnreachableError: no answer, or none but passing errors, in all attempts.
+            SettingError: the server has no URL that can be asked.
         """
         parameters = {"batch": batch_id}
         if isinstance(label, Expiration):
@@ -247,7 +244,8 @@ def sender_to(url: str, clock: Clock, token: str | None = None) -> Sender:
 
 def is_stream(url: str) -> bool:
     """Whether this is the URL of a stream of a server of continuous queries."""
-    return "/streams/" in urlsplit(url).path
+    parts = host_parts(url)
+    return parts is not None and "/streams/" in parts.path
 
 
 def _utc(instant: datetime, clock: Clock) -> datetime:

@@ -13,9 +13,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from loaders.errors import InputError
+from loaders.fetching import host_parts
 from loaders.web_files import WebFile, found_at, open_at
 from tpf_server.errors import RdfInputError, SettingsError
 from tpf_server.store.static.file_systems import (
@@ -239,9 +240,17 @@ def reason(error: BaseException) -> str:
 
 
 def path_in(url: str) -> PurePosixPath:
-    """The path in a URL."""
-    web = url.partition("://")[0].lower() in WEB
-    return PurePosixPath(unquote(urlsplit(url).path) if web else location_of(url))
+    """The path in a URL.
+
+    Raises:
+        InputError: it is none.
+    """
+    if url.partition("://")[0].lower() not in WEB:
+        return PurePosixPath(location_of(url))
+    parts = host_parts(url)
+    if parts is None:
+        raise InputError("no URL that can be asked", without_secrets(url))
+    return PurePosixPath(unquote(parts.path))
 
 
 def written_at(info: "FileInfo") -> int | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event
 
 from annotations.clock import Clock
-from annotations.instants import to_micros
+from annotations.instants import shifted, to_micros
 from annotations.labels import Expiration, Interval, Label, Labelling
 from annotations.wording import counted
 from loaders.errors import PublishRefusedError, ReplayError, ServerUnreachableError, SettingError
@@ -23,6 +23,8 @@ from loaders.publisher import Sender
 from loaders.replay_state import ReplayState, read_state
 from loaders.sources.base import Feed, FeedBatch
 
+_SLOWEST = 1e-6
+"""The speed with which a day lasts for almost three thousand years."""
 _LABELS = 4
 """How often a batch is labelled anew before the replay gives up."""
 
@@ -45,7 +47,7 @@ class ReplaySettings:
             after it.
 
     Raises:
-        SettingError: the speed is not positive, the span is empty, or the lead is negative.
+        SettingError: the speed is none, or too low, the span is empty, or the lead is negative.
     """
 
     speed: float = 1.0
@@ -57,8 +59,10 @@ class ReplaySettings:
     state: Path | None = None
 
     def __post_init__(self) -> None:
-        if not self.speed > 0:
-            raise SettingError(f"the speed of a replay must be positive, not {self.speed}")
+        if not self.speed >= _SLOWEST:
+            raise SettingError(
+                f"the speed of a replay must be at least {_SLOWEST:g}, not {self.speed}"
+            )
         if self.speed == float("inf") and not self.original_instants:
             raise SettingError("a replay without pauses keeps the original instants")
         if self.start is not None and self.until is not None and self.start >= self.until:
@@ -103,7 +107,7 @@ class TimeShift:
 
     def present(self, instant: datetime) -> datetime:
         """When an instant of the feed is played."""
-        return self._present + (instant - self._feed) / self._speed
+        return shifted(self._present, (instant - self._feed) / self._speed)
 
     def slip(self, lag: timedelta) -> None:
         """Move everything that is still to come."""

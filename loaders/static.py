@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from annotations.terms import Quad
 from loaders.jobs import made_by_workers, one_by_one
-from loaders.outputs import directory_aside
+from loaders.outputs import directory_aside, line_of
 from loaders.progress import Report, Silent, spark_tasks
 from loaders.sources.base import StaticSource
 
@@ -35,12 +35,6 @@ class _Line(NamedTuple):
 
     text: str
     in_graph: bool
-
-
-def line_of(quad: Quad) -> str:
-    """The N-Quads line of a quad, without its line end; in the default graph, it is N-Triples."""
-    graph = f" {quad.graph}" if quad.graph else ""
-    return f"{quad.subject} {quad.predicate} {quad.object}{graph} ."
 
 
 def load_local(

@@ -151,6 +151,8 @@ def _answer(session: requests.Session, url: str, headers: dict[str, str]) -> req
     headers = {"Accept-Encoding": "identity", **headers}
     try:
         answer = session.get(url, headers=headers, timeout=_SECONDS, stream=True)
+    except ValueError as error:  # also of requests: this, or where it redirects to, is no URL
+        raise OSError(reason_of(error)) from None
     except requests.RequestException as error:
         raise AgainError(reason_of(error)) from None
     if answer.status_code in (200, 206) or (answer.status_code == 416 and "Range" in headers):

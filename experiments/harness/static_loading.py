@@ -13,8 +13,8 @@ from typing import Any
 
 from annotations.clock import SystemClock
 from annotations.terms import Quad
+from loaders.outputs import line_of
 from loaders.rdf.build import load_rdf_spark
-from loaders.static import line_of
 from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.store.static.opening import open_store
 from tpf_spark.errors import JavaNotFoundError, SparkMissingError

@@ -116,4 +116,4 @@ def ldes(
 
 
 def _failed(reason: str) -> None:
-    typer.echo(f"tpf-load: a node could not be read: {reason}", err=True)
+    typer.echo(f"tpf-load: not read: {reason}", err=True)

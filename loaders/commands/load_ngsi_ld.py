@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from annotations.seconds import seconds_from
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.groups import grouped
@@ -35,7 +36,10 @@ def ngsi_ld(
     period: options.Period = 30.0,
     holds: Annotated[
         float,
-        typer.Option("--holds", metavar="S", help="Seconds that a notification holds here."),
+        typer.Option(
+            "--holds", parser=seconds_from(0), metavar="S",
+            help="Seconds that a notification holds here.",
+        ),
     ] = 300.0,
     receiver_token: Annotated[
         str | None,

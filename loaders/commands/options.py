@@ -14,8 +14,10 @@ from rich.console import Console
 
 from annotations.errors import AnnotationError
 from annotations.instants import parse_instant
+from annotations.seconds import seconds_from
 from annotations.wording import counted
 from loaders.errors import InputError, LoaderError
+from loaders.fetching import host_parts
 from loaders.progress import Report, shown_on
 from loaders.rdf.summary import RdfSummary
 from loaders.sources.gtfs import DEFAULT_BASE as DEFAULT_BASE
@@ -94,10 +96,20 @@ SiriBase = Annotated[
 ScheduleOption = Annotated[
     str, typer.Option("--schedule", metavar="FEED", help="The GTFS feed that is spoken of; or URL.")
 ]
-Period = Annotated[float, typer.Option("--period", metavar="S", help="Seconds between two polls.")]
+Period = Annotated[
+    float,
+    typer.Option(
+        "--period", parser=seconds_from(0), metavar="S", help="Seconds between two polls."
+    ),
+]
 PaceOption = Annotated[
     float | None,
-    typer.Option("--period", metavar="S", help="A row every S seconds, whatever its time."),
+    typer.Option(
+        "--period",
+        parser=seconds_from(0),
+        metavar="S",
+        help="A row every S seconds, whatever its time.",
+    ),
 ]
 
 
@@ -187,7 +199,7 @@ class LoadJob(LoadWork):
 
 def is_web_url(text: str) -> bool:
     """Whether an input is to be fetched from a web server."""
-    return text.lower().startswith(("http://", "https://"))
+    return text.lower().startswith(("http://", "https://")) and host_parts(text) is not None
 
 
 def is_listener(text: str) -> bool:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from annotations.clock import SystemClock
+from annotations.seconds import seconds_from
 from loaders.commands import options
 from loaders.commands.groups import grouped
 from loaders.commands.publishing import (
@@ -45,7 +46,8 @@ Original = Annotated[
     bool, typer.Option("--original-instants", help="Label with the instants of the recording.")
 ]
 Lead = Annotated[
-    float, typer.Option("--lead", min=0, metavar="S", help="Send so many seconds early.")
+    float,
+    typer.Option("--lead", parser=seconds_from(0), metavar="S", help="Send so many seconds early."),
 ]
 
 
@@ -135,7 +137,12 @@ def taxi(
     replay: Replay,
     hold: Annotated[
         float,
-        typer.Option("--hold", metavar="S", help="Seconds for which a trip is told after its end."),
+        typer.Option(
+            "--hold",
+            parser=seconds_from(0),
+            metavar="S",
+            help="Seconds for which a trip is told after its end.",
+        ),
     ] = 1800.0,
 ) -> None:
     """Taxi trips of the DEBS Grand Challenge 2015, told when they end."""

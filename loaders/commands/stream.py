@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from annotations.clock import SystemClock
+from annotations.seconds import seconds_from
 from annotations.wording import counted
 from loaders.commands import options
 from loaders.commands.publishing import (
@@ -78,7 +79,10 @@ def stream(
     holds: Annotated[
         float | None,
         typer.Option(
-            "--holds", metavar="S", help="Seconds that facts hold; without: RDF that is annotated."
+            "--holds",
+            parser=seconds_from(0),
+            metavar="S",
+            help="Seconds that facts hold; without: RDF that is annotated.",
         ),
     ] = None,
     at: Annotated[
@@ -89,7 +93,10 @@ def stream(
     token: TokenOption = None,
     token_file: TokenFile = None,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.01, metavar="S", help="Seconds between two looks.")
+        float,
+        typer.Option(
+            "--interval", parser=seconds_from(0.01), metavar="S", help="Seconds between two looks."
+        ),
     ] = 1.0,
     per_batch: Annotated[
         int, typer.Option("--per-batch", min=1, metavar="N", help="Records of a micro-batch.")

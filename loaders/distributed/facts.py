@@ -32,9 +32,9 @@ from loaders.distributed.shipping import Shipped, shipped
 from loaders.dynamic import file_aside
 from loaders.history import FactPlace, NumberedBatch, placed_history
 from loaders.jobs import done_in_thread
+from loaders.outputs import line_of
 from loaders.progress import Report, spark_tasks
 from loaders.sources.base import LatestReadings, MeasurableFeed
-from loaders.static import line_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

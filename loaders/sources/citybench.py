@@ -16,7 +16,7 @@ smart city datasets*.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ from loaders.sources.citybench_sensors import (
     observed_by_sensors,
 )
 from loaders.sources.latest import LAST_HOLDS, latest_batches, latest_span
-from loaders.sources.reading import lines_of, rows
+from loaders.sources.reading import instant_in, lines_of, rows
 from loaders.sources.sizes import size_of
 from tpf_server.store.static.rdf_files import check_file
 
@@ -183,7 +183,7 @@ class CityBench:
                     continue
                 row = dict(zip(header, values, strict=False))
                 try:
-                    at = _instant(row[kind.time])
+                    at = instant_in(row[kind.time])
                 except (KeyError, ValueError):
                     raise InputError(
                         f"no time in the column {kind.time}", str(path), line_number
@@ -254,11 +254,6 @@ def _kind_of(stream: str, path: InputPlace) -> _Kind:
         if stream.startswith(kind.begins):
             return kind
     raise InputError("no sensor of CityBench (its name tells which kind it is)", str(path))
-
-
-def _instant(text: str) -> datetime:
-    instant = datetime.fromisoformat(text)
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 def _scoped(term: object, scope: str) -> str:

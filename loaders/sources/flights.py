@@ -44,11 +44,10 @@ class Flights:
         start: only flights that are scheduled at this instant or later.
         until: only flights that are scheduled before this instant.
         period: the time between two instants of the feed.
-        board: how long before its scheduled time a flight comes on the board.
 
     Raises:
         InputError: the package is not installed or a file is missing.
-        SettingError: `period` or `board` is not positive.
+        SettingError: `period` is not positive.
     """
 
     name = "flights"
@@ -60,15 +59,13 @@ class Flights:
         start: datetime | None = None,
         until: datetime | None = None,
         period: timedelta = timedelta(minutes=1),
-        board: timedelta = timedelta(minutes=60),
     ) -> None:
-        if period <= timedelta(0) or board <= timedelta(0):
-            raise SettingError("the period and the board window of a feed must be positive")
+        if period <= timedelta(0):
+            raise SettingError("the period of a feed must be positive")
         self.directory = package_data() if directory is None else input_place(directory)
         self.start = start
         self.until = until
         self.period = period
-        self.board = board
         for name in ("airlines.csv", "airports.csv"):
             if not (self.directory / name).is_file():
                 raise InputError("no such file", str(self.directory / name))
@@ -132,7 +129,7 @@ class Flights:
         first: datetime | None = None
         last: datetime | None = None
         for flight in self._flights():
-            comes, leaves = flight.on_board(self.board)
+            comes, leaves = flight.on_board()
             first = comes if first is None else min(first, comes)
             last = leaves if last is None else max(last, leaves)
         if first is None or last is None:
@@ -149,7 +146,7 @@ class Flights:
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """One batch per period (instants are whole periods since 1970); it holds for a period."""
-        windows = [(*flight.on_board(self.board), flight) for flight in self._flights()]
+        windows = [(*flight.on_board(), flight) for flight in self._flights()]
         if not windows:
             return
         windows.sort(key=lambda window: (window[0], window[2].subject))
@@ -169,7 +166,7 @@ class Flights:
             while shown and shown[0][0] <= at:
                 heapq.heappop(shown)
             flights = sorted((flight for _, _, flight in shown), key=lambda f: f.subject)
-            quads = tuple(quad for flight in flights for quad in flight.dynamic(at, self.board))
+            quads = tuple(quad for flight in flights for quad in flight.dynamic(at))
             yield FeedBatch(at, at + self.period, quads)
 
     # Reading.

@@ -4,10 +4,10 @@ The data tell how late a flight was in the end, not when that became known. What
 derived from the real delays by these rules, without chance. Let S be the scheduled departure, D the
 real delay, and D' = max(D, 0):
 
-- A departure is on the board from S − `board` (60 minutes by default).
-- At the instant τ, the announced delay is D' × clamp((τ − (S − board)) / board, 0, 1), rounded down
-  to whole 5 minutes; from S on it is D' itself. So it is announced little by little, never
-  shrinks, and is the real one at the scheduled time.
+- A departure is on the board from S − 60 minutes.
+- At the instant τ, the announced delay is D' × clamp((τ − (S − 60 minutes)) / 60 minutes, 0, 1),
+  rounded down to whole 5 minutes; from S on it is D' itself. So it is announced little by little,
+  never shrinks, and is the real one at the scheduled time.
 - From S + D on the status is ``departed``, the delay is D (negative: it left early), and 10 minutes
   later it leaves the board.
 - A cancelled flight (one without a departure delay) looks on time until S − 30 minutes; then its
@@ -27,6 +27,7 @@ from loaders import vocabulary as v
 NEW_YORK = ZoneInfo("America/New_York")
 FLIGHTS = "http://example.org/flights/"
 _STEP = 300
+_BOARD = timedelta(minutes=60)
 _AFTER_DEPARTURE = timedelta(minutes=10)
 _CANCELLATION = timedelta(minutes=30)
 
@@ -48,16 +49,16 @@ class Flight(NamedTuple):
     scheduled: datetime
     delay: int | None
 
-    def on_board(self, board: timedelta) -> tuple[datetime, datetime]:
+    def on_board(self) -> tuple[datetime, datetime]:
         """The first instant at which it is on the board, and the first at which it is not."""
         if self.delay is None:
-            return self.scheduled - board, self.scheduled + _CANCELLATION
+            return self.scheduled - _BOARD, self.scheduled + _CANCELLATION
         left = self.scheduled + timedelta(seconds=self.delay)
-        return self.scheduled - board, left + _AFTER_DEPARTURE
+        return self.scheduled - _BOARD, left + _AFTER_DEPARTURE
 
-    def dynamic(self, at: datetime, board: timedelta) -> Iterator[Quad]:
+    def dynamic(self, at: datetime) -> Iterator[Quad]:
         """What is known of it at an instant at which it is on the board."""
-        delay = self.announced(at, board)
+        delay = self.announced(at)
         if delay is None:
             yield Quad(self.subject, v.STATUS, v.CANCELLED)
         else:
@@ -66,7 +67,7 @@ class Flight(NamedTuple):
         if self.delay is not None and at >= self.scheduled + timedelta(seconds=self.delay):
             yield Quad(self.subject, v.STATUS, DEPARTED)
 
-    def announced(self, at: datetime, board: timedelta) -> int | None:
+    def announced(self, at: datetime) -> int | None:
         """The delay in seconds that is known at an instant; ``None``: known to be cancelled."""
         if self.delay is None:
             return 0 if at < self.scheduled - _CANCELLATION else None
@@ -75,8 +76,8 @@ class Flight(NamedTuple):
         final = max(self.delay, 0)
         if at >= self.scheduled:
             return final
-        passed = max(at - (self.scheduled - board), timedelta(0))
-        return int(final * passed.total_seconds() / board.total_seconds()) // _STEP * _STEP
+        passed = max(at - (self.scheduled - _BOARD), timedelta(0))
+        return int(final * passed.total_seconds() / _BOARD.total_seconds()) // _STEP * _STEP
 
     def static(self, airport_names: Mapping[str, str]) -> Iterator[Quad]:
         """What never changes.

@@ -204,6 +204,9 @@ def departures(content: bytes, place: str) -> Iterator[Departure]:
     """
     try:
         document = json.loads(content)
+        if b"\\" in content:
+            # Half of a pair of escapes is no character.
+            json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
         raise InputError("not JSON (nested too deeply)", place) from None
     except ValueError as error:
@@ -213,11 +216,16 @@ def departures(content: bytes, place: str) -> Iterator[Departure]:
     if isinstance(graph := board.get("@graph"), list):
         for entry in graph:
             yield departure(entry, place)
-    elif isinstance(listed := board.get("departures"), dict):
-        for entry in listed.get("departure", ()):
+    elif isinstance(listed := _listed(board), list):
+        for entry in listed:
             yield listed_departure(entry, board, place)
     else:
-        raise InputError("no liveboard: it has no @graph", place)
+        raise InputError("no liveboard: it has no @graph, and no list of departures", place)
+
+
+def _listed(board: Mapping[str, Any]) -> Any:
+    told = board.get("departures")
+    return told.get("departure", []) if isinstance(told, dict) else None
 
 
 def listed_departure(entry: Any, board: Mapping[str, Any], place: str) -> Departure:

@@ -16,6 +16,7 @@ from annotations.terms import Quad
 from loaders.errors import InputError
 from loaders.places import InputPlace
 from tpf_server.store.static.ox_terms import parsed_quad
+from tpf_server.store.static.rdf_files import NOWHERE, relative_iri
 
 _TYPE = "application/ld+json"
 
@@ -52,20 +53,23 @@ def quads_of_json(content: bytes, place: str, base: str | None) -> list[Quad]:
     Args:
         content: the document.
         place: where it is from, for messages.
-        base: what relative IRIs are resolved against.
+        base: what relative IRIs are resolved against; ``None``: they are refused.
 
     Raises:
         InputError: it is none, or has a remote context, or things without names.
     """
     try:
-        parsed = ox.parse(content, ox.RdfFormat.JSON_LD, base_iri=base)
-        return [_quad(quad, place) for quad in parsed]
+        parsed = ox.parse(content, ox.RdfFormat.JSON_LD, base_iri=base or NOWHERE)
+        quads = [_quad(quad, place) for quad in parsed]
     except SyntaxError as error:
         raise InputError(f"no JSON-LD ({error.msg})", place) from None
     except InputError:
         raise
     except ValueError as error:
         raise InputError(f"no JSON-LD ({error})", place) from None
+    for relative in filter(None, map(relative_iri, quads if base is None else ())):
+        raise InputError(f"a relative IRI: {relative!r}", place)
+    return quads
 
 
 def context_of(file: InputPlace) -> Any:

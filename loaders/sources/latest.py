@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import groupby
 
+from annotations.instants import shifted
 from annotations.terms import Quad
 from loaders.sources.base import FeedBatch, FeedSpan, Reading, StreamSource
 
@@ -41,7 +42,7 @@ def latest_batches(
             latest[number] = reading.quads
         before = at
     if before is not None:
-        yield FeedBatch(before, before + LAST_HOLDS, _all(latest))
+        yield FeedBatch(before, shifted(before, LAST_HOLDS), _all(latest))
 
 
 def latest_span(
@@ -51,7 +52,7 @@ def latest_span(
     instants = sorted({at for at, _, _ in merged(source, start, until)})
     if not instants:
         return None
-    return FeedSpan(instants[0], instants[-1] + LAST_HOLDS, len(instants))
+    return FeedSpan(instants[0], shifted(instants[-1], LAST_HOLDS), len(instants))
 
 
 def _all(latest: dict[int, tuple[Quad, ...]]) -> tuple[Quad, ...]:

@@ -5,17 +5,16 @@ is a version of something (`ldes:versionOfPath`): what it says holds from its in
 newer version says otherwise. A deletion ends what was said.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
 
 import requests
 
 from annotations.clock import Clock
-from annotations.errors import AnnotationError
+from annotations.errors import AnnotationError, EncodeError
 from annotations.instants import instant_of_term
 from annotations.labels import Expiration, Fact, Interval, Label, key_of
 from annotations.namespaces import (
@@ -28,6 +27,7 @@ from annotations.namespaces import (
     RDF_TYPE,
     Vocabulary,
 )
+from annotations.origins import origin_of
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_iri
 from loaders.errors import InputError
 from loaders.fetching import answered
@@ -68,8 +68,8 @@ class LdesFollower:
         session: the HTTP session.
         clock: tells when a member came that does not say so itself.
         allowed: further origins that nodes may lie at.
-        failed: told of each node that could not be read; it is tried again next time.
-        vocabulary: of time labels.
+        failed: told of each node that could not be read, and is tried again next time, and of each
+            member that says nothing that can be told.
     """
 
     def __init__(
@@ -80,15 +80,13 @@ class LdesFollower:
         clock: Clock,
         allowed: Collection[str] = (),
         failed: Callable[[str], object] = lambda _: None,
-        vocabulary: Vocabulary = DEFAULT_VOCABULARY,
     ) -> None:
         self._url = url.partition("#")[0]
         self._state = state
         self._session = session
         self._clock = clock
-        self._origins = {urlsplit(each)[:2] for each in (url, *allowed)}
+        self._origins = {origin_of(each) for each in (url, *allowed)} - {None}
         self._failed = failed
-        self._tmp = vocabulary
 
     def look(self) -> int:
         """Read what is new; how many members are.
@@ -120,7 +118,7 @@ class LdesFollower:
         return new
 
     def _read(self, url: str, *, first: bool = False) -> int:
-        if urlsplit(url)[:2] not in self._origins:
+        if origin_of(url) not in self._origins:
             raise InputError("is at another origin; --allow-link allows it", url)
         known = self._state.node(url)
         headers = {"Accept": ACCEPT}
@@ -163,17 +161,20 @@ class LdesFollower:
     def changes(self) -> Iterator[tuple[MemberChanges, Callable[[], None]]]:
         """What waits, in order, and what to call when that was taken.
 
-        Members of several instants come together as long as they speak of different things.
-
-        Raises:
-            InputError: a member contradicts itself.
+        Members of several instants come together as long as they speak of different things. One
+        whose facts cannot be told (its label ends before it begins, or it comes about at the end of
+        time) is left out.
         """
         while entries := self._state.waiting(_AT_ONCE):
             portion = _Portion()
             for at, members in groupby(entries, key=lambda each: each.at):
                 following = _Portion(list(members))
                 for each in following.entries:
-                    self._tell(each, at, portion.versions, following)
+                    try:
+                        self._tell(each, at, portion.versions, following)
+                    except AnnotationError as error:
+                        following.left_out += 1
+                        self._failed(f"{self._url}: member {each.member.name}: {error}")
                 if portion.keys.isdisjoint(following.keys):
                     portion.add(following)
                 else:
@@ -195,6 +196,7 @@ class LdesFollower:
         deleted = self._is_deleted(member)
         fact = self._statement(member)
         if fact is not None:
+            _check_encodable((fact.quad,))
             portion.say(fact, gone=deleted)
             return
         path = self._state.setting("versionOfPath")
@@ -203,14 +205,16 @@ class LdesFollower:
         known = portion.versions.get(entity) or before.get(entity) or self._state.version(entity)
         if known is not None and known[0] > at:
             return  # it is older than what was told
+        label = Interval(at, OPEN)
         quads = () if deleted else self._said(member, entity)
+        _check_encodable(quads)
         old = known[1] if known is not None else ()
         for quad in old:
             if quad not in quads:
-                portion.say(Fact(quad, Interval(at, OPEN)), gone=True)
+                portion.say(Fact(quad, label), gone=True)
         for quad in quads:
             if quad not in old:
-                portion.say(Fact(quad, Interval(at, OPEN)), gone=False)
+                portion.say(Fact(quad, label), gone=False)
         portion.versions[entity] = at, quads
 
     def _is_deleted(self, member: Member) -> bool:
@@ -230,11 +234,9 @@ class LdesFollower:
         parts = (own[RDF_SUBJECT], own[RDF_PREDICATE], own[RDF_OBJECT])
         stated = self._state.setting("vocabulary")[1:-1]
         # Others name vocabularies, too, which need not be of labels.
-        for tmp in (Vocabulary(stated), self._tmp) if stated else (self._tmp,):
-            try:
-                label = _label(own, tmp)
-            except AnnotationError as error:
-                raise InputError(f"member {member.name}: {error}", self._url) from None
+        own_vocabulary = [Vocabulary(stated)] if stated else []
+        for tmp in (*own_vocabulary, DEFAULT_VOCABULARY):
+            label = _label(own, tmp)
             if label is not None:
                 return Fact(Quad(*parts, own.get(tmp.graph, DEFAULT_GRAPH)), label)
         return None
@@ -247,6 +249,12 @@ class LdesFollower:
             for q in member.quads
             if q.subject != member.name or q.predicate not in stamps
         )
+
+
+def _check_encodable(quads: Iterable[Quad]) -> None:
+    for quad in quads:
+        if quad.predicate in DEFAULT_VOCABULARY.label_predicates:
+            raise EncodeError(f"{quad.predicate} would be read as an annotation")
 
 
 def _label(own: Mapping[Term, Term], tmp: Vocabulary) -> Label | None:
@@ -267,6 +275,7 @@ class _Portion:
 
     def __init__(self, entries: list[Waiting] | None = None) -> None:
         self.entries = entries or []
+        self.left_out = 0
         self.versions: dict[Term, _Version] = {}
         self.keys: set[tuple[str, ...]] = set()
         self._gone: dict[tuple[Quad, datetime | None], Fact] = {}
@@ -276,7 +285,9 @@ class _Portion:
     def changes(self) -> MemberChanges:
         """The same as facts."""
         return MemberChanges(
-            list(self._gone.values()), list(self._said.values()), len(self.entries)
+            list(self._gone.values()),
+            list(self._said.values()),
+            len(self.entries) - self.left_out,
         )
 
     def say(self, fact: Fact, *, gone: bool) -> None:
@@ -294,6 +305,7 @@ class _Portion:
     def add(self, other: "_Portion") -> None:
         """Tell this as well, which speaks of other things."""
         self.entries += other.entries
+        self.left_out += other.left_out
         self.versions |= other.versions
         self.keys |= other.keys
         self._gone |= other._gone

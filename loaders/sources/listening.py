@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Self
-from urllib.parse import urlsplit
 
 from waitress.server import create_server
 
 from annotations.clock import Clock
 from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
+from loaders.fetching import host_parts
 from loaders.sources.base import FeedBatch
 from loaders.sources.polling import Read
 
@@ -187,14 +187,11 @@ class _Server:
 
 
 def _address(url: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if not host or port is None or parts.scheme != "listen" or parts.path not in ("", "/"):
+    parts = host_parts(url)
+    whole = parts is not None and parts.scheme == "listen" and parts.path in ("", "/")
+    if parts is None or not whole or parts.port is None:
         raise SettingError(f"not an address to listen at (listen://HOST:PORT): {url!r}")
-    return host, port
+    return parts.hostname or "", parts.port
 
 
 def _is_loopback(host: str) -> bool:

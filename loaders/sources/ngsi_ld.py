@@ -11,9 +11,12 @@ Source: ETSI GS CIM 009 (NGSI-LD API 1.8), in the normalised, the concise and th
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
+
+import pyoxigraph as ox
 
 from annotations.errors import InstantError, NestingError
 from annotations.instants import parse_instant
@@ -32,12 +35,19 @@ _CORE_TERMS = {
     for name in ("location", "observationSpace", "operationSpace")
 }
 _GEOJSON = "http://www.opengis.net/ont/geosparql#geoJSONLiteral"
-_GEOMETRIES = frozenset(
-    {"Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon"}
+_GEOMETRIES = (
+    "Point",
+    "LineString",
+    "Polygon",
+    "MultiPoint",
+    "MultiLineString",
+    "MultiPolygon",
 )
 _OF_THE_SYSTEM = frozenset(
     {"@context", "id", "type", "scope", "createdAt", "modifiedAt", "deletedAt", "expiresAt"}
 )
+_FAR = 1e6
+"""No degree is beyond; nor is a whole number that no decimal is made of."""
 _NOTHING = "urn:ngsi-ld:null"
 
 
@@ -99,7 +109,7 @@ class NgsiLd:
 def _parsed(content: bytes, place: str) -> Any:
     try:
         check_nesting((content,), "application/ld+json")
-        return json.loads(content, parse_constant=_no_number)
+        return json.loads(content, parse_constant=_no_number, parse_float=_finite)
     except NestingError as error:
         raise InputError(error.reason, place, error.line) from None
     except (ValueError, RecursionError) as error:
@@ -110,16 +120,30 @@ def _no_number(name: str) -> object:
     raise ValueError(f"{name} is no number of JSON")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return number
+
+
 def _entities(document: Any, place: str) -> list[dict[str, Any]]:
     if isinstance(document, dict) and document.get("type") == "Notification":
         document = document.get("data")
     entities = document if isinstance(document, list) else [document]
     for entity in entities:
-        named = isinstance(entity, dict) and isinstance(entity.get("id"), str)
-        if not named or ":" not in entity["id"] or "type" not in entity:
+        if not isinstance(entity, dict) or not _is_uri(entity.get("id")) or "type" not in entity:
             told = json.dumps(entity)[:60]
             raise InputError(f"no entity of NGSI-LD (an id that is a URI, a type): {told}", place)
     return entities
+
+
+def _is_uri(said: Any) -> bool:
+    # What is none is left out of JSON-LD, in silence.
+    try:
+        return bool(ox.NamedNode(said))
+    except (TypeError, ValueError):
+        return False
 
 
 def _node(entity: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -164,7 +188,9 @@ def _point(said: Any) -> tuple[float, float] | None:
     if not (isinstance(value, dict) and value.get("type") == "Point"):
         return None
     match value.get("coordinates"):
-        case [int() | float() as longitude, int() | float() as latitude, *_]:
+        case [int() | float() as longitude, int() | float() as latitude, *_] if (
+            max(abs(longitude), abs(latitude)) < _FAR
+        ):
             return longitude, latitude
     return None
 
@@ -176,7 +202,7 @@ def _values(said: Any, place: str) -> Iterator[dict[str, Any]]:
         if "object" in said or "objectList" in said:
             for each in value if isinstance(value, list) else [value]:
                 target = each.get("object") if isinstance(each, dict) else each
-                if not isinstance(target, str) or ":" not in target:
+                if not _is_uri(target):
                     raise InputError(f"a relationship without an object: {said!r:.60}", place)
                 if target != _NOTHING:
                     yield {"@id": target}

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from threading import Event
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import requests
 
@@ -14,6 +14,8 @@ from loaders.errors import InputError, SettingError
 from loaders.fetching import fetched, fetched_pages
 from loaders.sources.base import FeedBatch
 
+_GRACE: Final = timedelta(seconds=5)
+"""How long a poll holds beyond the next one, which takes some time to arrive."""
 Read: TypeAlias = Callable[[bytes, str], Iterable[Quad]]
 """What an answer says; it gets the body, and the URL for messages, and may raise `InputError`."""
 
@@ -31,7 +33,6 @@ class Poller:
         period: time between two polls.
         session: the HTTP session.
         cancelled: ends the polling.
-        grace: how long a poll holds beyond the next one, which takes some time to arrive.
         failed: told of every poll that fails.
         polls: how often to ask; ``None``: until it is cancelled.
         paged: whether the pages that an answer links to belong to it.
@@ -49,7 +50,6 @@ class Poller:
         period: timedelta,
         session: requests.Session,
         cancelled: Event,
-        grace: timedelta = timedelta(seconds=5),
         failed: Callable[[str], None] | None = None,
         polls: int | None = None,
         paged: bool = False,
@@ -63,7 +63,6 @@ class Poller:
         self._period = period
         self._session = session
         self._cancelled = cancelled
-        self._grace = grace
         self._failed = failed
         self._polls = polls
         self._paged = paged
@@ -93,7 +92,7 @@ class Poller:
                     self._failed(reason)
                 continue
             succeeded = True
-            yield FeedBatch(now, following + self._grace, quads)
+            yield FeedBatch(now, following + _GRACE, quads)
         if reason is not None and not succeeded:
             raise InputError("every poll failed", self._url)
 

@@ -11,9 +11,11 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import IO
 
 from annotations.errors import TermError
+from annotations.instants import utc
 from loaders.errors import InputError
 from loaders.places import InputPlace
 
@@ -68,6 +70,16 @@ def lines_of(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, s
         if len(line) == MAX_LINE and not line.endswith("\n"):
             raise InputError(f"a line of more than {MAX_LINE} characters", place, number)
         yield number, line
+
+
+def instant_in(text: str) -> datetime:
+    """An instant in ISO 8601, read as UTC where it names no zone.
+
+    Raises:
+        ValueError: it is none.
+    """
+    instant = datetime.fromisoformat(text)
+    return utc(instant) if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from annotations.instants import shifted
 from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE
@@ -67,7 +68,7 @@ class RecordedMessages:
         if not polls:
             raise InputError(f"holds no messages (*{messages.suffix})", str(place))
         instants = sorted(polls)
-        ends = [*instants[1:], instants[-1] + period]
+        ends = [*instants[1:], shifted(instants[-1], period)]
         self._polls = [(at, end, polls[at]) for at, end in zip(instants, ends, strict=True)]
 
     def _selected(

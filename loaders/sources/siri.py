@@ -103,6 +103,7 @@ class Siri:
         stop = _text(call, "StopPointRef")
         if not aimed or not stop:
             return  # the journey ends here, or passes through
+        parse_instant(aimed)
         position = _text(call, "Order") or _text(call, "VisitNumber") or stop
         subject = self._iri("departures", *journey, position)
         yield Quad(subject, v.A, v.DEPARTURE)

@@ -3,7 +3,7 @@
 The 17 columns have no header: medallion, hack license, pickup and drop-off time, seconds, miles,
 pickup longitude and latitude, drop-off longitude and latitude, payment (``CSH`` or ``CRD``), fare,
 surcharge, tax, tip, tolls, total. Lines are sorted by the drop-off time, which is when a trip is
-told. Times are local; they are read as UTC, because the queries only compare them.
+told. Times are local and name no zone; they are read as UTC, because the queries only compare them.
 
 Source: Jerzak and Ziekow 2015, *The DEBS 2015 Grand Challenge*; the terms are those of Le-Phuoc,
 Dao-Tran, Le Van, Le Tuan, Nguyen, Nguyen and Hauswirth 2015, Examples 1 to 5.
@@ -14,17 +14,18 @@ import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from types import MappingProxyType
 
 from annotations.errors import TermError
+from annotations.instants import instant_term, shifted
 from annotations.terms import Quad, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.places import InputPlace, input_place
 from loaders.sources.base import FeedBatch, FeedSpan, Reading
-from loaders.sources.reading import rows
+from loaders.sources.reading import instant_in, rows
 from loaders.sources.sizes import size_of
 
 TAXI = "http://example.org/taxi#"
@@ -119,17 +120,18 @@ class Taxi:
         for at, readings in groupby(self.readings(_STREAM, start, until), key=lambda r: r.at):
             quads = tuple(quad for reading in readings for quad in reading.quads)
             if before is not None:
-                yield FeedBatch(before[0], at, before[1], before[0] + self.holds)
+                yield FeedBatch(before[0], at, before[1], shifted(before[0], self.holds))
             before = at, quads
         if before is not None:
-            yield FeedBatch(before[0], before[0] + self.holds, before[1], before[0] + self.holds)
+            end = shifted(before[0], self.holds)
+            yield FeedBatch(before[0], end, before[1], end)
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
         """First and last end of a trip, and how many different ones there are."""
         instants = [at for at, _ in groupby(r.at for r in self.readings(_STREAM, start, until))]
         if not instants:
             return None
-        return FeedSpan(instants[0], instants[-1] + self.holds, len(instants))
+        return FeedSpan(instants[0], shifted(instants[-1], self.holds), len(instants))
 
     # Reading.
 
@@ -144,7 +146,7 @@ class Taxi:
                 try:
                     if len(row) != _COLUMNS:
                         raise ValueError(f"{len(row)} values instead of {_COLUMNS}")
-                    at = _instant(row[3])
+                    at = instant_in(row[3])
                     if before is not None and at < before:
                         raise ValueError("ends before the trip on the line above")
                     before = at
@@ -172,16 +174,8 @@ def _trip(number: int, row: list[str]) -> Iterator[Quad]:
     yield Quad(subject, v.A, _TRIP)
     yield Quad(subject, _TAXI, literal(row[0]))
     yield Quad(subject, _LICENSE, literal(row[1]))
-    yield Quad(subject, _PICKUP, v.date_time(_zulu(row[2])))
-    yield Quad(subject, _DROPOFF, v.date_time(_zulu(row[3])))
+    yield Quad(subject, _PICKUP, instant_term(instant_in(row[2])))
+    yield Quad(subject, _DROPOFF, instant_term(instant_in(row[3])))
     for column, predicate in _NUMBERS:
         yield Quad(subject, predicate, v.decimal(row[column]))
     yield Quad(subject, _PAYMENT, literal(row[10]))
-
-
-def _instant(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
-
-
-def _zulu(text: str) -> str:
-    return _instant(text).isoformat().replace("+00:00", "Z")

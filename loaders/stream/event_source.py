@@ -10,15 +10,15 @@ a crash has the same identifier and content, and is left out.
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
-from urllib.parse import urlsplit
+from typing import Self
 
 import requests
 import urllib3
 
+from annotations.event_reader import EventReader, ServerEvent
 from annotations.whole_files import replaced_file
 from loaders.errors import InputError, SettingError
-from loaders.fetching import MAX_MESSAGE, reason_of
+from loaders.fetching import MAX_MESSAGE, host_parts, reason_of
 from loaders.stream.spool import Spool
 
 _PREFIX = "sse+"
@@ -26,91 +26,8 @@ _CHUNK = 1 << 16
 _TIMEOUT = (10.0, 120.0)
 """Seconds until a connection stands, and between two bytes."""
 _RETRY = 3.0
-_LONGEST_RETRY = 60.0
 _START_SECONDS = 30.0
 _MAY_PASS = frozenset({408, 425, 429})
-
-
-class ServerEvent(NamedTuple):
-    """An event that a server sent.
-
-    Args:
-        name: what kind it is; ``message`` where the server does not say.
-        id: its own identifier, if it has one.
-        data: its lines.
-    """
-
-    name: str
-    id: str | None
-    data: str
-
-
-class EventReader:
-    """Makes events of the bytes of a stream, however they are cut.
-
-    Args:
-        most: characters of an event.
-
-    Raises:
-        InputError: an event is longer.
-    """
-
-    def __init__(self, most: int = MAX_MESSAGE) -> None:
-        self.retry: float | None = None
-        """Seconds until the next connection, where the server said."""
-        self._most = most
-        self._left = b""
-        self._started = False
-        self._clear()
-
-    def _clear(self) -> None:
-        self._name = ""
-        self._id: str | None = None
-        self._data: list[str] = []
-        self._size = 0
-
-    def feed(self, content: bytes) -> Iterator[ServerEvent]:
-        """The events that end in these bytes."""
-        text = self._left + content
-        if not self._started:
-            if len(text) < 3 and b"\xef\xbb\xbf".startswith(text):
-                self._left = text
-                return
-            self._started = True
-            text = text.removeprefix(b"\xef\xbb\xbf")
-        lines = text.splitlines(keepends=True)
-        self._left = b""
-        # A carriage return may be the first half of a line's end.
-        if lines and not lines[-1].endswith(b"\n"):
-            self._left = lines.pop()
-        if self._size + len(self._left) > self._most:
-            raise InputError(f"an event of more than {self._most} characters")
-        for line in lines:
-            event = self._line(line.rstrip(b"\r\n").decode("utf-8", "replace"))
-            if event is not None:
-                yield event
-
-    def _line(self, line: str) -> ServerEvent | None:
-        if not line:
-            event = ServerEvent(self._name or "message", self._id, "\n".join(self._data))
-            told = bool(self._data)
-            self._clear()
-            return event if told else None
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        self._size += len(line)
-        if self._size > self._most:
-            raise InputError(f"an event of more than {self._most} characters")
-        match field:
-            case "event":
-                self._name = value
-            case "data":
-                self._data.append(value)
-            case "id" if "\0" not in value:
-                self._id = value
-            case "retry" if value.isascii() and value.isdigit() and len(value) < 10:
-                self.retry = min(int(value) / 1000, _LONGEST_RETRY)
-        return None
 
 
 class EventFollower:
@@ -137,14 +54,11 @@ class EventFollower:
         troubled: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._url = url.removeprefix(_PREFIX)
-        try:
-            parts = urlsplit(self._url)
-            known = bool(parts.hostname) and parts.scheme in ("http", "https")
-            self._shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-        except ValueError:
-            known = False
-        if not known or not url.startswith(_PREFIX):
+        parts = host_parts(self._url)
+        known = parts is not None and parts.scheme in ("http", "https")
+        if parts is None or not known or not url.startswith(_PREFIX):
             raise SettingError(f"not the URL of events (sse+http://HOST/…): {url!r}")
+        self._shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         self._kind = kind
         self._spool = spool
         self._memory = home / "last-event-id"
@@ -180,7 +94,7 @@ class EventFollower:
         try:
             with requests.Session() as session:
                 while not self._leaving.is_set():
-                    reader = EventReader()
+                    reader = EventReader(MAX_MESSAGE)
                     try:
                         for event in self._events(session, reader):
                             self._take(event)
@@ -220,7 +134,10 @@ class EventFollower:
             while not self._leaving.is_set() and (
                 content := answer.raw.read1(_CHUNK, decode_content=True)
             ):
-                yield from reader.feed(content)
+                try:
+                    yield from reader.feed(content)
+                except ValueError as error:
+                    raise InputError(str(error)) from error
 
     def _take(self, event: ServerEvent) -> None:
         if self._kind in (None, event.name):

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from annotations.errors import AnnotationError
 from annotations.instants import format_instant, from_micros
 from loaders.errors import InputError, LoaderError, PublishRefusedError, ServerUnreachableError
 from loaders.publisher import Publisher
@@ -244,7 +245,8 @@ class _Mapper:
         row |= {"name": name, "at": at, "facts": 0}
         try:
             found = self._mapping.batch(Document(name, from_micros(at), text))
-        except InputError as error:
+        except (InputError, AnnotationError, OverflowError) as error:
+            # Beyond the year 9999 there is no instant, and of the last one no label.
             return row | {"problem": str(error)}
         row |= {"body": found.body, "facts": found.facts}
         if found.label is not None:

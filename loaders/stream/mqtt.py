@@ -8,12 +8,12 @@ duplicate: such a one is left out where the spool has, or had, its content.
 import threading
 from collections.abc import Callable
 from typing import Self
-from urllib.parse import urlsplit
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from loaders.errors import InputError, SettingError
+from loaders.fetching import host_parts
 from loaders.stream.spool import Spool
 
 
@@ -40,10 +40,10 @@ class Subscriber:
         client_id: str,
         troubled: Callable[[str], None] = lambda _: None,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "mqtt" or not parts.hostname:
+        parts = host_parts(url)
+        if parts is None or parts.scheme != "mqtt":
             raise SettingError(f"not the URL of a broker (mqtt://HOST[:PORT]): {url!r}")
-        self._host, self._port = parts.hostname, parts.port or 1883
+        self._host, self._port = parts.hostname or "", parts.port or 1883
         self._topic = topic
         self._spool = spool
         self._troubled = troubled
@@ -94,7 +94,7 @@ class Subscriber:
     def __enter__(self) -> Self:
         try:
             self._client.connect(self._host, self._port)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # that it is no name of a host is a ValueError
             raise InputError(
                 f"no broker answers ({error})", f"mqtt://{self._host}:{self._port}"
             ) from error

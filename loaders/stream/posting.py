@@ -10,7 +10,6 @@ import socket
 from collections.abc import Iterable, Iterator
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 from requests.utils import get_environ_proxies
 
@@ -18,6 +17,7 @@ from annotations.clock import SystemClock
 from annotations.instants import parse_instant
 from annotations.labels import Expiration, Interval, Label
 from loaders.errors import LoaderError, PublishRefusedError
+from loaders.fetching import host_parts
 from loaders.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -130,13 +130,16 @@ def unreached(session: "SparkSession", url: str) -> str | None:
 def _unreached(url: str) -> str | None:
     if get_environ_proxies(url):
         return None  # the proxy knows
-    parts = urlsplit(url)
+    parts = host_parts(url)
+    assert parts is not None, url
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         with socket.create_connection((parts.hostname or "", port), _SECONDS):
             return None
     except OSError as error:
         return error.strerror or str(error)
+    except UnicodeError as error:  # no name of a host
+        return str(error)
 
 
 def _schema() -> Any:

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple, Protocol
 
 import pyoxigraph as ox
 
-from annotations.errors import InstantError, NestingError
-from annotations.instants import parse_instant
+from annotations.errors import AnnotationError, NestingError
+from annotations.instants import parse_instant, shifted
 from annotations.labels import Expiration, Fact, Interval, Label, Labelling
 from annotations.methods import method_named
 from annotations.nesting import check_nesting
 from annotations.terms import Quad, Term
 from loaders.dynamic import naming_of
 from loaders.errors import InputError
+from loaders.outputs import line_of
 from loaders.sources.csvw_mapping import read_metadata
-from loaders.static import line_of
-from tpf_server.store.static.rdf_files import BlankNodeScope, quad_texts
+from tpf_server.store.static.rdf_files import NOWHERE, BlankNodeScope, quad_texts, relative_iri
 
 _METHOD = "rdf-1.2"
 
@@ -59,6 +59,7 @@ class RecordMapping(Protocol):
 
         Raises:
             InputError: the record is malformed.
+            LabelError: no label begins at its instant.
         """
 
 
@@ -80,15 +81,18 @@ class RdfRecords:
         suffix = record.name.removesuffix(".gz").rpartition(".")[2].lower()
         rdf_format = ox.RdfFormat.from_extension(suffix) or ox.RdfFormat.N_QUADS
         scope = BlankNodeScope(0, keep_labels=True)
+        base = NOWHERE if rdf_format == ox.RdfFormat.JSON_LD else None
         try:
             text = record.text.encode()
             check_nesting((text,), rdf_format.media_type)
-            parsed = ox.parse(io.BytesIO(text), rdf_format)
+            parsed = ox.parse(io.BytesIO(text), rdf_format, base_iri=base)
             quads = [Quad(*map(Term, texts)) for texts in quad_texts(parsed, scope)]
         except SyntaxError as error:
             raise InputError(str(error.msg), record.name, error.lineno) from None
         except NestingError as error:
             raise InputError(error.reason, record.name, error.line) from None
+        for relative in filter(None, map(relative_iri, quads if base else ())):
+            raise InputError(f"a relative IRI: {relative!r}", record.name)
         body = "".join(f"{line_of(quad)}\n" for quad in quads)
         label = None
         if self._holds is not None:
@@ -154,11 +158,11 @@ class CsvRecords:
         for row in rows:
             try:
                 start = parse_instant(row.cells[self._at])
-            except (KeyError, InstantError) as error:
+                label = label_from(start, self._holds, self._labelling)
+            except (KeyError, AnnotationError) as error:
                 raise InputError(
                     f"no instant in the column {self._at} ({error})", record.name, row.line
                 ) from None
-            label = label_from(start, self._holds, self._labelling)
             for quad in row.quads:
                 count += 1
                 for encoded in method.encode(Fact(quad, label), naming):
@@ -167,7 +171,10 @@ class CsvRecords:
 
 
 def label_from(start: datetime, holds: timedelta, labelling: Labelling) -> Label:
-    """The label of a fact that holds for a time from an instant."""
-    return (
-        Expiration(start + holds) if labelling == "expiration" else Interval(start, start + holds)
-    )
+    """The label of a fact that holds for a time from an instant.
+
+    Raises:
+        LabelError: an interval would begin at the last instant that there is.
+    """
+    end = shifted(start, holds)
+    return Expiration(end) if labelling == "expiration" else Interval(start, end)

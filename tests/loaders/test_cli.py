@@ -129,6 +129,15 @@ def test_without_java_one_process_does_it(
         (["rdf", "absent.nt", "-o", "out"], 1, "absent.nt does not exist"),
         (["trams", "a"], 2, "No such command"),
         (["flights", "absent", "-o", "out"], 1, "airlines.csv: no such file"),
+        (["irail", "http://[x/", "-o", "out"], 1, "http://[x/: no URL that can be asked"),
+        (["irail", "http://h:x/", "-o", "out"], 1, "http://h:x/: no URL that can be asked"),
+        (["siri", "http://[x/", "--facts", "out"], 1, "http://[x/: no URL that can be asked"),
+        (["rdf", "http://[x/a.nt", "-o", "out"], 1, "http://[x/a.nt: no URL that can be asked"),
+        (["json", "http://[x/", "--facts", "out"], 2, "can be polled: 'http://[x/'"),
+        (["ldes", "http://[x/", "--push", "http://h/d"], 2, "can be followed: 'http://[x/'"),
+        (["ldes", "http://h/", "--push", "http://[x/"], 2, "a dataset: 'http://[x/'"),
+        (["publish", "a.nq", "http://[x/"], 2, "a dataset: 'http://[x/'"),
+        (["publish", "http://[x/a.nq", "http://h/d"], 1, "a.nq: no URL that can be asked"),
     ],
 )
 def test_wrong_use_of_load(
@@ -145,7 +154,13 @@ def test_wrong_use_of_load(
     [
         (["irail", "{day}", "trains"], 2, "not the URL of a dataset"),
         (["irail", "{day}", "http://127.0.0.1:9/t", "--speed", "0"], 2, "speed of a replay"),
+        *(
+            (["irail", "{day}", "http://127.0.0.1:9/t", "--speed", speed], 2, "speed of a replay")
+            for speed in ("nan", "-1", "1e-300")
+        ),
         (["irail", "{day}", "http://127.0.0.1:9/t", "--lead", "-1"], 2, "--lead"),
+        (["irail", "{day}", "http://[x/"], 2, "not the URL of a dataset: 'http://[x/'"),
+        (["irail", "{day}", "http://h:x/streams/s"], 2, "a dataset: 'http://h:x/streams/s'"),
         (["irail", "{day}", "http://h/t", "--from", "2030-01-01T00:00:00Z"], 2, "nothing between"),
         (["irail", "absent", "http://127.0.0.1:9/t"], 1, "absent: No such file"),
         (["flights"], 2, "Missing argument"),

@@ -189,7 +189,7 @@ def test_what_is_not_there_or_not_to_be_had_is_told_in_a_line(
     assert said("hdfs://node:8020/a.nt").startswith("hdfs://node:8020/a.nt: HDFS needs libhdfs")
     assert said("https://me:secret@e/a.nt").startswith("https://e/a.nt: a URL that is loaded has ")
     assert said(f"{FOLDER}//a.nt").startswith(f"{FOLDER}//a.nt: Empty path component")
-    assert said("http://[::1/a.nt") == "http://[::1/a.nt: Invalid IPv6 URL"
+    assert said("http://[::1/a.nt") == "http://[::1/a.nt: no URL that can be asked"
     # It fails now and then; while a file is read; and from the beginning.
     some = iter([True, False, True])
     remote.fails = lambda _method, _path: next(some, False)

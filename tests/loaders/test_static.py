@@ -7,10 +7,11 @@ import pytest
 
 from annotations.terms import Quad, Term
 from loaders.errors import InputError, OutputError
+from loaders.outputs import line_of
 from loaders.sources.base import StaticSource
 from loaders.sources.flights import Flights
 from loaders.sources.irail import Irail
-from loaders.static import line_of, load_local, load_spark
+from loaders.static import load_local, load_spark
 from tests.loaders.recordings import entry, write_directory, write_flights, write_zip
 
 

@@ -13,6 +13,7 @@ import pytest
 from annotations.clock import SystemClock
 from annotations.labels import Expiration, Fact, Interval
 from annotations.methods.base import Naming
+from annotations.namespaces import RDF, TEMPORAL
 from annotations.terms import Quad, Term
 from loaders.ldes_facts import patches_of
 from loaders.sources.ldes import MemberChanges
@@ -205,6 +206,68 @@ def test_a_bad_node_is_one_line(tmp_path: Path, text: str, reason: str) -> None:
         found = push(target, f"{at}/", "--polls", "1")
         assert reason in found.text, found.text
         assert "Traceback" not in found.text
+
+
+STATEMENT = """:s tree:member :st . :st dct:created "2026-01-01T00:00:03Z"^^xsd:dateTime ;
+    a rdf:Statement ; rdf:subject :a ; rdf:predicate :p ; rdf:object 7 ;
+    tmp:initial "2026-01-01T00:00:03Z"^^xsd:dateTime ;
+    tmp:final "2026-01-01T00:00:02Z"^^xsd:dateTime .
+"""
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (
+            member("late", "l", 3, ":p 7").replace("2026-01-01", "9999-12-31"),
+            "member <http://x/late>: an interval must end after it starts",
+        ),
+        (STATEMENT, "member <http://x/st>: an interval must end after it starts"),
+        (member("label", "l", 3, "tmp:expiration 7"), "would be read as an annotation"),
+    ],
+)
+def test_a_member_that_cannot_be_told_is_left_out_once(
+    tmp_path: Path, bad: str, reason: str
+) -> None:
+    with ExitStack() as ending:
+        target = Target(ending, tmp_path / "target")
+        nodes = Nodes({})
+        at = ending.enter_context(listening(nodes)).rstrip("/")
+        prefixes = f"@prefix tmp: <{TEMPORAL}> . @prefix rdf: <{RDF}> . "
+        nodes.nodes["/"] = (
+            prefixes + STREAM.format(root=f"{at}/") + member("a1", "a", 1, ":p 1") + bad
+        )
+        options = ("--polls", "1", "--state", str(tmp_path / "state"))
+        found = push(target, f"{at}/", *options)
+        told, summary = found.text.splitlines()
+        assert told.startswith(f"tpf-load: not read: {at}/: member ")
+        assert reason in told
+        assert (found.status, summary[:18]) == (0, "1 member published")
+        assert ("a", "p", "1") in {
+            (row.subject[10:-1], row.predicate[10:-1], row.object[1:2])
+            for row, _, _ in standing(target.live)
+        }
+        # It does not wait for the next time.
+        nodes.nodes["/"] += member("a2", "a", 9, ":p 2")
+        found = push(target, f"{at}/", *options)
+        assert (found.status, found.text.splitlines()[:-1]) == (0, [])
+
+
+def test_a_relation_to_what_is_no_url(tmp_path: Path) -> None:
+    with ExitStack() as ending:
+        target = Target(ending, tmp_path / "target")
+        nodes = Nodes({})
+        at = ending.enter_context(listening(nodes)).rstrip("/")
+        nodes.nodes |= {
+            "/": STREAM.format(root=f"{at}/")
+            + f"<{at}/> tree:relation [ tree:node <http://a\N{ACCOUNT OF}b/> ], "
+            f"[ tree:node <{at}/1> ] .",
+            "/1": member("a1", "a", 1, ":p 1"),
+        }
+        found = push(target, f"{at}/", "--polls", "1")
+        told, summary = found.text.splitlines()
+        assert "is at another origin" in told
+        assert (found.status, summary[:8]) == (0, "1 member")
 
 
 def test_wrong_use_is_told() -> None:

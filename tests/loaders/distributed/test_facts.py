@@ -26,6 +26,7 @@ from loaders.distributed.streams import write_streams_spark
 from loaders.dynamic import FeedStream, naming_of, write_facts, write_streams
 from loaders.errors import InputError
 from loaders.history import history
+from loaders.outputs import line_of
 from loaders.progress import Silent
 from loaders.sources.base import FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
 from loaders.sources.citybench import CityBench
@@ -36,7 +37,6 @@ from loaders.sources.irail import Irail
 from loaders.sources.latest import LAST_HOLDS, latest_batches
 from loaders.sources.recording import RecordedMessages
 from loaders.sources.taxi import Taxi
-from loaders.static import line_of
 from tests.loaders.recordings import entry, write_directory, write_flights
 from tests.loaders.sources.test_citybench import city as city
 from tests.loaders.sources.test_gtfs import write

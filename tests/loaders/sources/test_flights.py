@@ -27,9 +27,9 @@ def flight(delay: int | None, scheduled: datetime = S) -> Flight:
 @given(delays)
 def test_a_delay_becomes_known_little_by_little(delay: int | None) -> None:
     one = flight(delay)
-    comes, leaves = one.on_board(HOUR)
+    comes, leaves = one.on_board()
     assert comes == S - HOUR
-    known = [one.announced(comes + n * MINUTE, HOUR) for n in range((leaves - comes) // MINUTE)]
+    known = [one.announced(comes + n * MINUTE) for n in range((leaves - comes) // MINUTE)]
     if delay is None:
         assert set(known[:30]) == {0}
         assert set(known[30:]) == {None}
@@ -47,13 +47,13 @@ def test_a_delay_becomes_known_little_by_little(delay: int | None) -> None:
 
 def test_how_a_delay_of_an_hour_is_announced() -> None:
     one = flight(3600)
-    known = [one.announced(S + n * MINUTE, HOUR) for n in (-60, -56, -55, -30, -1, 0, 59, 60)]
+    known = [one.announced(S + n * MINUTE) for n in (-60, -56, -55, -30, -1, 0, 59, 60)]
     assert known == [0, 0, 300, 1800, 3300, 3600, 3600, 3600]
 
 
 def test_what_is_said_of_a_flight() -> None:
     def said(delay: int | None, minutes: int) -> dict[str, str]:
-        quads = flight(delay).dynamic(S + minutes * MINUTE, HOUR)
+        quads = flight(delay).dynamic(S + minutes * MINUTE)
         return {q.predicate.removeprefix(f"<{T}")[:-1]: q.object.partition("^")[0] for q in quads}
 
     assert said(600, -60) == {"delay": '"0"', "platform": '"EWR"'}
@@ -100,8 +100,8 @@ def test_batches_are_the_board_at_each_instant(
         expected = {
             quad
             for one in flights
-            if one.on_board(HOUR)[0] <= batch.at < one.on_board(HOUR)[1]
-            for quad in one.dynamic(batch.at, HOUR)
+            if one.on_board()[0] <= batch.at < one.on_board()[1]
+            for quad in one.dynamic(batch.at)
         }
         assert len(batch.quads) == len(expected)
         assert set(batch.quads) == expected

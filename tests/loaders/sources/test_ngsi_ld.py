@@ -134,6 +134,11 @@ def test_notifications() -> None:
         ('{"type": "Notification", "data": 7}', "no entity of NGSI-LD"),
         ('{"id":"urn:a:b","type":"A","p":{"type":"Relationship","object":7}}', "without an object"),
         ('{"id":"urn:a:b","type":"A","p":{"languageMap":7}}', "without languages"),
+        ('{"id":"urn:a:b","type":"A","p":{"object":"1:2"}}', "without an object"),
+        ('{"id":"urn:a:b","type":"A","@context":{"@vocab":null}}', "a relative IRI: 'A'"),
+        ('{"id":"1:2","type":"A"}', "an id that is a URI"),
+        ('{"id":"/a:b","type":"A"}', "an id that is a URI"),
+        ('{"id":"urn:a:b","type":"A","p":1e999}', "1e999 is too large"),
         ("[" * 1000 + "]" * 1000, "nested more than 100"),
     ],
 )

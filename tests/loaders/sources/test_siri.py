@@ -144,6 +144,7 @@ ENTITY = b'<!DOCTYPE Siri [<!ENTITY e SYSTEM "file:///etc/passwd">]><Siri>&e;</S
         (b"<a>" * 1000, "nested more than 200 deep"),
         (b'<?xml version="1.0" encoding="x-none"?><a/>', "m.xml: not"),
         (ET.replace(b"T07:57:30+01:00", b"soon"), "not an xsd:dateTime"),
+        (ET.replace(b"T08:30:00+01:00", b"x"), "not an xsd:dateTime: '2026-01-05x'"),
         (VM.replace(b"-PT1M30S", b"late"), "not a duration: 'late'"),
         (VM.replace(b"51.05", b"north"), "not a decimal: 'north'"),
     ],

@@ -60,6 +60,22 @@ def test_trips_hold_for_a_while_after_their_end(trips: Path) -> None:
     assert (label.start, label.end) == (BEGIN, first.end)
 
 
+def test_a_zone_that_is_named_counts(tmp_path: Path) -> None:
+    path = tmp_path / "trips.csv"
+    path.write_text(EXAMPLE.replace("00:02:00", "00:02:00+05:00"))
+    reading = next(Taxi(path).readings("trips", None, None))
+    assert reading.at == BEGIN - timedelta(hours=5)
+    told = [quad.object for quad in reading.quads if "dropoffTime" in quad.predicate]
+    assert told == ['"2012-12-31T19:02:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>']
+
+
+def test_a_trip_at_the_end_of_time(tmp_path: Path) -> None:
+    path = tmp_path / "trips.csv"
+    path.write_text(EXAMPLE.replace("2013-01-01 00:02:00", "9999-12-31 23:59:59"))
+    (batch,) = Taxi(path).batches(None, None)
+    assert batch.end == datetime.max.replace(tzinfo=UTC)
+
+
 def test_shares_and_compression_change_nothing(trips: Path, tmp_path: Path) -> None:
     zipped = tmp_path / "trips.csv.gz"
     zipped.write_bytes(gzip.compress(trips.read_bytes()))

@@ -75,3 +75,4 @@ def test_whether_a_server_is_reached(endpoint: Endpoint, monkeypatch: pytest.Mon
     monkeypatch.setenv("no_proxy", "*")
     assert posting._unreached(endpoint.url) is None
     assert posting._unreached("http://127.0.0.1:9/x") == "Connection refused"
+    assert "label" in str(posting._unreached("http://a..b/x"))

@@ -83,6 +83,26 @@ def test_what_does_not_fit_is_named(text: str, message: str) -> None:
         CsvRecords(METADATA, "m.json", URL, HOUR, "at").batch(Document("x.csv", NOON, text))
 
 
+def test_json_with_relative_iris_is_refused() -> None:
+    whole = Document("a.jsonld", NOON, '{"@id": "http://e/a", "http://e/value": 1}')
+    assert quads(RdfRecords(HOUR).batch(whole).body) == [value("a", 1)]
+    relative = Document("a.jsonld", NOON, '{"@id": "a", "http://e/value": 1}')
+    with pytest.raises(InputError, match=r"a\.jsonld: a relative IRI: 'a'"):
+        RdfRecords(HOUR).batch(relative)
+
+
+def test_rows_at_the_end_of_time() -> None:
+    last = Document("x.csv", NOON, "id,at,value\na,9999-12-31T23:59:59Z,1\n")
+    for labelling in ("expiration", "interval"):
+        batch = CsvRecords(METADATA, "m.json", URL, HOUR, "at", labelling).batch(last)
+        (fact,) = method_named("rdf-1.2").decode(quads(batch.body), naming_of(URL))
+        assert fact.label is not None
+        assert fact.label.end == datetime.max.replace(tzinfo=UTC)
+    beyond = last._replace(text=last.text.replace("59Z", "59.999999Z"))
+    with pytest.raises(InputError, match=r"x\.csv, line 2: no instant in the column at"):
+        CsvRecords(METADATA, "m.json", URL, HOUR, "at", "interval").batch(beyond)
+
+
 def test_a_mapping_of_several_tables_is_refused() -> None:
     with pytest.raises(InputError, match="several tables"):
         CsvRecords({"tables": [METADATA, METADATA | {"url": "b"}]}, "m.json", URL, HOUR)

@@ -94,13 +94,16 @@ def test_what_was_being_written_in_a_crash_is_no_message(tmp_path: Path) -> None
 
 def test_brokers_that_are_none(tmp_path: Path) -> None:
     spool = Spool(tmp_path, "nt", ManualClock(NOON))
-    with pytest.raises(SettingError, match="not the URL of a broker"):
-        Subscriber("http://localhost", "a", spool, "me")
-    with (
-        pytest.raises(InputError, match="no broker answers"),
-        Subscriber(f"mqtt://127.0.0.1:{free_port()}", "a", spool, "me"),
-    ):
-        pass
+    for url in ("http://localhost", "mqtt://h:abc", "mqtt://h:99999", "mqtt://[h", "mqtt://", "h"):
+        with pytest.raises(SettingError, match="not the URL of a broker") as caught:
+            Subscriber(url, "a", spool, "me")
+        assert repr(url) in str(caught.value)
+    for url in (f"mqtt://127.0.0.1:{free_port()}", "mqtt://a..b"):
+        with (
+            pytest.raises(InputError, match="no broker answers"),
+            Subscriber(url, "a", spool, "me"),
+        ):
+            pass
 
 
 class FullDisk(Spool):

@@ -1,0 +1,30 @@
+from datetime import timedelta
+
+import pytest
+
+from annotations.instants import LAST, to_micros
+from annotations.labels import Labelling
+from loaders.stream.job import _Mapper
+from loaders.stream.records import RdfRecords
+
+TEXT = '<http://e/a> <http://e/b> "c" .\n'
+
+
+@pytest.mark.parametrize(
+    ("at", "labelling", "problem"),
+    [
+        (0, "expiration", None),
+        (to_micros(LAST), "expiration", None),
+        (to_micros(LAST), "interval", "must end after it starts"),
+        (to_micros(LAST) + 1, "expiration", "date value out of range"),
+        (2**62, "expiration", "date value out of range"),
+    ],
+)
+def test_a_record_that_no_label_fits_is_left_out(
+    at: int, labelling: Labelling, problem: str | None
+) -> None:
+    row = _Mapper(RdfRecords(timedelta(hours=1), labelling))._row("a.nq", at, TEXT)
+    if problem is None:
+        assert (row["problem"], row["facts"], row["body"]) == (None, 1, TEXT)
+    else:
+        assert problem in str(row["problem"])

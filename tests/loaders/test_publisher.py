@@ -1,0 +1,80 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import requests
+import responses
+from requests.exceptions import ChunkedEncodingError, ContentDecodingError
+
+from annotations.clock import ManualClock
+from annotations.labels import Expiration
+from annotations.terms import Quad, Term
+from loaders.errors import ServerUnreachableError, SettingError
+from loaders.publisher import Publisher, is_stream
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LABEL = Expiration(NOON + timedelta(hours=1))
+QUADS = (
+    Quad(Term("<http://e/s>"), Term("<http://e/p>"), Term('"1"')),
+    Quad(Term("<http://e/s>"), Term("<http://e/p>"), Term('"2"'), Term("<http://e/g>")),
+)
+URL = "http://h.example/trains"
+
+
+def publish(clock: ManualClock, url: str = URL) -> int:
+    return Publisher(url, clock).publish(QUADS, LABEL, "b")
+
+
+@responses.activate
+@pytest.mark.parametrize("error", [ChunkedEncodingError, ContentDecodingError])
+def test_an_acknowledgement_that_breaks_off(error: type[requests.RequestException]) -> None:
+    responses.post(f"{URL}/facts", body=error("cut"))
+    responses.post(f"{URL}/facts", status=201)
+    assert publish(ManualClock(NOON)) == 2
+    sent = [call.request.body for call in responses.calls]
+    lines = b'<http://e/s> <http://e/p> "1" .\n<http://e/s> <http://e/p> "2" <http://e/g> .\n'
+    assert sent == [lines, lines]
+
+
+@responses.activate
+def test_eight_attempts_in_all() -> None:
+    responses.post(f"{URL}/facts", body=ChunkedEncodingError("cut"))
+    with pytest.raises(ServerUnreachableError, match=r"in 8 attempts: an answer that is cut"):
+        publish(ManualClock(NOON))
+    assert len(responses.calls) == 8
+
+
+@responses.activate
+@pytest.mark.parametrize(
+    ("value", "least", "most"),
+    [
+        ("99999999999999999999", 240, 300),
+        ("9" * 5000, 240, 300),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 240, 300),
+        ("\u00b2", 0, 0.5),
+        ("-5", 0, 0.5),
+        ("", 0, 0.5),
+        ("Mon, 01 Jan 0001 00:00:00 +2359", 0, 0.5),
+        ("Fri, 01 Jan 99999 00:00:00 GMT", 0, 0.5),
+        ("Fri, 01 Jan 2027 00:00:00 +99999999999999999999", 0, 0.5),
+    ],
+)
+def test_whatever_is_said_of_when_to_try_again(value: str, least: float, most: float) -> None:
+    responses.post(f"{URL}/facts", status=503, headers={"Retry-After": value})
+    responses.post(f"{URL}/facts", status=201)
+    clock = ManualClock(NOON)
+    assert publish(clock) == 2
+    assert least <= (clock.now() - NOON).total_seconds() <= most
+
+
+@pytest.mark.parametrize("url", ["http://[x/t", "http://h:x/t", "http://a..b/t", "trains"])
+def test_what_is_no_url_is_quoted(url: str) -> None:
+    clock = ManualClock(NOON)
+    with pytest.raises(SettingError, match="no URL that can be asked") as caught:
+        publish(clock, url)
+    assert repr(url) in str(caught.value)
+    assert clock.now() == NOON
+
+
+def test_which_urls_are_those_of_streams() -> None:
+    assert is_stream("http://h/streams/s")
+    assert not any(map(is_stream, ("http://h/s", "http://[x/streams/s", "")))
