@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -126,12 +127,14 @@ class BesideServer:
 
     def __call__(self, environ: WsgiEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request that the server passes on."""
-        at = urlsplit(environ.get("HTTP_X_TPF_AT", "http://localhost"))
+        scheme, _, where = environ.get("HTTP_X_TPF_AT", "http://localhost").partition("://")
+        # Not taken apart any further: the reader named the host, and the endpoint looks at it.
+        host, _, path = where.partition("/")
         over = environ.get("HTTP_X_TPF_OVER", "")
         seen = {
-            "wsgi.url_scheme": at.scheme,
-            "HTTP_HOST": at.netloc,
-            "SCRIPT_NAME": at.path.rstrip("/"),
+            "wsgi.url_scheme": scheme,
+            "HTTP_HOST": host,
+            "SCRIPT_NAME": f"/{path}".rstrip("/"),
             "REMOTE_ADDR": environ.get("HTTP_X_TPF_READER", ""),
         }
         return self._endpoint(over)({**environ, **seen}, start_response)
@@ -186,8 +189,9 @@ def _listener(path: str) -> socket.socket:
 
 def _end_with_input() -> None:
     """Stop when whoever started this process is gone."""
-    while os.read(0, 2**10):
-        pass
+    with suppress(OSError):
+        while os.read(0, 2**10):
+            pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_END_SECONDS)
     os._exit(1)

@@ -17,6 +17,7 @@ from rich.live import Live
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
 from annotations.printable import printable
+from annotations.seconds import seconds_from
 from tpf_client.client import MOST_GRACE, Client
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.live_table import STATIC, LiveTable
@@ -36,6 +37,13 @@ def _format_option(name: str) -> Format:
     if found is None:
         raise typer.BadParameter(f"no format {name!r}: {', '.join(Format)}, or a media type")
     return found
+
+
+def _grace_option(text: str | float) -> float:
+    value = float(text)
+    if not 0 <= value <= MOST_GRACE:
+        raise ValueError(f"0 to {MOST_GRACE} seconds, not {text}")
+    return value
 
 
 @app.command(no_args_is_help=True)
@@ -70,24 +78,39 @@ def query(
             help="answer as of this instant, as 2015-12-08T10:20:00Z; with --watch, replay from it",
         ),
     ] = None,
-    seconds: Annotated[float | None, typer.Option(min=0, help="stop after so many seconds")] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(parser=seconds_from(0), metavar="SECONDS", help="stop after so many seconds"),
+    ] = None,
     min_interval: Annotated[
-        float, typer.Option(min=0, help="with --watch: seconds between two evaluations, at least")
+        float,
+        typer.Option(
+            parser=seconds_from(0),
+            metavar="SECONDS",
+            help="with --watch: seconds between two evaluations, at least",
+        ),
     ] = 0.0,
     max_interval: Annotated[
         float | None,
-        typer.Option(min=0.001, help="with --watch: seconds between two evaluations, at most"),
+        typer.Option(
+            parser=seconds_from(0.001),
+            metavar="SECONDS",
+            help="with --watch: seconds between two evaluations, at most",
+        ),
     ] = None,
     every: Annotated[
         float | None,
         typer.Option(
-            min=0.001, help="with --watch: seconds between two evaluations, whatever expires"
+            parser=seconds_from(0.001),
+            metavar="SECONDS",
+            help="with --watch: seconds between two evaluations, whatever expires",
         ),
     ] = None,
     keep_checking: Annotated[
         float | None,
         typer.Option(
-            min=0.001,
+            parser=seconds_from(0.001),
+            metavar="SECONDS",
             help="with --watch: seconds between looks at a dataset in which "
             "nothing is labelled; by default it is answered once",
         ),
@@ -95,8 +118,8 @@ def query(
     grace: Annotated[
         float,
         typer.Option(
-            min=0,
-            max=MOST_GRACE,
+            parser=_grace_option,
+            metavar="SECONDS",
             help="with --watch: seconds for which what is not renewed in time stays, as late",
         ),
     ] = 0.0,
@@ -267,8 +290,9 @@ def _watch(
         show: Callable[[Update], None] | None = None
         for update in stream:
             count += 1
-            if count == 1 and explain:
+            if explain and update.error is None:
                 sys.stderr.write(printable(stream.explain()) + "\n")
+                explain = False
             # A board is opened below what was explained.
             show = show or (_board(client, ending) if board else _write_line)
             show(update)

@@ -3,6 +3,7 @@
 What only streams need is imported when the first one is asked for.
 """
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,6 +18,7 @@ from tpf_client.dataflow.operators.output import Output
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.fetcher import Fetcher, Statistics
+from tpf_client.fragments.given_seconds import check_seconds
 from tpf_client.fragments.transport import Limits
 from tpf_client.planner.answer import OnProgress
 from tpf_client.planner.budget import Budget
@@ -30,16 +32,18 @@ from tpf_client.single_answers import SingleAnswers
 from tpf_client.solutions import AsyncSolutions, Solutions, rdflib_graph
 from tpf_client.sparql.algebra import BGP, Query, is_ordered
 from tpf_client.sparql.parser import parse_query
-from tpf_client.streaming.change_signal import ChangeSignals
 
 MOST_GRACE = 7 * 86_400
 """Seconds of grace at most."""
+LEAST_PERIOD = 1e-6
+"""Seconds of a period at least: instants have microseconds."""
 
 if TYPE_CHECKING:
     import rdflib
     import requests
 
     from tpf_client.stream import Stream
+    from tpf_client.streaming.change_signal import ChangeSignals
     from tpf_client.streaming.scheduler import Scheduler
     from tpf_client.streaming.streamer import Budgets
 
@@ -99,8 +103,10 @@ class Client:
         self._answers = SingleAnswers(
             self.fetcher, urls, self.clock, vocabulary, self._services, strict=strict
         )
-        self._signals = ChangeSignals(self.fetcher) if signal else None
+        self._signals = _signals_of(self.fetcher) if signal else None
         self._scheduler: Scheduler | None = None
+        self._making = threading.Lock()
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -112,18 +118,24 @@ class Client:
         """Stop everything, and let go of connections."""
         if self._signals is not None:
             self._signals.close()
-        if self._scheduler is not None:
-            self._scheduler.close()
+        with self._making:
+            self._closed = True
+            scheduler = self._scheduler
+        if scheduler is not None:
+            scheduler.close()
         self.fetcher.close()
 
     @property
     def scheduler(self) -> "Scheduler":
         """What evaluates the streams that were started or are read by `async for`."""
-        if self._scheduler is None:
-            from tpf_client.streaming.scheduler import Scheduler
+        with self._making:
+            if self._scheduler is None:
+                from tpf_client.streaming.scheduler import Scheduler
 
-            self._scheduler = Scheduler(self.clock, self.fetcher.parallelism)
-        return self._scheduler
+                self._scheduler = Scheduler(self.clock, self.fetcher.parallelism)
+                if self._closed:
+                    self._scheduler.close()
+            return self._scheduler
 
     @property
     def statistics(self) -> Statistics:
@@ -280,23 +292,21 @@ class Client:
         Raises:
             QuerySyntaxError: the text is not a query.
             UnsupportedQueryError: it cannot be answered continuously.
-            ValueError: a period that is not positive, or a replay without an end.
+            ValueError: seconds that cannot be reckoned with, or a replay without an end.
         """
         from tpf_client.stream import Stream
         from tpf_client.streaming.schedule import Schedule
         from tpf_client.streaming.streamer import Streamer
 
-        if not 0 <= grace <= MOST_GRACE:
-            raise ValueError(f"grace: 0 to {MOST_GRACE} seconds, not {grace}")
+        check_seconds(min_interval=min_interval, static_recheck=static_recheck, jitter=jitter)
+        check_seconds(
+            LEAST_PERIOD, max_interval=max_interval, every=every, keep_checking=keep_checking
+        )
+        check_seconds(most=MOST_GRACE, grace=grace)
         query = parse_query(text, base)
         check(query, self._services, strict=self._strict)
         if start is not None and until is None:
             raise ValueError("a replay needs an end: until")
-        periods = {"max_interval": max_interval, "every": every, "keep_checking": keep_checking}
-        for name, seconds in periods.items():
-            if seconds is not None and seconds <= 0:
-                raise ValueError(f"{name}: more than 0 seconds, not {seconds}")
-
         if jitter is None:
             jitter = 0.0 if isinstance(self.clock, ManualClock) else 0.1
 
@@ -343,6 +353,12 @@ class Client:
         )
         ordered = query.form == "SELECT" and is_ordered(query.pattern)
         return Stream(streamer, lambda: self.scheduler, form=query.form, ordered=ordered)
+
+
+def _signals_of(fetcher: Fetcher) -> "ChangeSignals":
+    from tpf_client.streaming.change_signal import ChangeSignals
+
+    return ChangeSignals(fetcher)
 
 
 def _seconds(value: float | None) -> timedelta | None:

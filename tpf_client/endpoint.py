@@ -3,19 +3,20 @@
 The same URL with ``Accept: text/event-stream`` gives an answer that is kept up to date.
 """
 
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 import rdflib
 
 from annotations.follower_slots import FollowerSlots
+from annotations.origins import origin_of
 from tpf_client.answer_bodies import FollowedBody, StreamedBody, begun
-from tpf_client.client import MOST_GRACE, Client
+from tpf_client.client import LEAST_PERIOD, MOST_GRACE, Client
 from tpf_client.description import description
 from tpf_client.errors import (
     ClientError,
@@ -24,6 +25,7 @@ from tpf_client.errors import (
     QueryError,
     QuerySyntaxError,
 )
+from tpf_client.fragments.given_seconds import check_seconds
 from tpf_client.kept_words import KeptWords
 from tpf_client.live_answer import work_of
 from tpf_client.live_answers import LiveAnswers, Wish
@@ -63,6 +65,8 @@ _SOLUTION_TYPES = {media: name for name, media in RESULT_MEDIA_TYPES.items()}
 _SOLUTION_ALIASES = {"application/json": "json", "application/xml": "xml", "text/xml": "xml"}
 _RECHECK = 60.0
 """Seconds between looks at data of which nothing is labelled."""
+_HOST = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+"""What a request may call a server: a name or an address, and a port."""
 _SPARE = 4
 """Threads for requests that no query belongs to, or that wait for their turn."""
 
@@ -85,6 +89,9 @@ class SparqlEndpoint:
         examples: queries that the page at ``/`` offers.
         continuous: path of the continuous queries of the same server; none where empty.
         tiles: what the page's map has for its ground; none: outlines alone.
+
+    Raises:
+        ValueError: an interval that cannot be reckoned with.
     """
 
     def __init__(
@@ -102,6 +109,7 @@ class SparqlEndpoint:
         continuous: str = "",
         tiles: MapTiles | None = None,
     ) -> None:
+        check_seconds(min_interval=min_interval)
         self._client = client
         self._allowance = allowance or Allowance()
         self._turns = threading.Semaphore(queries)
@@ -181,7 +189,8 @@ class SparqlEndpoint:
             )
         headers: Headers = []
         origin = environ.get("HTTP_ORIGIN")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        own = None if origin is None else origin_of(origin)
+        if origin is not None and (own is None or own[1].lower() != host.lower()):
             if not self._origins & {"*", origin.lower()}:
                 raise RefusedError(
                     HTTPStatus.FORBIDDEN,
@@ -200,10 +209,10 @@ class SparqlEndpoint:
         return headers
 
     def _is_ours(self, host: str) -> bool:
-        try:
-            name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-        except ValueError:
+        found = _HOST.fullmatch(host)
+        if found is None:
             return False
+        name = found[1].strip("[]").lower().rstrip(".")
         if self._hosts & {"*", name}:
             return True
         try:
@@ -281,7 +290,7 @@ class SparqlEndpoint:
             RefusedError: too many follow already.
             ClientError: the query cannot be kept up to date, or its first evaluation failed.
         """
-        interval = seconds_of(environ, "max-interval", 1e-6, 9_999_999)
+        interval = seconds_of(environ, "max-interval", LEAST_PERIOD, 9_999_999)
         if interval is not None:
             interval = max(interval, self._min_interval)
         wish = Wish(text, interval, seconds_of(environ, "grace", 0, MOST_GRACE) or 0.0)

@@ -112,7 +112,12 @@ class LiveAnswer:
 
     def start(self) -> None:
         """Begin to evaluate."""
-        self._stream.start(self._take, self._end)
+        try:
+            self._stream.start(self._take, self._end)
+        except Exception as error:
+            # Others may wait for it already.
+            self._end(error)
+            raise
 
     def close(self) -> None:
         """Evaluate no more; its followers come to their end."""

@@ -126,9 +126,9 @@ def _only(parameters: dict[str, list[str]], name: str) -> str | None:
 
 def _body(environ: WsgiEnvironment) -> str:
     length = environ.get("CONTENT_LENGTH") or ""
-    if not length.isdecimal():
+    if not (length.isascii() and length.isdecimal()):
         raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "a body needs its length")
-    if int(length) > MAX_BODY:
+    if len(length) > 18 or int(length) > MAX_BODY:
         raise RefusedError(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of more than {MAX_BODY} bytes"
         )

@@ -16,6 +16,7 @@ import typer
 from waitress.channel import HTTPChannel
 from waitress.server import create_server
 
+from annotations.seconds import seconds_from
 from tpf_client.client import Client
 from tpf_client.endpoint import PATH, SparqlEndpoint, StartResponse
 from tpf_client.errors import MapTilesError
@@ -181,7 +182,10 @@ def serve(
     host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0: a free one")] = 8890,
     seconds: Annotated[
-        float, typer.Option(min=0.001, help="time for the answer of one query")
+        float,
+        typer.Option(
+            parser=seconds_from(0.001), metavar="SECONDS", help="time for the answer of one query"
+        ),
     ] = 60.0,
     rows: Annotated[int, typer.Option(min=1, help="solutions of one query")] = 1_000_000,
     memory: Annotated[
@@ -198,7 +202,11 @@ def serve(
     ] = 50,
     min_interval: Annotated[
         float,
-        typer.Option(min=0.1, help="seconds between two looks at a followed answer, at least"),
+        typer.Option(
+            parser=seconds_from(0.1),
+            metavar="SECONDS",
+            help="seconds between two looks at a followed answer, at least",
+        ),
     ] = 1.0,
     allow_service: Annotated[
         list[str] | None,

@@ -137,7 +137,8 @@ class Update:
 
         ``vars`` are the names of the columns. ``valid`` has, for each added solution, from when
         until when it holds, and ``places``, where the query orders its answer, its index there.
-        ``boolean`` is the answer of ASK, ``late`` are the solutions that are there by grace alone.
+        ``boolean`` is the answer of ASK, ``null`` where it is not known yet, ``late`` are the
+        solutions that are there by grace alone.
         """
         placed = self.placed()
         head = self.head(placed)
@@ -164,7 +165,7 @@ class Update:
             "next_look": _text(self.wakes_at),
             "dynamic": self.dynamic,
         }
-        if self.boolean is not None:
+        if self.form == "ASK":
             result["boolean"] = self.boolean
         if self.ordered:
             result["places"] = [place for place, _ in placed]

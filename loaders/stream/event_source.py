@@ -15,7 +15,7 @@ from typing import Self
 import requests
 import urllib3
 
-from annotations.event_reader import EventReader, ServerEvent
+from annotations.event_reader import EventReader, ServerEvent, event_headers
 from annotations.whole_files import replaced_file
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE, host_parts, reason_of
@@ -116,9 +116,8 @@ class EventFollower:
             self._settled.set()
 
     def _events(self, session: requests.Session, reader: EventReader) -> Iterator[ServerEvent]:
-        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
-        if self._memory.exists():
-            headers["Last-Event-ID"] = self._memory.read_text(encoding="utf-8")
+        last = self._memory.read_text(encoding="utf-8") if self._memory.exists() else None
+        headers = event_headers(last)
         with session.get(self._url, headers=headers, stream=True, timeout=_TIMEOUT) as answer:
             if answer.status_code >= 500 or answer.status_code in _MAY_PASS:
                 raise requests.ConnectionError(f"HTTP {answer.status_code}")

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import pytest
 from werkzeug.serving import make_server
@@ -20,6 +21,8 @@ from annotations.clock import SystemClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.stores import static_store
+from tpf_client.cli import _watch
+from tpf_client.errors import UnstableError
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
@@ -168,6 +171,36 @@ def test_errors_are_one_line_and_wrong_use_is_2(run: Run, url: str) -> None:
     assert run(url).returncode == 2
     assert run("nonsense", "-q", "ASK {}").returncode == 2
     assert run(url, "-q", "ASK {}", "-f", "x").returncode == 2
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1e300", "1e10", "-1", "soon"])
+@pytest.mark.parametrize(
+    "option", ["seconds", "min-interval", "max-interval", "every", "keep-checking", "grace"]
+)
+def test_seconds_that_nobody_can_wait_for_are_wrong_use(run: Run, option: str, value: str) -> None:
+    done = run("http://127.0.0.1:9/d", "ASK {}", "--watch", f"--{option}", value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--{option}" in done.stderr
+    assert value in done.stderr
+
+
+def test_a_plan_is_explained_once_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first evaluation may have failed by facts that expired meanwhile."""
+    told: list[str] = []
+    monkeypatch.setattr("tpf_client.cli._write_line", lambda update: told.append(update.at))
+    errors = [UnstableError("urn:x", "again"), None, None]
+    updates = [SimpleNamespace(at=f"update {n}", error=each) for n, each in enumerate(errors)]
+
+    class Told(list[Any]):
+        def explain(self) -> str:
+            told.append("plan")
+            return ""
+
+        def close(self) -> None:
+            pass
+
+    assert _watch(cast(Any, None), cast(Any, Told(updates)), None, False, True) == 3
+    assert told == ["update 0", "plan", "update 1", "update 2"]
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,12 @@ def call(app: Any, method: str = "GET", query: str = "", body: bytes = b"", **he
         ({"query": "query=ASK%7B%7D&at=noon"}, 400, "noon"),
         ({"query": "query=ASK%7B%7D", "HTTP_HOST": "attacker.example:8890"}, 421, "attacker"),
         ({"query": "query=ASK%7B%7D", "HTTP_HOST": "["}, 421, "["),
+        ({"query": "query=ASK%7B%7D", "HTTP_HOST": "http://[x"}, 421, "http://[x"),
+        ({"HTTP_HOST": "<a>@localhost"}, 421, "<a>@localhost"),
+        ({"HTTP_HOST": "localhost:<a>"}, 421, "localhost:<a>"),
+        ({"HTTP_HOST": "localhost/<a>"}, 421, "localhost/<a>"),
+        ({"query": "query=ASK%7B%7D", "HTTP_ORIGIN": "http://[x"}, 403, "http://[x"),
+        ({"query": "query=ASK%7B%7D", "HTTP_ORIGIN": "http://[:::]"}, 403, "[:::]"),
         ({"query": "query=ASK%7B%7D", "HTTP_ORIGIN": "https://page.example"}, 403, "page.example"),
         ({"query": "query=ASK%7B%7D", "HTTP_ORIGIN": "null"}, 403, "null"),
         (
@@ -134,6 +140,20 @@ def call(app: Any, method: str = "GET", query: str = "", body: bytes = b"", **he
             },
             413,
             "bytes",
+        ),
+        (
+            {
+                "method": "POST",
+                "CONTENT_TYPE": "application/sparql-query",
+                "CONTENT_LENGTH": "9" * 5000,
+            },
+            413,
+            "bytes",
+        ),
+        (
+            {"method": "POST", "CONTENT_TYPE": "application/sparql-query", "CONTENT_LENGTH": "²"},
+            411,
+            "length",
         ),
     ],
 )

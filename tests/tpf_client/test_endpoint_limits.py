@@ -1,5 +1,6 @@
 """What one query, one reader and one web page may take of an endpoint."""
 
+import errno
 import os
 import signal
 import socket
@@ -25,7 +26,7 @@ from tests.tpf_client.test_endpoint import call
 from tpf_client import Client
 from tpf_client.endpoint import SparqlEndpoint
 from tpf_client.errors import ClientError, ClosedError, LimitError
-from tpf_client.planner.budget import Allowance, Budget
+from tpf_client.planner.budget import Allowance, Budget, BudgetWatch
 from tpf_client.serving import app as command
 
 EX = "http://example.org/"
@@ -248,6 +249,56 @@ def test_budgets() -> None:
         left.pass_change((), 1)
 
 
+def test_a_query_that_cannot_be_looked_at_leaves_the_others_their_limits() -> None:
+    looked, stopped = threading.Event(), threading.Event()
+
+    def gone() -> bool:
+        looked.set()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    clock, watch = ManualClock(START), BudgetWatch(0.001)
+    watch.add(Budget(clock, Allowance(), gone))
+    assert looked.wait(10)
+    late = Budget(clock, Allowance(), lambda: True)
+    late.on_stop(stopped.set)
+    watch.add(late)
+    assert stopped.wait(10)
+    watch.close()
+
+
+def test_memory_that_is_not_told_at_first_is_no_growth() -> None:
+    told = [0, 2**30, 2**30 + 1, 0, 2**30 + 2**20 + 1]
+    budget = Budget(ManualClock(START), Allowance(memory=2**20), measure=lambda: told.pop(0))
+    for _ in range(3):
+        budget.look()
+        budget.pass_change((), 1)
+    budget.look()
+    with pytest.raises(LimitError, match="more than 1 MiB"):
+        budget.pass_change((), 1)
+
+
+def test_a_watch_that_cannot_begin_begins_with_the_next_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    clock, watch, stopped = ManualClock(START), BudgetWatch(0.001), threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with (
+            pytest.raises(RuntimeError, match="new thread"),
+            watch.watching(Budget(clock, Allowance())),
+        ):
+            pass
+    assert not len(watch)
+    budget = Budget(clock, Allowance(), lambda: True)
+    budget.on_stop(stopped.set)
+    watch.add(budget)
+    assert stopped.wait(10)
+    watch.close()
+
+
 def test_the_library_takes_a_budget(client: Client) -> None:
     budget = Budget(client.clock, Allowance(rows=10))
     with pytest.raises(LimitError):
@@ -292,6 +343,15 @@ def test_tiles_that_cannot_be_had_are_refused_at_start() -> None:
     assert done.exit_code == 2
     assert "--map-tiles" in done.output
     assert "'ftp://e.org/{z}'" in done.output
+
+
+@pytest.mark.parametrize("value", ["1e14", "inf", "nan", "0"])
+@pytest.mark.parametrize("option", ["--seconds", "--min-interval"])
+def test_seconds_that_nobody_can_wait_for_are_refused_at_start(option: str, value: str) -> None:
+    done = CliRunner().invoke(command, ["http://127.0.0.1:9/d", "--port", "0", option, value])
+    assert done.exit_code == 2
+    assert option in done.output
+    assert f"seconds, not {value}" in done.output
 
 
 def test_a_port_in_use_is_named() -> None:

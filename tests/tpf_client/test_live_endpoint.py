@@ -23,6 +23,8 @@ from tests.support.live_server import LiveServer
 from tests.tpf_client.test_endpoint import call
 from tpf_client import Client
 from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.errors import ClosedError
+from tpf_client.live_answer import LiveAnswer
 from tpf_client.planner.budget import Allowance
 
 EX = "http://example.org/"
@@ -220,6 +222,22 @@ def test_facts_that_expire_too_fast_at_first_are_an_event(
             assert later.next()[0] == "initial"
 
 
+def test_an_answer_that_cannot_begin_keeps_nobody_waiting() -> None:
+    class Unable:
+        def start(self, *_: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+    over: list[LiveAnswer] = []
+    answer = LiveAnswer(cast(Any, Unable()), None, dict, over.append)
+    follower = answer.follow(None, explain=False)
+    with pytest.raises(RuntimeError, match="new thread"):
+        answer.start()
+    assert over == [answer]
+    assert answer.is_over
+    with pytest.raises(ClosedError):
+        follower.begin()
+
+
 def test_an_answer_is_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(SHORT), a=1) + delays(soon(30), b=2))
     with serving(SparqlEndpoint(client, min_interval=0.1)) as url, reading(url, DELAYS) as reader:
@@ -368,6 +386,10 @@ def test_a_server_that_fails_is_an_event(fragments: LiveServer, client: Client) 
         (DELAYS, {"grace": "604801"}, 400, "604801"),
         (DELAYS, {"explain": "yes"}, 400, "explain: not true or false: 'yes'"),
         (DELAYS, {"max-interval": "1e400"}, 400, "1e400"),
+        (DELAYS, {"max-interval": "nan"}, 400, "nan"),
+        (DELAYS, {"max-interval": "inf"}, 400, "inf"),
+        (DELAYS, {"grace": "nan"}, 400, "nan"),
+        (DELAYS, {"grace": "inf"}, 400, "inf"),
         (DELAYS, {"at": "2015-12-08T10:20:00Z"}, 400, "at:"),
         ("SELECT * { SERVICE <http://10.0.0.1/d> { ?s ?p ?o } }", {}, 400, "10.0.0.1"),
     ],

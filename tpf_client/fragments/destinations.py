@@ -56,7 +56,7 @@ def _origin(url: str) -> Origin:
     if not plain.isascii():
         import requests
 
-        with suppress(requests.RequestException):
+        with suppress(requests.RequestException, ValueError):
             plain = requests.Request("GET", plain).prepare().url or ""
     return _exactly(plain)
 

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from annotations.clock import Clock
+from annotations.event_reader import ServerEvent
 from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from tpf_client.errors import ClientError, ClosedError, PageError, ParseError
+from tpf_client.errors import ClientError, ClosedError, ConnectionFailedError, PageError, ParseError
 from tpf_client.fragments.cache import PageCache
 from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
@@ -166,7 +167,12 @@ class Fetcher:
             if pool is None:
                 pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="tpf")
                 self._pools[origin(request.url)] = pool
-        future = pool.submit(self._run, entry)
+        try:
+            future = pool.submit(self._run, entry)
+        except RuntimeError as error:
+            # No thread can be started, or the client was closed just now.
+            self._deliver(entry, ConnectionFailedError(request.url, str(error)))
+            return
 
         def surface(finished: Future[None]) -> None:
             # A defect of ours must reach who waits, too, instead of leaving them waiting.
@@ -193,24 +199,24 @@ class Fetcher:
             raise answer
         return answer
 
-    def lines(
-        self, url: str, last: str | None, seconds: float, over: threading.Event, longest: int
-    ) -> Iterator[str]:
-        """The lines of server-sent events, as they come, until the server ends them or `over`.
+    def events(
+        self, url: str, last: str | None, seconds: float, over: threading.Event, most: int
+    ) -> Iterator[ServerEvent]:
+        """Server-sent events, as they come, until the server ends them or `over`.
 
         Args:
             url: where they are.
             last: the id of the last event that was heard.
             seconds: of silence after which they count as lost.
             over: ends it, when something comes.
-            longest: characters of a line.
+            most: characters of an event.
 
         Raises:
             SourceError: they cannot be had, or are lost.
         """
         self._count(None, requests=1)
-        return self._transport.lines(
-            url, last, seconds, lambda: over.is_set() or self._closed.is_set(), longest
+        return self._transport.events(
+            url, last, seconds, lambda: over.is_set() or self._closed.is_set(), most
         )
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Final
 
 from annotations.clock import Clock
+from annotations.event_reader import EventReader, ServerEvent, event_headers
 from annotations.namespaces import HYDRA
 from annotations.terms import Term, is_literal, literal_parts
 from tpf_client.errors import (
@@ -26,6 +27,7 @@ from tpf_client.fragments.bodies import parse_page_body
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.exchange import Asker, BadUrlError, Exchange, OpenResponse, cause
 from tpf_client.fragments.freshness import read_http_date, whole_number
+from tpf_client.fragments.given_seconds import check_seconds
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -57,6 +59,9 @@ class Limits:
         max_query_requests: how many pages it may want, those included that are kept.
         max_query_seconds: how long it may read and work, without what its caller does between two
             solutions.
+
+    Raises:
+        ValueError: seconds that cannot be reckoned with.
     """
 
     connect_timeout: float = 10.0
@@ -69,6 +74,16 @@ class Limits:
     max_query_bytes: int = 2**30
     max_query_requests: int = 1_000_000
     max_query_seconds: float = 3600.0
+
+    def __post_init__(self) -> None:
+        check_seconds(
+            connect_timeout=self.connect_timeout,
+            read_timeout=self.read_timeout,
+            total_timeout=self.total_timeout,
+            backoff=self.backoff,
+            max_backoff=self.max_backoff,
+            max_query_seconds=self.max_query_seconds,
+        )
 
 
 @dataclass(slots=True)
@@ -156,30 +171,24 @@ class Transport:
             self.clock.wait_until(self.clock.now() + timedelta(seconds=seconds), cancelled)
             attempt += 1
 
-    def lines(
-        self, url: str, last: str | None, seconds: float, over: Callable[[], bool], longest: int
-    ) -> Iterator[str]:
-        """The lines of server-sent events; see `Fetcher.lines`.
+    def events(
+        self, url: str, last: str | None, seconds: float, over: Callable[[], bool], most: int
+    ) -> Iterator[ServerEvent]:
+        """Server-sent events; see `Fetcher.events`.
 
         Raises:
             SourceError: they cannot be had, or are lost.
         """
-        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
-        if last is not None:
-            headers["Last-Event-ID"] = last
+        headers = event_headers(last)
         exchange = Exchange(math.inf, seconds, math.inf, self.limits.connect_timeout)
         with self._asking(url, exchange), self.asker.ask(url, headers, exchange) as raw:
             if raw.status != HTTPStatus.OK:
                 raise HttpError(url, raw.status, _PHRASES.get(raw.status, ""))
-            held = b""
+            reader = EventReader(most)
             for chunk in raw.pieces(eager=True):
                 if over():
                     return
-                *lines, held = (held + chunk).split(b"\n")
-                if len(held) > longest:
-                    raise SourceError(url, "a line of events without an end")
-                for line in lines:
-                    yield line.decode("utf-8", "replace").rstrip("\r")
+                yield from reader.feed(chunk)
 
     def _retry_after(self, response: Response) -> float | None:
         text = response.headers.get("Retry-After", "").strip()

@@ -5,6 +5,7 @@ leaves an operator, and wherever it waits for a page. Another thread, the `Budge
 the clock, at the memory of the process and at the reader.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,8 +17,11 @@ from typing import TypeVar
 from annotations.clock import Clock
 from tpf_client.dataflow.changes import Sink, Solution
 from tpf_client.errors import ClientError, ClosedError, LimitError
+from tpf_client.fragments.given_seconds import check_seconds
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _STATM = Path("/proc/self/statm")
 _MIB = 2**20
@@ -41,11 +45,17 @@ class Allowance:
         seconds: from its first request to its last solution.
         rows: solutions.
         memory: bytes that the process may grow by while the query is answered.
+
+    Raises:
+        ValueError: seconds that cannot be reckoned with.
     """
 
     seconds: float | None = None
     rows: int | None = None
     memory: int | None = None
+
+    def __post_init__(self) -> None:
+        check_seconds(seconds=self.seconds)
 
 
 class Budget:
@@ -102,8 +112,14 @@ class Budget:
             seconds=allowed.seconds
         ):
             self.stop(LimitError(f"no complete answer within {allowed.seconds:g} s"))
-        elif allowed.memory is not None and self._measure() - self._memory > allowed.memory:
+        elif allowed.memory is not None and self._growth() > allowed.memory:
             self.stop(LimitError(f"the answer takes more than {allowed.memory // _MIB} MiB"))
+
+    def _growth(self) -> int:
+        now = self._measure()
+        # Where nothing was told at the beginning, all there is would count.
+        self._memory = self._memory or now
+        return now - self._memory
 
     def pass_change(self, _solution: Solution, _count: int) -> None:
         """A sink for the changes of every operator.
@@ -178,10 +194,12 @@ class BudgetWatch:
             if self._closed:
                 budget.stop(ClosedError("the endpoint was closed"))
                 return
-            self._budgets.add(budget)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="tpf-watch", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="tpf-watch", daemon=True)
+                thread.start()
+                # Only now: one that could not be started is started for the next query.
+                self._thread = thread
+            self._budgets.add(budget)
             self._changed.notify()
 
     def remove(self, budget: Budget) -> None:
@@ -220,4 +238,7 @@ class BudgetWatch:
                 self._changed.wait(self._interval)
                 budgets = list(self._budgets)
             for budget in budgets:
-                budget.look()
+                try:
+                    budget.look()
+                except Exception as error:  # noqa: BLE001 - the others have limits all the same
+                    _log.debug("a query could not be looked at", exc_info=error)

@@ -184,6 +184,8 @@ class Driver:
         return answer
 
     def _ask(self, request: Request, handle: Callable[[FetchOutcome], None], turn: int) -> None:
+        # First: what cannot be asked is not waited for.
+        where = origin(request.url)
         self._url = self._url or request.url
         self._asked += 1
         if self._asked > self.fetcher.limits.max_query_requests:
@@ -193,7 +195,6 @@ class Driver:
             return
         self._outstanding += 1
         self.requests += 1
-        where = origin(request.url)
         self._todo.setdefault(where, Turns()).add(turn, (request, handle))
         self._send(where)
 

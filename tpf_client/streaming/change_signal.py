@@ -5,6 +5,7 @@ their pages until it stands again.
 """
 
 import json
+import logging
 import threading
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -18,9 +19,10 @@ Heard: TypeAlias = Callable[[bool, frozenset[str] | None], object]
 TIMEOUT: Final = 25.0
 """Seconds of silence after which a connection counts as lost: servers of ours say something every
 ten."""
+_log = logging.getLogger(__name__)
 _PAUSES: Final = (1.0, 2.0, 5.0, 15.0, 60.0)
 _LONGEST: Final = 2**20
-"""Characters of a line."""
+"""Characters of an event."""
 
 
 class ChangeSignals:
@@ -41,9 +43,11 @@ class ChangeSignals:
         with self._lock:
             signal = self._signals.get(url)
             if signal is None or signal.over:
-                signal = self._signals[url] = _Signal(self._fetcher, url)
+                signal = _Signal(self._fetcher, url)
                 if not self._closed:
                     threading.Thread(target=signal.run, name="tpf-signal", daemon=True).start()
+                # Only now: one whose thread could not be started would tell nothing to anybody.
+                self._signals[url] = signal
             signal.add(heard)
 
         def end() -> None:
@@ -104,22 +108,22 @@ class _Signal:
                 failures = 0
             except SourceError:
                 failures += 1
+            except Exception as error:  # noqa: BLE001 - who follows would go on to believe it
+                failures += 1
+                _log.warning("changes at %s could not be read", self._url, exc_info=error)
             was_up, self._up = self._up, False
             if was_up:
                 self._tell(frozenset())
             self._end.wait(_PAUSES[min(failures, len(_PAUSES) - 1)])
 
     def _listen(self) -> None:
-        number: str | None = None
-        for line in self._fetcher.lines(self._url, self._last, TIMEOUT, self._end, _LONGEST):
-            if line.startswith("id:"):
-                number = line[3:].strip()
-            elif line.startswith("data:"):
-                predicates = _predicates(line[5:])
-                # Where nobody knows what was missed, all is looked at.
-                first, self._last = self._last is None, number
-                self._up = True
-                self._tell(None if first else predicates)
+        for event in self._fetcher.events(self._url, self._last, TIMEOUT, self._end, _LONGEST):
+            # Where nobody knows what was missed, all is looked at.
+            first = self._last is None
+            if event.id is not None:
+                self._last = event.id or None
+            self._up = True
+            self._tell(None if first else _predicates(event.data))
 
     def _tell(self, predicates: frozenset[str] | None) -> None:
         for heard in tuple(self._heard):

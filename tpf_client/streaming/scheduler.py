@@ -97,7 +97,10 @@ class Job:
         with self._ending:
             self._ended.set()
         for action in self._on_end:
-            action()
+            try:
+                action()
+            except Exception as error:  # noqa: BLE001 - the others are to be told all the same
+                _log.warning("what follows the end of a continuous query failed", exc_info=error)
 
 
 class Scheduler:
@@ -125,15 +128,23 @@ class Scheduler:
         self._thread: threading.Thread | None = None
 
     def add(self, streamer: Streamer, deliver: TakeTick) -> Job:
-        """Take a query; it is evaluated for the first time at once."""
+        """Take a query; it is evaluated for the first time at once, or ends if all do."""
         job = Job(self, streamer, deliver)
         with self._lock:
-            self._jobs.add(job)
-        self.put(job)
-        if self._threads and self._thread is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="tpf-stream")
-            self._thread = threading.Thread(target=self.run, name="tpf-streams", daemon=True)
-            self._thread.start()
+            closed = self._closed
+            if not closed:
+                if self._threads and self._thread is None:
+                    self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="tpf-stream")
+                    thread = threading.Thread(target=self.run, name="tpf-streams", daemon=True)
+                    thread.start()
+                    # Only now: one that could not be started is started with the next query.
+                    self._thread = thread
+                self._jobs.add(job)
+        if closed:
+            streamer.close()
+            job.advance()
+        else:
+            self.put(job)
         return job
 
     def put(self, job: Job, at: datetime | None = None) -> None:
@@ -148,8 +159,10 @@ class Scheduler:
 
     def close(self) -> None:
         """End all queries and the threads; waits for what is being evaluated."""
-        self._closed = True
-        for job in tuple(self._jobs):
+        with self._lock:
+            self._closed = True
+            jobs = tuple(self._jobs)
+        for job in jobs:
             job.streamer.close()
         self._changed.set()
         current = threading.current_thread()
@@ -157,9 +170,10 @@ class Scheduler:
             self._thread.join()
         if self._pool is not None:
             self._pool.shutdown(wait=not current.name.startswith("tpf-stream"))
-        for job in tuple(self._jobs):
-            if job not in self._busy:
-                job.advance()
+        with self._lock:
+            left = [job for job in self._jobs if job not in self._busy]
+        for job in left:
+            job.advance()
 
     def run(self, until: datetime | None = None) -> None:
         """Evaluate what is due until closed, or until an instant of our clock."""
@@ -180,7 +194,20 @@ class Scheduler:
             if self._pool is None:
                 self._advance(job)
             else:
-                self._pool.submit(self._advance, job)
+                self._hand_to(self._pool, job)
+
+    def _hand_to(self, pool: ThreadPoolExecutor, job: Job) -> None:
+        untaken = threading.Lock()
+
+        def work() -> None:
+            if untaken.acquire(blocking=False):
+                self._advance(job)
+
+        try:
+            pool.submit(work)
+        except RuntimeError:
+            # No thread can be started now. The pool keeps the work, and may come to it later.
+            work()
 
     def _advance(self, job: Job) -> None:
         at = job.advance()

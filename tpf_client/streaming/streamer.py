@@ -237,7 +237,7 @@ class Streamer:
                 continue
             except SourceError as error:
                 # Facts that expire faster than they are read today may be read in time later.
-                lasting = first and not isinstance(error, UnstableError)
+                lasting = first and not failures and not isinstance(error, UnstableError)
                 if lasting or self._past is not None:
                     raise
                 failures += 1

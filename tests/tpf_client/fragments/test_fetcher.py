@@ -246,3 +246,21 @@ def test_the_cache_is_bounded_in_bytes() -> None:
     assert fetcher.statistics.requests == 5
     fetcher.get(Request(f"{URL}0"))
     assert fetcher.statistics.requests == 6
+
+
+def test_a_thread_that_cannot_be_started_is_a_failure_of_its_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    fetcher = Fetcher(clock=SystemClock())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(2):
+        # Nobody is left to wait for the one that could not be asked for.
+        answers: list[FetchOutcome] = []
+        fetcher.submit(Request("http://127.0.0.1:9/d"), answers.append)
+        (answer,) = answers
+        assert isinstance(answer, ConnectionFailedError)
+        assert "can't start new thread" in str(answer)
+    fetcher.close()

@@ -1,14 +1,21 @@
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any, cast
 
+import pytest
 import requests
 
+from annotations.event_reader import ServerEvent
 from tests.support.running_server import TOKEN, RunningServer
 from tpf_client import Client
+from tpf_client.errors import SourceError
 from tpf_client.stream import Stream, Update
 from tpf_client.streaming import change_signal
+from tpf_client.streaming.change_signal import ChangeSignals
 
 QUERY = "SELECT ?s ?d { ?s <urn:delay> ?d . ?s <urn:headsign> ?h }"
 CONFIG = "[datasets.trains]\nlive = true\nmax_age = "
@@ -90,6 +97,80 @@ def test_a_signal_that_ends_is_polling_and_comes_back(tmp_path: Path) -> None:
             with RunningServer(tmp_path, f"{CONFIG}1.0\n", port=server.port) as again:
                 publish(again, '<urn:a> <urn:delay> "2" .')
                 followed.answer({"2"})
+
+
+class Telling:
+    """In place of a fetcher: what it reads is given.
+
+    Args:
+        connections: the events of each; an error is raised. After the last one it waits.
+    """
+
+    def __init__(self, *connections: list[ServerEvent | Exception]) -> None:
+        self._connections = list(connections)
+        self.resumed: SimpleQueue[str | None] = SimpleQueue()
+        self.followed = Event()
+
+    def events(
+        self, _url: str, last: str | None, _seconds: float, over: Event, _most: int
+    ) -> Iterator[ServerEvent]:
+        assert self.followed.wait(10)
+        self.resumed.put(last)
+        if not self._connections:
+            over.wait(60)
+            return
+        for each in self._connections.pop(0):
+            if isinstance(each, Exception):
+                raise each
+            yield each
+
+
+def _event(number: str | None, *predicates: str) -> ServerEvent:
+    return ServerEvent("message", number, json.dumps({"predicates": predicates}))
+
+
+def test_a_signal_goes_on_where_it_was_whatever_broke_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_signal, "_PAUSES", (0.0,))
+    telling = Telling(
+        [_event("1", "urn:a"), _event(None, "urn:b"), KeyError("a defect")],
+        [_event("2", "urn:c"), SourceError("urn:x", "lost")],
+        [_event("", "urn:d")],
+        [_event("3", "urn:e")],
+    )
+    heard: SimpleQueue[tuple[bool, frozenset[str] | None]] = SimpleQueue()
+    signals = ChangeSignals(cast(Any, telling))
+    signals.follow("urn:x", lambda *told: heard.put(told))
+    telling.followed.set()
+    lost = (False, frozenset[str]())
+    expected = [
+        # What was missed before the first is not known, nor what was before one without a number.
+        (True, None), (True, frozenset({"<urn:b>"})), lost,
+        (True, frozenset({"<urn:c>"})), lost,
+        (True, frozenset({"<urn:d>"})), lost,
+        (True, None), lost,
+    ]  # fmt: skip
+    assert [heard.get(timeout=10) for _ in expected] == expected
+    assert [telling.resumed.get(timeout=10) for _ in range(5)] == [None, "1", "2", None, "3"]
+    signals.close()
+
+
+def test_a_signal_whose_thread_cannot_be_started_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    heard: SimpleQueue[tuple[bool, frozenset[str] | None]] = SimpleQueue()
+    telling = Telling([_event("1", "urn:a")])
+    signals = ChangeSignals(cast(Any, telling))
+    with monkeypatch.context() as patched:
+        patched.setattr(Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            signals.follow("urn:x", lambda *told: heard.put(told))
+    signals.follow("urn:x", lambda *told: heard.put(told))
+    telling.followed.set()
+    assert heard.get(timeout=10) == (True, None)
+    signals.close()
 
 
 def test_lines_that_are_no_events_are_no_harm() -> None:

@@ -16,8 +16,9 @@ from tests.support.live_server import BASE, START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
 from tpf_client import Client
-from tpf_client.errors import UnstableError
+from tpf_client.errors import ConnectionFailedError, UnstableError
 from tpf_client.fragments.transport import Limits
+from tpf_client.stream import Update
 
 
 class Faulty:
@@ -90,11 +91,18 @@ def test_an_outage_is_told_and_survived(tmp_path: Path, kind: str) -> None:
     server.close()
 
 
-@pytest.mark.parametrize("form", ["SELECT ?s ?a ?b", "ASK"])
+@pytest.mark.parametrize(
+    ("form", "solutions"),
+    [("SELECT ?s ?a ?b", 1), ("ASK", 1), ("CONSTRUCT WHERE", 2), ("DESCRIBE ?s", 2)],
+)
+@pytest.mark.parametrize("outage", [False, True])
 def test_facts_that_expire_too_fast_at_first_are_told_and_read_later(
-    tmp_path: Path, form: str
+    tmp_path: Path, form: str, solutions: int, outage: bool
 ) -> None:
-    """While each request takes longer than any fact holds, there is no answer to be told."""
+    """While each request takes longer than any fact holds, there is no answer to be told.
+
+    Once that was told, whatever else fails is told and tried again, too.
+    """
     ex, second = "http://example.org/", timedelta(seconds=1)
     calm = START + 60 * second
     server = LiveServer(tmp_path)
@@ -108,29 +116,41 @@ def test_facts_that_expire_too_fast_at_first_are_told_and_read_later(
         if now < calm:
             server.clock.schedule(now + second, publish)
 
+    seen: list[Update] = []
+
     def slow(_count: int) -> str:
         now = server.clock.now()
+        if outage and len(seen) == 1:
+            return "refused"
         if now < calm:
             server.clock.advance_to(now + 2 * second)
         return ""
 
     publish()
     client, _ = _client(server, slow, Limits(retries=0))
-    seen = []
     with client:
         query = f"{form} {{ ?s <{ex}a> ?a . ?s <{ex}b> ?b }}"
-        for update in client.stream(query, until=calm + 120 * second):
+        stream = client.stream(query, until=calm + 120 * second, explain=True)
+        for update in stream:
             seen.append(update)
+            # There is a plan, if not much to say of it.
+            assert server.url in stream.explain()
+            assert stream.plan()["steps"]
             if update.error is None:
                 break
             assert update.wakes_at is not None
             assert (update.added, update.results, update.boolean) == ((), [], None)
+            assert update.to_json().get("boolean", 0) is (None if form == "ASK" else 0)
     server.close()
     *failed, answer = seen
-    assert all(isinstance(update.error, UnstableError) for update in failed)
-    assert failed
-    assert len(answer.added) == 1
+    kinds = [type(update.error) for update in failed]
+    assert kinds.pop(0) is UnstableError
+    if outage:
+        assert kinds.pop(0) is ConnectionFailedError
+    assert set(kinds) <= {UnstableError}
+    assert len(answer.added) == len(answer.results) == solutions
     assert answer.boolean is (True if form == "ASK" else None)
+    assert answer.to_json().get("boolean", 0) is (True if form == "ASK" else 0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""Server-sent events over HTTP: read as the standard says, resumed by their identifiers."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pytest
+
+from annotations.clock import SystemClock
+from annotations.event_reader import ServerEvent
+from tpf_client.errors import ConnectionFailedError
+from tpf_client.fragments.fetcher import Fetcher
+
+
+class Events(BaseHTTPRequestHandler):
+    """Sends a text, and remembers what each reader had seen."""
+
+    body: ClassVar[bytes]
+    seen: ClassVar[list[str | None]]
+
+    def do_GET(self) -> None:
+        said = self.headers.get("Last-Event-ID")
+        self.seen.append(None if said is None else said.encode("latin-1").decode())
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+Read = Callable[..., list[ServerEvent]]
+
+
+@pytest.fixture
+def read() -> Iterator[Read]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Events)
+    Events.seen = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/"
+
+    def events(body: str, last: str | None = None, most: int = 1000) -> list[ServerEvent]:
+        Events.body = body.encode()
+        with closing(Fetcher(clock=SystemClock())) as fetcher:
+            return list(fetcher.events(url, last, 10.0, threading.Event(), most))
+
+    yield events
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_event_is_what_the_standard_says(read: Read) -> None:
+    body = ": hello\r\n\r\ndata: one\r\ndata: two\r\nid: 7\r\n\r\nevent: x\ndata:three\n\ndata: cut"
+    assert read(body) == [ServerEvent("message", "7", "one\ntwo"), ServerEvent("x", None, "three")]
+
+
+def test_an_event_has_bounds(read: Read) -> None:
+    for body in ("data: " + "x" * 2000, "data: x\n" * 200):
+        with pytest.raises(ConnectionFailedError, match="more than 1000 characters"):
+            read(body)
+
+
+@pytest.mark.parametrize("last", ["7", "Ångström ☃", " 8"])
+def test_whatever_identifier_a_server_gave_it_gets_back(read: Read, last: str) -> None:
+    read("", last)
+    assert Events.seen == [last.strip()]
