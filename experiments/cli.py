@@ -178,7 +178,13 @@ def compare(
         else:
             if runs:
                 raise ConfigurationError("either two folders or --commits, not both")
-            _chosen(experiment)
+            # Before anything is measured for minutes.
+            known = {value for each in _chosen(experiment) for value in each.values}
+            if unknown := [name for name in column or () if name not in known]:
+                raise ConfigurationError(
+                    f"--column: {experiment} measures no {unknown[0]!r}, "
+                    f"but {', '.join(sorted(known))}"
+                )
             further = ["--quick"] if quick else []
             sides = measure_alternately(
                 PROJECT, commits, experiment, rounds, further, config,

@@ -75,6 +75,17 @@ def test_rounds_alternate_and_leave_nothing(
     assert CliRunner().invoke(cli.app, back).exit_code == 0
 
 
+def test_a_column_that_is_none_is_refused_before_anything_is_measured(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "PROJECT", project)
+    arguments = ["compare", "--commits", "fast", "slow", "--experiment", "ticks"]
+    result = CliRunner().invoke(cli.app, [*arguments, "--column", "tick_ms"])
+    assert result.exit_code == 2
+    assert "ticks measures no 'tick_ms', but ms_import, " in result.stderr
+    assert not (tmp_path / "log").exists()
+
+
 def test_sizes_of_the_user(project: Path, tmp_path: Path) -> None:
     config = tmp_path / "mine.toml"
     for text, sizes in (
