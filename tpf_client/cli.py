@@ -39,13 +39,6 @@ def _format_option(name: str) -> Format:
     return found
 
 
-def _grace_option(text: str | float) -> float:
-    value = float(text)
-    if not 0 <= value <= MOST_GRACE:
-        raise ValueError(f"0 to {MOST_GRACE} seconds, not {text}")
-    return value
-
-
 @app.command(no_args_is_help=True)
 def query(
     arguments: Annotated[
@@ -118,7 +111,7 @@ def query(
     grace: Annotated[
         float,
         typer.Option(
-            parser=_grace_option,
+            parser=seconds_from(0, MOST_GRACE),
             metavar="SECONDS",
             help="with --watch: seconds for which what is not renewed in time stays, as late",
         ),

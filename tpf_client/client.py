@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from annotations.clock import Clock, ManualClock, SystemClock
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
+from annotations.seconds import check_seconds
 from annotations.terms import QuadPattern, Triple
 from tpf_client.dataflow.construct import construct
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.fetcher import Fetcher, Statistics
-from tpf_client.fragments.given_seconds import check_seconds
 from tpf_client.fragments.transport import Limits
 from tpf_client.planner.answer import OnProgress
 from tpf_client.planner.budget import Budget

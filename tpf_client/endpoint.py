@@ -15,6 +15,7 @@ import rdflib
 
 from annotations.follower_slots import FollowerSlots
 from annotations.origins import origin_of
+from annotations.seconds import check_seconds
 from tpf_client.answer_bodies import FollowedBody, StreamedBody, begun
 from tpf_client.client import LEAST_PERIOD, MOST_GRACE, Client
 from tpf_client.description import description
@@ -25,7 +26,6 @@ from tpf_client.errors import (
     QueryError,
     QuerySyntaxError,
 )
-from tpf_client.fragments.given_seconds import check_seconds
 from tpf_client.kept_words import KeptWords
 from tpf_client.live_answer import work_of
 from tpf_client.live_answers import LiveAnswers, Wish

@@ -99,7 +99,7 @@ def _fits(value: Any, kind: Any) -> bool:
 def _name(kind: Any) -> str:
     if isinstance(kind, UnionType):
         return " or ".join(_name(option) for option in get_args(kind) if option is not type(None))
-    seconds = f"a number of seconds, at most {MOST_SECONDS:g}"
+    seconds = f"a number of seconds, at most {MOST_SECONDS:.12g}"
     names = {bool: "true or false", int: "a number", float: seconds, str: "a text"}
     return names.get(kind, "a list of texts" if get_origin(kind) is tuple else "a table of texts")
 

@@ -221,4 +221,4 @@ def test_an_error_does_not_keep_later_signals_from_being_heeded(
 def test_numbers_of_seconds_have_flags(tmp_path: Path) -> None:
     bad = CliRunner().invoke(main, ["--source-interval", "inf", str(tmp_path)])
     assert bad.exit_code == 2
-    assert "source_interval is a number of seconds, at most 1e+09, not inf" in bad.output
+    assert "source_interval is a number of seconds, at most 1000000000, not inf" in bad.output

@@ -14,6 +14,7 @@ from typing import Final
 from annotations.clock import Clock
 from annotations.event_reader import EventReader, ServerEvent, event_headers
 from annotations.namespaces import HYDRA
+from annotations.seconds import check_seconds
 from annotations.terms import Term, is_literal, literal_parts
 from tpf_client.errors import (
     ClosedError,
@@ -27,7 +28,6 @@ from tpf_client.fragments.bodies import parse_page_body
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.exchange import Asker, BadUrlError, Exchange, OpenResponse, cause
 from tpf_client.fragments.freshness import read_http_date, whole_number
-from tpf_client.fragments.given_seconds import check_seconds
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from annotations.clock import Clock
+from annotations.seconds import check_seconds
 from tpf_client.dataflow.changes import Sink, Solution
 from tpf_client.errors import ClientError, ClosedError, LimitError
-from tpf_client.fragments.given_seconds import check_seconds
 
 T = TypeVar("T")
 

@@ -28,6 +28,6 @@ def test_all_languages_have_the_same_units(said: str, milliseconds: int) -> None
         assert str(clause.window).startswith(f"{length} ")
 
 
-@pytest.mark.parametrize("name", ["", "parsec", "month", "n", "5"])
+@pytest.mark.parametrize("name", ["", "parsec", "month", "n", "5", "ss", "mss", "hs", "secss"])
 def test_other_words_are_no_units(name: str) -> None:
     assert nanoseconds_of(name) is None

@@ -7,7 +7,6 @@ import pytest
 
 from tpf_client import Client
 from tpf_client.endpoint import SparqlEndpoint
-from tpf_client.fragments.given_seconds import check_seconds
 from tpf_client.fragments.transport import Limits
 from tpf_client.planner.budget import Allowance
 
@@ -37,10 +36,3 @@ def _endpoint(**options: Any) -> object:
 def test_what_is_refused(takes: Callable[..., object], name: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"^{name}: .* seconds, not "):
         takes(**{name: value})
-
-
-def test_what_is_taken() -> None:
-    check_seconds(one=0, other=None, last=1e9)
-    check_seconds(1, 2, one=1, other=2.0)
-    with pytest.raises(ValueError, match=r"^one: 1 to 2 seconds, not 2\.5$"):
-        check_seconds(1, 2, one=2.5)
