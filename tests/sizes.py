@@ -46,7 +46,9 @@ def measure(folder: Path) -> Size:
         text = file.read_text("utf-8")
         documentation = docstrings(ast.parse(text))
         skipped = {
-            line for each in documentation for line in range(each.lineno, (each.end_lineno or 0) + 1)
+            line
+            for each in documentation
+            for line in range(each.lineno, (each.end_lineno or 0) + 1)
         }
         code += sum(
             1
