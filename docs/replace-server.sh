@@ -13,13 +13,16 @@ front=${1%/} machine=$2
 shift 2
 wait=${WAIT:-120}
 
-# Which machine nginx found ready; nothing where none answers, or one only after another.
+# Which machine of a group nginx found ready; nothing where none answers, or one only after another.
 ready_by() {
-    curl -s -m 10 -D - -o "/dev/null" "$front/readyz" | tr -d '\r' |
+    curl -s -m 10 -D - -o "/dev/null" "$front/readyz?group=$1" | tr -d '\r' |
         awk 'NR == 1 { status = $2 } tolower($1) == "x-upstream:" && status == 200 && NF == 2 { print $2 }'
 }
-nginx_has_another() { by=$(ready_by) && [ -n "$by" ] && [ "$by" != "$machine" ]; }
-nginx_has_it() { [ "$(ready_by)" = "$machine" ]; }
+another_in() { by=$(ready_by "$1") && [ -n "$by" ] && [ "$by" != "$machine" ]; }
+nginx_reads_from_another() { another_in machines; }
+nginx_publishes_to_another() { another_in publishing; }
+nginx_reads_from_it() { [ "$(ready_by machines)" = "$machine" ]; }
+nginx_publishes_to_it() { [ "$(ready_by publishing)" = "$machine" ]; }
 it_is_ready() { curl -sf -m 10 -o "/dev/null" "http://$machine/readyz"; }
 
 until_it_holds() {
@@ -33,7 +36,11 @@ until_it_holds() {
     done
 }
 
-until_it_holds nginx_has_another "no other server is ready behind $front; it was left as it is"
+for use in nginx_reads_from_another nginx_publishes_to_another; do
+    until_it_holds "$use" "no other server is ready behind $front; it was left as it is"
+done
 "$@"
 until_it_holds it_is_ready "the new server is not ready"
-until_it_holds nginx_has_it "nginx does not use the new server"
+for use in nginx_reads_from_it nginx_publishes_to_it; do
+    until_it_holds "$use" "nginx does not use the new server"
+done

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 import requests
@@ -19,12 +19,23 @@ from experiments.free_port import free_port
 from tests.browser.test_live_page import Serving
 from tests.support.peers import NGINX, PROJECT
 from tests.support.running_server import TOKEN, RunningServer
+from tpf_client import Client
+from tpf_client.fragments.transport import Limits
+from tpf_client.planner.blocks import BLOCK_BYTES
 
 STATIC = "".join(f"<http://example.org/s{n}> <http://example.org/p> <x:o> .\n" for n in range(300))
 DELAY = Term("<http://example.org/delay>")
 LIVE_PAGE = "trains/plain?predicate=http%3A%2F%2Fexample.org%2Fdelay"
+WORDS = "öffentliche/körperschaften/führen/gern/längere/adressen/für/größe"
+STATIONS = [f"http://example.org/{WORDS}/{n}" for n in range(150)]
 CONFIG = """
 base_url = "http://127.0.0.1:{front}/"
+query = true
+change_followers = 8
+[datasets.stations]
+source = "stations.nt"
+live = true
+max_age = 60
 [datasets.stops]
 source = "stops.nt"
 live = false
@@ -47,11 +58,13 @@ class Front:
     Args:
         url: what clients see.
         server: the server behind.
+        log: what was asked of nginx: a status and a request line each.
     """
 
-    def __init__(self, url: str, server: RunningServer) -> None:
+    def __init__(self, url: str, server: RunningServer, log: Path) -> None:
         self.url = url
         self.server = server
+        self.log = log
         self.session = requests.Session()
 
     def get(self, path: str, **headers: str) -> requests.Response:
@@ -84,7 +97,8 @@ def nginx(folder: Path, front: int, origin: int, query: int) -> Iterator[None]:
     )
     (folder / "nginx.conf").write_text(
         f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;\n"
-        f"events {{}}\nhttp {{ access_log off;\n{temporary}include {folder}/site.conf;\n}}\n"
+        "events {}\nhttp {\nlog_format requests '$status $request';\n"
+        f"access_log {folder}/access.log requests;\n{temporary}include {folder}/site.conf;\n}}\n"
     )
     command = [NGINX.command, "-c", f"{folder}/nginx.conf", "-p", str(folder)]
     process = subprocess.Popen([*command, "-e", f"{folder}/error.log"])
@@ -106,6 +120,13 @@ def nginx(folder: Path, front: int, origin: int, query: int) -> Iterator[None]:
 def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     folder = tmp_path_factory.mktemp("nginx")
     (folder / "stops.nt").write_text(STATIC)
+    (folder / "stations.nt").write_text(
+        "".join(
+            f'<{station}> <http://example.org/kind> "{n % 3}" .\n'
+            f'<{station}> <http://example.org/name> "station {n}" .\n'
+            for n, station in enumerate(STATIONS)
+        )
+    )
     (folder / "all.rq").write_text("# All\nSELECT * { ?s ?p ?o }\n")
     port = free_port()
     with (
@@ -113,7 +134,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
         Serving(f"http://127.0.0.1:{port}/trains", folder / "all.rq") as query,
         nginx(folder, port, server.port, urlsplit(query.url).port or 0),
     ):
-        yield Front(f"http://127.0.0.1:{port}/", server)
+        yield Front(f"http://127.0.0.1:{port}/", server, folder / "access.log")
 
 
 def delay(train: str, value: int) -> Quad:
@@ -223,18 +244,62 @@ def test_errors_and_publications_pass_through(front: Front) -> None:
 
 
 @NGINX.needed
-def test_the_page_and_its_streams_are_at_a_path(front: Front) -> None:
-    page = requests.get(f"{front.url}query/", timeout=60)
+def test_queries_send_blocks_of_long_iris(front: Front) -> None:
+    """Whatever a client of ours asks for, nginx has no complaint about its URL or the answer."""
+    end = Expiration(datetime.now(UTC) + timedelta(hours=1))
+    quads = [Quad(Term(f"<{station}>"), DELAY, Term('"5"')) for station in STATIONS]
+    front.server.publish("stations", quads, end)
+    blocks = "VALUES ?s { " + " ".join(f"<{station}>" for station in STATIONS[:64]) + " }"
+    wanted = {
+        f"{blocks} ?s <http://example.org/name> ?n": 64,
+        f"{blocks} ?s <http://example.org/name> ?n ; <http://example.org/delay> ?d": 64,
+        '?s <http://example.org/kind> "1" ; <http://example.org/delay> ?d': 50,
+    }
+    before = len(front.log.read_text().splitlines())
+    with Client(f"{front.url}stations", limits=Limits(retries=0)) as client:
+        for pattern, number in wanted.items():
+            assert len(list(client.query(f"SELECT * {{ {pattern} }}"))) == number
+            answer = requests.post(
+                f"{front.url}sparql", {"query": f"SELECT * {{ {pattern} }}"}, timeout=60
+            )
+            assert answer.status_code == 200, answer.text
+    asked = front.log.read_text().splitlines()[before:]
+    assert {line.partition(" ")[0] for line in asked} == {"200"}
+    assert max(len(line) for line in asked if "values=" in line) > 8000
+
+
+@NGINX.needed
+def test_urls_as_long_as_blocks_can_be_pass(front: Front) -> None:
+    """A block of a client has 5,000 bytes of UTF-8 at most; each of them may take three characters."""
+    for letter in ("/", "é", "駅"):
+        names = letter * (BLOCK_BYTES // 2 // len(letter.encode()))
+        rows = "".join(f"(<http://example.org/{n}{names}>)" for n in range(2))
+        path = f"stations?values={quote(f'(?subject) {{{rows}}}', safe='')}"
+        for headers in ({}, {"Accept_Datetime": "Tue, 24 Nov 2015 01:00:00 GMT"}):
+            answer = front.get(path, **headers)
+            assert answer.status_code in ({404} if headers else {200}), answer.text
+        assert len(path) > 3 * BLOCK_BYTES
+
+
+@NGINX.needed
+@pytest.mark.parametrize("path", ["serve/", "query/", "trains/query/"])
+def test_the_page_is_there(front: Front, path: str) -> None:
+    page = requests.get(front.url + path, timeout=60)
     assert "<title>Live query</title>" in page.text
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     # What the page loads is named relative to it.
-    told = requests.get(f"{front.url}query/page.json", timeout=60).json()
-    assert told["datasets"] == [f"{front.url}trains"]
+    described = requests.get(f"{front.url}{path}page.json", timeout=60).json()
+    assert f"{front.url}trains" in described["datasets"]
+
+
+@NGINX.needed
+@pytest.mark.parametrize("path", ["serve/sparql", "query/sparql", "sparql", "trains/sparql"])
+def test_an_answer_is_followed(front: Front, path: str) -> None:
     quad = Quad(Term("<http://example.org/stream>"), DELAY, Term('"0"'))
     front.server.publish("trains", [quad], Expiration(datetime.now(UTC) + timedelta(hours=1)))
     query = "SELECT ?d { <http://example.org/stream> <http://example.org/delay> ?d }"
     with requests.get(
-        f"{front.url}query/sparql",
+        front.url + path,
         {"query": query},
         headers={"Accept": "text/event-stream"},
         stream=True,
@@ -245,3 +310,15 @@ def test_the_page_and_its_streams_are_at_a_path(front: Front) -> None:
         data = next(line for line in lines if line.startswith("data: "))
     (row,) = json.loads(data.removeprefix("data: "))["added"]
     assert row["d"]["value"] == "0"
+
+
+@NGINX.needed
+def test_changes_are_followed_by_more_than_one(front: Front) -> None:
+    """Nobody waits for the lock of the cache, which holds one request of a URL for 5 seconds."""
+    follow = {"headers": {"Accept": "text/event-stream"}, "stream": True, "timeout": 4}
+    with (
+        requests.get(f"{front.url}trains/changes", **follow) as first,  # type: ignore[arg-type]
+        requests.get(f"{front.url}trains/changes", **follow) as second,  # type: ignore[arg-type]
+    ):
+        assert [each.status_code for each in (first, second)] == [200, 200]
+        assert all(next(each.iter_lines(1)) for each in (first, second))

@@ -5,8 +5,9 @@ from typing import TypeVar
 
 from annotations.terms import Term
 
-BLOCK_CHARACTERS = 5000
-"""Characters of a block at most: servers and proxies refuse URLs much longer than this."""
+BLOCK_BYTES = 5000
+"""UTF-8 of a block at most, which takes up to three times as much in a URL: servers and proxies
+refuse URLs much longer than this."""
 
 T = TypeVar("T")
 
@@ -16,13 +17,13 @@ def packed(
 ) -> Iterator[Sequence[tuple[tuple[Term, ...], T]]]:
     """Rows, each with what it stands for, in as few blocks as their number and length allow."""
     block: list[tuple[tuple[Term, ...], T]] = []
-    characters = 0
+    taken = 0
     for row in rows:
-        length = sum(len(term) + 3 for term in row[0])
-        if block and (len(block) >= size or characters + length > BLOCK_CHARACTERS):
+        length = sum(len(term.encode()) + 3 for term in row[0])
+        if block and (len(block) >= size or taken + length > BLOCK_BYTES):
             yield block
-            block, characters = [], 0
+            block, taken = [], 0
         block.append(row)
-        characters += length
+        taken += length
     if block:
         yield block

@@ -5,12 +5,17 @@
 pages are found.
 """
 
+from typing import Final
+
 from annotations.instants import from_micros
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import PinnedRequest
 from tpf_server.fragments.request import FragmentRequest
 from tpf_server.web.responses import http_date, http_instant
+
+_LONGEST_LINKED: Final = 600
+"""Characters of a URL that is repeated in ``Link``: many proxies take 4 kB of header fields."""
 
 
 def at_accepted_datetime(
@@ -37,14 +42,19 @@ def at_accepted_datetime(
 
 
 def memento_fields(query: PinnedRequest) -> list[tuple[str, str]]:
-    """The header fields of an answer that shows live facts."""
+    """The header fields of an answer that shows live facts.
+
+    A long URL, as those with ``values`` are, is named only where an instant was asked for.
+    """
     if query.snapshot is None:
         return []
     asked = query.request
     original = asked.original_url
-    _, mark, rest = original.partition("?")
-    listed = f"{query.endpoint.url}/timemap{mark}{rest}"
-    fields = [("Link", f'<{original}>; rel="original timegate", <{listed}>; rel="timemap"')]
+    fields: list[tuple[str, str]] = []
+    if len(original) <= _LONGEST_LINKED:
+        _, mark, rest = original.partition("?")
+        listed = f"{query.endpoint.url}/timemap{mark}{rest}"
+        fields.append(("Link", f'<{original}>; rel="original timegate", <{listed}>; rel="timemap"'))
     if asked.snapshot is not None:
         instant = from_micros(asked.snapshot.instant)
         fields.append(("Memento-Datetime", http_date(instant)))

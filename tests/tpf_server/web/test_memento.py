@@ -1,6 +1,7 @@
 """History by Memento."""
 
 from datetime import timedelta
+from urllib.parse import quote
 
 import uritemplate
 
@@ -40,6 +41,18 @@ def test_accept_datetime_shows_the_facts_of_that_instant(served: Served) -> None
             assert "Memento-Datetime" not in response.headers
         assert "Accept-Datetime" in response.headers["Vary"]
         assert f'<{BASE}{QUERY}>; rel="original timegate"' in response.headers["Link"]
+
+
+def test_an_answer_does_not_repeat_a_long_url(served: Served) -> None:
+    history(served)
+    rows = "".join(f"(<{'http://example.org/train/' * 5}{n}>)" for n in range(20))
+    for path in (
+        f"trains?values={quote(f'(?subject) {{{rows}}}')}",
+        f"trains?object={quote(chr(34) + 'x' * 7000 + chr(34))}",
+    ):
+        answer = served.get(path)
+        assert answer.status_code == 200
+        assert sum(len(f"{name}: {value}") for name, value in answer.headers.items()) < 1000
 
 
 def test_the_forms_at_shows_the_facts_of_that_instant(served: Served) -> None:
