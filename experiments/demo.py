@@ -2,7 +2,8 @@
 
 ``tpf-load`` makes the static facts, ``tpf-server`` serves them as fragments, ``tpf-replay``
 publishes what changes, and ``tpf-query --watch`` keeps the answer up to date on the client. The
-server has a page that does so in a browser.
+server has a page that does so in a browser. When the last departure has left the board, the
+recording is played from its start again.
 """
 
 import os
@@ -13,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from types import MappingProxyType
@@ -27,9 +29,12 @@ import typer
 import tpf_client
 from annotations.instants import format_instant
 from experiments.free_port import free_port
+from tpf_client.errors import ClientError
 
 _FIRST_FACTS_SECONDS = 60
 _STOP_SECONDS = 60
+_LOOK_SECONDS = 2.0
+"""Between two looks whether anything is left on the board."""
 _SHOWN = timedelta(hours=1, minutes=30)
 _LATEST = timedelta(hours=12)
 """How long after their time departures are still on the board."""
@@ -38,15 +43,17 @@ _LATEST = timedelta(hours=12)
 _BOARD = """\
 PREFIX t: <http://example.org/train#>
 PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
-SELECT ?leaves ?headSign ?routeLabel ?platform (xsd:integer(ROUND(?delay / 60)) AS ?minutesLate)
-WHERE {{
+{form} WHERE {{
   ?departure t:delay ?delay ; t:platform ?platform ;
              t:departureTime ?time ; t:headSign ?headSign ; t:routeLabel ?routeLabel .
   FILTER (?time > "{start}"^^xsd:dateTime && ?time < "{until}"^^xsd:dateTime)
   BIND (SUBSTR(STR(?time), 12, 5) AS ?leaves)
 }}
-ORDER BY ?time ?routeLabel
 """
+_ROWS = """\
+SELECT ?leaves ?headSign ?routeLabel ?platform (xsd:integer(ROUND(?delay / 60)) AS ?minutesLate)
+"""
+_ORDER = "ORDER BY ?time ?routeLabel\n"
 
 
 _EXAMPLES = (
@@ -151,7 +158,7 @@ def run_demo(data: str, seconds: float | None) -> None:
             "TPF_PUBLISH_TOKEN": token,
         }
         span = {"start": format_instant(chosen.start), "until": format_instant(chosen.until)}
-        board = f"# The board\n{_BOARD.format_map(span)}"
+        board = f"# The board\n{_BOARD.format(form=_ROWS, **span)}{_ORDER}"
         examples = folder / "examples"
         examples.mkdir()
         for number, text in enumerate((board, *_EXAMPLES), 1):
@@ -162,22 +169,67 @@ def run_demo(data: str, seconds: float | None) -> None:
         server = _started(stack, command, environment, stderr=subprocess.PIPE)
         url = f"http://127.0.0.1:{port}/departures"
         # It starts as long as the server does, and sends again what comes too early.
-        replay = _started(stack, _replay_command(chosen, url), environment)
+        play = partial(_started, stack, _replay_command(chosen, url), environment)
+        replay = play()
         _url(server)
         _say(f"serving {url} (open it in a browser)")
         _await_first_facts(url, replay)
-        _say(f"replaying from {span['start']}, {chosen.speed:g} times as fast; Ctrl-C ends it")
+        _say(
+            f"replaying from {span['start']}, {chosen.speed:g} times as fast, from there again when "
+            f"the board is empty; Ctrl-C ends it"
+        )
         _say(f"the same board in a browser: {url}/query/#example=1")
         watch = ["tpf-query", url, "--watch", "-f", str(examples / "1.rq")]
         if seconds is not None:
             watch += ["--seconds", f"{seconds:g}"]
         client = _started(stack, watch)
         try:
-            status = client.wait()
+            status = _play_until_it_ends(
+                client, replay, play, url, _BOARD.format(form="ASK", **span)
+            )
         except KeyboardInterrupt:
             return  # That is how a board is left.
         if status:
             raise DemoError(f"tpf-query ended with exit status {status}")
+
+
+def _play_until_it_ends(
+    client: "subprocess.Popen[str]",
+    replay: "subprocess.Popen[str]",
+    play: Callable[[], "subprocess.Popen[str]"],
+    url: str,
+    anything: str,
+) -> int:
+    """Wait for a process, and have the recording replayed again whenever the board is empty.
+
+    Args:
+        client: whom to wait for.
+        replay: the process that replays.
+        play: starts another one.
+        url: of the dataset.
+        anything: an ASK query, whether the board has a row.
+
+    Returns:
+        The exit status of `client`.
+
+    Raises:
+        DemoError: the replay failed.
+    """
+    had_rows = False
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return client.wait(_LOOK_SECONDS)
+        status = replay.poll()
+        if status:
+            raise DemoError(f"tpf-replay ended with exit status {status}")
+        with tpf_client.Client(url) as reader, suppress(ClientError):
+            has_rows = bool(reader.query(anything))
+            # The first departures may not be on the board yet.
+            over = not has_rows and (had_rows or status is not None)
+            had_rows = has_rows
+            if over:
+                _stop(replay)
+                replay = play()
 
 
 def _await_first_facts(url: str, replay: "subprocess.Popen[str]") -> None:

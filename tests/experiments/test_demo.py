@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
 import requests
 
+from tests.loaders.recordings import entry, write_directory
 from tests.support.irail import RECORDING
 
 
@@ -34,6 +35,30 @@ def test_additions_and_removals_come_and_it_ends_by_itself() -> None:
     assert any(update["added"] for update in updates[:3])
     assert any(update["added"] for update in updates[1:])
     assert any(update["removed"] for update in updates[1:])
+
+
+def pairs(values: list[bool]) -> list[tuple[bool, bool]]:
+    return list(pairwise(values))
+
+
+def test_a_short_recording_begins_again_when_the_board_is_empty(tmp_path: Path) -> None:
+    # Four polls, a minute apart: a second each. The last one is that nothing leaves any more.
+    boards = [[entry("a", "60")], [entry("a", "120"), entry("b")], [entry("b", "300")], []]
+    polls = {1417808000000 + 60_000 * n: board for n, board in enumerate(boards)}
+    data = write_directory(tmp_path / "day", polls)
+    with subprocess.Popen(
+        _demo("--seconds", "90", "--data", str(data)), stdout=subprocess.PIPE, text=True
+    ) as demo:
+        assert demo.stdout is not None
+        rows, shown = 0, [False]
+        for update in map(json.loads, demo.stdout):
+            rows += len(update["added"]) - len(update["removed"])
+            shown.append(rows > 0)
+            if pairs(shown).count((True, False)) == 3:
+                break
+        demo.terminate()
+        demo.communicate(timeout=60)
+    assert pairs(shown).count((True, False)) == 3, shown
 
 
 def test_flights_come_and_go_on_the_page_too_until_an_interrupt(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ class Load:
         )
         self._stream = self._client.stream(QUERY, max_interval=1, keep_checking=1)
         works = (
-            self._publish, self._stream_answers, self._read, self._look, self._follow,
-            self._push, self._follow_results,
+            self._publish, self._publish_often, self._stream_answers, self._read, self._look,
+            self._ask_of_many, self._follow, self._push, self._follow_results,
         )  # fmt: skip
         self._threads = [threading.Thread(target=self._guarded, args=(w,)) for w in works]
 
@@ -151,6 +151,32 @@ class Load:
             self.done["published"] += 1
             number += 1
             start += LENGTH
+
+    def _publish_often(self) -> None:
+        """Twenty batches a second, which count once, by a connection for each of two of them."""
+        lasting, number = requests.Session(), 0
+        while not self._stop.wait(0.05):
+            number += 1
+            session = lasting if number % 2 else requests.Session()
+            answer = session.post(
+                f"{self._url}trains/facts",
+                params={"expiration": "2999-01-01T00:00:00Z", "batch": f"often{number}"},
+                data=f'<http://example.org/often> <http://example.org/is> "{number}" .\n',
+                headers={"Content-Type": "application/n-triples", **AUTHORIZED},
+                timeout=60,
+            )
+            if answer.status_code != 201:
+                self.problems.append(f"publishing often: {answer.status_code} {answer.text}")
+            self.done["published often"] += 1
+
+    def _ask_of_many(self) -> None:
+        """Blocks of long IRIs, as clients restrict requests to them."""
+        session, number = requests.Session(), 0
+        while not self._stop.wait(0.05):
+            number += 1
+            rows = "".join(f"(<http://example.org/{'long/' * 25}{number}/{n}>)" for n in range(40))
+            self._get(session, "trains", values=f"(?subject) {{{rows}}}")
+            self.done["asked of many"] += 1
 
     def _stream_answers(self) -> None:
         """A continuous query: each of its answers is the oracle's at that instant."""
@@ -354,7 +380,8 @@ def test_servers_and_stores_are_replaced_without_a_failed_request(tmp_path: Path
             for machine in machines.machines
         }
         assert len(tags) == 1
-        kinds = ("published", "updates", "read", "seen", "told", "pushed", "results")
+        kinds = ("published", "published often", "updates", "read", "seen", "asked of many",
+                 "told", "pushed", "results")  # fmt: skip
         with Load(machines) as load:
             load.until_more(*kinds)
             for number in range(ROUNDS):
