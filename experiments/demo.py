@@ -175,8 +175,8 @@ def run_demo(data: str, seconds: float | None) -> None:
         _say(f"serving {url} (open it in a browser)")
         _await_first_facts(url, replay)
         _say(
-            f"replaying from {span['start']}, {chosen.speed:g} times as fast, from there again when "
-            f"the board is empty; Ctrl-C ends it"
+            f"replaying from {span['start']}, {chosen.speed:g} times as fast, "
+            "from there again when the board is empty; Ctrl-C ends it"
         )
         _say(f"the same board in a browser: {url}/query/#example=1")
         watch = ["tpf-query", url, "--watch", "-f", str(examples / "1.rq")]

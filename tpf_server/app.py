@@ -13,6 +13,7 @@ import click
 from flask import Blueprint, Flask
 
 from annotations.clock import Clock, SystemClock
+from tpf_server.claimed_port import mark_worker
 from tpf_server.configuration import Configuration
 from tpf_server.connections import Connections
 from tpf_server.datasets import DatasetOpener
@@ -32,7 +33,7 @@ from tpf_server.web.query_front import QUERY_RESOURCES, QueryFront
 from tpf_server.web.resources import Resource
 from tpf_server.web.routes import AnyMethod, routes
 from tpf_server.web.site import Site
-from tpf_server.workers import QUERY_VARIABLE, WORKER_VARIABLE
+from tpf_server.workers import ADDRESS_VARIABLE, QUERY_VARIABLE, WORKER_VARIABLE
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -267,6 +268,8 @@ def factory() -> Reloading:
     """
     parent = multiprocessing.parent_process()
     if parent is not None:
+        host, _, port = os.environ[ADDRESS_VARIABLE].rpartition("/")
+        mark_worker(host, int(port))
         # Ctrl-C in a terminal reaches every process of the group. The one that watches over the
         # workers ends them; a worker that is told twice would hang in granian's shutdown.
         os.setpgid(0, 0)

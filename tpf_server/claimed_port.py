@@ -2,39 +2,95 @@
 
 Every worker binds the port with ``SO_REUSEPORT``, so nothing would keep a second server from
 binding it as well; the two would then answer by turns.
+
+Names in the abstract namespace of Linux say who has a port: the server, and each of its workers.
+They have no files, and are given back with the end of the process, however it ends.
 """
 
+import errno
+import os
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
 
 from tpf_server.errors import ListenError
 
+_ORPHAN_SECONDS: Final = 20.0
+"""Workers of a server that was killed end within five; a busy machine may take longer."""
+_LOOK_SECONDS: Final = 0.05
+_NAMES: Final = Path("/proc/net/unix")
+_marks: list[socket.socket] = []
+"""What this process holds until it ends."""
+
 
 @contextmanager
-def claimed_port(host: str, port: int) -> Iterator[int]:
+def claimed_port(
+    host: str, port: int, wait: Callable[[], object] = lambda: time.sleep(_LOOK_SECONDS)
+) -> Iterator[int]:
     """A port on which nobody listens, and which no other server claims meanwhile.
+
+    The workers of a server that was killed are given time to end.
 
     Args:
         host: address to listen on.
         port: 0 for any one that is free.
+        wait: between two looks at a port that such workers have.
 
     Raises:
         ListenError: somebody listens there, or the address is not one of this machine.
     """
     with ExitStack() as held:
-        try:
-            with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-                # Connections that have just ended do not count, those who listen do.
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((host, port))
-                port = probe.getsockname()[1]
-            if sys.platform == "linux":
-                # Another server may claim the port before the workers of this one listen. The name
-                # has no file, and is given back with the end of the process.
-                claim = held.enter_context(socket.socket(socket.AF_UNIX))
-                claim.bind(f"\0tpf-server/{host}/{port}")
-        except OSError as error:
-            raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}") from None
-        yield port
+        deadline = time.monotonic() + _ORPHAN_SECONDS
+        while True:
+            try:
+                free = _free_port(host, port)
+                if sys.platform == "linux":
+                    # Another server may claim the port before the workers of this one listen.
+                    claim = held.enter_context(socket.socket(socket.AF_UNIX))
+                    claim.bind(f"\0{_name(host, free)}")
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or not _has_orphans(host, port):
+                    raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+                if time.monotonic() > deadline:
+                    raise ListenError(
+                        f"cannot listen on {host}:{port}: workers of a server that was killed "
+                        "do not end"
+                    ) from None
+            wait()
+        yield free
+
+
+def mark_worker(host: str, port: int) -> None:
+    """Let others know until the end of this process that a worker has the port."""
+    if sys.platform == "linux":
+        mark = socket.socket(socket.AF_UNIX)
+        mark.bind(f"\0{_name(host, port)}/{os.getpid()}")
+        _marks.append(mark)
+
+
+def _free_port(host: str, port: int) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        # Connections that have just ended do not count, those who listen do.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+        found: int = probe.getsockname()[1]
+    return found
+
+
+def _has_orphans(host: str, port: int) -> bool:
+    """Whether workers have the port whose server is gone."""
+    try:
+        names = {line.rpartition(" ")[2] for line in _NAMES.read_text().splitlines()}
+    except OSError:
+        return False
+    own = f"@{_name(host, port)}"
+    return own not in names and any(name.startswith(f"{own}/") for name in names)
+
+
+def _name(host: str, port: int) -> str:
+    return f"tpf-server/{host}/{port}"

@@ -34,6 +34,7 @@ from tpf_server.settings import Settings
 from tpf_server.sources import check_sources, dataset_of_path, each_name_once, sources_changed
 from tpf_server.store.static.file_systems import is_store_url
 from tpf_server.workers import (
+    ADDRESS_VARIABLE,
     MEMORY,
     MULTIPROCESS_VARIABLE,
     QUERY_VARIABLE,
@@ -166,6 +167,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
 
         hand_over(configuration)
         os.environ[WORKER_VARIABLE] = str(handed)
+        os.environ[ADDRESS_VARIABLE] = f"{settings.host}/{port}"
         os.environ[MULTIPROCESS_VARIABLE] = folder
         if queries is not None:
             os.environ[QUERY_VARIABLE] = queries.socket

@@ -9,6 +9,9 @@ WORKER_VARIABLE: Final = "TPF_WORKER_CONFIGURATION"
 """Environment variable that names the file of settings that `tpf-server` hands to its workers. They
 heed it when they start, and whenever it is replaced by another one."""
 
+ADDRESS_VARIABLE: Final = "TPF_WORKER_ADDRESS"
+"""Environment variable with host and port that the workers listen on, and a slash between them."""
+
 MULTIPROCESS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable that names the directory where the workers add up their counts."""
 

@@ -270,7 +270,7 @@ def test_queries_send_blocks_of_long_iris(front: Front) -> None:
 
 @NGINX.needed
 def test_urls_as_long_as_blocks_can_be_pass(front: Front) -> None:
-    """A block of a client has 5,000 bytes of UTF-8 at most; each of them may take three characters."""
+    """A block of a client has 5,000 bytes of UTF-8 at most, each of up to three characters."""
     for letter in ("/", "é", "駅"):
         names = letter * (BLOCK_BYTES // 2 // len(letter.encode()))
         rows = "".join(f"(<http://example.org/{n}{names}>)" for n in range(2))

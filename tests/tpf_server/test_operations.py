@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,9 @@ from tests.support.served import Served
 from tests.support.stores import CREATED
 from tests.tpf_server.conftest import STATIC
 from tests.tpf_server.test_cli import COMMAND, environment
+from tpf_server.claimed_port import claimed_port
 from tpf_server.cli import main
+from tpf_server.errors import ListenError
 from tpf_server.store.static.indexing import index_files
 
 LINE = "<http://example.org/a> <http://example.org/p> <x:o> .\n"
@@ -207,3 +210,54 @@ def test_a_worker_that_was_told_to_stop_ends_although_its_parent_is_killed(tmp_p
         for process in alive:
             process.kill()
     assert not alive
+
+
+_WORKER = """
+import socket, sys
+from tpf_server.claimed_port import mark_worker
+with socket.create_server(("127.0.0.1", 0), reuse_port=True) as here:
+    port = here.getsockname()[1]
+    mark_worker("127.0.0.1", port)
+    print(port, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are not known by name")
+def test_a_server_waits_for_the_workers_of_one_that_was_killed() -> None:
+    looks = 0
+
+    def wait() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            worker.kill()
+            worker.wait(60)
+
+    with subprocess.Popen(
+        [sys.executable, "-c", _WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as worker:
+        assert worker.stdout is not None
+        port = int(worker.stdout.readline())
+        with claimed_port("127.0.0.1", port, wait) as claimed:
+            assert (claimed, looks) == (port, 3)
+
+
+def test_a_port_is_refused_at_once_where_nobody_is_about_to_end(tmp_path: Path) -> None:
+    def wait() -> None:
+        raise AssertionError("it waits")
+
+    with (
+        RunningServer(tmp_path, "[datasets.trains]\nlive = true\n") as server,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        if sys.platform == "linux":
+            (worker,) = workers_of(server.process.pid)
+            mark = f"@tpf-server/127.0.0.1/{server.port}/{worker.pid}\n"
+            assert mark in Path("/proc/net/unix").read_text()
+        for port in (server.port, other.getsockname()[1]):
+            with (
+                pytest.raises(ListenError, match="Address already in use"),
+                claimed_port("127.0.0.1", port, wait),
+            ):
+                pass
