@@ -3,18 +3,16 @@
 The same URL with ``Accept: text/event-stream`` gives an answer that is kept up to date.
 """
 
-import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import TypeAlias
 
 import rdflib
 
 from annotations.follower_slots import FollowerSlots
-from annotations.origins import origin_of
+from annotations.origins import is_called, origin_of
 from annotations.seconds import check_seconds
 from tpf_client.answer_bodies import FollowedBody, StreamedBody, begun
 from tpf_client.client import LEAST_PERIOD, MOST_GRACE, Client
@@ -65,8 +63,6 @@ _SOLUTION_TYPES = {media: name for name, media in RESULT_MEDIA_TYPES.items()}
 _SOLUTION_ALIASES = {"application/json": "json", "application/xml": "xml", "text/xml": "xml"}
 _RECHECK = 60.0
 """Seconds between looks at data of which nothing is labelled."""
-_HOST = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
-"""What a request may call a server: a name or an address, and a port."""
 _SPARE = 4
 """Threads for requests that no query belongs to, or that wait for their turn."""
 
@@ -120,7 +116,7 @@ class SparqlEndpoint:
         self._live = LiveAnswers(self._stream, client.clock, self._allowance.rows, self._work)
         self.threads = queries + streams + _SPARE
         """How many requests may be under way at the same time."""
-        self._hosts = frozenset(name.lower() for name in ("localhost", *hosts))
+        self._hosts = frozenset(map(str.lower, hosts))
         self._origins = frozenset(each.lower() for each in origins)
         self._watch = BudgetWatch()
 
@@ -183,7 +179,7 @@ class SparqlEndpoint:
             RefusedError: he may not, or there is nothing here.
         """
         host = environ.get("HTTP_HOST", "localhost")
-        if not self._is_ours(host):
+        if not is_called(host, self._hosts):
             raise RefusedError(
                 HTTPStatus.MISDIRECTED_REQUEST, f"this is not {_shown(host)}; see --allow-host"
             )
@@ -207,20 +203,6 @@ class SparqlEndpoint:
         if path not in (PATH, WORDS) and path not in self._page:
             raise RefusedError(HTTPStatus.NOT_FOUND, f"queries are answered at {PATH}")
         return headers
-
-    def _is_ours(self, host: str) -> bool:
-        found = _HOST.fullmatch(host)
-        if found is None:
-            return False
-        name = found[1].strip("[]").lower().rstrip(".")
-        if self._hosts & {"*", name}:
-            return True
-        try:
-            # A page's own name can be made to mean our address, but an address cannot.
-            ip_address(name)
-        except ValueError:
-            return False
-        return True
 
     def _answer(
         self, environ: WsgiEnvironment, path: str

@@ -1,8 +1,13 @@
-"""A feed that others bring: documents that are posted to a port here."""
+"""A feed that others bring: documents of JSON that are posted to a port here.
+
+Web pages are refused, whatever name of a host they use: whoever reads them could not know that they
+publish here with the token of another.
+"""
 
 import hmac
 import ipaddress
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +18,7 @@ from typing import Any, NamedTuple, Self
 from waitress.server import create_server
 
 from annotations.clock import Clock
+from annotations.origins import is_called
 from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
 from loaders.fetching import host_parts
@@ -25,6 +31,7 @@ _LOOK_SECONDS = 0.2
 _LAST_SECONDS = 5.0
 """How long the last answers may take to leave."""
 _MICROSECOND = timedelta(microseconds=1)
+_JSON = re.compile(r"application/([\w.-]+\+)?json")
 
 
 class Listener:
@@ -119,11 +126,26 @@ class Listener:
 
         if environ["REQUEST_METHOD"] != "POST":
             return answer("405 Method Not Allowed", "documents are posted here\n")
+        # A browser that has a page post here says so, and cannot leave it out.
+        if "HTTP_ORIGIN" in environ:
+            return answer("403 Forbidden", "web pages may not post here\n")
         if self._token is not None:
             given = environ.get("HTTP_AUTHORIZATION", "")
             wanted = f"Bearer {self._token}"
             if not hmac.compare_digest(given.encode("latin-1"), wanted.encode()):
                 return answer("401 Unauthorized", "not the token of this listener\n")
+        elif not is_called(environ.get("HTTP_HOST", "localhost"), (self._host.lower(),)):
+            return answer(
+                "421 Misdirected Request",
+                "this listener has another name: post to its address, or give it a token\n",
+            )
+        media_type = environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
+        if not _JSON.fullmatch(media_type):
+            return answer(
+                "415 Unsupported Media Type",
+                f"JSON is posted here, as application/json or application/ld+json, "
+                f"not {media_type[:100] or 'without a Content-Type'}\n",
+            )
         try:
             quads = tuple(dict.fromkeys(self._read(environ["wsgi.input"].read(), "a document")))
         except InputError as error:

@@ -17,11 +17,16 @@ from tests.loaders.facts_server import FactsServer, listening
 from tests.loaders.sources.test_ngsi_ld import NORMALISED, notification
 from tests.loaders.test_cli import run
 
+JSON = {"Content-Type": "application/json"}
 SPEED = "https://uri.etsi.org/ngsi-ld/default-context/speed"
 
 
 def vehicle(number: int) -> Any:
     return {**NORMALISED, "id": f"urn:ngsi-ld:Vehicle:{number}"}
+
+
+def post(url: str, body: str, statuses: list[int]) -> None:
+    statuses.append(requests.post(url, body, headers=JSON, timeout=60).status_code)
 
 
 class Broker:
@@ -135,8 +140,7 @@ def test_the_command_listens(
     def told(text: str, err: bool) -> None:
         if found := re.search(r"listening at (\S+)", text):
             body = json.dumps(notification(vehicle(1)))
-            post = lambda: sent.append(requests.post(found[1], body, timeout=60).status_code)  # noqa: E731
-            senders.append(threading.Thread(target=post))
+            senders.append(threading.Thread(target=post, args=(found[1], body, sent)))
             senders[0].start()
 
     monkeypatch.setattr("loaders.commands.polling.typer.echo", told)
@@ -156,8 +160,7 @@ def test_who_is_not_told_is_told_so() -> None:
     body = json.dumps(notification(vehicle(1)))
 
     def ready(origin: str) -> None:
-        post = lambda: statuses.append(requests.post(origin, body, timeout=60).status_code)  # noqa: E731
-        senders.append(threading.Thread(target=post))
+        senders.append(threading.Thread(target=post, args=(origin, body, statuses)))
         senders[0].start()
 
     listener = Listener(
@@ -169,6 +172,49 @@ def test_who_is_not_told_is_told_so() -> None:
     batches.close()  # type: ignore[attr-defined]
     senders[0].join(60)
     assert statuses == [503]
+
+
+@pytest.mark.parametrize("token", [None, "t"])
+def test_a_web_page_publishes_nothing(token: str | None) -> None:
+    """Whatever a page can have a browser send: its own origin, its own name, types of forms."""
+    attempts = [
+        ({"Origin": "https://page.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1"}, 403),
+        ({"Host": "page.example"}, 204 if token else 421),
+        ({"Host": "127.0.0.1.page.example:80"}, 204 if token else 421),
+        ({"Host": "localhost"}, 204),
+        ({"Host": "[::1]:8080"}, 204),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Content-Type": "text/plain; x=application/json"}, 415),
+        ({"Content-Type": ""}, 415),
+        ({"Content-Type": "Application/LD+JSON; charset=utf-8"}, 204),
+    ]
+    body = json.dumps(notification(vehicle(1)))
+    authorized = {"Authorization": f"Bearer {token}"} if token else {}
+    statuses: list[int] = []
+
+    def ready(origin: str) -> None:
+        senders.append(threading.Thread(target=post_all, args=(origin,)))
+        senders[0].start()
+
+    def post_all(origin: str) -> None:
+        for headers, _ in attempts:
+            sent = JSON | authorized | headers
+            statuses.append(requests.post(origin, body, headers=sent, timeout=60).status_code)
+        stopped.set()
+
+    senders: list[threading.Thread] = []
+    stopped = threading.Event()
+    listener = Listener(
+        "n", "listen://127.0.0.1:0", NgsiLd().read, SystemClock(), timedelta(seconds=60), token,
+        stopped, ready,
+    )  # fmt: skip
+    batches = list(listener.batches(None, None))
+    senders[0].join(60)
+    assert statuses == [status for _, status in attempts]
+    assert len(batches) == statuses.count(204)
 
 
 @pytest.mark.parametrize(
