@@ -10,7 +10,6 @@ first error; in JSON-LD, statements with relative IRIs are rejected one by one.
 
 import glob
 import gzip
-import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from annotations.nesting import check_nesting
 from loaders.errors import InputError
 from loaders.inputs import remote_files
 from loaders.remote_files import RemoteFile, reason
+from loaders.sources.reading import MAX_LINE
 from tpf_server.errors import RdfInputError
 from tpf_server.store.static.file_systems import local_path
 from tpf_server.store.static.rdf_files import (
@@ -46,6 +46,8 @@ _LINE_FORMATS = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
 _RECOVERING = (ox.RdfFormat.TURTLE, ox.RdfFormat.TRIG, ox.RdfFormat.N3)
 _CUT = (".nt", ".nq")
 _SHOWN = 200
+_MALFORMED = (SyntaxError, NestingError, MemoryError)
+"""What the parser raises. It takes 16 MiB of a term, and a MemoryError says that it has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,8 @@ def cut(files: Sequence[Path | RemoteFile], piece_bytes: int = PIECE_BYTES) -> l
             place: Path | RemoteFile = given
             suffix, size = given.path.suffix, given.size if given.parts else 0
         else:
-            place = given.resolve()
+            # Workers may run elsewhere. The name stays that of a link: its ending tells the format.
+            place = given.absolute()
             suffix, size = given.suffix, given.stat().st_size
         if suffix.lower() in _CUT and size > piece_bytes:
             for start in range(0, size, piece_bytes):
@@ -200,19 +203,25 @@ class PieceReader:
     def _lines(self, file: IO[bytes]) -> Iterator[QuadTexts]:
         first = 1  # the number of the first line of the chunk, within the piece
         for chunk in _chunks(file, self._piece.start, self._piece.end):
+            lines = chunk.count(b"\n")
+            if not chunk.endswith(b"\n") and len(chunk) > MAX_LINE:
+                line_number = self._lines_before() + first + lines
+                raise InputError(
+                    f"a line of more than {MAX_LINE} bytes", self._piece.path, line_number
+                )
             try:
                 quads = self._parsed(chunk)
-            except (SyntaxError, NestingError):
+            except _MALFORMED:
                 yield from self._one_by_one(chunk, first)
             else:
                 yield from quads
-            first += chunk.count(b"\n")
+            first += lines
 
     def _one_by_one(self, chunk: bytes, first: int) -> Iterator[QuadTexts]:
         for number, line in enumerate(chunk.split(b"\n"), start=first):
             try:
                 yield from self._parsed(line)
-            except (SyntaxError, NestingError) as error:
+            except _MALFORMED as error:
                 line_number = self._lines_before() + number
                 self._reject(Reject(self._piece.path, line_number, _message(error), _shown(line)))
 
@@ -248,12 +257,14 @@ class PieceReader:
                 quads = quad_texts(parser, self._scope)
                 yield from filter(self._has_no_relative_iri, quads) if is_json else quads
                 break
-            except SyntaxError as error:
+            except (SyntaxError, MemoryError) as error:
                 message = _message(error)
-                if self._format not in _RECOVERING:
+                recovers = self._format in _RECOVERING and isinstance(error, SyntaxError)
+                if not recovers:
                     message += " (the rest of the file is not read)"
-                self._reject(Reject(self._piece.path, error.lineno, message, ""))
-                if self._format not in _RECOVERING:
+                line = error.lineno if isinstance(error, SyntaxError) else None
+                self._reject(Reject(self._piece.path, line, message, ""))
+                if not recovers:
                     break
         self.prefixes = dict(parser.prefixes)
 
@@ -266,28 +277,35 @@ class PieceReader:
 
 
 def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
-    """The lines that begin in ``[start, end)``, in chunks of whole lines."""
-    if isinstance(file, pa.NativeFile):
-        file = io.BufferedReader(file)  # it has no readline of its own
+    """The lines that begin in ``[start, end)``, in chunks of whole lines.
+
+    A line of more than `MAX_LINE` bytes is not read to its end: what was read of it ends a chunk.
+    """
     position = start
     if start:
         # A line that begins exactly at `start` is ours: look at the byte before.
         file.seek(start - 1)
-        position = start - 1 + len(file.readline())
+        position = start - 1
+        while before := file.readline(_CHUNK_BYTES):
+            position += len(before)
+            if before.endswith(b"\n"):
+                break
     while end is None or position < end:
         wanted = _CHUNK_BYTES if end is None else min(_CHUNK_BYTES, end - position)
         chunk = file.read(wanted)
         if not chunk:
             return
         if not chunk.endswith(b"\n"):
-            chunk += file.readline()
+            chunk += file.readline(MAX_LINE)
         position += len(chunk)
         yield chunk
 
 
-def _message(error: SyntaxError | NestingError) -> str:
+def _message(error: SyntaxError | NestingError | MemoryError) -> str:
     if isinstance(error, NestingError):
         return error.reason
+    if isinstance(error, MemoryError):
+        return str(error) or "Too large for the memory"
     # Its own position counts from the beginning of what was parsed, which may be one line.
     text = str(error.msg)
     _, found, rest = text.partition(": ")

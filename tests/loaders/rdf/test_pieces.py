@@ -31,6 +31,19 @@ BAD = [
 ]
 
 
+def write_compressed(file: Path, text: bytes) -> None:
+    match file.suffix:
+        case ".gz":
+            file.write_bytes(gzip.compress(text))
+        case ".bz2":
+            file.write_bytes(bz2.compress(text))
+        case ".zst":
+            with pa.output_stream(file, compression="zstd") as out:
+                out.write(text)
+        case _:
+            file.write_bytes(text)
+
+
 def read(files: list[Path], piece_bytes: int) -> tuple[list[QuadTexts], list[Reject]]:
     rejects: list[Reject] = []
     quads: list[QuadTexts] = []
@@ -166,4 +179,62 @@ def test_what_is_nested_without_end_does_not_end_the_process(tmp_path: Path, suf
     assert "nested more than 100 deep" in rejects[0].message
     assert len(quads) == (2 if suffix == ".nt" else 0)
     with pytest.raises(RdfInputError, match="line 2: nested more than 100 deep"):
+        list(RdfReader(file, 0).quads())
+
+
+@pytest.mark.parametrize("name", ["all.nt", "all.nt.gz", "all.ttl"])
+def test_a_link_tells_the_format_by_its_own_name(tmp_path: Path, name: str) -> None:
+    blob, link = tmp_path / "blob", tmp_path / name
+    text = b"<http://e/s> <http://e/p> <http://e/o> .\n" * 3
+    blob.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    link.symlink_to("blob")
+    quads, rejects = read([link], 50)
+    assert (len(quads), rejects) == (3, [])
+    assert len(list(RdfReader(link, 0).quads())) == 3
+
+
+@pytest.mark.parametrize("suffix", [".nt", ".nq.gz", ".nt.bz2", ".nt.zst"])
+def test_a_line_without_end_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.setattr("loaders.rdf.pieces.MAX_LINE", 1000)
+    monkeypatch.setattr("loaders.rdf.pieces._CHUNK_BYTES", 100)
+    file = tmp_path / f"long{suffix}"
+    good = b"<http://e/s> <http://e/p> <http://e/o> .\n"
+    for length, fails in ((900, False), (100_000, True)):
+        text = 3 * good + b'<http://e/s> <http://e/p> "' + b"x" * length + b'" .\n' + good
+        write_compressed(file, text)
+        if fails:
+            with pytest.raises(InputError, match=r"line 4: .*a line of more than 1000 bytes"):
+                read([file], 10_000_000)
+        else:
+            assert len(read([file], 10_000_000)[0]) == 5
+
+
+@pytest.mark.parametrize("suffix", [".nt", ".ttl", ".rdf", ".jsonld"])
+def test_a_term_that_the_parser_does_not_take(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"large{suffix}"
+    term = "x" * (17 << 20)
+    texts = {
+        ".rdf": "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' xmlns:e='http://e/'>"
+        f"<rdf:Description rdf:about='http://e/s'><e:p>{term}</e:p></rdf:Description></rdf:RDF>",
+        ".jsonld": f'{{"@id": "http://e/s", "http://e/p": "{term}"}}',
+    }
+    file.write_text(texts.get(suffix, f'<http://e/s> <http://e/p> "{term}" .\n'))
+    quads, rejects = read([file], 100_000_000)
+    assert len(quads) + len(rejects) == 1
+    if rejects:
+        with pytest.raises(RdfInputError, match="large"):
+            list(RdfReader(file, 0).quads())
+    else:
+        assert len(list(RdfReader(file, 0).quads())) == 1
+
+
+@pytest.mark.parametrize("suffix", [".nt", ".nt.gz", ".nt.bz2", ".nt.zst"])
+def test_a_malformed_line_is_quoted_and_not_read_to_its_end(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"bad{suffix}"
+    text = b"# a comment\n" + b"x" * 5000 + b"\n# another\n"
+    text = b"# " + b"y" * 9000 + b"\n" + text
+    write_compressed(file, text)
+    with pytest.raises(RdfInputError, match=r"line 3: (?s:.*)\n    x{200}…$"):
         list(RdfReader(file, 0).quads())

@@ -12,7 +12,7 @@ same files always give the same store.
 
 import bz2
 import gzip
-import itertools
+import io
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
@@ -47,6 +47,8 @@ RDF_FORMATS: Final[Mapping[str, ox.RdfFormat]] = MappingProxyType(
 _COMPRESSIONS: Final = frozenset({".gz", ".bz2", ".zst"})
 _LINE_FORMATS: Final = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
 _QUOTED_CHARACTERS: Final = 200
+_QUOTED_BYTES: Final = 1 << 12
+"""Of a line at a time: it may be as long as the file."""
 NOWHERE: Final = "http://relative.invalid/"
 """The base to parse JSON-LD with that has none: without a base, its parser leaves out in silence
 what has a relative IRI; with this one, `relative_iri` finds it."""
@@ -125,7 +127,8 @@ def open_rdf(path: Path) -> IO[bytes]:
         case ".bz2":
             return bz2.open(path, "rb")
         case ".zst":
-            return cast("IO[bytes]", pa.input_stream(str(path), compression="zstd"))
+            # It has no readline of its own.
+            return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
         case ".hdt":
             return open_hdt(path)
         case _:
@@ -199,6 +202,8 @@ class RdfReader:
             raise self._syntax_error(error) from None
         except NestingError as error:
             raise RdfInputError(f"{self._path}, {error}") from None
+        except MemoryError as error:  # of the parser, which takes 16 MiB of a term
+            raise RdfInputError(f"{self._path}: {error or 'too large for the memory'}") from None
         except (EOFError, zlib.error, OSError, pa.ArrowException) as error:
             raise RdfInputError(f"{self._path}: {error}") from error
 
@@ -206,7 +211,9 @@ class RdfReader:
         if error.lineno is None:
             return RdfInputError(f"{self._path}: {error.msg}")
         with open_rdf(self._path) as file:
-            line = next(itertools.islice(file, error.lineno - 1, None), b"")
+            number = 1
+            while (line := file.readline(_QUOTED_BYTES)) and number < error.lineno:
+                number += line.endswith(b"\n")
         text = line.decode("utf-8", "replace").strip()
         if len(text) > _QUOTED_CHARACTERS:
             text = f"{text[:_QUOTED_CHARACTERS]}…"
