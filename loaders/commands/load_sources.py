@@ -14,7 +14,7 @@ from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.groups import grouped
 from loaders.commands.polling import Push, tell
-from loaders.errors import OutputError
+from loaders.errors import InputError, OutputError
 from loaders.outputs import check_output, output_path
 from loaders.progress import Report
 from loaders.rdf.build import load_source
@@ -130,9 +130,27 @@ def gtfs(
     job: options.LoadJob,
     base: options.Base = options.DEFAULT_BASE,
     form: options.FormOption = options.OutputForm.STORE,
+    most: Annotated[
+        int,
+        typer.Option("--max-departures", min=0, metavar="N", help="Load no more departures."),
+    ] = 1_000_000,
 ) -> None:
     """A GTFS feed: stops, routes, trips, and the departures of every day of service."""
-    load_static(lambda: Gtfs(path, span.start, span.until, base), output, form, job)
+
+    def make() -> Gtfs:
+        feed = Gtfs(path, span.start, span.until, base)
+        planned = feed.planned()
+        said = f"about {counted(planned, 'departure')}, six or seven triples each"
+        if planned > most:
+            raise InputError(
+                f"{said}: choose a part by --from and --until, or give --max-departures {planned}",
+                path,
+            )
+        if not job.quiet:
+            typer.echo(f"tpf-load: {path}: {said}", err=True)
+        return feed
+
+    load_static(make, output, form, job)
 
 
 @grouped

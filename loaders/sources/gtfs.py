@@ -4,8 +4,9 @@ The last stop of a trip, stops without pick-up and stops without a time are no d
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from urllib.parse import quote
 
 from annotations.namespaces import FOAF
@@ -19,6 +20,7 @@ GEO = "http://www.w3.org/2003/01/geo/wgs84_pos#"
 DEFAULT_BASE = "http://example.org/gtfs/"
 
 _NAME = iri(FOAF + "name")
+_HOUR = timedelta(hours=1)
 
 
 class Gtfs:
@@ -61,6 +63,48 @@ class Gtfs:
         with self._tables.line("calendar.txt", 1):
             days = {day for service in services for day in service.days(*self._day_span())}
         return self._tables.size() + self._tables.size("stop_times.txt") * len(days)
+
+    def planned(self) -> int:
+        """About how many departures the feed means, by the hours that its trips depart in.
+
+        A line of a feed can mean thousands of them: this is known before any of them is made.
+
+        Raises:
+            InputError: a table is malformed.
+        """
+        services, hours = self.schedule.services(), self._departures_by_hour()
+        days: dict[str, list[date]] = {}
+        with self._tables.line("calendar.txt", 1):
+            for service, _ in hours:
+                if service in services and service not in days:
+                    days[service] = services[service].days(*self._day_span())
+        if self.start is None and self.until is None:
+            return sum(count * len(days.get(service, ())) for (service, _), count in hours.items())
+        total = 0
+        for (service, hour), count in hours.items():
+            for day in days.get(service, ()):
+                first = self.schedule.instant(day, 3600 * hour)
+                began = self.until is None or first < self.until
+                total += count * (began and (self.start is None or first + _HOUR > self.start))
+        return total
+
+    def _departures_by_hour(self) -> Counter[tuple[str, int]]:
+        """How many departures a day of a service has in each of its hours."""
+        columns = ("trip_id", "service_id")
+        services = {
+            r["trip_id"]: r["service_id"] for _, r in self._tables.rows("trips.txt", columns)
+        }
+        starts = {
+            trip: sum((each.hours() for each in templates), Counter())
+            for trip, templates in self.schedule.frequencies().items()
+        }
+        found: Counter[tuple[str, int]] = Counter()
+        for trip, stop in self.schedule.calls():
+            if stop.departure is not None and stop.pick_up and trip in services:
+                runs = starts.get(trip) or {stop.departure // 3600: 1}
+                for hour, count in runs.items():
+                    found[services[trip], hour] += count
+        return found
 
     def pieces(self, count: int) -> Sequence[str]:
         """The stops, routes and trips, and `count` shares of the departures (by trip)."""

@@ -12,7 +12,7 @@ Source: General Transit Feed Specification, reference of `gtfs.org`. What matter
 """
 
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -49,6 +49,18 @@ class Frequency(NamedTuple):
     start: int
     end: int
     headway: int
+
+    def hours(self) -> Counter[int]:
+        """How many times a day it starts, by the hour."""
+        found: Counter[int] = Counter()
+        for hour in range(self.start // 3600, -(-self.end // 3600)):
+            first = max(self.start, 3600 * hour)
+            found[hour] = self._before(3600 * hour + 3600) - self._before(first)
+        return found
+
+    def _before(self, end: int) -> int:
+        """How many times it starts before an instant that is not before the first start."""
+        return -(-(min(end, self.end) - self.start) // self.headway)
 
 
 @dataclass(slots=True)
@@ -190,20 +202,27 @@ class GtfsSchedule:
             InputError: the table is malformed.
         """
         times: defaultdict[str, list[StopTime]] = defaultdict(list)
+        for trip, stop in self.calls(share, shares):
+            times[trip].append(stop)
+        return dict(times)
+
+    def calls(self, share: int = 0, shares: int = 1) -> Iterator[tuple[str, StopTime]]:
+        """The same one by one, each with its trip.
+
+        Raises:
+            InputError: the table is malformed.
+        """
         columns = ("trip_id", "stop_id", "stop_sequence", "departure_time")
         for line, row in self.tables.rows("stop_times.txt", columns):
             if zlib.crc32(row["trip_id"].encode()) % shares != share:
                 continue
             with self.tables.line("stop_times.txt", line):
                 time = row["departure_time"] or row.get("arrival_time", "")
-                times[row["trip_id"]].append(
-                    StopTime(
-                        int(row["stop_sequence"]), row["stop_id"],
-                        seconds(time) if time else None,
-                        row.get("stop_headsign", ""), row.get("pickup_type", "") != "1",
-                    )
+                stop = StopTime(
+                    int(row["stop_sequence"]), row["stop_id"], seconds(time) if time else None,
+                    row.get("stop_headsign", ""), row.get("pickup_type", "") != "1",
                 )  # fmt: skip
-        return dict(times)
+            yield row["trip_id"], stop
 
 
 def in_sequence(stops: Sequence[StopTime]) -> list[StopTime]:

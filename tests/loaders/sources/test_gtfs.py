@@ -1,4 +1,6 @@
+import re
 import zipfile
+from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ from hypothesis import strategies as st
 from annotations.instants import parse_instant
 from loaders.errors import InputError
 from loaders.sources.gtfs import Gtfs
-from loaders.sources.gtfs_schedule import clock, schedule_instant, seconds
+from loaders.sources.gtfs_schedule import Frequency, clock, schedule_instant, seconds
 from loaders.static import load_local, load_spark
+from tests.loaders.test_cli import run
 
 T = "<http://example.org/train#"
 BRUSSELS = ZoneInfo("Europe/Brussels")
@@ -254,3 +257,49 @@ def test_spark_gives_the_same_departures(spark: Any, tmp_path: Path) -> None:
     instants = [line.split('"')[1] for line in texts[1] if f" {T}departureTime> " in line]
     assert all(parse_instant(text).tzinfo is UTC for text in instants)
     assert instants
+
+
+@given(st.integers(0, 30 * 3600), st.integers(0, 30 * 3600), st.integers(1, 4000))
+def test_starts_of_templates_by_the_hour(start: int, end: int, headway: int) -> None:
+    starts = Counter(each // 3600 for each in range(start, end, headway))
+    assert +Frequency(start, end, headway).hours() == starts
+
+
+@pytest.mark.parametrize(
+    ("start", "until"),
+    [
+        (None, None),
+        (None, "2026-01-20T00:00:00+01:00"),
+        ("2026-02-01T06:00:00+01:00", "2026-02-01T07:00:00+01:00"),
+        ("2026-01-08T23:00:00+01:00", "2026-01-09T08:00:00+01:00"),
+        ("2040-01-01T00:00:00+01:00", None),
+    ],
+)
+def test_how_many_departures_are_planned(
+    tmp_path: Path, start: str | None, until: str | None
+) -> None:
+    span = [None if each is None else parse_instant(each) for each in (start, until)]
+    feed = Gtfs(write(tmp_path / "feed"), *span)
+    exact = len(departures(feed))
+    # The last stops of trips count, too, and whole hours at the bounds.
+    assert exact <= feed.planned() <= 2 * exact + 2
+
+
+def test_a_small_feed_of_many_departures_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calendar = FEED["calendar.txt"].replace("20260116", "20351231")
+    trips = FEED["trips.txt"].replace("r2,extra,shuttle", "r2,week,shuttle")
+    frequencies = "trip_id,start_time,end_time,headway_secs\nshuttle,00:00:00,24:00:00,10\n"
+    feed = write(tmp_path / "feed", calendar=calendar, trips=trips, frequencies=frequencies)
+    arguments = [str(feed), "--output", tmp_path / "store"]
+    assert run("load", "gtfs", *arguments) == 1
+    said = capsys.readouterr().err
+    found = re.search(r"about (\d+) departures.* give --max-departures (\d+)", said)
+    assert found is not None, said
+    assert int(found[1]) == int(found[2]) > 3 * 8640 * 2600
+    assert not (tmp_path / "store").exists()
+    # A part of it is said, and loaded.
+    span = ["--from", "2026-01-05T08:00:00+01:00", "--until", "2026-01-05T08:10:00+01:00"]
+    assert run("load", "gtfs", *arguments, *span) == 0
+    assert re.search(r"about \d{4} departures", capsys.readouterr().err)
