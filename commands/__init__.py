@@ -25,8 +25,13 @@ from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
 from annotations.named_output import NamedOutput
+from annotations.wording import how_to_install
 
-_CLOSED_PIPE = 128 + signal.SIGPIPE
+_CLOSED_PIPE = 141
+"""As a shell counts it: 128 and the number of SIGPIPE, which not every system has."""
+_ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_SYSTEM = frozenset({"fcntl", "resource", "pwd"})
+"""Modules of Python itself that only POSIX systems have."""
 
 
 class _Command(NamedTuple):
@@ -74,7 +79,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
         # A module could swallow an exception while it is loaded; nothing is to be cleaned up yet.
         with _heeding({signal.SIGINT: lambda *_: _leave(program)}):
             command = _loaded(COMMANDS[name])
-        with _heeding(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), _end)):
+        with _heeding(dict.fromkeys(_ENDINGS, _end)):
             if _COMPLETING.format(_shouted(program)) in os.environ:
                 return _completed(command, program)
             status = _invoked(command, name, arguments)
@@ -254,9 +259,10 @@ def _what_is_missing(error: ImportError, command: _Command) -> str:
     package = (error.name or "").partition(".")[0]
     if not package or package in ours or not isinstance(error, ModuleNotFoundError):
         raise error
-    wanted = _EXTRAS.get(package, command.extras)
-    named = f"[{wanted}]" if wanted else ""
-    return f"{package} is not installed: pip install 'live-linked-data{named}'"
+    if package in _SYSTEM:
+        return f"this needs a POSIX system: Python has no module {package} here"
+    wanted = how_to_install(_EXTRAS.get(package, command.extras))
+    return f"{package} is not installed: {wanted}"
 
 
 _EXTRAS = {"psycopg": "postgres", "pyspark": "loaders", "py4j": "loaders"}

@@ -6,6 +6,7 @@ twice.
 """
 
 import random
+import re
 from abc import ABC, abstractmethod
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -29,6 +30,8 @@ _FIRST_PAUSE: Final = timedelta(seconds=0.5)
 _LONGEST_PAUSE: Final = timedelta(seconds=15)
 _LONGEST_WISH: Final = timedelta(minutes=5)
 """So long a pause may a server wish for."""
+
+_STREAM: Final = re.compile(r"/streams/([^/]+|[A-Za-z][A-Za-z0-9+.-]*:.+)/?\Z")
 
 
 class Sender(ABC):
@@ -243,9 +246,12 @@ def sender_to(url: str, clock: Clock, token: str | None = None) -> Sender:
 
 
 def is_stream(url: str) -> bool:
-    """Whether this is the URL of a stream of a server of continuous queries."""
+    """Whether this is the URL of a stream of a server of continuous queries: ``…/streams/{name}``.
+
+    The name is the last segment of the path, or an IRI.
+    """
     parts = host_parts(url)
-    return parts is not None and "/streams/" in parts.path
+    return parts is not None and _STREAM.search(parts.path) is not None
 
 
 def _utc(instant: datetime, clock: Clock) -> datetime:

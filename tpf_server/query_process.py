@@ -70,7 +70,12 @@ class QueryProcess:
         while not is_stopping():
             given = self._orders
             deaths[0] = time.monotonic()
-            process = self._begun(given)
+            try:
+                process = self._begun(given)
+            except OSError as error:  # no memory or no process is left just now
+                click.echo(f"tpf-server: what answers queries cannot start: {error}", err=True)
+                deaths.get(0)
+                continue
             while process.poll() is None and given == self._orders and not is_stopping():
                 time.sleep(_LOOK_SECONDS)
             status = process.poll()

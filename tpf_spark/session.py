@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from annotations.wording import how_to_install
 from tpf_spark.errors import SparkError, SparkMissingError, SparkSettingError
 from tpf_spark.java import find_java
 
@@ -124,9 +125,7 @@ def spark_context(
         from pyspark.errors import PySparkException
         from pyspark.java_gateway import launch_gateway
     except ImportError as error:
-        raise SparkMissingError(
-            "PySpark is not installed: pip install 'live-linked-data[loaders]'"
-        ) from error
+        raise SparkMissingError(f"PySpark is not installed: {how_to_install('loaders')}") from error
     if SparkContext._active_spark_context is not None:
         raise SparkError("a Spark session runs already in this process")
     with contextlib.ExitStack() as stack:

@@ -3,7 +3,6 @@
 It is locked while a load runs. What a killed load left there is removed by the next one.
 """
 
-import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,8 @@ def staging(store: Path) -> Iterator[Path]:
         OutputError: another load into this store is running, or the disk is not writable.
     """
     store = store.resolve()
+    import fcntl  # which only POSIX systems have
+
     directory = store.parent / f".{store.name}.loading"
     try:
         directory.mkdir(parents=True, exist_ok=True)

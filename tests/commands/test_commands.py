@@ -101,7 +101,31 @@ sys.meta_path.insert(0, Missing())""",
     (line,) = done.stderr.splitlines()
     assert done.returncode == 1
     assert line.startswith(f"{name}: ")
-    assert f"pip install 'live-linked-data[{COMMANDS[name].extras}]'" in line
+    assert f"in a clone of the project, pip install '.[{COMMANDS[name].extras}]'" in line
+
+
+# What Python has on POSIX systems only, as far as commands that run elsewhere could meet it.
+ELSEWHERE = """import signal
+for name in dir(signal):
+    if name in ("SIGPIPE", "SIGHUP", "SIGKILL", "SIGCHLD", "SIGALRM", "pthread_sigmask"):
+        delattr(signal, name)
+for module in ("fcntl", "resource", "pwd", "grp", "termios"):
+    sys.modules[module] = None"""
+
+
+@pytest.mark.parametrize("name", ["tpf-query", "tpf-query serve", "tpf-load", "tpf-replay"])
+def test_commands_start_on_systems_that_are_not_posix(name: str) -> None:
+    done = run(name, "--help", before=ELSEWHERE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage" in done.stdout
+
+
+def test_what_needs_a_posix_system_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.nt").write_text("<x:a> <x:b> <x:c> .\n")
+    arguments = ("rdf", str(tmp_path / "a.nt"), "-o", str(tmp_path / "store"), "--engine", "local")
+    done = run("tpf-load", *arguments, before=ELSEWHERE)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("tpf-load: this needs a POSIX system")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -215,7 +215,7 @@ def test_without_pyspark_one_process_does_it(
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert run("load", "irail", day, "-o", tmp_path / "out") == 0
     first, _, third = capsys.readouterr().err.splitlines()
-    missing = "PySpark is not installed: pip install 'live-linked-data[loaders]'"
+    missing = "PySpark is not installed: in a clone of the project, pip install '.[loaders]'"
     assert first == f"tpf-load: without Spark: {missing}"
     assert third.endswith("engine: local")
     assert run("load", "irail", day, "-o", tmp_path / "other", "--engine", "spark") == 1

@@ -76,5 +76,22 @@ def test_what_is_no_url_is_quoted(url: str) -> None:
 
 
 def test_which_urls_are_those_of_streams() -> None:
-    assert is_stream("http://h/streams/s")
-    assert not any(map(is_stream, ("http://h/s", "http://[x/streams/s", "")))
+    streams = (
+        "http://h/streams/s",
+        "http://h/streams/s/",
+        "http://h/data/streams/s",
+        "http://h/streams/http%3A%2F%2Fe%2Fs",
+        "http://h/streams/http://e/s",
+    )
+    assert all(map(is_stream, streams))
+    others = (
+        "http://h/s",
+        "http://[x/streams/s",
+        "",
+        "http://h/streams/",
+        "http://h/streams/s/trains",
+        "http://h/my/streams/of/trains",
+        "http://h/upstreams/s",
+        "http://h/trains?from=/streams/s",
+    )
+    assert not any(map(is_stream, others))

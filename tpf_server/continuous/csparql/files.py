@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from annotations.terms import Term
+from annotations.wording import how_to_install
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.engine import CsparqlEngine
@@ -196,8 +197,7 @@ def play_on_spark(
         from tpf_server.continuous.csparql.spark.session import continuous_session
     except ImportError as error:
         raise ContinuousError(
-            "PySpark is not installed: pip install 'live-linked-data[loaders]'; "
-            "or take the native engine"
+            f"PySpark is not installed: {how_to_install('loaders')}; or take the native engine"
         ) from error
 
     copied = _Copied(skip_malformed, name)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from annotations.labels import FactKey
+from annotations.wording import how_to_install
 from tpf_server.errors import StoreError
 from tpf_server.store.live.log import Log
 from tpf_server.store.live.sqlite_log import SqliteLog
@@ -42,5 +43,5 @@ def _open(place: str | Path, name: str) -> Log:
     try:
         from tpf_server.store.live.postgres_log import PostgresLog
     except ImportError as error:
-        raise StoreError("PostgreSQL needs the extra: live-linked-data[postgres]") from error
+        raise StoreError(f"PostgreSQL needs an extra: {how_to_install('postgres')}") from error
     return PostgresLog(place, name)

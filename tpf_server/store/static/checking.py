@@ -3,7 +3,6 @@
 The process that watches over the workers does this and loads no numpy for it.
 """
 
-import fcntl
 import hashlib
 import re
 from collections.abc import Callable, Iterator
@@ -119,6 +118,8 @@ def _made_from(store: Path, label: str) -> bool:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Keep others out who want the same file for themselves."""
+    import fcntl  # which only POSIX systems have
+
     with path.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -10,7 +10,6 @@ generation open keeps its mapped files: the system frees them when the last read
 writer that is killed leaves the old generation in force, and its litter to the next writer.
 """
 
-import fcntl
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -145,6 +144,8 @@ def writing_folder(store: Path) -> Iterator[Path]:
         and any(store.iterdir())
     ):
         raise StoreError(f"{store} is a directory with other files: it is left alone")
+    import fcntl  # which only POSIX systems have
+
     store.mkdir(parents=True, exist_ok=True)
     with (store / layout.LOCK).open("a") as lock:
         try:
