@@ -258,7 +258,9 @@ def test_queries_send_blocks_of_long_iris(front: Front) -> None:
     before = len(front.log.read_text().splitlines())
     with Client(f"{front.url}stations", limits=Limits(retries=0)) as client:
         for pattern, number in wanted.items():
-            assert len(list(client.query(f"SELECT * {{ {pattern} }}"))) == number
+            rows = client.query(f"SELECT * {{ {pattern} }}")
+            assert isinstance(rows, Solutions)
+            assert len(list(rows)) == number
             answer = requests.post(
                 f"{front.url}sparql", {"query": f"SELECT * {{ {pattern} }}"}, timeout=60
             )

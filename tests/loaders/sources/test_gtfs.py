@@ -278,8 +278,8 @@ def test_starts_of_templates_by_the_hour(start: int, end: int, headway: int) -> 
 def test_how_many_departures_are_planned(
     tmp_path: Path, start: str | None, until: str | None
 ) -> None:
-    span = [None if each is None else parse_instant(each) for each in (start, until)]
-    feed = Gtfs(write(tmp_path / "feed"), *span)
+    first, last = (None if each is None else parse_instant(each) for each in (start, until))
+    feed = Gtfs(write(tmp_path / "feed"), first, last)
     exact = len(departures(feed))
     # The last stops of trips count, too, and whole hours at the bounds.
     assert exact <= feed.planned() <= 2 * exact + 2

@@ -254,3 +254,26 @@ def test_plain_facts_that_would_read_as_annotations_are_refused(served: Served, 
     assert response.status_code == 422
     assert "annotation" in response.json()["detail"]
     assert served.page("trains?predicate=http://example.org/delay").total == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type"),
+    [
+        ("", "text/turtle"),
+        ("", "application/n-quads"),
+        ("# nothing\n", "application/n-triples"),
+        ("[]", "application/ld+json"),
+        ("@prefix : <http://example.org/> .", "application/trig"),
+        ("", "application/rdf-patch"),
+    ],
+)
+def test_a_body_without_a_fact_is_refused(served: Served, body: str, media_type: str) -> None:
+    before = served.post(LINE, IN_A_MINUTE).json()["sequence"]
+    answer = served.post(body, IN_A_MINUTE, media_type)
+    assert (answer.status_code, "no fact in the body" in answer.text) == (400, True)
+    # Nothing has come between.
+    assert served.post(LINE, IN_A_MINUTE).json()["sequence"] == before + 1
+
+
+def test_a_patch_may_say_that_nothing_has_changed(served: Served) -> None:
+    assert served.post("TX .\nTC .\n", "", "application/rdf-patch").status_code == 201

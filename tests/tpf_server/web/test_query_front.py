@@ -1,8 +1,11 @@
 """Queries at the fragment server itself: passed on to the process that answers them, and back."""
 
+import errno
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,7 +26,7 @@ from tests.support.running_server import STOP_SECONDS, RunningServer
 from tests.tpf_client.test_live_endpoint import Reader
 from tpf_server.app import create_app, create_blueprint
 from tpf_server.errors import SettingsError
-from tpf_server.query_process import example_files
+from tpf_server.query_process import QueryProcess, example_files
 from tpf_server.settings import Settings
 from tpf_server.web import query_front
 
@@ -304,3 +307,30 @@ def test_settings_that_were_read_again_count(monkeypatch: pytest.MonkeyPatch) ->
         (61.0, "http://a.test/", "127.0.0.1"),
         (62.0, "http://b.test/", "10.0.0.1"),
     ]
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+    tries = 0
+
+    def begin(*_: object, **options: Any) -> "subprocess.Popen[bytes]":
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        begun.append(real([sys.executable, "-c", "import sys; sys.stdin.read()"], **options))
+        return begun[-1]
+
+    real = subprocess.Popen
+    monkeypatch.setattr("tpf_server.query_process.subprocess.Popen", begin)
+    process = QueryProcess(str(tmp_path / "socket"))
+    process.start(lambda: False)
+    end = time.monotonic() + 30
+    while not begun:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.close()
+    assert begun[0].poll() is not None
+    assert "cannot start: [Errno 11]" in capsys.readouterr().err
