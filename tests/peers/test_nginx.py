@@ -19,7 +19,7 @@ from experiments.free_port import free_port
 from tests.browser.test_live_page import Serving
 from tests.support.peers import NGINX, PROJECT
 from tests.support.running_server import TOKEN, RunningServer
-from tpf_client import Client
+from tpf_client import Client, Solutions
 from tpf_client.fragments.transport import Limits
 from tpf_client.planner.blocks import BLOCK_BYTES
 
