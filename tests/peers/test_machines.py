@@ -22,6 +22,7 @@ from annotations.instants import format_instant
 from annotations.labels import Fact, Interval
 from annotations.terms import Quad, Term
 from experiments.free_port import free_port
+from tests.loaders.facts_server import listening
 from tests.support.machines import (
     Machine,
     Machines,
@@ -364,6 +365,35 @@ def test_the_script_touches_nothing_where_no_other_server_is_ready(tmp_path: Pat
     assert not touched.exists()
     done = subprocess.run([script], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, "wanted FRONT" in done.stderr) == (2, True)
+
+
+def test_the_script_waits_for_each_group_of_servers(tmp_path: Path) -> None:
+    """A group that has found a server failing leaves it alone, whatever the others know by then."""
+    touched = tmp_path / "touched"
+    looks = 0
+
+    def front(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        nonlocal looks
+        machine = f"127.0.0.1:{environ['SERVER_PORT']}"
+        is_ours = touched.exists()
+        if environ["QUERY_STRING"] == "group=publishing":
+            looks += 1
+            # It has no other server at first; and the new one it tries again after a while.
+            if looks <= 3:
+                assert not touched.exists()
+                start_response("502 Bad Gateway", [("X-Upstream", "publishing")])
+                return [b""]
+            is_ours = is_ours and looks > 7
+        by = machine if is_ours else "127.0.0.1:9"
+        start_response("200 OK", [("X-Upstream", by)])
+        return [b""]
+
+    with listening(front) as url:
+        machine = url.removeprefix("http://").rstrip("/")
+        script = str(PROJECT / "docs/replace-server.sh")
+        subprocess.run([script, url, machine, "touch", str(touched)], check=True, timeout=60)
+    assert touched.exists()
+    assert looks == 8
 
 
 @NGINX.needed
