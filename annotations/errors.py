@@ -45,13 +45,13 @@ class NestingError(AnnotationError, ValueError):
 
     Attributes:
         reason: why, in a few words.
-        line: where, from 1.
+        line: where, from 1; ``None``: in no one line.
     """
 
-    def __init__(self, reason: str, line: int) -> None:
+    def __init__(self, reason: str, line: int | None = None) -> None:
         self.reason = reason
         self.line = line
-        super().__init__(f"line {line}: {reason}")
+        super().__init__(f"line {line}: {reason}" if line else reason)
 
 
 class MethodError(AnnotationError, ValueError):

@@ -1,16 +1,23 @@
 """Documents that nest without end, or that grow when they are read.
 
 Parsers of RDF take a document in one go. Triple terms, or objects of JSON-LD, that are nested some
-thousand times end the process; XML takes time that grows with the square of its depth and of the
-attributes of an element; and an entity of XML that repeats another one ten times, and so on, takes
-all memory that there is. So a document is looked over before it is parsed, in time that grows with
-its length.
+thousand times end the process, and so do some thousand terms of a context each of which is defined
+by the next one. XML takes time that grows with the square of its depth and of the attributes of an
+element; and an entity of XML that repeats another one ten times, and so on, takes all memory that
+there is.
+
+What is declared once is written out again and again: namespaces in every element of an XML literal,
+bases before relative IRIs, vocabularies and prefixes of a context before names. Some of that is
+kept, or written into one literal, before there is a quad that could be counted.
+
+So a document is checked before it is parsed, in time that grows with its length.
 """
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 from xml.parsers import expat
 
 from annotations.errors import NestingError
@@ -20,28 +27,81 @@ MAX_ATTRIBUTES: Final = 1_000
 """How many attributes an element of XML may have."""
 MAX_ENTITY: Final = 1_000
 """How many characters an entity of XML may stand for, where entities are read at all."""
+MOST_CHARACTERS: Final = 64 * 2**20
+MOST_GROWTH: Final = 8
+"""How large a document may become, written out: so many characters, and so many times its bytes."""
+_GROWTH_OF_FILES: Final = 200
+"""The same of what declarations make of a file, which is parsed while it is read."""
+_MOST_COPIED: Final = 50_000_000
+"""The most bytes of contexts that a parser of JSON-LD may have to copy: a second's work."""
+_LONGEST_KEY: Final = 100
+"""Bytes of a text that is kept whole where a piece ends: it may be the key of a context."""
+_READ_PER_COPIED: Final = 4
+"""How many bytes of a base are read in the time that one of a context takes."""
+_LINE_FORMATS: Final = frozenset({"application/n-triples", "application/n-quads"})
+
+_BASE: Final = re.compile(rb"base\s{0,99}+<([^<>\s]*+)", re.IGNORECASE)
+_JSON_TOKEN: Final = re.compile(
+    rb'(?P<between>[^"{}\[\]]*+)'
+    rb'(?:(?P<text>"(?:[^"\\]++|\\.)*+")|(?P<open>[\[{])|(?P<close>[\]}]))',
+    re.DOTALL,
+)
+_IN_TEXT: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+
+TextsT = TypeVar("TextsT", bound=Iterable[str])
 
 
-def check_nesting(pieces: Iterable[bytes], media_type: str, *, entities: bool = False) -> None:
+def check_nesting(
+    pieces: Iterable[bytes], media_type: str, *, base: str = "", entities: bool = False
+) -> None:
     """See to it that a document can be parsed without harm.
 
     Args:
-        pieces: the document; iterated over twice where it holds many triple terms.
+        pieces: the document; iterated over up to three times.
         media_type: its format; what is neither JSON nor XML is taken for a format of the Turtle
             family.
+        base: what the parser puts before relative IRIs.
         entities: whether XML may declare entities, as files with ontologies do; otherwise its
-            elements and attributes are counted as well.
+            elements and attributes are counted, and the bases of Turtle.
 
     Raises:
-        NestingError: it is nested deeper than `MAX_NESTING`, or it is XML that has too many
+        NestingError: it is nested deeper than `MAX_NESTING`, the definitions of a context included;
+            what it declares makes it larger than `most_written`; or it is XML that has too many
             attributes or entities that are too long; or malformed, as far as it was looked at.
     """
     if media_type == "application/rdf+xml":
-        _check_xml(pieces, entities=entities)
+        _XmlCheck(len(base), entities=entities).read(pieces)
     elif media_type == "application/ld+json":
         _check(pieces, _JSON)
-    elif _opens_often(pieces):
-        _check(pieces, _TURTLE)
+        _check_contexts(pieces, len(base), _GROWTH_OF_FILES if entities else MOST_GROWTH)
+    else:
+        if _opens_often(pieces):
+            _check(pieces, _TURTLE)
+        if media_type not in _LINE_FORMATS and not entities:
+            _check_bases(pieces, len(base))
+
+
+def most_written(length: int, growth: int = MOST_GROWTH) -> int:
+    """How many characters a document of so many bytes may have when it is written out."""
+    return MOST_CHARACTERS + growth * length
+
+
+def bounded(statements: Iterable[TextsT], length: int) -> Iterator[TextsT]:
+    """The statements of a document, as long as they are not much larger than it.
+
+    Args:
+        statements: the texts of their terms.
+        length: bytes of the document.
+
+    Raises:
+        NestingError: they have more than `most_written` characters.
+    """
+    most = left = most_written(length)
+    for statement in statements:
+        left -= sum(map(len, statement))
+        if left < 0:
+            raise NestingError(f"with its prefixes written out, it has more than {most} bytes")
+        yield statement
 
 
 def _opens_often(pieces: Iterable[bytes]) -> bool:
@@ -142,48 +202,321 @@ def _check(pieces: Iterable[bytes], syntax: _Syntax) -> None:
         lines += text.count(b"\n", 0, position)
 
 
-class _PrologEnd(Exception):  # noqa: N818 - nothing failed
-    """There can be no more declarations."""
+def _check_bases(pieces: Iterable[bytes], base: int) -> None:
+    """A base is put before every relative IRI, also where that leads to no triple."""
+    bases, iris, length, rest = base, 0, 0, b""
+    for piece in pieces:
+        length += len(piece)
+        iris += piece.count(b"<")
+        text = rest + piece
+        end = cut = 0
+        for found in _BASE.finditer(text):
+            end = found.end()
+            if end < len(text):
+                bases += len(found[1])
+                cut = end
+        # The last base may go on in the next piece, or the word before it.
+        rest = text[cut if cut < end else max(cut, len(text) - _LONGEST_KEY - len("base")) :]
+        if bases * iris > _READ_PER_COPIED * _MOST_COPIED + MOST_GROWTH * length:
+            raise NestingError("its bases are too long, or too many")
 
 
-def _check_xml(pieces: Iterable[bytes], *, entities: bool) -> None:
-    parser = expat.ParserCreate()
-    depth = 0
-    lengths: dict[str, int] = {}
+def _json_tokens(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes, bytes]]:
+    """The brackets and texts of JSON: their kind, what stands before, and themselves.
 
-    def start(_: str, attributes: Mapping[str, str]) -> None:
-        nonlocal depth
-        if entities:
-            raise _PrologEnd
-        depth += 1
+    A long text may come in several parts, and so may what stands between.
+    """
+    rest, inside = b"", False
+    for piece in pieces:
+        text, position = rest + piece, 0
+        while True:
+            if inside:
+                found = _IN_TEXT.match(text, position)
+                assert found is not None
+                ends = text[found.end() : found.end() + 1] == b'"'
+                yield "part", b"", text[position : found.end() + ends]
+                position, inside = found.end() + ends, not ends
+            token = None if inside else _JSON_TOKEN.match(text, position)
+            if token is not None:
+                kind = token.lastgroup or ""
+                yield kind, token["between"], token[kind]
+                position = token.end()
+                continue
+            if inside or len(text) - position <= _LONGEST_KEY:
+                break
+            opening = text.find(b'"', position)
+            inside = opening >= 0
+            end = opening if inside else len(text)
+            yield "part", text[position:end], text[end : end + 1]
+            position = end + inside
+            if not inside:
+                break
+        rest = text[position:]
+
+
+def _check_contexts(pieces: Iterable[bytes], base: int, growth: int) -> None:
+    """What a context declares is copied, or put before a name, again and again.
+
+    A context is copied for every object in its reach with another one in it. One within another
+    context is processed wherever the term is used that it belongs to, so that then every text and
+    object counts.
+    """
+    reach = [(0, 0)]
+    """Of each object around: bytes of the contexts that it has and inherits, and how much their
+    vocabularies and bases put before a name."""
+    terms = _Terms(base)
+    contexts = names = objects = anything = length = lines = depth = 0
+    key, gap = False, b""
+    context: list[bytes] = []
+    for kind, between, token in _json_tokens(pieces):
+        length += len(between) + len(token)
+        lines += between.count(b"\n")
+        names += kind != "close"
+        if not context:
+            anything += reach[-1][0] if kind in ("open", "text") else 0
+            gap += between.strip()
+            if kind == "open" and key and gap == b":":
+                context, depth = [token], 1
+            elif kind == "open":
+                objects += reach[-1][0]
+                reach.append(reach[-1])
+            elif kind == "close" and len(reach) > 1:
+                reach.pop()
+            if token:
+                key, gap = kind == "text" and _is_context(token), b""
+        else:
+            context += between, token
+            depth += (kind == "open") - (kind == "close")
+            if depth == 0:
+                contexts += 1
+                said, context = b"".join(context), []
+                copied, put_before = reach[-1]
+                reach[-1] = copied + len(said), terms.read(said, put_before, lines + 1)
+        copied = (anything if terms.scoped else objects) if contexts > 1 else 0
+        most_copied = _MOST_COPIED + (growth - MOST_GROWTH) * length
+        if copied > most_copied or terms.longest * names > most_written(length, growth):
+            raise NestingError("its contexts are too large", lines + 1)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object of JSON: a name may come twice."""
+
+
+class _Terms:
+    """What the contexts of a document define: how long it becomes, and what it is defined by.
+
+    Args:
+        base: how long the base of the document is.
+
+    Attributes:
+        longest: how many characters a name may become.
+        scoped: whether there is a context within a context.
+    """
+
+    def __init__(self, base: int) -> None:
+        self.longest = base
+        self.scoped = False
+        self._lengths: dict[str, int] = {}
+
+    def read(self, content: bytes, put_before: int, line: int) -> int:
+        """Read one more context.
+
+        Args:
+            content: the context.
+            put_before: how much the vocabularies and bases around it put before a name.
+            line: where it ends.
+
+        Returns:
+            the same with its own.
+
+        Raises:
+            NestingError: it is malformed, or its definitions are nested too deep.
+        """
+        try:
+            said = json.loads(
+                content.decode(), object_pairs_hook=_Pairs, strict=False,
+                parse_int=str, parse_float=str, parse_constant=str,
+            )  # fmt: skip
+        except ValueError:
+            raise NestingError("a malformed context", line) from None
+        depth, put_before = self._context(said, put_before, line)
         if depth > MAX_NESTING:
-            raise NestingError(f"nested more than {MAX_NESTING} deep", parser.CurrentLineNumber)
-        if len(attributes) > MAX_ATTRIBUTES:
-            reason = f"an element with more than {MAX_ATTRIBUTES} attributes"
-            raise NestingError(reason, parser.CurrentLineNumber)
+            reason = f"the terms of a context are nested more than {MAX_NESTING} deep"
+            raise NestingError(reason, line)
+        return put_before
 
-    def end(_: str) -> None:
-        nonlocal depth
-        depth -= 1
+    def _context(self, said: object, put_before: int, line: int) -> tuple[int, int]:
+        """How deep the definitions of a context are nested, and what it puts before a name."""
+        if not isinstance(said, _Pairs):
+            depth = 0
+            for each in said if isinstance(said, list) else ():
+                inner, put_before = self._context(each, put_before, line)
+                depth = max(depth, inner)
+            return depth, put_before
+        texts: dict[str, list[str]] = {}
+        within: dict[str, int] = {}
+        for name, value in said:
+            texts.setdefault(name, [name]).extend(_references(value))
+            for key, scoped in value if isinstance(value, _Pairs) else ():
+                if key == "@context":
+                    self.scoped = True
+                    inner, _ = self._context(scoped, put_before, line)
+                    within[name] = max(inner, within.get(name, 0))
+        used = {
+            name: {each for text in of_name for each in _names_in(text) if each != name}
+            for name, of_name in texts.items()
+        }
+        depths: dict[str, int] = {}
+        for name in _in_order({name: refs & used.keys() for name, refs in used.items()}, line):
+            local = used[name] & used.keys()
+            depths[name] = 1 + within.get(name, 0) + max((depths[x] for x in local), default=0)
+            before = max((self._lengths.get(each, 0) for each in used[name]), default=0)
+            own = max(map(len, texts[name])) + max(before, put_before)
+            self._lengths[name] = max(own, self._lengths.get(name, 0))
+            self.longest = max(self.longest, own)
+        for name in ("@vocab", "@base"):
+            if name in texts:
+                put_before = self._lengths[name]
+        return max(depths.values(), default=0), put_before
 
-    def declare(name: str, _parameter: bool, value: str | None, *_: object) -> None:
-        if not entities:
-            raise NestingError("entities are not read; write IRIs out", parser.CurrentLineNumber)
+
+def _references(value: object) -> Iterator[str]:
+    """The texts of a definition that may name other terms."""
+    if isinstance(value, str):
+        yield value
+    for name, said in value if isinstance(value, _Pairs) else ():
+        if isinstance(said, str) and name not in ("@language", "@direction", "@container"):
+            yield said
+
+
+def _names_in(text: str) -> Iterator[str]:
+    """What may be a term in a text: all of it, or what stands before its colon."""
+    yield text
+    colon = text.find(":", 1)
+    if colon > 0 and not text.startswith("//", colon + 1):
+        yield text[:colon]
+
+
+def _in_order(used: Mapping[str, Iterable[str]], line: int) -> Iterator[str]:
+    """Terms, each behind those that it is defined by."""
+    done: set[str] = set()
+    for root in used:
+        waiting, begun = [root], set[str]()
+        while waiting:
+            name = waiting[-1]
+            missing = [] if name in done else [each for each in used[name] if each not in done]
+            if missing and name in begun:
+                raise NestingError(f"the term {name[:50]} is defined by itself", line)
+            if missing:
+                begun.add(name)
+                waiting += missing
+                continue
+            waiting.pop()
+            if name not in done:
+                done.add(name)
+                yield name
+
+
+def _is_context(text: bytes) -> bool:
+    if b"\\u" in text and len(text) <= len(rb"\u0040") * len('"@context"'):
+        try:
+            return bool(json.loads(text) == "@context")
+        except ValueError:
+            return False
+    return text == b'"@context"'
+
+
+@dataclass(slots=True)
+class _Element:
+    """What is in reach in an element of XML: lengths of namespaces and base; a literal, too."""
+
+    namespaces: int = 0
+    base: int = 0
+    literal: bool = False
+
+
+class _XmlCheck:
+    """Reads a document of RDF/XML.
+
+    Args:
+        base: how long its base is.
+        entities: as of `check_nesting`.
+    """
+
+    def __init__(self, base: int, *, entities: bool) -> None:
+        self._entities = entities
+        self._growth = _GROWTH_OF_FILES if entities else MOST_GROWTH
+        self._around = [_Element(base=base)]
+        self._lengths: dict[str, int] = {}
+        self._length = self._written = 0
+        self._parser = expat.ParserCreate()
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.EntityDeclHandler = self._declare
+
+    def read(self, pieces: Iterable[bytes]) -> None:
+        """Read all of it."""
+        try:
+            for piece in pieces:
+                self._length += len(piece)
+                self._parser.Parse(piece, False)
+            self._parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            # What a file says before its first error is read.
+            if not self._entities or len(self._around) == 1 or error.code == _AMPLIFIED:
+                raise self._error(expat.ErrorString(error.code)) from None
+
+    def _error(self, reason: str) -> NestingError:
+        return NestingError(reason, self._parser.CurrentLineNumber)
+
+    def _start(self, _: str, attributes: Mapping[str, str]) -> None:
+        around = self._around[-1]
+        if not self._entities and len(self._around) > MAX_NESTING:
+            raise self._error(f"nested more than {MAX_NESTING} deep")
+        if not self._entities and len(attributes) > MAX_ATTRIBUTES:
+            raise self._error(f"an element with more than {MAX_ATTRIBUTES} attributes")
+        element = _Element(around.namespaces, around.base, around.literal)
+        resolved = False
+        for name, value in attributes.items():
+            prefix, _, local = name.rpartition(":")
+            if name == "xmlns" or prefix == "xmlns":
+                element.namespaces += len(name) + len(value)
+            elif name == "xml:base":
+                element.base = len(value) + (0 if ":" in value else around.base)
+            elif local == "parseType":
+                element.literal |= value not in ("Resource", "Collection")
+            else:
+                resolved = resolved or local in _RESOLVED
+            self._written += len(value) if self._lengths else 0
+        self._around.append(element)
+        # Each element of a literal is written with all namespaces. What has a base before it may
+        # be kept, or be in no quad.
+        self._write(element.namespaces * around.literal + element.base * resolved)
+
+    def _read_text(self, text: str) -> None:
+        self._write(len(text))
+
+    def _write(self, characters: int) -> None:
+        self._written += characters
+        if self._written > most_written(self._length, self._growth):
+            raise self._error("its namespaces or bases are too long, or too many")
+
+    def _end(self, _: str) -> None:
+        self._around.pop()
+
+    def _declare(self, name: str, _parameter: bool, value: str | None, *_: object) -> None:
+        if not self._entities:
+            raise self._error("entities are not read; write IRIs out")
         parts = re.split(r"&([^&;]*+);", value or "")
-        length = sum(map(len, parts[::2])) + sum(lengths.get(each, 0) for each in parts[1::2])
-        lengths.setdefault(name, length)
+        length = sum(map(len, parts[::2]))
+        length += sum(self._lengths.get(each, 0) for each in parts[1::2])
+        self._lengths.setdefault(name, length)
+        self._parser.CharacterDataHandler = self._read_text
         if length > MAX_ENTITY:
             reason = f"the entity {name[:50]} stands for more than {MAX_ENTITY} characters"
-            raise NestingError(reason, parser.CurrentLineNumber)
+            raise self._error(reason)
 
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.EntityDeclHandler = declare
-    try:
-        for piece in pieces:
-            parser.Parse(piece, False)
-        parser.Parse(b"", True)
-    except _PrologEnd:
-        pass
-    except expat.ExpatError as error:
-        raise NestingError(expat.ErrorString(error.code), error.lineno) from None
+
+_AMPLIFIED: Final = 43
+"""The code of XML_ERROR_AMPLIFICATION_LIMIT_BREACH: its entities stand for too much."""
+_RESOLVED: Final = frozenset({"ID", "about", "aboutEach", "bagID", "datatype", "resource"})

@@ -21,20 +21,20 @@ import pyarrow as pa
 import pyoxigraph as ox
 
 from annotations.errors import NestingError
-from annotations.nesting import check_nesting
 from loaders.errors import InputError
 from loaders.inputs import remote_files
 from loaders.remote_files import RemoteFile, reason
 from loaders.sources.reading import MAX_LINE
 from tpf_server.errors import RdfInputError
 from tpf_server.store.static.file_systems import local_path
+from tpf_server.store.static.ox_terms import parse_rdf
 from tpf_server.store.static.rdf_files import (
     NOWHERE,
     BlankNodeScope,
     QuadTexts,
-    check_file,
     files_in,
     open_rdf,
+    parsed_file,
     quad_texts,
     rdf_format,
     relative_iri,
@@ -226,8 +226,7 @@ class PieceReader:
                 self._reject(Reject(self._piece.path, line_number, _message(error), _shown(line)))
 
     def _parsed(self, lines: bytes) -> list[QuadTexts]:
-        check_nesting((lines,), self._format.media_type)
-        return list(quad_texts(ox.parse(lines, self._format), self._scope))
+        return list(quad_texts(parse_rdf(lines, self._format), self._scope))
 
     def _lines_before(self) -> int:
         """How many lines of the file end before the piece; read again, for few have rejects."""
@@ -240,18 +239,16 @@ class PieceReader:
         return lines
 
     def _document(self, path: Path) -> Iterator[QuadTexts]:
-        with open_rdf(path) as file:
-            yield from self._statements(path, file)
-
-    def _statements(self, path: Path, file: IO[bytes]) -> Iterator[QuadTexts]:
+        is_json = self._format == ox.RdfFormat.JSON_LD
         try:
-            check_file(path, self._format)
+            with parsed_file(path, self._format, NOWHERE if is_json else None) as parser:
+                yield from self._statements(parser)
         except NestingError as error:
             message = f"{_message(error)} (the file is not read)"
             self._reject(Reject(self._piece.path, error.line, message, ""))
-            return
+
+    def _statements(self, parser: ox.QuadParser) -> Iterator[QuadTexts]:
         is_json = self._format == ox.RdfFormat.JSON_LD
-        parser = ox.parse(file, self._format, base_iri=NOWHERE if is_json else None)
         while True:
             try:
                 quads = quad_texts(parser, self._scope)

@@ -41,7 +41,7 @@ from loaders.sources.citybench_sensors import (
 from loaders.sources.latest import LAST_HOLDS, latest_batches, latest_span
 from loaders.sources.reading import instant_in, lines_of, rows
 from loaders.sources.sizes import size_of
-from tpf_server.store.static.rdf_files import check_file
+from tpf_server.store.static.rdf_files import parsed_file
 
 SAO = "http://purl.oclc.org/NET/sao/"
 SENSOR_GRAPHS = "http://example.org/citybench/"
@@ -122,9 +122,8 @@ class CityBench:
         path = self.directory / "static" / piece
         graph = _STATIC[piece]
         try:
-            with on_disk(path) as file:
-                check_file(file, ox.RdfFormat.N3)
-                for quad in ox.parse(path=file, format=ox.RdfFormat.N3):
+            with on_disk(path) as file, parsed_file(file, ox.RdfFormat.N3) as parser:
+                for quad in parser:
                     terms = (_scoped(quad.subject, piece), str(quad.predicate))
                     about = Term(_scoped(quad.object, piece))
                     yield Quad(Term(terms[0]), Term(terms[1]), about, graph)

@@ -12,7 +12,7 @@ from annotations.terms import Term, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.places import InputPlace, on_disk
-from tpf_server.store.static.rdf_files import check_file
+from tpf_server.store.static.rdf_files import parsed_file
 
 SERVICES = "http://www.insight-centre.org/dataset/SampleEventService#"
 CITY = "http://www.insight-centre.org/citytraffic#"
@@ -127,9 +127,8 @@ def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
 
 
 def _quads_in(repository: InputPlace) -> Iterator[ox.Quad]:
-    with on_disk(repository) as file:
-        check_file(file, ox.RdfFormat.N3)
-        yield from ox.parse(path=file, format=ox.RdfFormat.N3)
+    with on_disk(repository) as file, parsed_file(file, ox.RdfFormat.N3) as parser:
+        yield from parser
 
 
 def _length(feature: str, places: Mapping[tuple[str, str], float]) -> float:

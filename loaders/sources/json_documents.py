@@ -12,10 +12,10 @@ import pyoxigraph as ox
 
 from annotations.errors import NestingError
 from annotations.nesting import check_nesting
-from annotations.terms import Quad
+from annotations.terms import Quad, is_blank_node
 from loaders.errors import InputError
 from loaders.places import InputPlace
-from tpf_server.store.static.ox_terms import parsed_quad
+from tpf_server.store.static.ox_terms import read_quads
 from tpf_server.store.static.rdf_files import NOWHERE, relative_iri
 
 _TYPE = "application/ld+json"
@@ -48,7 +48,7 @@ def reader_of_json(context: InputPlace | None) -> Callable[[bytes, str], list[Qu
 
 
 def quads_of_json(content: bytes, place: str, base: str | None) -> list[Quad]:
-    """What a document of JSON-LD says that is not nested too deep.
+    """What a document of JSON-LD says.
 
     Args:
         content: the document.
@@ -59,8 +59,10 @@ def quads_of_json(content: bytes, place: str, base: str | None) -> list[Quad]:
         InputError: it is none, or has a remote context, or things without names.
     """
     try:
-        parsed = ox.parse(content, ox.RdfFormat.JSON_LD, base_iri=base or NOWHERE)
-        quads = [_quad(quad, place) for quad in parsed]
+        parsed = read_quads(content, ox.RdfFormat.JSON_LD, base=base or NOWHERE)
+        quads = [_named(quad, place) for quad in parsed]
+    except NestingError as error:
+        raise InputError(error.reason, place, error.line) from None
     except SyntaxError as error:
         raise InputError(f"no JSON-LD ({error.msg})", place) from None
     except InputError:
@@ -104,8 +106,8 @@ def _with_context(content: bytes, context: Any, place: str) -> bytes:
     return json.dumps(made).encode()
 
 
-def _quad(quad: ox.Quad, place: str) -> Quad:
-    if isinstance(quad.subject, ox.BlankNode) or isinstance(quad.object, ox.BlankNode):
+def _named(quad: Quad, place: str) -> Quad:
+    if is_blank_node(quad.subject) or is_blank_node(quad.object):
         # It would be another one with every poll.
         raise InputError(f"a thing without an @id ({quad.predicate} of it)", place)
-    return parsed_quad(quad)
+    return quad

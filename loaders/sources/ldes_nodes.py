@@ -14,7 +14,6 @@ import pyoxigraph as ox
 from annotations.errors import AnnotationError, NestingError
 from annotations.instants import instant_of_term
 from annotations.namespaces import LDES, TREE, VOID
-from annotations.nesting import check_nesting
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,
@@ -27,7 +26,7 @@ from annotations.terms import (
     triple_term,
 )
 from loaders.errors import InputError
-from tpf_server.store.static.ox_terms import parsed_quad
+from tpf_server.store.static.ox_terms import read_quads
 
 ACCEPT: Final = (
     "application/trig, application/n-quads;q=0.9, text/turtle;q=0.8, application/n-triples;q=0.7, "
@@ -84,8 +83,7 @@ def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
     if form is None:
         raise InputError(f"answers with {essence or 'no media type'} instead of RDF", url)
     try:
-        check_nesting((content,), form.media_type)
-        quads = [parsed_quad(each) for each in ox.parse(content, form, base_iri=url)]
+        quads = list(read_quads(content, form, base=url))
     except NestingError as error:
         raise InputError(error.reason, url, error.line) from None
     except (SyntaxError, ValueError) as error:

@@ -12,12 +12,13 @@ from annotations.errors import AnnotationError, NestingError
 from annotations.instants import parse_instant, shifted
 from annotations.labels import Expiration, Fact, Interval, Label, Labelling
 from annotations.methods import method_named
-from annotations.nesting import check_nesting
+from annotations.nesting import bounded
 from annotations.terms import Quad, Term
 from loaders.dynamic import naming_of
 from loaders.errors import InputError
 from loaders.outputs import line_of
 from loaders.sources.csvw_mapping import read_metadata
+from tpf_server.store.static.ox_terms import parse_rdf
 from tpf_server.store.static.rdf_files import NOWHERE, BlankNodeScope, quad_texts, relative_iri
 
 _METHOD = "rdf-1.2"
@@ -84,9 +85,8 @@ class RdfRecords:
         base = NOWHERE if rdf_format == ox.RdfFormat.JSON_LD else None
         try:
             text = record.text.encode()
-            check_nesting((text,), rdf_format.media_type)
-            parsed = ox.parse(io.BytesIO(text), rdf_format, base_iri=base)
-            quads = [Quad(*map(Term, texts)) for texts in quad_texts(parsed, scope)]
+            parsed = quad_texts(parse_rdf(text, rdf_format, base=base), scope)
+            quads = [Quad(*map(Term, texts)) for texts in bounded(parsed, len(text))]
         except SyntaxError as error:
             raise InputError(str(error.msg), record.name, error.lineno) from None
         except NestingError as error:

@@ -1,14 +1,18 @@
 """Documents that would harm whoever parses them: found, whatever their pieces; others are not."""
 
+import json
+import re
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, cast
 
 import pyoxigraph
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from annotations import nesting
 from annotations.errors import NestingError
 from annotations.nesting import MAX_ATTRIBUTES, check_nesting
 from annotations.terms import MAX_NESTING
@@ -162,8 +166,6 @@ def test_each_byte_is_read_a_few_times_only(
             read += 1 + found.end() - position
             return found
 
-    from annotations import nesting
-
     for name in ("_TURTLE", "_JSON"):
         syntax = getattr(nesting, name)
         quotes = {k: (Counted(body), end) for k, (body, end) in syntax.quotes.items()}
@@ -176,3 +178,186 @@ def test_each_byte_is_read_a_few_times_only(
         )  # fmt: skip
     refused(document, media_type, list(range(0, len(document), 10_000)))
     assert read < 4 * len(document)
+
+
+def chain(length: int) -> bytes:
+    """Terms of a context that are defined by the next one, in a document."""
+    terms = [f'"t{n}":"t{n + 1}:x"' for n in range(length - 1)]
+    return (
+        '{"@context":{' + ",".join([*terms, f'"t{length - 1}":"a:"']) + '},"t0:y":"z"}'
+    ).encode()
+
+
+@settings(max_examples=40)
+@given(cuts=cuts, more=st.sampled_from([0, 1, 20_000]))
+def test_terms_that_are_defined_by_the_next_one(cuts: list[int], more: int) -> None:
+    """20,000 of them end the process of whoever parses them."""
+    assert refused(chain(MAX_NESTING + more), JSON, cuts) == (more > 0)
+
+
+def scoped(depth: int, length: int) -> bytes:
+    inside = b"{}"
+    for level in range(depth):
+        terms = [f'"t{level}-{n}":"t{level}-{n + 1}:x",' for n in range(length)]
+        last = f'"t{level}-{length}":{{"@id":"a:b","@context":'.encode()
+        inside = b"{" + "".join(terms).encode() + last + inside + b"}}"
+    return b'{"@context":' + inside + b"}"
+
+
+@pytest.mark.parametrize(("depth", "length", "refuses"), [(9, 9, False), (11, 9, True)])
+def test_contexts_within_definitions_go_on(depth: int, length: int, refuses: bool) -> None:
+    assert refused(scoped(depth, length), JSON, []) == refuses
+
+
+NAMES = st.sampled_from("abcdefg")
+TEXTS = st.one_of(NAMES, NAMES.map(lambda name: f"{name}:x"), st.just("http://x/"))
+DEFINITIONS = st.one_of(
+    TEXTS,
+    st.fixed_dictionaries({"@id": TEXTS}),
+    st.fixed_dictionaries({"@id": st.just("http://x/"), "@type": TEXTS}),
+)
+
+
+def deepest(context: dict[str, Any], name: str, around: frozenset[str] = frozenset()) -> int:
+    """How deep the definition of a name goes, by following each way; endless: 100."""
+    if name in around:
+        return 100
+    defined = context[name]
+    texts = [defined] if isinstance(defined, str) else list(defined.values())
+    named = [text.partition(":")[0] for text in texts]
+    used = {each for each in named if each in context and each != name}
+    return 1 + max((deepest(context, each, around | {name}) for each in used), default=0)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(context=st.dictionaries(NAMES, DEFINITIONS))
+def test_definitions_are_followed_as_deep_as_they_go(
+    context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("annotations.nesting.MAX_NESTING", 3)
+        expected = max((deepest(context, name) for name in context), default=0) > 3
+        assert refused(json.dumps({"@context": context}).encode(), JSON, []) == expected
+
+
+LONG = st.sampled_from([0, 5, 400]).map(lambda length: "n" * length)
+VOCABULARIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "@vocab": LONG.map(lambda each: f"http://{each}x/"),
+        "@base": LONG.map(lambda each: f"http://{each}y/"),
+        "p": LONG.map(lambda each: f"http://{each}z/"),
+        "q": LONG.map(lambda each: f"p:{each}/"),
+    },
+)
+
+
+def node(context: Any, children: list[Any]) -> dict[str, Any]:
+    return {
+        "@context": context,
+        "@id": "r",
+        "s": "x",
+        "p:t": [{"@id": f"q:{n}"} for n in range(20)],
+        "q:u": children,
+    }
+
+
+LD = st.recursive(
+    st.builds(node, VOCABULARIES, st.just([])),
+    lambda inner: st.builds(node, VOCABULARIES, st.lists(inner, max_size=3)),
+)
+
+
+def xml_node(base: str, namespace: str, children: list[str]) -> str:
+    inside = "".join(f"<a:has>{each}</a:has>" for each in children)
+    literal = f'<a:p r:parseType="Literal" xmlns:b="{namespace}">{"<b:c/>" * 20}</a:p>'
+    about = f'<a:N xml:base="{base}" r:ID="i">'
+    return f"{about}{literal}{inside}</a:N>"
+
+
+XML_NODES = st.recursive(
+    st.builds(xml_node, LONG.map("http://{}/".format), LONG.map("n:{}".format), st.just([])),
+    lambda inner: st.builds(
+        xml_node, LONG.map("http://{}/".format), LONG.map("n:{}".format),
+        st.lists(inner, max_size=2),
+    ),
+)  # fmt: skip
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(most=st.sampled_from([0, 1_000, 5_000, 20_000]), document=st.one_of(
+    LD.map(lambda each: (json.dumps(each).encode(), JSON)),
+    XML_NODES.map(lambda each: (rdf_xml(each.encode()), XML)),
+))  # fmt: skip
+def test_what_passes_is_not_much_larger_when_it_is_written_out(
+    most: int, document: tuple[bytes, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, media_type = document
+    with monkeypatch.context() as patch:
+        patch.setattr("annotations.nesting.MOST_CHARACTERS", most)
+        patch.setattr("annotations.nesting.MOST_GROWTH", 0)
+        if refused(content, media_type, []):
+            return
+    rdf_format = pyoxigraph.RdfFormat.from_media_type(media_type)
+    assert rdf_format is not None
+    try:
+        quads = list(pyoxigraph.parse(content, rdf_format, base_iri="http://x/"))
+    except SyntaxError:
+        return
+    # Of each quad, what no declaration has made longer, and what the last one has.
+    written = sum(len(str(each.object)) for each in quads)
+    assert written <= most + 2 * len(content) + 80 * len(quads)
+
+
+def test_a_base_is_seen_wherever_it_is_cut() -> None:
+    base = b"@base <http://" + b"b" * 60_000 + b"/> ."
+    document = base + b"<a> <b> " + b",".join([b"<c>"] * 4_000) + b" ."
+    for cut in (3, 8, 1_000, 59_990, len(base) - 2, len(base) + 1):
+        assert refused(document, TURTLE, [cut])
+    assert not refused(document.replace(b"b" * 60_000, b"b" * 600), TURTLE, [])
+
+
+def test_contexts_are_read_in_time_that_grows_with_their_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Terms, and what they are defined by, are gone through a few times, whatever their order."""
+    looked = 0
+    in_order = nesting._in_order
+
+    def counted(used: Any, line: int) -> Any:
+        nonlocal looked
+
+        class Counting(dict[str, Any]):
+            def __getitem__(self, name: str) -> Any:
+                nonlocal looked
+                looked += 1 + len(super().__getitem__(name))
+                return super().__getitem__(name)
+
+        return in_order(Counting(used), line)
+
+    monkeypatch.setattr(nesting, "_in_order", counted)
+    work = []
+    for size in (500, 1_000, 2_000):
+        looked = 0
+        terms = {f"t{n}": f"t{n // 2}:x" for n in range(1, size)} | {"t0": "a:"}
+        assert not refused(json.dumps({"@context": terms}).encode(), JSON, [])
+        work.append(looked)
+    assert work[2] < 2.2 * work[1] < 4.84 * work[0]
+
+
+def test_rdf_of_others_is_parsed_where_it_is_checked() -> None:
+    """Nothing else in the packages calls the parser."""
+    root = Path(nesting.__file__).parents[1]
+    calls = re.compile(r"\b(?:ox|pyoxigraph)\.parse\(|\.(?:bulk_)?load\(\s*(?:path|input)=")
+    packages = ("annotations", "commands", "loaders", "tpf_client", "tpf_server", "tpf_spark")
+    files = [file for package in packages for file in sorted((root / package).rglob("*.py"))]
+    found = {str(each.relative_to(root)): each.read_text("utf-8") for each in files}
+    parsing = {name for name, text in found.items() if calls.search(text)}
+    assert parsing == {
+        "tpf_client/fragments/bodies.py",
+        "tpf_server/store/static/ox_terms.py",
+        "tpf_server/store/static/rdf_files.py",
+    }
+    for name in parsing:
+        calls_of_it = len(calls.findall(found[name]))
+        assert len(re.findall(r"\n +check_nesting\(", found[name])) == calls_of_it

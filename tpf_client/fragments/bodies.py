@@ -42,8 +42,7 @@ def parse_page_body(body: bytes, media_type: str, url: str, most: float = math.i
     if rdf_format == ox.RdfFormat.JSON_LD:
         body = with_hydra_context(body)
     try:
-        check_nesting((body,), rdf_format.media_type)
-        for quad in ox.parse(body, rdf_format, base_iri=url):
+        for quad in parse_rdf(body, rdf_format, url):
             name = quad.graph_name
             graph = graphs.get(name)
             if graph is None:
@@ -61,6 +60,18 @@ def parse_page_body(body: bytes, media_type: str, url: str, most: float = math.i
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise ParseError(url, f"malformed {kind}: {reason}") from error
     return quads
+
+
+def parse_rdf(body: bytes, rdf_format: ox.RdfFormat, url: str) -> ox.QuadParser:
+    """Parse a body; all RDF that the client reads comes through here.
+
+    Raises:
+        NestingError: it cannot be parsed without harm.
+        SyntaxError: it is malformed; raised while it is iterated over.
+        ValueError: the URL is no IRI.
+    """
+    check_nesting((body,), rdf_format.media_type, base=url)
+    return ox.parse(body, rdf_format, base_iri=url)
 
 
 def quad_of(parsed: ox.Quad, graph: Term) -> Quad:

@@ -6,9 +6,8 @@ from typing import Final, NamedTuple
 import pyoxigraph as ox
 
 from annotations.errors import NestingError
-from annotations.nesting import check_nesting
 from annotations.terms import DEFAULT_GRAPH, Quad
-from tpf_client.fragments.bodies import quad_of, quad_size
+from tpf_client.fragments.bodies import parse_rdf, quad_of, quad_size
 from tpf_client.fragments.known_lines import LineBlock, SaidLine
 
 # No page can know it, so none can say that a quad of its own comes from another line.
@@ -63,8 +62,7 @@ class NewLines:
         graph = DEFAULT_GRAPH
         document = b"".join(self._document)
         try:
-            check_nesting((document,), "application/trig")
-            for parsed in ox.parse(document, ox.RdfFormat.TRIG, base_iri=self._url):
+            for parsed in parse_rdf(document, ox.RdfFormat.TRIG, self._url):
                 if parsed.graph_name != current:
                     current = parsed.graph_name
                     if not isinstance(current, ox.NamedNode):

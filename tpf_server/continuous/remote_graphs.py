@@ -18,11 +18,10 @@ import urllib3
 from annotations.clock import Clock
 from annotations.instants import format_instant
 from annotations.namespaces import HYDRA
-from annotations.nesting import check_nesting
 from annotations.origins import origin_of
-from annotations.terms import Quad, Term
+from annotations.terms import Quad, Term, is_iri
 from tpf_server.continuous.engine.errors import RemoteGraphError
-from tpf_server.store.static.ox_terms import text_of
+from tpf_server.store.static.ox_terms import read_quads
 
 _log: Final = logging.getLogger(__name__)
 _ACCEPT: Final = "application/trig, application/n-quads;q=.9, text/turtle;q=.8, */*;q=.1"
@@ -150,24 +149,23 @@ class RemoteGraph:
     def _page(self, url: str) -> tuple[list[Quad], str | None]:
         """The triples of a page, and where the next one is."""
         found, following = [], None
-        for s, p, o, graph in self._parsed(url):
-            if p.value in _NEXT and isinstance(o, ox.NamedNode):
-                following = o.value
+        for quad in self._parsed(url):
+            if quad.predicate[1:-1] in _NEXT and is_iri(quad.object):
+                following = quad.object[1:-1]
             # What is said about the page is in a graph of its own.
-            if isinstance(graph, ox.DefaultGraph):
-                found.append(Quad(text_of(s), text_of(p), text_of(o), self.name))
+            if not quad.graph:
+                found.append(quad._replace(graph=self.name))
         if following is not None and origin_of(following) != origin_of(url):
             raise RemoteGraphError(f"{url}: its next page is of another origin: {following}")
         return found, following
 
-    def _parsed(self, url: str) -> list[ox.Quad]:
+    def _parsed(self, url: str) -> list[Quad]:
         body, kind = self._body(url)
         rdf_format = ox.RdfFormat.from_media_type(kind)
         if rdf_format is None:
             raise RemoteGraphError(f"{url}: {kind or 'an answer of no type'} is no RDF")
         try:
-            check_nesting((body,), rdf_format.media_type)
-            return list(ox.parse(body, rdf_format, base_iri=url))
+            return list(read_quads(body, rdf_format, base=url))
         except (SyntaxError, ValueError) as error:
             raise RemoteGraphError(f"{url}: {error}") from error
 

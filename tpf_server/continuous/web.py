@@ -53,7 +53,6 @@ from tpf_server.web.addresses import base_of, client_of
 from tpf_server.web.authorization import authorize
 from tpf_server.web.bodies import BodyReader
 from tpf_server.web.problems import PROBLEM
-from tpf_server.web.rdf_body import check_body
 from tpf_server.web.resources import Resource
 from tpf_server.web.responses import (
     ALL_METHODS,
@@ -208,7 +207,6 @@ class _Views:
     def _elements(self, body: bytes) -> Pushed:
         media_type = request.mimetype
         if media_type in RDF_TYPES:
-            check_body(body, media_type)
             stamp = request.args.get("timestamp")
             at = self._service.now if stamp is None else instant(stamp)
             return list(read_rdf(body, RDF_TYPES[media_type], at))

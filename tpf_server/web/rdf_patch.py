@@ -9,9 +9,10 @@ its transactions; what stands in one that is aborted is left out.
 import re
 from typing import Final, NamedTuple
 
+from annotations.nesting import most_written
 from annotations.terms import Quad
 from tpf_server.errors import BodyError
-from tpf_server.web.rdf_body import MOST_CHARACTERS, MOST_GROWTH, parse_body
+from tpf_server.web.rdf_body import parse_body
 
 PATCH_MEDIA_TYPES: Final = frozenset({"application/rdf-patch", "text/rdf-patch"})
 _N_QUADS = "application/n-quads"
@@ -43,7 +44,7 @@ def parse_patch(body: bytes) -> Patch:
         lines = _LINE_END.split(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise BodyError(f"the patch is not UTF-8: {error.reason}") from None
-    reader = _Reader(MOST_CHARACTERS + MOST_GROWTH * len(body))
+    reader = _Reader(most_written(len(body)))
     for number, line in enumerate(lines, 1):
         reader.read(number, line.strip())
     reader.end(len(lines))
@@ -63,8 +64,8 @@ class _Reader:
         self._prefixes: dict[str, str] = {}
         self._changes: dict[str, tuple[str, int]] = {}
         """The last change of each quad as it is written: its sign, and its line."""
-        self._before: dict[str, tuple[str, int]] | None = None
-        """The changes before the transaction that is open."""
+        self._before: dict[str, tuple[str, int] | None] | None = None
+        """What the transaction that is open has changed, as it was before."""
 
     def read(self, number: int, line: str) -> None:
         """Read a line, which ends in a full stop or not."""
@@ -79,17 +80,22 @@ class _Reader:
                 raise BodyError(
                     f"line {number}: with its prefixes written out, the patch is too long"
                 )
+            if self._before is not None:
+                self._before.setdefault(statement, self._changes.get(statement))
             self._changes[statement] = code, number
         elif code == "PA" and (match := _PREFIX.fullmatch(rest)):
             self._prefixes[match[1] or match[2] or ""] = match[3]
         elif code == "PD" and (match := _NO_PREFIX.fullmatch(rest)):
             self._prefixes.pop(match[1] or match[2] or "", None)
         elif code == "TX" and self._before is None and not rest.strip("."):
-            self._before = dict(self._changes)
+            self._before = {}
         elif code in ("TC", "TA") and self._before is not None and not rest.strip("."):
-            if code == "TA":
-                self._changes = self._before
-            self._before = None
+            before, self._before = self._before, None
+            for statement, change in before.items() if code == "TA" else ():
+                if change is None:
+                    del self._changes[statement]
+                else:
+                    self._changes[statement] = change
         elif code != "H":
             raise BodyError(f"line {number}: not a line of a patch here: {line[:100]}")
 

@@ -1,9 +1,15 @@
-"""Between terms and those of pyoxigraph, which parses RDF and keeps graphs in memory."""
+"""Between terms and those of pyoxigraph, which parses RDF and keeps graphs in memory.
 
+`parse_rdf` is the only way from bytes to quads, here and in the loaders: it checks what would harm
+the parser. Files that are too large to be read whole are parsed by `rdf_files.parse_file`.
+"""
+
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import pyoxigraph as ox
 
+from annotations.nesting import bounded, check_nesting
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,
@@ -58,3 +64,31 @@ def parsed_quad(quad: ox.Quad) -> Quad:
         text_of(quad.object),
         DEFAULT_GRAPH if isinstance(graph, ox.DefaultGraph) else Term(str(graph)),
     )
+
+
+def parse_rdf(
+    content: bytes, rdf_format: ox.RdfFormat, *, base: str | None = None, rename: bool = False
+) -> ox.QuadParser:
+    """Parse a document that is in memory.
+
+    Args:
+        content: the document.
+        rdf_format: its format.
+        base: what relative IRIs are resolved against; ``None``: they are refused.
+        rename: whether blank nodes of two documents are different nodes.
+
+    Raises:
+        NestingError: it cannot be parsed without harm.
+        SyntaxError: it is malformed; raised while it is iterated over.
+        ValueError: the base is no IRI.
+    """
+    check_nesting((content,), rdf_format.media_type, base=base or "")
+    return ox.parse(content, rdf_format, base_iri=base, rename_blank_nodes=rename)
+
+
+def read_quads(
+    content: bytes, rdf_format: ox.RdfFormat, *, base: str | None = None, rename: bool = False
+) -> Iterator[Quad]:
+    """The quads of a document, as long as they are not much larger than it; see `parse_rdf`."""
+    parsed = parse_rdf(content, rdf_format, base=base, rename=rename)
+    return bounded(map(parsed_quad, parsed), len(content))

@@ -15,6 +15,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import IO, Final, TypeAlias, cast
@@ -135,14 +136,24 @@ def open_rdf(path: Path) -> IO[bytes]:
             return path.open("rb")
 
 
-def check_file(path: Path, rdf_format: ox.RdfFormat) -> None:
-    """See to it that a file can be parsed without harm to the process.
+@contextmanager
+def parsed_file(
+    path: Path, rdf_format: ox.RdfFormat, base: str | None = None
+) -> Iterator[ox.QuadParser]:
+    """Parse a file as it is read; for what is in memory, see `ox_terms.parse_rdf`.
+
+    Args:
+        path: the file.
+        rdf_format: its format.
+        base: what relative IRIs are resolved against; ``None``: they are refused.
 
     Raises:
         NestingError: it is nested too deep, or would grow when it is read.
         OSError: it cannot be read or decompressed; or what else `open_rdf` and reading raise.
     """
-    check_nesting(_Pieces(path), rdf_format.media_type, entities=True)
+    check_nesting(_Pieces(path), rdf_format.media_type, base=base or "", entities=True)
+    with open_rdf(path) as file:
+        yield ox.parse(file, rdf_format, base_iri=base)
 
 
 class _Pieces:
@@ -189,10 +200,8 @@ class RdfReader:
         scope = BlankNodeScope(self._number, keep_labels=self._format in _LINE_FORMATS)
         without_base = self._base is None and self._format == ox.RdfFormat.JSON_LD
         try:
-            check_file(self._path, self._format)
-            with open_rdf(self._path) as file:
-                base = NOWHERE if without_base else self._base
-                parser = ox.parse(file, self._format, base_iri=base)
+            base = NOWHERE if without_base else self._base
+            with parsed_file(self._path, self._format, base) as parser:
                 for quad in quad_texts(parser, scope):
                     if without_base and (relative := relative_iri(quad)) is not None:
                         raise RdfInputError(f"{self._path}: a relative IRI: {relative!r}")

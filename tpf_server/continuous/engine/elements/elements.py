@@ -25,12 +25,11 @@ import pyoxigraph as ox
 
 from annotations.errors import InstantError, NestingError
 from annotations.instants import parse_instant
-from annotations.nesting import check_nesting
 from annotations.terms import Term, is_blank_node, is_iri
 from tpf_server.continuous.engine.elements.named_graphs import in_graph
 from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST, milliseconds
 from tpf_server.continuous.engine.errors import ElementError
-from tpf_server.store.static.ox_terms import text_of
+from tpf_server.store.static.ox_terms import parse_rdf, read_quads, text_of
 
 _Triples = tuple[tuple[Term, Term, Term], ...]
 
@@ -63,9 +62,10 @@ def canonical_term(text: object) -> Term:
         raise ElementError(f"not a term: {text!r}")
     if _SIMPLE_IRI.fullmatch(text) or _SIMPLE_LITERAL.fullmatch(text):
         return Term(text)
-    _check_nesting(text)
     try:
-        (triple,) = ox.parse(f"{_SUBJECT}{text} .".encode(), format=ox.RdfFormat.N_TRIPLES)
+        (triple,) = parse_rdf(f"{_SUBJECT}{text} .".encode(), ox.RdfFormat.N_TRIPLES)
+    except NestingError as error:
+        raise ElementError(f"triple terms are {error.reason}") from None
     except (SyntaxError, ValueError):
         raise ElementError(f"not a term: {text!r}") from None
     return text_of(triple.object)
@@ -73,15 +73,6 @@ def canonical_term(text: object) -> Term:
 
 remembered_term = lru_cache(maxsize=65_536)(canonical_term)
 """The same, for terms that come again and again and are kept nowhere."""
-
-
-def _check_nesting(text: str) -> None:
-    """See to it that a term or a statement can be parsed without harm to the process."""
-    if "<<(" in text:
-        try:
-            check_nesting((text.encode(),), "application/n-quads")
-        except NestingError as error:
-            raise ElementError(f"triple terms are {error.reason}") from None
 
 
 def instant(value: object) -> int:
@@ -169,9 +160,10 @@ def _finished(pending: tuple[int, str, list[tuple[Term, Term, Term]], int]) -> E
 
 
 def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
-    _check_nesting(text)
     try:
-        (quad,) = ox.parse(text.encode(), format=ox.RdfFormat.N_QUADS)
+        (quad,) = parse_rdf(text.encode(), ox.RdfFormat.N_QUADS)
+    except NestingError as error:
+        raise ElementError(f"triple terms are {error.reason}") from None
     except (SyntaxError, ValueError):
         raise ElementError(f"not a statement: {text!r}") from None
     terms = (text_of(quad.subject), text_of(quad.predicate), text_of(quad.object))
@@ -276,14 +268,16 @@ def read_rdf(body: bytes, rdf_format: ox.RdfFormat, at: int) -> list[Element]:
     """The elements of an RDF body: one for each graph, all with the same timestamp.
 
     Raises:
-        ElementError: the body is malformed; with the line.
+        ElementError: the body is malformed, nested too deep, or much larger when its prefixes are
+            written out; with the line.
     """
     graphs: dict[str, list[tuple[Term, Term, Term]]] = {}
     try:
         # Blank nodes of two bodies are different nodes.
-        for quad in ox.parse(body, format=rdf_format, rename_blank_nodes=True):
-            terms = (text_of(quad.subject), text_of(quad.predicate), text_of(quad.object))
-            graphs.setdefault(str(quad.graph_name), []).append(terms)
+        for quad in read_quads(body, rdf_format, rename=True):
+            graphs.setdefault(quad.graph, []).append(quad[:3])
+    except NestingError as error:
+        raise ElementError(error.reason, error.line) from None
     except SyntaxError as error:
         raise ElementError(error.msg, error.lineno) from None
     return [Element(at, in_graph(name, dict.fromkeys(each)), 1) for name, each in graphs.items()]
