@@ -6,7 +6,7 @@ The label lies in the default graph. A static quad that equals a labelled one ca
 it: the label counts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from annotations.labels import Fact, Label
 from annotations.methods.base import Derived, LabelForm, Naming, OnError, Rewriting
@@ -42,7 +42,7 @@ class ImplicitGraph(Method):
         nodes: LabelledNodes,
         naming: Naming,  # noqa: ARG002 - data may name the fragments of another address
         report: OnError,
-    ) -> list[Fact]:
+    ) -> Iterator[Fact]:
         """Every quad with the labels of its fragment, whatever the address of the server."""
         present = set(nodes.rest)
         labels: dict[Quad, list[Label]] = {}
@@ -54,11 +54,8 @@ class ImplicitGraph(Method):
                 report(without_fact(node, f"the data do not hold {' '.join(quad).strip()}"))
             else:
                 labels.setdefault(quad, []).extend(stated)
-        return [
-            fact
-            for quad in nodes.rest
-            for fact in (labelled(quad, labels[quad]) if quad in labels else [Fact(quad)])
-        ]
+        for quad in nodes.rest:
+            yield from labelled(quad, labels[quad]) if quad in labels else (Fact(quad),)
 
     def rewrite(
         self,

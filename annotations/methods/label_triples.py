@@ -19,7 +19,7 @@ from annotations.methods.shapes import FixedTerm, LabelInstant, Minted, Shape, S
 from annotations.namespaces import Vocabulary
 from annotations.terms import Quad, QuadPattern, Term, Variable
 
-_Values: TypeAlias = dict[Term, list[Term]]
+_Values: TypeAlias = dict[Term, dict[Term, None]]
 """What is stated of one node: the values of each label predicate."""
 
 
@@ -98,10 +98,8 @@ def read_labels(quads: Iterable[Quad], vocabulary: Vocabulary, report: OnError) 
         if quad.predicate not in vocabulary.label_predicates:
             rest.append(quad)
             continue
-        values = stated.setdefault(quad.subject, {}).setdefault(quad.predicate, [])
         # The same statement may lie in several graphs.
-        if quad.object not in values:
-            values.append(quad.object)
+        stated.setdefault(quad.subject, {}).setdefault(quad.predicate, {})[quad.object] = None
     bounds = {vocabulary.initial, vocabulary.final}
     intervals = {node for node, values in stated.items() if values.keys() <= bounds}
     labels = {
@@ -155,7 +153,8 @@ def _interval(node: Term, values: _Values, initial: Term, final: Term) -> Label:
 
 
 def _the_instant(node: Term, values: _Values, predicate: Term) -> datetime:
-    terms = values.get(predicate, [])
+    terms = values.get(predicate, {})
     if len(terms) != 1:
         raise DecodeError(f"{node} needs exactly one {predicate}, found {len(terms)}")
-    return instant_of_term(terms[0])
+    (term,) = terms
+    return instant_of_term(term)

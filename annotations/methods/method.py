@@ -7,8 +7,9 @@ Encoding, matching and the frame of decoding follow from the method's shapes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Final
 
 from annotations.errors import AnnotationError, DecodeError, EncodeError
 from annotations.labels import Fact, FactKey, Label, overlap_error, overlaps
@@ -17,6 +18,11 @@ from annotations.methods.label_triples import LabelledNodes, read_labels
 from annotations.methods.names import is_minted
 from annotations.methods.shapes import Shape
 from annotations.terms import Quad, QuadPattern, Term, TriplePattern, Variable
+
+_FEW_FACTS: Final = 10_000
+_FACTS_PER_STATEMENT: Final = 8
+"""How many facts annotated data may say: so many, and so many for each label and each other quad.
+Each label of a graph counts for each quad in it, so that a short body could say millions."""
 
 
 class Method(ABC):
@@ -33,8 +39,11 @@ class Method(ABC):
         """The quads that a labelled fact shows, the quad that holds its value first."""
 
     @abstractmethod
-    def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> list[Fact]:
-        """The facts of annotated data without the triples of labels, in the order of the quads."""
+    def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> Iterator[Fact]:
+        """The facts of annotated data without the triples of labels, in the order of the quads.
+
+        A label and a quad are joined as the facts are taken, because there may be too many.
+        """
 
     @abstractmethod
     def rewrite(
@@ -98,14 +107,20 @@ class Method(ABC):
                 it the first problem is raised.
 
         Raises:
-            DecodeError: an annotation is incomplete, contradicts itself or labels no fact.
+            DecodeError: an annotation is incomplete, contradicts itself or labels no fact; or there
+                are too many facts, the rest of which is not read.
             LabelError: a label cannot hold, or two labels of one fact overlap.
             InstantError: a label's instant is malformed or has no time zone.
         """
         report = on_error or _raise
         nodes = read_labels(quads, naming.vocabulary, report)
         facts: dict[Fact, None] = {}
-        for fact in self.read_facts(nodes, naming, report):
+        statements = len(nodes.rest) + sum(map(len, nodes.labels.values()))
+        most = _FEW_FACTS + _FACTS_PER_STATEMENT * statements
+        for count, fact in enumerate(self.read_facts(nodes, naming, report)):
+            if count == most:
+                report(DecodeError(f"more than {most} facts, of {statements} labels and quads"))
+                break
             if fact.label is not None and reads_as_annotation(fact, naming):
                 report(DecodeError(f"an annotation cannot be labelled: {' '.join(fact.quad)}"))
             else:
@@ -138,9 +153,9 @@ def _raise(error: AnnotationError) -> None:
     raise error
 
 
-def labelled(quad: Quad, labels: Iterable[Label]) -> list[Fact]:
+def labelled(quad: Quad, labels: Iterable[Label]) -> Iterator[Fact]:
     """One fact per label of a quad."""
-    return [Fact(quad, label) for label in labels]
+    return (Fact(quad, label) for label in labels)
 
 
 def without_fact(node: Term, why: str) -> DecodeError:

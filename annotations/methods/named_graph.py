@@ -5,7 +5,7 @@ named graph says so by one more triple, ``g tmp:graph <its graph>``. That triple
 in the default graph.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from annotations.errors import DecodeError
 from annotations.labels import Fact
@@ -39,7 +39,7 @@ class NamedGraph(Method):
             Shape(own, FixedTerm(naming.vocabulary.graph), GRAPH, DEFAULT, named_only=True),
         )
 
-    def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> list[Fact]:
+    def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> Iterator[Fact]:
         """The quads in labelled graphs, and all unlabelled ones."""
         lies_in = naming.vocabulary.graph
         graphs: dict[Term, dict[Term, None]] = {}
@@ -47,23 +47,21 @@ class NamedGraph(Method):
             if quad.predicate == lies_in and quad.subject in nodes.labels:
                 graphs.setdefault(quad.subject, {})[quad.object] = None
         used: set[Term] = set()
-        facts: list[Fact] = []
         for quad in nodes.rest:
             if quad.predicate == lies_in and quad.subject in nodes.labels:
                 continue
             if quad.graph not in nodes.labels:
-                facts.append(Fact(quad))
+                yield Fact(quad)
                 continue
             used.add(quad.graph)
             stated = list(graphs.get(quad.graph, (DEFAULT_GRAPH,)))
             if len(stated) == 1:
-                facts.extend(labelled(quad._replace(graph=stated[0]), nodes.labels[quad.graph]))
+                yield from labelled(quad._replace(graph=stated[0]), nodes.labels[quad.graph])
         for node in nodes.labels:
             if len(graphs.get(node, ())) > 1:
                 report(DecodeError(f"{node} has {len(graphs[node])} values of {lies_in}"))
             elif node not in used:
                 report(without_fact(node, "no statement lies in this graph"))
-        return facts
 
     def rewrite(
         self,

@@ -5,10 +5,11 @@ fact, which is stated itself. A static quad that equals a labelled one cannot be
 label counts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 from annotations.errors import TermError
-from annotations.labels import Fact, Label
+from annotations.labels import Fact
 from annotations.methods.base import Derived, LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
 from annotations.methods.method import Method, labelled, without_fact
@@ -53,10 +54,10 @@ class Rdf12Reifier(Method):
         nodes: LabelledNodes,
         naming: Naming,  # noqa: ARG002 - the vocabulary of reification is fixed
         report: OnError,
-    ) -> list[Fact]:
+    ) -> Iterator[Fact]:
         """Every stated quad with the labels of its reifiers in the same graph."""
         stated = set(nodes.rest)
-        labels: dict[Quad, list[Label]] = {}
+        reifiers: dict[Quad, list[Term]] = {}
         reifying: set[Term] = set()
         plain: list[Quad] = []
         for quad in nodes.rest:
@@ -70,17 +71,18 @@ class Rdf12Reifier(Method):
                 report(without_fact(quad.subject, str(error)))
                 continue
             if fact in stated:
-                labels.setdefault(fact, []).extend(nodes.labels[quad.subject])
+                reifiers.setdefault(fact, []).append(quad.subject)
             else:
                 report(without_fact(quad.subject, f"{quad.object} is not stated"))
         for node in nodes.labels:
             if node not in reifying:
                 report(without_fact(node, f"no {RDF_REIFIES}"))
-        return [
-            fact
-            for quad in plain
-            for fact in (labelled(quad, labels[quad]) if quad in labels else [Fact(quad)])
-        ]
+        for quad in plain:
+            if quad in reifiers:
+                labels = (nodes.labels[node] for node in reifiers[quad])
+                yield from labelled(quad, chain.from_iterable(labels))
+            else:
+                yield Fact(quad)
 
     def rewrite(
         self,

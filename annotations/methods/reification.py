@@ -4,7 +4,7 @@
 quads lie in the graph of the fact. The fact itself is not stated: it holds only for a while.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from annotations.errors import DecodeError
 from annotations.labels import Fact
@@ -45,7 +45,7 @@ class Reification(Method):
         nodes: LabelledNodes,
         naming: Naming,  # noqa: ARG002 - the vocabulary of reification is fixed
         report: OnError,
-    ) -> list[Fact]:
+    ) -> Iterator[Fact]:
         """The facts of the labelled statements, each where its object is stated."""
         parts: dict[Term, dict[Term, list[Quad]]] = {}
         for quad in nodes.rest:
@@ -58,17 +58,15 @@ class Reification(Method):
                 described[node] = _described(node, parts.get(node, {}))
             except DecodeError as error:
                 report(error)
-        facts: list[Fact] = []
         for quad in nodes.rest:
             node = quad.subject
             if node not in nodes.labels:
-                facts.append(Fact(quad))
+                yield Fact(quad)
             elif quad.predicate == RDF_OBJECT:
                 if node in described:
-                    facts.extend(labelled(described[node], nodes.labels[node]))
+                    yield from labelled(described[node], nodes.labels[node])
             elif quad.predicate not in _PARTS and quad[1:3] != (RDF_TYPE, RDF_STATEMENT):
-                facts.append(Fact(quad))
-        return facts
+                yield Fact(quad)
 
     def rewrite(
         self,

@@ -4,7 +4,7 @@
 fact.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from annotations.errors import DecodeError
 from annotations.labels import Fact
@@ -30,7 +30,7 @@ class SingletonProperty(Method):
             *label_shapes(singleton, GRAPH, naming),
         )
 
-    def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> list[Fact]:
+    def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> Iterator[Fact]:
         """The quads whose predicate is a labelled singleton, and all unlabelled ones."""
         stands_for = naming.vocabulary.singleton_property_of
         predicates: dict[Term, dict[Term, None]] = {}
@@ -38,7 +38,6 @@ class SingletonProperty(Method):
             if quad.predicate == stands_for and quad.subject in nodes.labels:
                 predicates.setdefault(quad.subject, {})[quad.object] = None
         used: set[Term] = set()
-        facts: list[Fact] = []
         for quad in nodes.rest:
             node = quad.predicate
             if node in nodes.labels:
@@ -46,9 +45,9 @@ class SingletonProperty(Method):
                 if len(predicates.get(node, ())) == 1:
                     (predicate,) = predicates[node]
                     fact = quad._replace(predicate=predicate)
-                    facts.extend(labelled(fact, nodes.labels[node]))
+                    yield from labelled(fact, nodes.labels[node])
             elif node != stands_for or quad.subject not in nodes.labels:
-                facts.append(Fact(quad))
+                yield Fact(quad)
         for node in nodes.labels:
             if node not in predicates:
                 report(without_fact(node, f"no {stands_for}"))
@@ -56,7 +55,6 @@ class SingletonProperty(Method):
                 report(DecodeError(f"{node} has {len(predicates[node])} values of {stands_for}"))
             elif node not in used:
                 report(without_fact(node, "no statement has it as its predicate"))
-        return facts
 
     def rewrite(
         self,
