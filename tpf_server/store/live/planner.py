@@ -1,6 +1,7 @@
 """What publishing facts with one key does to its versions: those that come, end or are replaced."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from annotations.instants import format_instant, from_micros
@@ -18,7 +19,8 @@ from tpf_server.store.live.rows import EXPIRING, INTERVALS
 class Effects:
     """What a batch does to the rows."""
 
-    added: list[Version] = field(default_factory=list)
+    versions: dict[int, Version] = field(default_factory=dict)
+    """Those that are added, by row."""
     removed: list[int] = field(default_factory=list)
     facts: int = 0
     """How many of the facts are new."""
@@ -26,6 +28,15 @@ class Effects:
     """How many versions were replaced, ended or withdrawn."""
     slots: list[int] = field(default_factory=list)
     """The slots that were taken for new keys."""
+
+    @property
+    def added(self) -> list[Version]:
+        """The versions that come."""
+        return list(self.versions.values())
+
+    def add(self, version: Version) -> None:
+        """Have one more version come."""
+        self.versions[version.row] = version
 
 
 class Planner:
@@ -38,6 +49,8 @@ class Planner:
         self._now = now
         self._slots = index.slots_of(quad)
         self._gone: set[int] = set()
+        self._passed: dict[int, dict[int, int]] = {-1: {}, 1: {}}
+        """Where to go on, by direction, from a place in the slot where no version stands."""
 
     def plan(self, group: list[tuple[int, int, Fact]]) -> None:
         """Plan what the facts of the key do, in order of their starts."""
@@ -108,9 +121,16 @@ class Planner:
             return None, None
         rows = self._rows.rows(slot)
         position = bisect_right(rows, instant, key=self._rows.start.__getitem__)
-        before = (rows[place] for place in range(position - 1, -1, -1))
-        later = (rows[place] for place in range(position, len(rows)))
-        return next(filter(self._stands, before), None), next(filter(self._stands, later), None)
+        return self._standing(rows, position - 1, -1), self._standing(rows, position, 1)
+
+    def _standing(self, rows: Sequence[int], position: int, step: int) -> int | None:
+        """The first version from a place on that stands; places without are passed once."""
+        goes_on, passed = self._passed[step], []
+        while 0 <= position < len(rows) and not self._stands(rows[position]):
+            passed.append(position)
+            position = goes_on.get(position, position + step)
+        goes_on.update(dict.fromkeys(passed, position))
+        return rows[position] if 0 <= position < len(rows) else None
 
     def _refuse_if_reaches(self, later: int | None, end: int, fact: Fact) -> None:
         if later is not None and self._start(later) < end:
@@ -131,7 +151,7 @@ class Planner:
         self._remove(row)
         if version.start < instant:
             shorter = version._replace(row=self._index.take_row(), end=instant)
-            self._effects.added.append(shorter)
+            self._effects.add(shorter)
 
     def _add(self, fact: Fact, start: int, end: int) -> None:
         bits = token_bits(identity(fact))
@@ -141,7 +161,7 @@ class Planner:
             slot = self._slots[kind] = self._index.take_slot()
             self._effects.slots.append(slot)
         row = self._index.take_row()
-        self._effects.added.append(Version(row, slot, *fact.quad, start, end, bits))
+        self._effects.add(Version(row, slot, *fact.quad, start, end, bits))
 
 
 def quad_shown(quad: Quad) -> str:

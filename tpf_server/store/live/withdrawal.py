@@ -1,7 +1,9 @@
 """What withdrawing quads with one key does to its versions; facts with the key may follow."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
+
+from sortedcontainers import SortedDict
 
 from annotations.instants import to_micros
 from annotations.labels import Fact, FactKey, Interval, key_of
@@ -37,20 +39,48 @@ class WithdrawingPlanner(Planner):
         super().__init__(index, effects, now, quad)
         self._left: dict[int, Version] = {}
         """What is left of versions, by the rows that are to hold it."""
+        self._starts = SortedDict[int, int]()
+        """The rows of the intervals among them, by start."""
+        self._expiring_left: int | None = None
+        """The row of what is left of the expiring version."""
 
-    def withdraw(self, cuts: Iterable[tuple[int, int, Quad]]) -> None:
+    def withdraw(self, cuts: Sequence[tuple[int, int, Quad]]) -> None:
         """Plan that quads do not hold: each from when until when."""
+        by_object: dict[str, list[tuple[int, int]]] = {}
         for start, end, quad in cuts:
-            for row in self._said_between(start, end):
-                version = self._version(row)
-                if version.object == quad.object:
-                    self._remove(row)
-                    # Of an expiring fact nobody knows since when it holds, but it does now.
-                    since = self._now if version.start == NO_START else version.start
-                    if since < start:
+            by_object.setdefault(quad.object, []).append((start, end))
+        versions: dict[str, list[Version]] = {}
+        for row in self._said_between(min(each[0] for each in cuts), max(each[1] for each in cuts)):
+            version = self._version(row)
+            if version.object in by_object:
+                versions.setdefault(version.object, []).append(version)
+        for value, of_object in versions.items():
+            self._cut(of_object, _united(by_object[value]))
+
+    def _cut(self, versions: Iterable[Version], cuts: Sequence[tuple[int, int]]) -> None:
+        """Plan that versions do not hold in some spans; both are in order of time."""
+        first = 0
+        for version in versions:
+            if version.start == NO_START:
+                # Nobody knows since when it holds, but it does now.
+                start = next((start for start, end in cuts if end > self._now), FOREVER)
+                if start < version.end:
+                    self._remove(version.row)
+                    if self._now < start:
                         self._leave(version._replace(end=start))
-                    if version.start != NO_START and end < version.end:
-                        self._leave(_renamed(version._replace(start=end)))
+                continue
+            while first < len(cuts) and cuts[first][1] <= version.start:
+                first += 1
+            since, place = version.start, first
+            while place < len(cuts) and cuts[place][0] < version.end:
+                start, end = cuts[place]
+                if place == first:
+                    self._remove(version.row)
+                if since < start:
+                    self._leave(_renamed(version._replace(start=since, end=start)))
+                since, place = end, place + 1
+            if place > first and since < version.end:
+                self._leave(_renamed(version._replace(start=since)))
 
     def _said_between(self, start: int, end: int) -> list[int]:
         """The versions that hold at some instant of these, the expiring one from now on."""
@@ -69,7 +99,11 @@ class WithdrawingPlanner(Planner):
     def _leave(self, version: Version) -> None:
         version = version._replace(row=self._index.take_row())
         self._left[version.row] = version
-        self._effects.added.append(version)
+        if version.start == NO_START:
+            self._expiring_left = version.row
+        else:
+            self._starts[version.start] = version.row
+        self._effects.add(version)
 
     def _same_object(self, row: int, fact: Fact) -> bool:
         return self._version(row).object == fact.quad.object
@@ -84,29 +118,41 @@ class WithdrawingPlanner(Planner):
         return self._left[row].end if row in self._left else super()._end(row)
 
     def _current_expiring(self) -> int | None:
-        for row, version in self._left.items():
-            if version.start == NO_START:
-                return row
-        return super()._current_expiring()
+        return super()._current_expiring() if self._expiring_left is None else self._expiring_left
 
     def _around(self, instant: int) -> tuple[int | None, int | None]:
         before, later = super()._around(instant)
-        for row, version in self._left.items():
-            if version.start == NO_START:
-                continue
-            if version.start > instant:
-                if later is None or version.start < self._start(later):
-                    later = row
-            elif before is None or version.start > self._start(before):
-                before = row
+        place = self._starts.bisect_right(instant)
+        if place and (before is None or self._starts.peekitem(place - 1)[0] > self._start(before)):
+            before = self._starts.peekitem(place - 1)[1]
+        if place < len(self._starts) and (
+            later is None or self._starts.peekitem(place)[0] < self._start(later)
+        ):
+            later = self._starts.peekitem(place)[1]
         return before, later
 
     def _remove(self, row: int) -> None:
-        if row in self._left:
-            self._effects.added.remove(self._left.pop(row))
-            self._index.give_back([row], [])
-        else:
+        left = self._left.pop(row, None)
+        if left is None:
             super()._remove(row)
+            return
+        if left.start == NO_START:
+            self._expiring_left = None
+        else:
+            del self._starts[left.start]
+        del self._effects.versions[row]
+        self._index.give_back([row], [])
+
+
+def _united(spans_of_time: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in order, those that meet as one."""
+    united: list[tuple[int, int]] = []
+    for start, end in sorted(spans_of_time):
+        if united and start <= united[-1][1]:
+            united[-1] = united[-1][0], max(end, united[-1][1])
+        else:
+            united.append((start, end))
+    return united
 
 
 def _renamed(version: Version) -> Version:
