@@ -17,8 +17,8 @@ _PRIMARY_TOPIC: Final = Term(f"<{FOAF}primaryTopic>")
 _SUBSET: Final = Term(f"<{VOID}subset>")
 # Labels are data: in some views a page's own URL carries the label of its fact.
 _ABOUT_LABELS: Final = (
-    "annotationMethod", "dynamicTriples", "earliestExpiration", "evaluatedAt", "labelling",
-    "mapping", "maximum", "plainView",
+    "annotationMethod", "at", "changes", "dynamicTriples", "earliestExpiration", "evaluatedAt",
+    "labelling", "mapping", "maximum", "nextChange", "plainView",
 )  # fmt: skip
 _OF_CONTROLS: Final = tuple(f"<{namespace}" for namespace in (HYDRA, VOID, SD))
 _METADATA: Final = "#metadata>"

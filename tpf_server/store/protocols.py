@@ -193,6 +193,9 @@ class LiveStore(Protocol):
     def modified(self, snapshot: Snapshot) -> datetime | None:
         """When the newest batch of the snapshot was published; ``None`` where there is none."""
 
+    def published_after(self, snapshot: Snapshot) -> datetime | None:
+        """When the batch after those of the snapshot was published; ``None``: it has the newest."""
+
     def updates(self, now: datetime) -> Sequence[int]:
         """How many facts came, changed or went in each minute of the last hour, as is known."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Final
+from urllib.parse import quote
 
 from flask import Blueprint, Request, Response, request
 
@@ -65,6 +66,8 @@ _HOP = frozenset({"connection", "date", "keep-alive", "server", "transfer-encodi
 _PATIENCE: Final = 60.0
 """Seconds beyond those of a query, after which the process counts as stuck."""
 _CHUNK: Final = 2**16
+_IN_URL: Final = "".join(map(chr, range(0x21, 0x7F)))
+"""What stays as it is in the query of a URL."""
 _MOST_BODY: Final = 2**18
 """Bytes of a request, as many as the process would take."""
 
@@ -144,8 +147,9 @@ class QueryFront:
             "X-Tpf-Reader": reader,
             "X-Tpf-Over": over,
         }
-        query = asked.environ.get("QUERY_STRING", "")
-        target = f"/{file}" + (f"?{query}" if query else "")
+        # Bytes beyond ASCII are written as a browser writes them.
+        query = quote(asked.environ.get("QUERY_STRING", "").encode("latin-1"), _IN_URL)
+        target = quote(f"/{file}") + (f"?{query}" if query else "")
         # The page, its files and preflights are there at once: nobody waits for them.
         waits = file == "sparql" and asked.method != "OPTIONS"
         if waits and not self.slots.take(reader):

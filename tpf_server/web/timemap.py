@@ -1,8 +1,8 @@
 """``/{dataset}/timemap``: at which instants a fragment changed (RFC 7089, section 5).
 
 A memento is there for every instant; listed are those at which the label of a match ended or began,
-as far as the newest state of the store tells: between two of them the fragment was the same. What
-an expiration told before it was replaced is not among them.
+and, where expirations were replaced, those at which a batch was published, as long as its state is
+retained: between two of them the fragment was the same.
 """
 
 from datetime import datetime, timedelta
@@ -56,10 +56,12 @@ def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
         found = [begin]
     following: datetime | None = begin
     while following is not None:
-        state = endpoint.view.state(
-            asked.patterns, Snapshot(to_micros(following), snapshot.sequence)
-        )
-        following = state.next_change
+        snapshot = Snapshot(to_micros(following), snapshot.sequence)
+        following = endpoint.view.state(asked.patterns, snapshot).next_change
+        published = live.published_after(snapshot)
+        if published is not None and (following is None or published <= following):
+            # From then on another state tells what holds.
+            following, snapshot = published, live.past(facts, published)
         if following is None or following > now or len(found) == _MOST:
             break
         found.append(following)

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -113,6 +115,16 @@ def test_what_is_wrong_is_said(server: RunningServer, path: str, status: int, sa
     response = requests.get(server.origin + path, timeout=60)
     assert response.status_code == status
     assert said in response.text
+
+
+@pytest.mark.parametrize("path", [b"/sparql?query=\xc3\xa9", b"/query/\xe9", b"/query/?\xe9=\xff"])
+def test_bytes_beyond_ascii_are_no_failure(server: RunningServer, path: bytes) -> None:
+    host, port = urlsplit(server.origin).hostname, urlsplit(server.origin).port
+    with socket.create_connection((host, port), timeout=60) as connection:
+        request = b"GET %b HTTP/1.1\r\nHost: %b:%d\r\nConnection: close\r\n\r\n"
+        connection.sendall(request % (path, str(host).encode(), port))
+        status = int(connection.makefile("rb").readline().split()[1])
+    assert status < 500
 
 
 def test_what_is_too_long_or_has_no_length_is_refused(server: RunningServer) -> None:

@@ -103,6 +103,28 @@ def test_what_expires_tells_its_history_from_its_last_change_on(served: Served) 
     assert (answer.status_code, "ask for" in answer.json()["detail"]) == (404, True)
 
 
+def test_expirations_that_came_later_are_on_the_map(served: Served) -> None:
+    """Every second at which a page says something else than a second before is on it."""
+    second = timedelta(seconds=1)
+    for start, name, length in [(0, "1", 4), (2, "2", 9), (5, "3", 3), (9, "4", 2), (12, "5", 9)]:
+        served.clock.advance_to(NOON + start * second)
+        fact = quad("t1", "platform", f'"{name}"')
+        served.publish((fact, Expiration(NOON + (start + length) * second)))
+    served.clock.advance_to(NOON + 30 * second)
+    pages = [
+        served.get(f"{QUERY}&at={format_instant(NOON + n * second)}", "application/n-quads")
+        for n in range(30)
+    ]
+    said = [
+        {row.object for row in parse(page.content, "application/n-quads") if "platform" in row[1]}
+        for page in pages
+    ]
+    changes = [NOON + n * second for n in range(1, 30) if said[n] != said[n - 1]]
+    assert len(changes) > 5
+    for path in (MAP, f"{MAP}&at={format_instant(NOON)}"):
+        assert mementos(links(served, path)) == [NOON, *changes]
+
+
 def test_wrong_use(served: Served, tmp_path: Path) -> None:
     assert served.get("nothing/timemap").status_code == 404
     assert served.get("trains/timemap?subject=_:x").status_code == 400

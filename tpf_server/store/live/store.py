@@ -190,6 +190,15 @@ class IndexedLiveStore:
             changed = batch_of(self._index, snapshot.sequence)
         return None if changed is None else from_micros(changed.changed)
 
+    def published_after(self, snapshot: Snapshot) -> datetime | None:
+        """See `LiveStore`."""
+        with self._reading():
+            self._check(snapshot, None)
+            following = batch_of(self._index, snapshot.sequence + 1)
+        if following is None or following.sequence <= snapshot.sequence:
+            return None
+        return from_micros(following.published)
+
     def updates(self, now: datetime) -> Sequence[int]:
         """See `LiveStore`."""
         with self._reading():
