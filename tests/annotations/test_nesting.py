@@ -59,9 +59,9 @@ def pieces(document: bytes, cuts: list[int]) -> list[bytes]:
     return [document[start:end] for start, end in pairwise(places)]
 
 
-def refused(document: bytes, media_type: str, cuts: list[int], **options: bool) -> bool:
+def refused(document: bytes, media_type: str, cuts: list[int], entities: bool = False) -> bool:
     try:
-        check_nesting(pieces(document, cuts), media_type, **options)
+        check_nesting(pieces(document, cuts), media_type, entities=entities)
     except NestingError:
         return True
     return False

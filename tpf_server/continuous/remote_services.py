@@ -19,7 +19,7 @@ from annotations.instants import format_instant
 from annotations.namespaces import HYDRA, RDF
 from annotations.origins import origin_of
 from annotations.parameters import parameter_of_term
-from annotations.terms import Quad, QuadPattern, is_variable
+from annotations.terms import Quad, QuadPattern, Term, is_literal, is_variable, literal_parts
 from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.engine.errors import RemoteGraphError
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
@@ -80,9 +80,9 @@ class RemoteService(RemoteGraph):
         except RemoteGraphError:
             # An endpoint may refuse to be asked nothing; whether it is one shows when it is asked.
             return None
-        said: dict[tuple[Any, str], list[Any]] = {}
+        said: dict[tuple[Term, str], list[Term]] = {}
         for quad in quads:
-            said.setdefault((quad.subject, quad.predicate.value), []).append(quad.object)
+            said.setdefault((quad.subject, quad.predicate[1:-1]), []).append(quad.object)
         for (form, predicate), templates in said.items():
             if predicate != f"{HYDRA}template":
                 continue
@@ -90,8 +90,8 @@ class RemoteService(RemoteGraph):
             for mapping in said.get((form, f"{HYDRA}mapping"), ()):
                 for place in said.get((mapping, f"{HYDRA}property"), ()):
                     for name in said.get((mapping, f"{HYDRA}variable"), ()):
-                        variables[place.value.removeprefix(RDF)] = name.value
-            template = templates[0].value
+                        variables[_value(place).removeprefix(RDF)] = _value(name)
+            template = _value(templates[0])
             if origin_of(template) is None:
                 raise RemoteGraphError(f"{self._url}: its form is at no URL: {template}")
             template = urljoin(self._url, template)
@@ -103,6 +103,11 @@ class RemoteService(RemoteGraph):
                 except ValueError as error:
                     raise RemoteGraphError(f"{self._url}: its form: {error}") from error
         return None
+
+
+def _value(term: Term) -> str:
+    """The characters of a literal; of another term, itself."""
+    return literal_parts(term).lexical if is_literal(term) else term.strip("<>")
 
 
 def _expanded(template: URITemplate, variables: dict[str, str], pattern: QuadPattern) -> str:

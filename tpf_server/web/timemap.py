@@ -22,6 +22,8 @@ from tpf_server.web.responses import answer, http_date
 LINK_FORMAT: Final = "application/link-format"
 _MOST: Final = 200
 """Mementos of one map; another one goes on."""
+_MOST_VALID: Final = 200_000
+"""Facts that are gone through for one map: for each memento, those that hold."""
 
 
 def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
@@ -55,14 +57,18 @@ def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
         snapshot = live.past(facts, begin)
         found = [begin]
     following: datetime | None = begin
+    looked = 0
     while following is not None:
         snapshot = Snapshot(to_micros(following), snapshot.sequence)
         following = endpoint.view.state(asked.patterns, snapshot).next_change
+        looked += sum(live.count(pattern, snapshot) for pattern in facts)
         published = live.published_after(snapshot)
         if published is not None and (following is None or published <= following):
             # From then on another state tells what holds.
             following, snapshot = published, live.past(facts, published)
-        if following is None or following > now or len(found) == _MOST:
+        if following is None or following > now:
+            break
+        if len(found) == _MOST or looked > _MOST_VALID:
             break
         found.append(following)
     more = following if following is not None and following <= now else None

@@ -129,8 +129,8 @@ def test_what_a_page_says_of_itself_can_nobody_publish(server: Served, page: str
         }
         assert len(said) > 5
         lines = [f"{' '.join(row[:3])} ." for row in said.values()]
-        for name in ("at", "changes", "nextChange"):
-            lines.append(f'{own}{page}> <http://example.org/temporal#{name}> "x" .')
+        tmp, names = "http://example.org/temporal#", ("at", "changes", "nextChange")
+        lines += [f'{own}{page}> <{tmp}{name}> "x" .' for name in names]
         for line in lines:
             assert server.post(line, UNTIL).status_code == 422, line
 

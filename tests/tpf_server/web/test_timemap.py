@@ -4,6 +4,7 @@ import re
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -101,6 +102,34 @@ def test_what_expires_tells_its_history_from_its_last_change_on(served: Served) 
         assert mementos(links(served, path)) == [NOON, NOON + HOUR]
     answer = served.get(f"{MAP}&at={format_instant(NOON - HOUR)}")
     assert (answer.status_code, "ask for" in answer.json()["detail"]) == (404, True)
+
+
+def test_a_map_of_many_facts_is_shorter(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a map costs does not grow with the facts that hold; all maps together list as much."""
+    monkeypatch.setattr("tpf_server.web.timemap._MOST_VALID", 100)
+    second = timedelta(seconds=1)
+    for size in (10, 20, 40):
+        name = f"size{size}"
+        ends = [NOON + (1 + n) * second for n in range(size)]
+        facts = [
+            (quad(f"{name}-{n}", name, f'"{n}"'), Interval(NOON, end)) for n, end in enumerate(ends)
+        ]
+        served.publish(*facts)
+    served.clock.advance_to(NOON + HOUR)
+    for size in (10, 20, 40):
+        predicate = quad("s", f"size{size}", '"x"').predicate[1:-1]
+        path: str | None = f"trains/timemap?predicate={quote(predicate, safe='')}"
+        seen: list[datetime] = []
+        while path is not None:
+            found = links(served, path)
+            instants = mementos(found)
+            # Those that hold from each of them on.
+            held = [size - (instant - NOON) // second for instant in instants]
+            assert sum(held[:-1]) <= 100 + size
+            seen += instants
+            following = [url for url, about in found if about["rel"] == "timemap"]
+            path = following[0].removeprefix(BASE) if following else None
+        assert seen == [NOON + n * second for n in range(size + 1)]
 
 
 def test_expirations_that_came_later_are_on_the_map(served: Served) -> None:
