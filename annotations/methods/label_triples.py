@@ -8,7 +8,7 @@ them, and ``X tmp:instant "t"`` (Taelman et al. 2016, section 2.2).
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple, TypeAlias
 
 from annotations.errors import AnnotationError, DecodeError
@@ -102,8 +102,14 @@ def read_labels(quads: Iterable[Quad], vocabulary: Vocabulary, report: OnError) 
         stated.setdefault(quad.subject, {}).setdefault(quad.predicate, {})[quad.object] = None
     bounds = {vocabulary.initial, vocabulary.final}
     intervals = {node for node, values in stated.items() if values.keys() <= bounds}
+
+    @cache
+    def interval(node: Term) -> Label:
+        """The label that a node is, which any number of others may share."""
+        return _interval(node, stated.get(node, {}), vocabulary.initial, vocabulary.final)
+
     labels = {
-        node: list(_labels_of(node, values, stated, vocabulary, report))
+        node: list(_labels_of(node, values, interval, vocabulary, report))
         for node, values in stated.items()
         if node not in intervals
     }
@@ -117,16 +123,13 @@ def read_labels(quads: Iterable[Quad], vocabulary: Vocabulary, report: OnError) 
 def _labels_of(
     node: Term,
     values: _Values,
-    stated: dict[Term, _Values],
+    interval: Callable[[Term], Label],
     vocabulary: Vocabulary,
     report: OnError,
 ) -> Iterator[Label]:
     readers = [partial(_expiration, term) for term in values.get(vocabulary.expiration, ())]
     readers += [partial(_instant, term) for term in values.get(vocabulary.instant, ())]
-    intervals = [
-        partial(_interval, term, stated.get(term, {}), vocabulary.initial, vocabulary.final)
-        for term in values.get(vocabulary.interval, ())
-    ]
+    intervals = [partial(interval, term) for term in values.get(vocabulary.interval, ())]
     older = (vocabulary.interval_initial, vocabulary.interval_final)
     if not values.keys().isdisjoint(older):
         intervals.append(partial(_interval, node, values, *older))

@@ -1,11 +1,34 @@
-"""Bodies and terms that nest without end, or that grow when they are read, are refused."""
+"""Bodies and terms that nest without end, or that grow when they are read, are refused.
 
+What a body costs is counted in calls of functions, of comparisons of terms too, and never grows
+faster than the body.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from types import FrameType
 from urllib.parse import quote
 
 import pytest
 
-from annotations.terms import MAX_NESTING
-from tests.support.served import Served
+from annotations.errors import AnnotationError
+from annotations.instants import to_micros
+from annotations.labels import Fact, Interval
+from annotations.methods import METHODS
+from annotations.methods.method import Method
+from annotations.terms import MAX_NESTING, Quad, Term
+from tests.support.facts import NAMING
+from tests.support.served import NOON, Served, quad
+from tpf_server.continuous.engine.elements.elements import RDF_TYPES, read_rdf
+from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.errors import BodyError
+from tpf_server.store.live.batch import checked, plan
+from tpf_server.store.live.index import FactIndex
+from tpf_server.store.live.log import Record
+from tpf_server.store.live.withdrawal import spans
+from tpf_server.web.rdf_body import parse_body
+from tpf_server.web.rdf_patch import parse_patch
 
 UNTIL = "expiration=2999-01-01T00:00:00Z"
 RDF = 'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:a="a:"'
@@ -96,3 +119,164 @@ def test_a_term_that_is_nested_too_deep_is_400(served: Served, form: str, depth:
     assert response.status_code == 400
     assert f"nested more than {MAX_NESTING} deep" in response.json()["detail"]
     assert served.page(ask(MAX_NESTING)).total == 0
+
+
+class Compared(str):
+    """A term whose comparisons are calls."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, str(other))
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+
+def calls(action: Callable[[], object]) -> int:
+    """How many functions were called."""
+    count = 0
+
+    def called(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        action()
+    except (AnnotationError, BodyError):
+        pass
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def grows_no_faster(action: Callable[[int], Callable[[], object]], size: int) -> None:
+    small, large = (calls(action(each)) for each in (size, 4 * size))
+    assert large < 5 * small
+
+
+TMP = NAMING.vocabulary
+SECOND = timedelta(seconds=1)
+
+
+def annotated(kind: str, size: int) -> Iterator[tuple[str, ...]]:
+    """Annotations of each method that share one node, or whose node has many labels."""
+    for number in range(size):
+        end = f'"2999-01-01T00:00:00.{number:06}Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
+        match kind:
+            case "labels":
+                yield "<urn:x>", TMP.expiration, end, ""
+            case "facts":
+                yield f"<urn:{number}>", "<urn:p>", "<urn:o>", "<urn:x>"
+                yield f"<urn:{number}>", "<urn:x>", "<urn:o>", ""
+                yield "<urn:s>", "<urn:p>", f"<urn:{number}>", ""
+                yield "<urn:x>", REIFIES, f"<<( <urn:s> <urn:p> <urn:{number}> )>>", ""
+                yield "<urn:x>", f"<{RDF_NAMESPACE}object>", "<urn:o>", f"<urn:{number}>"
+            case "interval":
+                yield f"<urn:{number}>", TMP.interval, "<urn:i>", ""
+                yield "<urn:i>", TMP.initial, end, f"<urn:{number}>"
+
+
+RDF_NAMESPACE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+REIFIES = f"<{RDF_NAMESPACE}reifies>"
+ONE_OF_EACH = [
+    ("<urn:x>", f"<{RDF_NAMESPACE}subject>", "<urn:s>", ""),
+    ("<urn:x>", f"<{RDF_NAMESPACE}predicate>", "<urn:p>", ""),
+    ("<urn:x>", TMP.singleton_property_of, "<urn:p>", ""),
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("kinds", [("labels",), ("labels", "facts"), ("interval", "facts")])
+def test_annotations_cost_no_more_than_they_are_long(method: Method, kinds: list[str]) -> None:
+    def decoding(size: int) -> Callable[[], object]:
+        rows = [*ONE_OF_EACH, *(row for kind in kinds for row in annotated(kind, size))]
+        quads = [Quad(*(Term(Compared(term)) for term in row)) for row in rows]
+        return lambda: method.decode(quads, NAMING, on_error=lambda _: None)
+
+    grows_no_faster(decoding, 300)
+
+
+def index_of(size: int) -> FactIndex:
+    """An index of so many versions of one fact, one after the other."""
+    index = FactIndex("subject-predicate")
+    facts = [
+        Fact(quad("t1", "platform", f'"{n}"'), Interval(NOON + n * SECOND, NOON + (n + 1) * SECOND))
+        for n in range(size)
+    ]
+    now = to_micros(NOON)
+    effects = plan(index, checked(facts, now, accept_past=True, key=index.key), now)
+    record = Record(1, now, effects.added, effects.removed, [], [], index.floor, [])
+    index.apply(record, lambda *_: None)
+    return index
+
+
+@pytest.mark.parametrize("value", ["its own", "others", "all"])
+def test_withdrawals_cost_no_more_than_they_are_long(value: str) -> None:
+    def withdrawing(size: int) -> Callable[[], object]:
+        index = index_of(size)
+        third, now = SECOND / 3, to_micros(NOON)
+        gone, said = [], []
+        for n in range(size):
+            start = NOON + n * SECOND
+            if value == "all":
+                # Nothing stands any more between what comes.
+                within = Interval(NOON, NOON + (size + 1) * SECOND)
+                said.append(Fact(quad("t1", "platform", '"x"'), Interval(start, start + third)))
+            else:
+                within = Interval(start + third, start + 2 * third)
+            text = f'"other {n}"' if value == "others" else f'"{n}"'
+            gone.append(Fact(quad("t1", "platform", text), within))
+        groups = checked(said, now, accept_past=True, key=index.key)
+        withdrawals = spans(gone, now, index.key)
+        return lambda: plan(index, groups, now, withdrawals)
+
+    grows_no_faster(withdrawing, 100)
+
+
+def test_transactions_cost_no_more_than_they_are_long() -> None:
+    def patching(size: int) -> Callable[[], object]:
+        lines = [f"TX .\nA <urn:s> <urn:p> <urn:{n}> .\nT{'CA'[n % 2]} ." for n in range(size)]
+        body = "\n".join(lines).encode()
+        return lambda: parse_patch(body)
+
+    grows_no_faster(patching, 200)
+    kept = parse_patch(b"TX .\nA <a:a> <a:b> <a:c> .\nA <a:a> <a:b> <a:d> .\nTC .\nTX .\n"
+                       b"D <a:a> <a:b> <a:c> .\nA <a:a> <a:b> <a:e> .\nTA .")  # fmt: skip
+    assert [each.object for each in kept.added] == ["<a:c>", "<a:d>"]
+    assert kept.withdrawn == []
+
+
+LONG = "n" * 3_000
+CONTEXT = f'"@context":{{"@vocab":"http://{LONG}/"}}'
+BASE_AND_NAMESPACE = f'xml:base="http://{LONG}/" xmlns:b="http://{LONG}/"'
+
+
+@pytest.mark.parametrize(
+    ("media_type", "opening", "repeated", "closing"),
+    [
+        ("application/ld+json", f'{{{CONTEXT},"@id":"a:b"', ',"p{}":1', "}"),
+        ("application/rdf+xml", f"<rdf:RDF {RDF} {BASE_AND_NAMESPACE}>",
+         '<rdf:Description rdf:ID="i{}"/>', "</rdf:RDF>"),
+        ("application/rdf+xml", f'<rdf:RDF {RDF} {BASE_AND_NAMESPACE}><a:b rdf:about="a:b">'
+         '<a:p rdf:parseType="Literal">', "<i{}/>", "</a:p></a:b></rdf:RDF>"),
+        ("text/turtle", f"@prefix p: <http://{LONG}/> . ", "p:a{} a p:b . ", ""),
+        ("application/trig", f"@base <http://{LONG}/> . ", "<a{}> a <b> . ", ""),
+    ],
+)  # fmt: skip
+def test_what_is_declared_once_and_written_out_again_and_again_is_bounded(
+    media_type: str, opening: str, repeated: str, closing: str
+) -> None:
+    """As facts, and as elements of a stream."""
+
+    def body(size: int) -> bytes:
+        return (opening + "".join(repeated.format(n) for n in range(size)) + closing).encode()
+
+    parse_body(body(100), media_type)
+    with pytest.raises(BodyError):
+        parse_body(body(60_000), media_type)
+    if media_type in RDF_TYPES:
+        with pytest.raises(ElementError):
+            read_rdf(body(60_000), RDF_TYPES[media_type], 0)
