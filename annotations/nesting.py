@@ -86,7 +86,7 @@ def most_written(length: int, growth: int = MOST_GROWTH) -> int:
     return MOST_CHARACTERS + growth * length
 
 
-def bounded(statements: Iterable[TextsT], length: int) -> Iterator[TextsT]:
+def bounded_statements(statements: Iterable[TextsT], length: int) -> Iterator[TextsT]:
     """The statements of a document, as long as they are not much larger than it.
 
     Args:

@@ -12,7 +12,7 @@ from annotations.errors import AnnotationError, NestingError
 from annotations.instants import parse_instant, shifted
 from annotations.labels import Expiration, Fact, Interval, Label, Labelling
 from annotations.methods import method_named
-from annotations.nesting import bounded
+from annotations.nesting import bounded_statements
 from annotations.terms import Quad, Term
 from loaders.dynamic import naming_of
 from loaders.errors import InputError
@@ -86,7 +86,7 @@ class RdfRecords:
         try:
             text = record.text.encode()
             parsed = quad_texts(parse_rdf(text, rdf_format, base=base), scope)
-            quads = [Quad(*map(Term, texts)) for texts in bounded(parsed, len(text))]
+            quads = [Quad(*map(Term, texts)) for texts in bounded_statements(parsed, len(text))]
         except SyntaxError as error:
             raise InputError(str(error.msg), record.name, error.lineno) from None
         except NestingError as error:

@@ -42,7 +42,7 @@ def parse_page_body(body: bytes, media_type: str, url: str, most: float = math.i
     if rdf_format == ox.RdfFormat.JSON_LD:
         body = with_hydra_context(body)
     try:
-        for quad in parse_rdf(body, rdf_format, url):
+        for quad in quads_of_body(body, rdf_format, url):
             name = quad.graph_name
             graph = graphs.get(name)
             if graph is None:
@@ -62,7 +62,7 @@ def parse_page_body(body: bytes, media_type: str, url: str, most: float = math.i
     return quads
 
 
-def parse_rdf(body: bytes, rdf_format: ox.RdfFormat, url: str) -> ox.QuadParser:
+def quads_of_body(body: bytes, rdf_format: ox.RdfFormat, url: str) -> ox.QuadParser:
     """Parse a body; all RDF that the client reads comes through here.
 
     Raises:

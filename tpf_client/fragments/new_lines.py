@@ -7,7 +7,7 @@ import pyoxigraph as ox
 
 from annotations.errors import NestingError
 from annotations.terms import DEFAULT_GRAPH, Quad
-from tpf_client.fragments.bodies import parse_rdf, quad_of, quad_size
+from tpf_client.fragments.bodies import quad_of, quad_size, quads_of_body
 from tpf_client.fragments.known_lines import LineBlock, SaidLine
 
 # No page can know it, so none can say that a quad of its own comes from another line.
@@ -62,7 +62,7 @@ class NewLines:
         graph = DEFAULT_GRAPH
         document = b"".join(self._document)
         try:
-            for parsed in parse_rdf(document, ox.RdfFormat.TRIG, self._url):
+            for parsed in quads_of_body(document, ox.RdfFormat.TRIG, self._url):
                 if parsed.graph_name != current:
                     current = parsed.graph_name
                     if not isinstance(current, ox.NamedNode):

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pyoxigraph as ox
 
-from annotations.nesting import bounded, check_nesting
+from annotations.nesting import bounded_statements, check_nesting
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,
@@ -91,4 +91,4 @@ def read_quads(
 ) -> Iterator[Quad]:
     """The quads of a document, as long as they are not much larger than it; see `parse_rdf`."""
     parsed = parse_rdf(content, rdf_format, base=base, rename=rename)
-    return bounded(map(parsed_quad, parsed), len(content))
+    return bounded_statements(map(parsed_quad, parsed), len(content))
