@@ -21,7 +21,7 @@ AT_START = (
     "max_connections_per_address", "declare", "learn_predicates", "csparql_engine",
     "rspql_report", "rspql_tick", "spark_master", "spark_work",
     "join_routing", "stream_kernel", "widen_steps", "remote", "remote_interval", "allow_service",
-    "source_interval",
+    "allow_streams", "source_interval",
 )  # fmt: skip
 """Settings of the server that a reload does not change."""
 _Kind = TypeVar("_Kind", Settings, DatasetSettings)

@@ -286,6 +286,13 @@ class Settings:
             "help": "predicates that streams have, and no others: stream = IRIs between blanks"
         },
     )
+    allow_streams: dict[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "help": "servers (scheme, host, port) whose streams continuous queries may read and "
+            "make: URL = the token that they want, or empty"
+        },
+    )
     remote: dict[str, str] = field(
         default_factory=dict,
         metadata={
@@ -336,6 +343,10 @@ class Settings:
         for url in self.allow_service:
             if not _is_http_url(url):
                 raise SettingsError(f"allow_service is not an http(s) URL: {url!r}")
+        for url, token in self.allow_streams.items():
+            if not _is_http_url(url):
+                raise SettingsError(f"allow_streams is not an http(s) URL: {url!r}")
+            check_token(f"allow_streams: the token of {url}", token)
         for graph, url in self.remote.items():
             if not _is_http_url(url):
                 raise SettingsError(f"remote: {graph} is not at an http(s) URL: {url!r}")

@@ -100,6 +100,7 @@ def continuous_service(
         report=_report(settings.rspql_report),
         tick=cast("TickPolicy", settings.rspql_tick),
         services=settings.allow_service,
+        streams=settings.allow_streams,
     )
     for stream, predicates in settings.declare.items():
         engine.create_stream(stream)

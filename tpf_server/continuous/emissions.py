@@ -37,7 +37,7 @@ def as_events(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]
             events = [f"id: {number}\ndata: {text}\n\n" for number, text in portion]
             yield "".join(events) or ": still here\n\n"
     except ContinuousError as error:
-        yield f"event: error\ndata: {json.dumps({'error': str(error)})}\n\n"
+        yield f"event: error\ndata: {_ending(error)}\n\n"
 
 
 def as_lines(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
@@ -47,7 +47,11 @@ def as_lines(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
             lines = [f'{{"id": {number}, {text[1:]}\n' for number, text in portion]
             yield "".join(lines) or "\n"
     except ContinuousError as error:
-        yield json.dumps({"error": str(error)}) + "\n"
+        yield _ending(error) + "\n"
+
+
+def _ending(error: ContinuousError) -> str:
+    return json.dumps({"error": str(error), "status": error.status})
 
 
 def as_arrow(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[bytes]:

@@ -31,7 +31,7 @@ from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.semantics import SEMANTICS, Semantics
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.hosted import Hosted, HostedQuery, Relation, refused_query, relation_of
-from tpf_server.continuous.kept_results import KeptResults
+from tpf_server.continuous.kept_results import KeptResults, Positions
 from tpf_server.continuous.languages import CSPARQL, RSPQL, called, name_in, semantics_of
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.receipts import Receipts
@@ -69,6 +69,13 @@ class WantedQuery:
     language: str | None
     query: ContinuousQuery | CsparqlQuery
     said: str | None
+
+    @property
+    def reads(self) -> list[Term]:
+        """The streams that it names."""
+        if isinstance(self.query, ContinuousQuery):
+            return [Term(each.stream) for each in self.query.windows if not each.varies]
+        return [each.stream for each in self.query.streams]
 
 
 class Hosting:
@@ -211,21 +218,22 @@ class Hosting:
         self.queries[said] = hosted
         return hosted
 
-    def keep(self, results: KeptResults, receipts: Receipts) -> None:
+    def keep(self, results: KeptResults, receipts: Receipts, pushed: Positions) -> None:
         """Keep what was emitted and taken last, for the server that is started next."""
         logs = {
             name: hosted.log.kept(partial(json_of, hosted))
             for name, hosted in self.queries.items()
             if hosted.running.error is None
         }
-        results.save(logs, receipts.listed())
+        results.save(logs, receipts.listed(), pushed)
 
-    def take_up(self, results: KeptResults, receipts: Receipts) -> None:
-        """Go on where an earlier server stopped."""
-        logs, batches = results.take()
+    def take_up(self, results: KeptResults, receipts: Receipts) -> Positions:
+        """Go on where an earlier server stopped; gives how far it pushed to other servers."""
+        logs, batches, pushed = results.take()
         receipts.take_up(batches)
         for name in logs.keys() & self.queries.keys():
             self.queries[name].log.take_up(logs[name])
+        return {name: position for name, position in pushed.items() if name in logs}
 
     def _policy(self, wanted: WantedQuery) -> tuple[str, Relation]:
         """What the semantics of a query are called, and what its emissions are."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from annotations.whole_files import make_durable, replaced_file
 from tpf_server.continuous.engine.errors import RegistrationsError
@@ -13,6 +13,9 @@ from tpf_server.continuous.ownership import TAKEN_OVER, Ownership
 
 _log = logging.getLogger(__name__)
 _FORMAT: Final = "tpf-server results 1"
+Positions: TypeAlias = Mapping[str, tuple[int, int | None]]
+"""By the names of queries: the last emission that was pushed to another server, and the last one of
+a batch that perhaps was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,8 @@ class KeptResults:
         self._path = path
         self._ownership = ownership
 
-    def take(self) -> tuple[dict[str, KeptLog], list[KeptBatch]]:
-        """What was kept, by the names of queries, and the batches; nothing the next time.
+    def take(self) -> tuple[dict[str, KeptLog], list[KeptBatch], Positions]:
+        """What was kept, as it was given to `save`; nothing the next time.
 
         Raises:
             RegistrationsError: the file cannot be read or removed, or it is none of these.
@@ -74,7 +77,7 @@ class KeptResults:
             with self._ownership.held() as mine:
                 if not mine:
                     _log.warning("results are not taken up: %s: %s", self._path, TAKEN_OVER)
-                    return {}, []
+                    return {}, [], {}
                 found = json.loads(self._path.read_text(encoding="utf-8"))
                 self._path.unlink()
                 make_durable(self._path.parent)
@@ -84,14 +87,25 @@ class KeptResults:
                 name: KeptLog(each["begin"], each["last"], tuple(map(tuple, each["events"])))
                 for name, each in found["queries"].items()
             }
-            return logs, [KeptBatch(*each) for each in found["batches"]]
+            pushed = {
+                name: (last, until) for name, (last, until) in found.get("pushed", {}).items()
+            }
+            return logs, [KeptBatch(*each) for each in found["batches"]], pushed
         except FileNotFoundError:
-            return {}, []
+            return {}, [], {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RegistrationsError(f"{self._path}: {error}") from error
 
-    def save(self, logs: Mapping[str, KeptLog], batches: list[KeptBatch]) -> None:
-        """Keep these, durably; where that fails it is said, and the server stops all the same."""
+    def save(
+        self, logs: Mapping[str, KeptLog], batches: list[KeptBatch], pushed: Positions
+    ) -> None:
+        """Keep these, durably; where that fails it is said, and the server stops all the same.
+
+        Args:
+            logs: by the names of queries.
+            batches: that were taken.
+            pushed: how far the emissions of queries were pushed to other servers.
+        """
         body: dict[str, Any] = {
             "format": _FORMAT,
             "queries": {
@@ -102,6 +116,7 @@ class KeptResults:
                 (each.stream, each.batch, each.accepted, each.dropped, each.late)
                 for each in batches
             ],
+            "pushed": pushed,
         }
         try:
             with self._ownership.held() as mine:

@@ -3,7 +3,8 @@
 See ``docs/continuous-queries.md`` for each with what it means in the languages.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tpf_server.continuous.rspql.reports import WINDOW_CLOSE, ReportPolicy, TickPolicy
@@ -32,6 +33,7 @@ class Policies:
         report: when queries in RSP-QL answer that do not say it.
         tick: where it is looked for these instants, likewise.
         services: URLs at whose servers SERVICE may ask.
+        streams: URLs whose servers have streams that queries may read and make, with their tokens.
     """
 
     time: StreamTimePolicy = "clock"
@@ -47,3 +49,4 @@ class Policies:
     report: ReportPolicy = WINDOW_CLOSE
     tick: TickPolicy = "time"
     services: tuple[str, ...] = ()
+    streams: Mapping[str, str] = field(default_factory=dict)

@@ -31,6 +31,7 @@ from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.receipts import Receipt
 from tpf_server.continuous.registrations import Registration, Registrations
 from tpf_server.continuous.remote_graphs import RemoteGraphs
+from tpf_server.continuous.remote_streams import RemoteStreams
 from tpf_server.continuous.result_log import ResultLog, ResultMemory
 from tpf_server.continuous.service_graphs import ServiceGraphs
 from tpf_server.continuous.static_updates import StaticUpdates
@@ -105,6 +106,12 @@ class ContinuousService:
             self._settle,
         )
         self._services = ServiceGraphs(self._remote, changing, self._static.alone, self._lock)
+        self._links = RemoteStreams(
+            self._policies.streams,
+            engine.base,
+            lambda stream, elements, batch: self.push(stream, elements, batch=batch),
+            clock,
+        )
         engine.asks = periodic.asks = True
         self._static.update()
         self.refused: dict[str, ContinuousError] = {}
@@ -122,17 +129,23 @@ class ContinuousService:
             except ContinuousError as error:
                 names = [other.name for other in queries]
                 self.refused[self._hosting.keep_refused(each, error, names).id] = error
-        self._hosting.take_up(registrations.results, self._intake.receipts)
+        self._links.resume(self._hosting.take_up(registrations.results, self._intake.receipts))
 
     def _begin(self, wanted: WantedQuery, *, reads: bool) -> HostedQuery:
         """Start a query that was read; where it `reads`, with what services say now."""
+        into = wanted.registration.into
+        made = () if into is None else (self._engine.name(into),)
+        with self._lock:
+            self._links.check((*wanted.reads, *made), self._engine.streams)
         services = wanted.query.services
         self._services.take(services, reads=reads)
         try:
             if reads:
                 self._static.update()
             with self._lock:
-                return self._hosting.register(wanted)
+                hosted = self._hosting.register(wanted)
+                self._links.take(hosted)
+                return hosted
         except ContinuousError:
             self._services.release(services)
             raise
@@ -142,7 +155,11 @@ class ContinuousService:
         if self._registrations is not None:
             declared = self._streams.declared()
             self._registrations.save(
-                {name: declared.get(name) for name in self._engine.streams},
+                {
+                    name: declared.get(name)
+                    for name in self._engine.streams
+                    if not self._links.allowed(name)
+                },
                 (each.registration for each in self._hosting.queries.values()),
             )
 
@@ -360,6 +377,8 @@ class ContinuousService:
         with self._lock:
             hosted = self.query(name)
             found = hosted.explain()
+            if hosted.running.state == "running":
+                found |= self._links.explain(hosted.id)
         if hosted.running.state == "running":
             found |= self._services.explain(hosted.services)
         if self._remote.graphs:
@@ -383,16 +402,20 @@ class ContinuousService:
             if self._hosting.queries.get(hosted.id) is not hosted:
                 return
             self._hosting.remove(hosted)
+            self._links.release(hosted.id)
         self._services.release(hosted.services)
 
     def start(self) -> None:
-        """Begin to read what is kept elsewhere, again and again."""
+        """Begin to read what is kept elsewhere, and to push there."""
         self._remote.start()
+        with self._lock:
+            self._links.start()
 
     def close(self) -> None:
         """Stop everything; who follows results is told so."""
         self._remote.stop()
         with self._lock:
+            self._links.stop()
             again, self._closed = self._closed, True
             self._static.close()
             self._engine.close()
@@ -402,7 +425,9 @@ class ContinuousService:
             for hosted in self._hosting.queries.values():
                 hosted.log.close(EngineClosedError("the server stops"))
             if self._registrations is not None and not again:
-                self._hosting.keep(self._registrations.results, self._intake.receipts)
+                self._hosting.keep(
+                    self._registrations.results, self._intake.receipts, self._links.positions()
+                )
 
     def _settle(self) -> None:
         for hosted in self._hosting.queries.values():

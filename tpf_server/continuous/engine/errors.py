@@ -10,6 +10,7 @@ ServerError
     ├── StreamInUseError             409  a stream that queries read or make
     ├── UnknownGraphError            404  a static graph that nobody loaded
     ├── RemoteGraphError             502  a graph that is kept elsewhere cannot be read
+    ├── RemoteStreamError            502  a stream of another server cannot be read or pushed to
     ├── UnknownQueryError            404  no query of this name is registered
     ├── UnknownEventError            410  the number of an event of an earlier run of a query
     ├── RegistrationsError           500  what was registered cannot be read or kept
@@ -115,6 +116,13 @@ class UnknownGraphError(ContinuousError):
 
 class RemoteGraphError(ContinuousError):
     """A graph that is kept elsewhere cannot be read."""
+
+    status = 502
+    title = "Bad gateway"
+
+
+class RemoteStreamError(ContinuousError):
+    """A stream of another server cannot be read or pushed to."""
 
     status = 502
     title = "Bad gateway"

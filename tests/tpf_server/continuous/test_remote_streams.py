@@ -1,0 +1,281 @@
+"""Streams of other servers: read as events, pushed to in batches, over restarts of the other one."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+import requests
+import responses
+
+from annotations.clock import SystemClock
+from experiments.free_port import free_port
+from tests.support.running_server import TOKEN, RunningServer
+from tests.tpf_server.continuous.test_web import Site, element
+from tpf_server.continuous.engine.elements.elements import Element
+from tpf_server.continuous.engine.errors import EngineClosedError
+from tpf_server.continuous.receipts import Receipt
+from tpf_server.continuous.remote_streams import StreamReader, StreamWriter
+
+AUTH = {"Authorization": f"Bearer {TOKEN}"}
+MADE = "CONSTRUCT { ?a <urn:q> ?b } { STREAM <s> [NOW] { ?a <urn:p> ?b } }"
+CONFIG = """continuous = true
+keep_queries = true
+stream_time = "elements"
+[datasets.data]
+source = "data.nt"
+[allow_streams]
+"http://127.0.0.1:PORT" = "open sesame"
+"""
+SECONDS = 20.0
+
+
+def eventually(found: Callable[[], Any], wanted: Any) -> None:
+    """Wait until something is what it should be."""
+    deadline = time.monotonic() + SECONDS
+    while (last := found()) != wanted:
+        assert time.monotonic() < deadline, last
+        time.sleep(0.05)
+
+
+class Servers:
+    """Two servers that know each other, each of which can be started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ports = (free_port(), free_port())
+        self.folders = (folder / "first", folder / "second")
+        for each in self.folders:
+            each.mkdir()
+            (each / "data.nt").write_text("<urn:x> <urn:y> <urn:z> .\n")
+
+    def start(self, number: int) -> RunningServer:
+        config = CONFIG.replace("PORT", str(self.ports[1 - number]))
+        return RunningServer(self.folders[number], config, port=self.ports[number])
+
+    def url(self, number: int) -> str:
+        return f"http://127.0.0.1:{self.ports[number]}/"
+
+    def register(self, number: int, **query: str) -> None:
+        made = requests.post(f"{self.url(number)}queries", json=query, headers=AUTH, timeout=30)
+        assert made.status_code == 201, made.text
+
+    def push(self, number: int, *instants: int) -> None:
+        body = "".join(f"{at}\t<urn:a>\t<urn:p>\t<urn:n{at}>\n" for at in instants)
+        tsv = AUTH | {"Content-Type": "text/tab-separated-values"}
+        assert requests.post(f"{self.url(number)}streams/s", body, headers=tsv, timeout=30).ok
+
+    def wait(self, number: int, name: str, first: int, end: int) -> None:
+        """Wait until a query has emitted every tenth number, in this order, and each once."""
+        wanted = [*range(first, end, 10)]
+        eventually(
+            lambda: [each for each in self.seen(number, name) if first <= each < end], wanted
+        )
+
+    def seen(self, number: int, name: str) -> list[int]:
+        """The numbers of the nodes in the rows of a query, in the order of its emissions."""
+        found = requests.get(
+            f"{self.url(number)}queries/{name}/results",
+            params={"follow": "false"},
+            headers={"Accept": "application/x-ndjson"},
+            timeout=30,
+        )
+        rows = [row for line in found.text.splitlines() for row in json.loads(line)["added"]]
+        return [int(row["b"].removeprefix("<urn:n").removesuffix(">")) for row in rows]
+
+
+def stop(server: RunningServer) -> None:
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(60) == 0
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Servers:
+    return Servers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?b { STREAM <URL> [NOW] { ?a <urn:q> ?b } }",
+        "REGISTER ISTREAM <read> AS SELECT ?b FROM NAMED WINDOW <w> ON <URL> "
+        "[RANGE PT0.01S STEP PT0.01S] WHERE { WINDOW <w> { ?a <urn:q> ?b } }",
+    ],
+)
+def test_results_of_another_server_are_a_stream(servers: Servers, text: str) -> None:
+    with servers.start(1) as reading:
+        with servers.start(0) as made:
+            servers.register(0, query=MADE, name="made")
+            url = f"{servers.url(0)}queries/made/results"
+            servers.register(1, query=text.replace("URL", url), name="read")
+            servers.push(0, *range(10, 200, 10))
+            # The last window is open as long as nothing comes behind it.
+            servers.wait(1, "read", 10, 190)
+            stop(made)
+        state = requests.get(f"{servers.url(1)}queries/read", timeout=30).json()
+        assert (state["state"], url in state["reason"]) == ("degraded", True)
+        with servers.start(0):
+            servers.push(0, *range(200, 300, 10))
+            servers.wait(1, "read", 10, 290)
+            state = requests.get(f"{servers.url(1)}queries/read", timeout=30).json()
+            assert (state["state"], len(state["remote_streams"])) == ("running", 1)
+            # The reader begins anew with what is kept there, and knows what it took.
+            stop(reading)
+            with servers.start(1):
+                servers.push(0, *range(300, 400, 10))
+                servers.wait(1, "read", 300, 390)
+                seen = servers.seen(1, "read")
+                assert seen == sorted(set(seen))
+
+
+@pytest.mark.parametrize(
+    ("text", "into"),
+    [
+        (MADE, True),
+        (
+            "REGISTER STREAM <URL> COMPUTED EVERY 10ms AS CONSTRUCT { ?a <urn:q> ?b } "
+            "FROM STREAM <s> [RANGE 10ms STEP 10ms] { ?a <urn:p> ?b }",
+            False,
+        ),
+    ],
+)
+def test_a_stream_of_another_server_is_fed(servers: Servers, text: str, into: bool) -> None:
+    url = f"{servers.url(1)}streams/fed"
+    with servers.start(0) as making:
+        with servers.start(1) as fed:
+            query = "SELECT ?b { STREAM <fed> [NOW] { ?a <urn:q> ?b } }"
+            servers.register(1, query=query, name="read")
+            options = {"into": url} if into else {}
+            servers.register(0, query=text.replace("URL", url), **options)
+            servers.push(0, *range(5, 205, 10))
+            servers.wait(1, "read", 5, 195)
+            stop(fed)
+        servers.push(0, *range(205, 305, 10))
+        with servers.start(1):
+            servers.wait(1, "read", 5, 295)
+            stop(making)
+            with servers.start(0):
+                servers.push(0, *range(305, 405, 10))
+                servers.wait(1, "read", 305, 395)
+                seen = servers.seen(1, "read")
+                assert seen == sorted(set(seen))
+
+
+FAR = "http://far.test/queries/q/results"
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (f"SELECT * {{ STREAM <{FAR}> [NOW] {{ ?a ?b ?c }} }}", {}),
+        (f"REGISTER QUERY q AS SELECT * FROM STREAM <{FAR}> [RANGE 1s STEP 1s] {{ ?a ?b ?c }}", {}),
+        (
+            f"REGISTER RSTREAM <o> AS SELECT * FROM NAMED WINDOW <w> ON <{FAR}> "
+            "[RANGE PT1S STEP PT1S] { WINDOW <w> { ?a ?b ?c } }",
+            {},
+        ),
+        (MADE, {"into": FAR}),
+    ],
+)
+def test_a_stream_that_is_elsewhere_is_refused_unless_a_setting_allows_it(
+    text: str, options: dict[str, str]
+) -> None:
+    """But for one that is here under such a name."""
+    site = Site()
+    refused = site.register(text, **options)
+    reason = f"<{FAR}> is at a server that the setting allow_streams does not name"
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith(reason)
+    assert site.service.streams() == []
+    site.service.create_stream(FAR)
+    assert site.register(text, **options).status_code == 201
+    for allowed, status in (("http://far.test", 201), ("http://far.test:80", 422)):
+        allowing = Site(policies={"streams": {allowed: ""}})
+        made = allowing.register(text, **options)
+        assert made.status_code == status
+        assert ("remote_streams" in made.json()) == (status == 201)
+
+
+def emission(number: int, **rows: Any) -> str:
+    found = {"sequence": 1, "at": "1970-01-01T00:00:00.001Z", **rows}
+    return f"id: {number}\ndata: {json.dumps(found)}\n\n"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hasty(SystemClock):
+        def wait_until(self, instant: Any, cancelled: Event | None = None) -> bool:
+            return cancelled is None or not cancelled.wait(0.001)
+
+    monkeypatch.setattr("tests.tpf_server.continuous.test_remote_streams.SystemClock", Hasty)
+
+
+class Reading:
+    """A reader of answers that are given, which ends with the last of them."""
+
+    def __init__(self, *answers: tuple[int, str, str]) -> None:
+        self.taken: list[tuple[list[Element], str | None]] = []
+        self.asked: list[str | None] = []
+        self.states: list[dict[str, Any]] = []
+        left: Iterator[tuple[int, str, str]] = iter(answers)
+        done = Event()
+        link = StreamReader(FAR, "secret", SystemClock(), self._push)
+
+        def answer(request: requests.PreparedRequest) -> tuple[int, dict[str, str], str]:
+            assert request.headers["Authorization"] == "Bearer secret"
+            self.asked.append(request.headers.get("Last-Event-ID"))
+            self.states.append(link.state)
+            status, kind, body = next(left, (200, "text/event-stream", ""))
+            if body == "":
+                link.stop()
+                done.set()
+            return status, {"Content-Type": kind, "Location": "http://near.test/"}, body
+
+        with responses.RequestsMock() as mock:
+            mock.add_callback("GET", FAR, answer)
+            link.start()
+            assert done.wait(SECONDS)
+        self.last = link.state
+
+    def _push(self, stream: str, elements: Any, batch: str | None) -> Receipt:
+        assert stream == FAR
+        if elements[0].triples[0][2] == '"closed"':
+            raise EngineClosedError("the server stops")
+        self.taken.append((list(elements), batch))
+        return Receipt(len(elements), (), 0, 0)
+
+
+TRIPLE = ["<urn:a>", "<urn:p>", "<urn:b>"]
+EVENTS = "text/event-stream"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_reader_goes_on_after_what_it_took() -> None:
+    gone = 'event: error\ndata: {"error": "STATUS", "status": STATUS}\n\n'
+    done = Reading(
+        (503, "text/plain", "no"),
+        (200, EVENTS, emission(1, added=[TRIPLE]) + emission(2, result=[])[:-3]),
+        (200, EVENTS, emission(2, result=[TRIPLE, [*TRIPLE, "<urn:g>"]])),
+        (200, EVENTS, gone.replace("STATUS", "503")),
+        (200, EVENTS, gone.replace("STATUS", "429")),
+        (200, EVENTS, emission(9, removed=[TRIPLE])),
+        (410, "application/problem+json", "{}"),
+        (200, EVENTS, emission(11, added=[{"a": "<urn:a>"}]) + emission(12, added=[TRIPLE])),
+        (302, "text/plain", "elsewhere"),
+        (200, "application/json", "{}"),
+        (200, EVENTS, "data: [\n\n"),
+    )
+    assert done.asked == [None, None, "1", "2", "2", None, "9", None, "12", "12", "12", "12"]
+    assert [batch for _, batch in done.taken] == ["1", "2", "9", "12"]
+    plain, named = done.taken[1][0]
+    assert (plain.triples, plain.at) == (named.triples, named.at) == ((tuple(TRIPLE),), 1)
+    reasons = [state.get("reason") for state in done.states]
+    assert [None if each is None else each.removeprefix(f"{FAR}: ")[:24] for each in reasons] == [
+        None, "HTTP 503 Service Unavail", "the connection ended", "the connection ended", "503",
+        "429", "the connection ended", "nothing is kept of what ", "the connection ended",
+        "HTTP 302 Found", "application/json is not ", "the connection ended",
+    ]  # fmt: skip
+    assert (done.last["events"], done.last["refused"]) == (6, 2)
