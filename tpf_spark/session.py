@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, fields
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -76,6 +77,36 @@ class SparkSettings:
         return cls(**values)
 
 
+def java_for(settings: SparkSettings, environment: Mapping[str, str]) -> Path:
+    """The Java that Spark is started with; nothing is started yet.
+
+    Args:
+        settings: how to run Spark.
+        environment: where to look for Java.
+
+    Raises:
+        SparkSettingError: executors of a cluster could not reach the driver. Spark would replace
+            those that fail, for ever.
+        JavaNotFoundError: no Java, or none that is new enough.
+    """
+    if _is_loopback(settings.host) and not settings.master.startswith("local"):
+        addresses = settings.master.partition("://")[2].split(",")
+        hosts = [re.sub(r":\d+$", "", each).strip("[]") for each in addresses]
+        if not all(map(_is_loopback, hosts)):
+            raise SparkSettingError(
+                f"executors of {settings.master} cannot reach the driver at {settings.host}: set "
+                f"{_PREFIX}HOST to the address that this machine has in their network"
+            )
+    return find_java(settings.java_home, environment)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 @contextlib.contextmanager
 def spark_session(
     settings: SparkSettings,
@@ -114,11 +145,11 @@ def spark_context(
         harmless: errors inside the block for which nobody needs the log of Spark.
 
     Raises:
-        JavaNotFoundError: no Java, or none that is new enough.
+        SparkSettingError, JavaNotFoundError: see `java_for`.
         SparkMissingError: PySpark is not installed.
         SparkError: Spark did not start, one runs already, or its Java ended within the block.
     """
-    java = find_java(settings.java_home, os.environ if environment is None else environment)
+    java = java_for(settings, os.environ if environment is None else environment)
     try:
         from py4j.protocol import Py4JError, Py4JJavaError
         from pyspark import SparkConf, SparkContext

@@ -32,8 +32,7 @@ from tpf_server.continuous.engine.records.record_files import (
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_spark.errors import SparkError
 from tpf_spark.folders import Folder, LocalFolder, folder_of, is_url
-from tpf_spark.java import find_java
-from tpf_spark.session import SparkSettings
+from tpf_spark.session import SparkSettings, java_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +187,7 @@ def play_on_spark(
             a line or record is wrong; or there is no Spark or no Java, or it ended.
     """
     try:
-        find_java(SparkSettings.from_environment(os.environ).java_home, os.environ)
+        java_for(SparkSettings.from_environment(os.environ, master=master), os.environ)
     except SparkError as error:
         raise ContinuousError(f"{error}; or take the native engine") from None
     try:

@@ -30,8 +30,7 @@ from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedCont
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_spark.errors import SparkError
 from tpf_spark.folders import Folder, folder_of, is_url
-from tpf_spark.java import find_java
-from tpf_spark.session import JAVA_ENDED, SparkSettings
+from tpf_spark.session import JAVA_ENDED, SparkSettings, java_for
 
 _EVERY: Final = "1 second"
 _LOOK: Final = 1.0
@@ -69,6 +68,7 @@ class SparkExecutor:
         self._lock = lock
         self._base = base
         self._own = session is None
+        self._master = master
         self._open = session or (lambda: continuous_session(master, work / "spark"))
         self._every = every
         self._jobs: list[SparkJob] = []
@@ -90,7 +90,8 @@ class SparkExecutor:
             raise UnsupportedContinuousQueryError("without FROM STREAM Spark has nothing to do")
         if self._own:
             try:
-                find_java(SparkSettings.from_environment(os.environ).java_home, os.environ)
+                settings = SparkSettings.from_environment(os.environ, master=self._master)
+                java_for(settings, os.environ)
             except SparkError as error:
                 raise UnsupportedContinuousQueryError(str(error)) from error
         self._number += 1
