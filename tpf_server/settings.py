@@ -251,8 +251,8 @@ class Settings:
     stream_kernel: str = setting(
         "compiled",
         "what takes batches of records, where a query in CQELS-QL aggregates them by groups and "
-        "orders these: compiled (python where the package was built without a compiler), python, "
-        "or off: the operators",
+        "orders these: compiled (off where the package was built without a compiler), off: the "
+        "operators, or python, which is slower than these",
     )
     spark_master: str = setting("local[*]", "master URL of Spark, for queries that run there")
     spark_work: str = setting(

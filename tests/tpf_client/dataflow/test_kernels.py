@@ -20,7 +20,7 @@ RANKING = Ranking(1, (Branch(5),), (By(1, NONE, descending=True),), (0,), 0, 2, 
 
 def test_who_asks_decides_then_the_environment(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
-    usual = "compiled" if compiled_groups() else "python"
+    usual = "compiled" if compiled_groups() else "off"
     assert kernel_in_use() == kernel_in_use("compiled") == usual
     monkeypatch.setenv(VARIABLE, "off")
     assert kernel_in_use() == "off"
@@ -30,11 +30,11 @@ def test_who_asks_decides_then_the_environment(monkeypatch):
         kernel_in_use()
 
 
-def test_without_the_extension_there_is_the_one_in_python(monkeypatch):
+def test_without_the_extension_there_are_the_operators(monkeypatch):
     monkeypatch.setitem(sys.modules, "tpf_client.dataflow.state._ranked_groups", None)
     compiled_groups.cache_clear()
     try:
-        assert kernel_in_use("compiled") == "python"
+        assert kernel_in_use("compiled") == "off"
         assert isinstance(ranked_groups("compiled", RANKING), RankedGroups)
     finally:
         compiled_groups.cache_clear()
@@ -55,7 +55,7 @@ def test_a_library_of_another_source_is_not_used(monkeypatch, tmp_path, change):
         monkeypatch.delattr(library, "SOURCE")
     compiled_groups.cache_clear()
     try:
-        assert kernel_in_use("compiled") == "python"
+        assert kernel_in_use("compiled") == "off"
         assert isinstance(ranked_groups("compiled", RANKING), RankedGroups)
         assert "build the package again" in str(why_not_compiled())
         # Who has only the library has no other.

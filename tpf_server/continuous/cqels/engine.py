@@ -38,8 +38,9 @@ class Engine(FusingEngine):
         routing: when it is decided how rows find their way through joins: ``reviewed`` while the
             engine runs, ``fixed`` at registration, ``per-tuple`` for each row.
         kernel: what takes records that come in batches, where a query counts them by groups and
-            orders these: ``compiled`` where it was built, else ``python``; ``off``: the operators,
-            as for all else. Without it the environment variable LIVE_LINKED_DATA_KERNEL says it.
+            orders these: ``compiled`` where it was built, else ``off``: the operators, as for all
+            else; or ``python``, which is slower than these. Without it the environment variable
+            LIVE_LINKED_DATA_KERNEL says it.
 
     Attributes:
         semantics: see above.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tpf_client.dataflow.kernels import Kernel, why_not_compiled
+from tpf_client.dataflow.kernels import Kernel
 
 OFF: Final = "it is switched off"
 REORDERED: Final = "elements wait for late ones, and are put in order one by one"
@@ -13,7 +13,10 @@ OTHERWISE: Final = (
     "are one state"
 )
 OTHERS: Final = "another query of the engine takes records one by one"
-UNFIT: Final = "operators in Python took records of the last batch: not all values were exact here"
+UNFIT: Final = (
+    "operators in Python took records of the last batch: some are ordered by terms that are no "
+    "numbers, or have values that are not exact here"
+)
 FAILED: Final = "operators in Python took over after an error"
 AT_INSTANTS: Final = "what is evaluated at instants is evaluated by operators in Python"
 
@@ -26,9 +29,7 @@ def batch_report(
     Args:
         kernel: ``compiled``, ``python``, or ``off``: the operators, as for all else.
         operators: which are one state there.
-        reason: why it is not compiled; where it is not given, whether there is a compiled one says.
+        reason: why it is not compiled.
     """
     found: dict[str, Any] = {"kernel": kernel, "operators": list(operators)}
-    if reason is None and kernel == "python":
-        reason = why_not_compiled()
     return found if reason is None else {**found, "reason": reason}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from tpf_client.dataflow.kernels import Kernel, kernel_in_use
+from tpf_client.dataflow.kernels import Kernel, kernel_asked, kernel_in_use, why_not_compiled
 from tpf_server.continuous.engine.delivery import Phase
 from tpf_server.continuous.engine.plans.batch_report import (
     EVERY,
@@ -42,7 +42,10 @@ class Fusion:
         self._plans = plans
         self._phase = phase
         self._kernel = kernel_in_use(kernel)
-        self._refusal = OFF if self._kernel == "off" else REORDERED if reorders else None
+        self._refusal = REORDERED if reorders else None
+        if self._kernel == "off":
+            missing = None if kernel_asked(kernel) == "off" else why_not_compiled()
+            self._refusal = missing or OFF
         self._fused: dict[Plan, FusedPlan] = {}
         self._together: FusedStream | None = None
 
@@ -69,7 +72,10 @@ class Fusion:
         if failure is not None:
             error = f"{type(failure).__name__}: {failure}"
             return batch_report("off", reason=f"{FAILED}: {error}")
-        return batch_report(self._kernel, found.operators, UNFIT if found.unfit else None)
+        if any(each.unfit for each in self._fused.values()):
+            # The operators took them in the place of all plans.
+            return batch_report("off", reason=UNFIT if found.unfit else OTHERS)
+        return batch_report(self._kernel, found.operators)
 
     def removed(self, plan: Plan) -> None:
         """A plan is gone."""

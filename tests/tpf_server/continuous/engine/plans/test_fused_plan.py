@@ -342,13 +342,12 @@ def test_beside_a_query_that_takes_records_one_by_one_all_are(kernel):
     assert batches(query)[0] == kernel
 
 
-def test_without_a_compiler_the_one_in_python_is_used_and_said(monkeypatch):
+def test_without_a_compiler_the_operators_are_used_and_that_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "tpf_client.dataflow.state._ranked_groups", None)
     compiled_groups.cache_clear()
     try:
         _, query, _ = engine_of(FUSED[1], kernel="compiled")
-        parts = ["window", "groups", "order"]
-        assert batches(query) == ("python", parts, "the package was built without a compiler")
+        assert batches(query) == ("off", [], "the package was built without a compiler")
     finally:
         compiled_groups.cache_clear()
 
@@ -493,6 +492,20 @@ def test_what_is_no_exact_number_is_for_the_operators_and_nothing_is_lost(kernel
         assert found[0] == found[1]
         # A batch that does not fit, and those that find it in the window.
         assert said == [(True, False), *[(False, True)] * 3, (True, False)]
+
+
+@pytest.mark.parametrize("tie", ["?k", "?n", ""])
+def test_an_explanation_says_who_took_the_last_batch(kernel, tie):
+    """Of groups that are ordered by terms it was never the kernel."""
+    ranked = "SELECT ?k ?n (COUNT(*) AS ?c) {{ " + STAR + " }} GROUP BY ?k ?n ORDER BY DESC(?c) "
+    engine, query, feed = engine_of(f"{ranked}{tie} LIMIT 3", kernel=kernel)
+    for first in range(1, 60, 3):
+        feed.push_batch(
+            pa.array([first, first + 1, first + 2]), batch([1, 2, 3]), pa.array([1] * 3)
+        )
+        taken = any(each.elsewhere for each in engine.stream("urn:s").inputs)
+        assert taken == (tie != "?k")
+        assert batches(query)[::2] == ((kernel, "") if taken else ("off", UNFIT))
 
 
 @pytest.mark.parametrize("kept", [0, 2])
