@@ -9,6 +9,7 @@ repeats the last one.
 import csv
 import io
 import os
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -223,6 +224,17 @@ class Results:
         """Mean of a column; ``None`` where nothing was measured."""
         found = self.estimate(column, **wanted)
         return None if found is None else found.mean
+
+    def median(self, column: str, **wanted: CellValue) -> float | None:
+        """Median of a column; ``None`` where nothing was measured."""
+        numbers = self.numbers(column, **wanted)
+        return statistics.median(numbers) if numbers else None
+
+    def medians(self, x: str, y: str, **wanted: CellValue) -> list[Point]:
+        """A point per value of one column: median of another; without an interval."""
+        chosen = self.where(**wanted)
+        found = [(float(value), chosen.median(y, **{x: value})) for value in chosen.distinct(x)]
+        return [Point(place, middle) for place, middle in sorted(found) if middle is not None]
 
     def points(self, x: str, y: str, *, numeric: bool = True, **wanted: CellValue) -> list[Point]:
         """A point per value of one column: mean and confidence interval of another.

@@ -1,5 +1,6 @@
 """The common runner: makes the measurements that are not there yet."""
 
+import gc
 import json
 import os
 import shutil
@@ -201,6 +202,8 @@ class Runner:
         """Make a measurement; whether the next one can be made with what was opened."""
         what = " ".join(str(value) for value in measurement.key.values())
         self._progress.update(self._progress.task_ids[-1], what=what)
+        # What earlier ones left behind in cycles: else seconds of collection are this one's.
+        gc.collect()
         try:
             rows = list(measurement.measure(opened))
         except ConfigurationError:

@@ -2,8 +2,10 @@
 
 import csv
 import dataclasses
+import gc
 import io
 import json
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -144,6 +146,30 @@ def test_rounds_of_all_measurements_of_a_group_with_one_set_up(tmp_path: Path) -
         "tick": "0", "square": "10",
     }  # fmt: skip
     assert results.numbers("square", kind="plain", size=2, tick=1) == [41.0, 41.0]
+
+
+def test_a_measurement_does_not_collect_what_earlier_ones_left_behind(tmp_path: Path) -> None:
+    class Node:
+        def __init__(self) -> None:
+            self.itself = self
+
+    left: list[weakref.ref[Node]] = []
+
+    class Leaving(Squares):
+        def _measurement(self, kind: str, size: int, settings: Sizes) -> Measurement:
+            def measure(_opened: str) -> Iterator[ResultRow]:
+                assert all(each() is None for each in left)
+                left.append(weakref.ref(Node()))
+                yield {"tick": 0, "square": size}
+
+            return Measurement({"kind": kind, "size": size}, measure)
+
+    gc.disable()
+    try:
+        assert run(tmp_path, Leaving()).failures == {}
+    finally:
+        gc.enable()
+    assert len(left) == 8
 
 
 def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
