@@ -1,4 +1,4 @@
-"""Streams of other servers: read as events, pushed to in batches, over restarts of the other one."""
+"""Streams of other servers: read as events, pushed to in batches, over restarts of the other."""
 
 import json
 import signal
@@ -15,7 +15,8 @@ import responses
 from annotations.clock import SystemClock
 from experiments.free_port import free_port
 from tests.support.running_server import TOKEN, RunningServer
-from tests.tpf_server.continuous.test_web import Site, element
+from tests.tpf_server.continuous.test_web import ROOT, Site, element
+from tests.tpf_server.continuous.test_web import TOKEN as SITE_TOKEN
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import EngineClosedError
 from tpf_server.continuous.receipts import Receipt
@@ -279,3 +280,137 @@ def test_a_reader_goes_on_after_what_it_took() -> None:
         "HTTP 302 Found", "application/json is not ", "the connection ended",
     ]  # fmt: skip
     assert (done.last["events"], done.last["refused"]) == (6, 2)
+
+
+class Fed:
+    """Another server's stream that remembers batches, and answers as it is told for once."""
+
+    def __init__(self, *faults: int | Exception) -> None:
+        self.faults = [*faults]
+        self.taken: dict[str, list[dict[str, Any]]] = {}
+        self.repeated = 0
+        self.sizes: list[int] = []
+
+    def answer(self, request: requests.PreparedRequest) -> tuple[int, dict[str, str], str]:
+        assert request.headers["Authorization"] == "Bearer secret"
+        assert isinstance(request.body, bytes)
+        lines = [json.loads(line) for line in request.body.splitlines()]
+        batch = request.params["batch"]  # type: ignore[attr-defined]
+        fault = self.faults.pop(0) if self.faults else 200
+        self.sizes.append(len(lines))
+        if fault == 413 and len(lines) > 1:
+            self.faults.insert(0, 413)
+        if isinstance(fault, int) and fault != 200 and not (fault == 413 and len(lines) == 1):
+            return fault, {"Location": "http://near.test/"}, "no"
+        self.repeated += batch in self.taken
+        self.taken.setdefault(batch, lines)
+        if isinstance(fault, Exception):
+            # It was taken, and the answer is lost.
+            raise fault
+        return 200, {}, '{"accepted": 1, "refused": []}'
+
+    @property
+    def objects(self) -> list[str]:
+        return [each["triples"][0][2] for lines in self.taken.values() for each in lines]
+
+
+def fed_by(site: Site, fed: Fed) -> None:
+    """Push ten elements through a query that feeds the stream, and wait until all are there."""
+    with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+        mock.add_callback("POST", FAR, fed.answer)
+        mock.add_passthru(ROOT)
+        site.push(*(element(at, b=f'"{at}"') for at in range(10)))
+        site.service.start()
+        eventually(lambda: sorted(fed.objects), [f'"{at}"' for at in range(10)])
+        site.session.delete(f"{ROOT}/queries/made", headers=SITE_TOKEN)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (),
+        (503, 401, 302, 429),
+        (requests.ConnectionError("cut"), requests.ReadTimeout("late"), 500),
+        (413,),
+    ],
+)
+def test_a_batch_is_pushed_until_it_is_taken_and_counts_once(faults: tuple[Any, ...]) -> None:
+    site, fed = Site(policies={"streams": {"http://far.test": "secret"}}), Fed(*faults)
+    assert site.register(MADE, name="made", into=FAR).status_code == 201
+    fed_by(site, fed)
+    assert fed.objects == [f'"{at}"' for at in range(10)]
+    lost = sum(isinstance(each, Exception) for each in faults)
+    assert fed.repeated == lost
+    # What is too large is halved, and what is refused for another reason is sent again as it is.
+    assert (len(fed.taken) > 1) == (faults == (413,))
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_element_that_is_refused_is_left_out_and_said() -> None:
+    site = Site(policies={"streams": {"http://far.test": "secret"}})
+    site.register(MADE, name="made", into=FAR)
+
+    def answer(request: requests.PreparedRequest) -> tuple[int, dict[str, str], str]:
+        bad = b'"3"' in bytes(request.body or b"").replace(b"\\", b"")
+        return (400, {}, "no such predicate") if bad else (200, {}, '{"refused": []}')
+
+    with responses.RequestsMock() as mock:
+        mock.add_callback("POST", FAR, answer)
+        site.push(*(element(at, b=f'"{at}"') for at in range(4)))
+        site.service.start()
+
+        def state() -> tuple[str, int]:
+            found = site.service.explain("made")
+            return found.get("reason", ""), found["remote_streams"][0]["refused"]
+
+        eventually(state, (f"{FAR}: refused: no such predicate", 1))
+        site.service.delete("made")
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_not_kept_for_a_server_that_is_away_is_counted() -> None:
+    site = Site(policies={"streams": {"http://far.test": "secret"}, "backlog": 4})
+    site.register(MADE, name="made", into=FAR)
+    hosted = site.service.query("made")
+    fed = Fed()
+    writer = StreamWriter(FAR, "secret", SystemClock(), hosted, "http://here.test/made")
+    writer.resume(hosted.log.last, None)
+    site.push(*(element(at, b=f'"{at}"') for at in range(10)))
+    with responses.RequestsMock() as mock:
+        mock.add_callback("POST", FAR, fed.answer)
+        writer.start()
+        eventually(lambda: fed.objects, [f'"{at}"' for at in range(6, 10)])
+        eventually(lambda: writer.position(), (hosted.log.last, None))
+        writer.stop()
+    assert writer.state["lost"] == 6
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_batch_that_was_under_way_at_a_stop_is_the_same_one_afterwards() -> None:
+    site = Site(policies={"streams": {"http://far.test": "secret"}})
+    site.register(MADE, name="made", into=FAR)
+    hosted = site.service.query("made")
+    site.push(*(element(at, b=f'"{at}"') for at in range(3)))
+    fed = Fed(requests.ConnectionError("cut"))
+    cut = fed.answer
+
+    def stopping(request: requests.PreparedRequest) -> tuple[int, dict[str, str], str]:
+        first.stop()
+        return cut(request)
+
+    first, second = (
+        StreamWriter(FAR, "secret", SystemClock(), hosted, "http://here.test/made")
+        for _ in range(2)
+    )
+    with responses.RequestsMock() as mock:
+        mock.add_callback("POST", FAR, stopping)
+        first.start()
+        eventually(lambda: len(fed.taken), 1)
+        eventually(lambda: (first.position() or (0, 0))[1], hosted.log.last)
+        site.push(*(element(at, b=f'"{at}"') for at in range(3, 6)))
+        second.resume(*(first.position() or (0, 0)))
+        second.start()
+        eventually(lambda: fed.objects, [f'"{at}"' for at in range(6)])
+        second.stop()
+    assert fed.repeated == 1
