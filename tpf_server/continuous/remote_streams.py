@@ -50,7 +50,7 @@ from tpf_server.continuous.engine.errors import (
 from tpf_server.continuous.hosted import HostedQuery
 from tpf_server.continuous.receipts import Receipt
 
-Push: TypeAlias = Callable[[str, Sequence[Element | ElementError], str | None], Receipt]
+TakeElements: TypeAlias = Callable[[str, Sequence[Element | ElementError], str | None], Receipt]
 """Takes a batch of elements of a stream, with its identifier, if it has one."""
 
 _log: Final = logging.getLogger(__name__)
@@ -167,7 +167,7 @@ class StreamReader(_Link):
         push: takes the elements.
     """
 
-    def __init__(self, url: str, token: str, clock: Clock, push: Push) -> None:
+    def __init__(self, url: str, token: str, clock: Clock, push: TakeElements) -> None:
         super().__init__(url, token, clock)
         self._push = push
         self._last: str | None = None
@@ -411,7 +411,9 @@ class RemoteStreams:
         clock: what is waited on.
     """
 
-    def __init__(self, allowed: Mapping[str, str], base: str, push: Push, clock: Clock) -> None:
+    def __init__(
+        self, allowed: Mapping[str, str], base: str, push: TakeElements, clock: Clock
+    ) -> None:
         self._tokens = {origin_of(url): token for url, token in allowed.items()}
         self._base = base
         self._push = push

@@ -1,10 +1,11 @@
 """Continuous queries for many callers at once: two engines, one lock, a log for each query."""
 
+import gc
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from annotations.clock import Clock
 from annotations.follower_slots import FollowerSlots
@@ -38,6 +39,8 @@ from tpf_server.continuous.static_updates import StaticUpdates
 from tpf_server.continuous.streams import SharedStreams
 from tpf_server.store.protocols import LiveStore
 
+_FEW: Final = 16
+"""So many plans the garbage collector may look through."""
 Executors: TypeAlias = Callable[[AbstractContextManager[Any]], tuple[Mapping[str, Executor], str]]
 
 
@@ -98,6 +101,7 @@ class ContinuousService:
         self._remote = remote or RemoteGraphs({}, clock, timedelta(minutes=1))
         changing = changing or ChangingGraphs(engine.static)
         self._closed = False
+        self._watched = 0
         self._static = StaticUpdates(
             engine.static,
             changing,
@@ -145,10 +149,24 @@ class ContinuousService:
             with self._lock:
                 hosted = self._hosting.register(wanted)
                 self._links.take(hosted)
+                self._set_aside()
                 return hosted
         except ContinuousError:
             self._services.release(services)
             raise
+
+    def _set_aside(self) -> None:
+        """A query came or went: now and then keep plans out of the sight of the garbage collector.
+
+        Else it looks through all of them again while elements come. Those of deleted queries are
+        freed when as many came and went as half of those that are there.
+        """
+        self._watched += 1
+        if self._watched >= max(_FEW, len(self._hosting.queries) // 2):
+            self._watched = 0
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
 
     def _keep(self) -> None:
         """Keep what is registered now, where that is wanted."""
@@ -403,6 +421,7 @@ class ContinuousService:
                 return
             self._hosting.remove(hosted)
             self._links.release(hosted.id)
+            self._set_aside()
         self._services.release(hosted.services)
 
     def start(self) -> None:

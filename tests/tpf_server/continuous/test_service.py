@@ -1,7 +1,9 @@
 """Both engines behind one service: whose time it is, what is late, who feeds whom."""
 
+import gc
 import subprocess
 import sys
+import weakref
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -315,3 +317,23 @@ def test_places_are_given_back_and_waited_for():
     slots.leave("b")
     slots.leave("b")
     assert slots.wait_until_empty(60.0)
+
+
+def test_plans_are_out_of_the_collectors_sight_until_queries_are_deleted():
+    """Else a full collection looks through a thousand plans again and again."""
+    gc.unfreeze()
+    hall = Hall()
+    gc.collect()
+    before = len(gc.get_objects())
+    for number in range(300):
+        hall.service.register(
+            COUNT.replace("count", f"q{number}").replace("urn:p", f"urn:p{number}")
+        )
+    alive = [weakref.ref(each.running) for each in hall.service.queries()]
+    grown = len(gc.get_objects()) - before
+    gc.unfreeze()
+    assert grown < (len(gc.get_objects()) - before) / 2
+    for number in range(300):
+        hall.service.delete(f"q{number}")
+    assert sum(each() is not None for each in alive) <= 16
+    gc.unfreeze()
