@@ -64,7 +64,7 @@ def kernel_asked(wanted: Kernel | None = None) -> Kernel:
     found = wanted or os.environ.get(VARIABLE) or "compiled"
     if found not in KERNELS:
         raise ValueError(f"{VARIABLE}: {found!r} is none of {', '.join(KERNELS)}")
-    return cast("Kernel", found)
+    return found
 
 
 def ranked_groups(kernel: Kernel, ranking: Ranking) -> RankedState:

@@ -78,7 +78,7 @@ def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGTERM)
         for each in lines:
             *_, last = each
-            assert json.loads(last) == {"error": "the server stops"}
+            assert json.loads(last) == {"error": "the server stops", "status": 503}
         assert server.process.wait(60) == 0
 
 
