@@ -3,12 +3,16 @@
 Source: Ali, Gao, Mileo 2015, *CityBench*, section 5.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import requests
 
 from annotations.clock import SystemClock
 from annotations.terms import DEFAULT_GRAPH, Quad
@@ -45,6 +49,7 @@ from loaders.sources.citybench import SENSOR_GRAPHS
 _MODES = (STREAMER, CQELS_MODE, CSPARQL_MODE)
 _CITY = "city"
 _SENSORS = "sensors"
+_STREAM: Final = re.compile(r"STREAM\s+<(https?://[^>]+)>")
 # The queries' own time in seconds: every window holds as many readings as its seconds, whatever
 # the rate.
 _START_PATIENCE = 60.0
@@ -240,6 +245,10 @@ def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> lis
         order |= {"whole": mode.engine == "csparql", "answered": mode.spark}
         grace = settings.spark_grace if mode.spark else CITYBENCH_WINDOW / 2
         queries = [_text(name, mode, server, number, opened) for number in range(count)]
+        for stream in {each for text in queries for each in _STREAM.findall(text)}:
+            url = f"{server.url}streams/{quote(stream, safe='')}"
+            authorized = {"Authorization": f"Bearer {TOKEN}"}
+            requests.put(url, headers=authorized, timeout=60).raise_for_status()
         rows = watch(
             Side(server, None, order, queries, feed), opened.clients, opened.feed,
             Looks(1 / rate, settings.seconds, grace),

@@ -47,8 +47,8 @@ def native_report(native: Results) -> Iterator[Item]:
     if ratios:
         (least, slowest), (most, fastest) = min(ratios), max(ratios)
         yield Finding(
-            f"On another machine the original engine took {rounded(least)} ({slowest}) to {rounded(most)} "
-            f"({fastest}) times as long for an evaluation as the native engine.",
+            f"On another machine the original engine took {rounded(least)} ({slowest}) to "
+            f"{rounded(most)} ({fastest}) times as long for an evaluation as the native engine.",
             headline=True,
         )
 

@@ -402,6 +402,8 @@ def test_the_script_waits_for_each_group_of_servers(tmp_path: Path) -> None:
 @pytest.mark.timeout(180 + 120 * ROUNDS)
 def test_servers_and_stores_are_replaced_without_a_failed_request(tmp_path: Path) -> None:
     with serving(tmp_path, static_lines("old"), "--page-size", "4", "--workers", "1") as machines:
+        badges = f"{machines.url}streams/http%3A%2F%2Fexample.org%2Fbadges"
+        assert persistently("PUT", badges).status_code == 201
         query = {"query": WATCHED, "name": "badges"}
         assert persistently("POST", f"{machines.url}queries", json=query).status_code == 201
         check_continuous(machines, "alice")

@@ -444,11 +444,13 @@ class RemoteStreams:
             UnsupportedContinuousQueryError: one is at a server that may not be asked.
         """
         for stream in streams:
-            if self._elsewhere(stream) and not self.allowed(stream) and stream not in known:
+            iri = stream[1:-1]
+            here = iri.startswith(self._base) or not iri.startswith(("http://", "https://"))
+            if not here and not self.allowed(stream) and stream not in known:
                 raise UnsupportedContinuousQueryError(
-                    f"{stream} is at a server that the setting allow_streams does not name, and no "
-                    f"stream here (those begin with {self._base}): make it first where its "
-                    "elements are pushed here"
+                    f"{stream} is at no server that the setting allow_streams names, and no stream "
+                    f"here (those begin with {self._base}): make it first where its elements are "
+                    "pushed here"
                 )
 
     def take(self, hosted: HostedQuery) -> None:

@@ -72,8 +72,8 @@ def test_the_report_says_what_was_measured() -> None:
     )  # fmt: skip
     texts = [item.text for item in found if isinstance(item, Finding)]
     assert texts == [
-        "On another machine the original engine took 0.5 (Q1 with 100,000 static triples) to 13 (Q1 with 10,000 "
-        "static triples) times as long for an evaluation as the native engine.",
+        "On another machine the original engine took 0.5 (Q1 with 100,000 static triples) to 13 "
+        "(Q1 with 10,000 static triples) times as long for an evaluation as the native engine.",
         "CPU with rules against none (filters, 100 brokers, 20 s): push filters -75 %.",
         "Spark processes 1,000 triples per second on 1 core and 1,500 on 2: 1.5 times as many.",
         "CPU with rules against none (Spark, filters, 5 s): all +25 %.",

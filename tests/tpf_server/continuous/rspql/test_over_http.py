@@ -159,6 +159,7 @@ def test_one_query_for_each_output(site: Site) -> None:
 
 def test_settings_say_what_a_query_does_not(tmp_path: Path) -> None:
     settings = Settings(
+        base_url="http://localhost/",
         continuous=True,
         stream_time="elements",
         rspql_report="content change, non-empty content",
@@ -168,6 +169,7 @@ def test_settings_say_what_a_query_does_not(tmp_path: Path) -> None:
     )
     clock = ManualClock(EPOCH)
     first = continuous_service(settings, [], clock)
+    first.create_stream("http://localhost/s")
     named = first.register(SELECTED, name="named").explain()
     assert (named["report"], named["tick"]) == ("content change, non-empty content", "batch")
     first.register(f"REGISTER ISTREAM <o> REPORT PERIODIC 5s AS {SELECTED}", name="mine")
