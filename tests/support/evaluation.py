@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from annotations.terms import Quad, Term
 from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
 from tpf_client.dataflow.build.builder import build_query
+from tpf_client.dataflow.changes import UNBOUND, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Dataflow
+from tpf_client.dataflow.node import Dataflow, Node, NodeT
+from tpf_client.dataflow.operators.each_endpoint import at_once
 from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.expressions.dates import DateTime, read_date_time
 from tpf_client.sparql.expressions.environment import Environment
@@ -20,6 +22,22 @@ NOW: DateTime = _NOW
 Row = tuple[Term | None, ...]
 
 
+class CheckedDataflow(Dataflow):
+    """A dataflow whose nodes may not break their promise to bind a variable in every solution."""
+
+    def add(self, node: NodeT) -> NodeT:
+        """Take in a node, and watch what it sends, where nobody asks for that."""
+        super().add(node)
+        places = [node.schema.index(name) for name in node.certain]
+
+        def check(solution: Solution, _count: int) -> None:
+            assert all(solution[place] != UNBOUND for place in places), (node, solution)
+
+        if not node.keyed and type(node).connect is Node.connect:
+            node.connect(check)
+        return node
+
+
 class Evaluation:
     """A query that is kept up to date over changing quads."""
 
@@ -30,10 +48,11 @@ class Evaluation:
         base: str | None = None,
     ) -> None:
         self.query = parse_query(query, base) if isinstance(query, str) else query
-        self.flow = Dataflow(TermDictionary())
+        self.flow = CheckedDataflow(TermDictionary())
         self.leaves = kind(self.flow)
         environment = Environment(TypedTerms(self.flow.dictionary), NOW)
-        self.output = build_query(self.query, self.leaves, self.flow, environment)
+        defer = self.leaves.defer if isinstance(self.leaves, LookupLeaves) else at_once
+        self.output = build_query(self.query, self.leaves, self.flow, environment, defer=defer)
         self.variables = self.output.variables
 
     def change(self, added: Iterable[Quad] = (), removed: Iterable[Quad] = ()) -> None:

@@ -1,5 +1,6 @@
 """Leaves over quads in memory, which may change: scanned, or looked up as the seed asks."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Variable, is_variable
@@ -92,14 +93,24 @@ class LookupLeaves:
     """Patterns that share variables with the seed are asked by key, the rest is scanned.
 
     Answers come late, as they do from a server: call `settle`.
+
+    Attributes:
+        requests: how many keys were asked for.
+        scanned: how many patterns are read whole.
     """
 
     def __init__(self, flow: Dataflow) -> None:
         self.flow = flow
         self.quads: set[Quad] = set()
-        self.requests = 0
+        self.requests = self.scanned = 0
         self._inputs: list[tuple[QuadPattern, Input]] = []
+        self._unread: list[tuple[QuadPattern, Input]] = []
         self._sources: list[_Source] = []
+        self._later: deque[Callable[[], object]] = deque()
+
+    def defer(self, action: Callable[[], object]) -> None:
+        """Do this when no change is being passed on."""
+        self._later.append(action)
 
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
         node = seed
@@ -108,7 +119,8 @@ class LookupLeaves:
             keys = tuple(name for name in names if node is not None and name in node.schema)
             if node is None or not keys:
                 leaf = self.flow.add(Input(names))
-                self._inputs.append((pattern, leaf))
+                self._unread.append((pattern, leaf))
+                self.scanned += 1
                 node = leaf if node is None else self.flow.add(HashJoin(node, leaf))
             else:
                 source = _Source(self, pattern, keys)
@@ -124,9 +136,7 @@ class LookupLeaves:
         for quad in quads:
             (self.quads.add if count > 0 else self.quads.remove)(quad)
             for pattern, leaf in self._inputs:
-                solution = match(quad, pattern, leaf.schema, self.flow.dictionary)
-                if solution is not None:
-                    leaf.push(solution, count)
+                self._read(quad, pattern, leaf, count)
             for source in self._sources:
                 for found in source.solutions([quad]):
                     key = source.key(found)
@@ -142,6 +152,41 @@ class LookupLeaves:
             if not self._answer():
                 return
 
+    def _read(self, quad: Quad, pattern: QuadPattern, leaf: Input, count: int) -> None:
+        solution = match(quad, pattern, leaf.schema, self.flow.dictionary)
+        if solution is not None:
+            leaf.push(solution, count)
+
     def _answer(self) -> bool:
+        unread, self._unread = self._unread, []
+        for pattern, leaf in unread:
+            self._inputs.append((pattern, leaf))
+            for quad in self.quads:
+                self._read(quad, pattern, leaf, 1)
         answered = [source.answer() for source in self._sources]
-        return any(answered)
+        if self._later:
+            self._later.popleft()()
+            return True
+        return any(answered) or bool(unread)
+
+
+class CountedLookups(LookupLeaves):
+    """The same, by leaves that know how much there is: so what is computed is a key, too."""
+
+    def expected(self, patterns: Sequence[QuadPattern]) -> float:
+        return float(len(patterns))
+
+    def mark(self) -> int:
+        return 0
+
+    def limit(self, since: int, missing: Callable[[], int | None]) -> None:
+        pass
+
+    def not_hurried(self, since: int) -> None:
+        pass
+
+    def known(self, since: int) -> None:
+        return None
+
+    def at_rest(self, since: int) -> Callable[[], bool]:
+        return lambda: False

@@ -24,6 +24,10 @@ CONDITIONS = (
     "{0} = {1}", "{0} != {1}", "{0} < {1}", "ISIRI({0}) || {1} > 1", "BOUND({0}) && !BOUND({1})",
     "STR({0}) < STR({1})", "COALESCE({0}, 1) != COALESCE({1}, 2)",
 )  # fmt: skip
+COMPUTED = (
+    "1/0", "{0} / 0", "IF(ISIRI({0}), {0}, 1/0)", "IF({0} = <urn:n0>, {0}, 1/0)", "?none",
+    "COALESCE(1/0, {0})", "<urn:n1>", "STR({0})",
+)  # fmt: skip
 
 Triple = tuple[str, str, str]
 
@@ -39,6 +43,7 @@ class QueryWriter:
         self._random = random
         self._choose = random.choice
         self._names = 0
+        self._in_exists = 0
 
     def query(self, depth: int = 3) -> str:
         """A query whose solutions have an order only where a limit needs one."""
@@ -115,9 +120,21 @@ class QueryWriter:
 
     def _group(self, depth: int) -> str:
         first = self._stream() if self._random.random() < 0.7 else self._static()
-        return " ".join(
-            [first, *(self._element(depth - 1) for _ in range(self._choose([0, 1, 2])))]
-        )
+        parts = [first, *(self._element(depth - 1) for _ in range(self._choose([0, 1, 2])))]
+        if self._random.random() < 0.1:
+            # What is computed, or an error, is a key of what follows.
+            parts.insert(0, self._computed("BIND ({} AS {})"))
+        return " ".join(parts)
+
+    def _computed(self, how: str, inner: str = "") -> str:
+        """How something is computed, as a variable that is not mentioned inside."""
+        value = self._choose(COMPUTED).format(self._choose(VARIABLES))
+        self._names += 1
+        free = [name for name in VARIABLES if name not in f"{inner} {value}"]
+        if self._in_exists:
+            # What has a value outside must not be computed anew.
+            free = []
+        return how.format(value, self._choose([*free, f"?n{self._names}"]))
 
     def _element(self, depth: int) -> str:
         if depth <= 0:
@@ -125,11 +142,18 @@ class QueryWriter:
         one, other = self._choose(VARIABLES), self._choose(VARIABLES)
         self._names += 1
         name = f"?n{self._names}"
-        match self._random.randrange(12):
+        match self._random.randrange(14):
             case 0 | 1:
                 return self._stream()
             case 2:
                 return self._static()
+            case 12:
+                inner = self._group(depth - 1)
+                return f"{{ {inner} {self._computed('BIND ({} AS {})', inner)} }}"
+            case 13:
+                inner = self._group(depth - 1)
+                made = self._computed(self._choose(["({} AS {})", "(MAX({}) AS {})"]), inner)
+                return f"{{ SELECT {made} {{ {inner} }} }}"
             case 3:
                 return f"OPTIONAL {{ {self._group(depth - 1)} }}"
             case 4:
@@ -140,7 +164,10 @@ class QueryWriter:
                 return f"FILTER ({self._choose(CONDITIONS).format(one, other)})"
             case 8:
                 kind = self._choose(["EXISTS", "NOT EXISTS"])
-                return f"FILTER {kind} {{ {self._group(depth - 1)} }}"
+                self._in_exists += 1
+                inner = self._group(depth - 1)
+                self._in_exists -= 1
+                return f"FILTER {kind} {{ {inner} }}"
             case 9:
                 return f"BIND ({one} AS {name})"
             case 10:

@@ -118,7 +118,7 @@ def conditions(patterns: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 _computed = st.one_of(
-    st.sampled_from([":a", ":c", "1 / 0"]),
+    st.sampled_from([":a", ":c", "1 / 0", "1 / 0", "?z"]),
     variables.map(lambda v: f"IF(ISIRI({v}), {v}, 1 / 0)"),
     variables.map(lambda v: f"IRI(CONCAT('http://e/', STR({v})))"),
 )
@@ -146,6 +146,25 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         ),
         st.tuples(inner, _computed, _links, _objects).map(
             lambda p: f"{{ {p[0]} }} BIND({p[1]} AS ?k) OPTIONAL {{ ?k {p[2]} {p[3]} }}"
+        ),
+        # The same before anything else, and a set function of nothing: keys of all that follows.
+        st.tuples(_computed, variables, inner).map(
+            lambda p: f"{{ BIND({p[0]} AS {p[1]}) }} {p[2]}"
+        ),
+        st.tuples(_computed, variables, inner).map(
+            lambda p: f"{{ BIND({p[0]} AS {p[1]}) }} MINUS {{ {p[2]} }}"
+        ),
+        st.tuples(_computed, variables, inner, inner).map(
+            lambda p: f"{{ BIND({p[0]} AS {p[1]}) }} OPTIONAL {{ {p[2]} }} {{ {p[3]} }}"
+        ),
+        st.tuples(variables, _links, inner).map(
+            lambda p: f"{{ SELECT (MAX(?z) AS {p[0]}) {{ ?x {p[1]} ?y }} }} {p[2]}"
+        ),
+        st.tuples(inner, variables, _computed, inner).map(
+            lambda p: (
+                f"{{ SELECT ?k (COUNT({p[1]}) AS ?n) {{ {p[0]} }}"
+                f" GROUP BY (COALESCE({p[2]}) AS ?k) }} OPTIONAL {{ {{ {p[3]} }} ?k :p {p[1]} }}"
+            )
         ),
         st.tuples(inner, variables, st.sampled_from([":a", ":b", "1"])).map(
             lambda p: f"VALUES {p[1]} {{ {p[2]} }} {p[0]}"

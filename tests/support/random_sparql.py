@@ -1,8 +1,10 @@
 """Random queries of all of SPARQL over random quads, well designed or not.
 
 There are more variables than a part of a pattern uses, so that parts share none, or share one only
-in a filter, or only one that may be unbound. What stands for itself is anywhere: OPTIONAL first,
-VALUES with UNDEF last, an empty group, GRAPH around a sub-SELECT around EXISTS.
+in a filter, or only one that may be unbound. What is computed, often an error, is a key of
+everything that follows: of patterns, paths, MINUS, OPTIONAL, VALUES, sub-SELECT, GROUP BY, GRAPH.
+What stands for itself is anywhere: OPTIONAL first, VALUES with UNDEF last, an empty group, GRAPH
+around a sub-SELECT around EXISTS.
 
 An answer is determined by the query: nothing is cut off from an order that leaves a choice.
 """
@@ -28,10 +30,14 @@ _EXPRESSIONS = [
     "{0}", "STR({0})", "COALESCE({0}, {1}, 7)", "IF(BOUND({0}), {1}, 2)", "{0} + 1", "{0} * {1}",
     "DATATYPE({0})", "{0} = {1}", 'CONCAT(STR({0}), "x")', "1/0", ":a", "ISNUMERIC({0})",
 ]  # fmt: skip
+_ERRORS = [
+    "1/0", "{0} / 0", "IF(ISIRI({0}), {0}, 1/0)", "IF({0} = :a, {0}, 1/0)", "?z",
+    "COALESCE(1/0, {0})", "IF(BOUND({0}), {0}, ?z)", ":a",
+]  # fmt: skip
 _AGGREGATES = [
     "COUNT(*)", "COUNT(DISTINCT *)", "COUNT({0})", "COUNT(DISTINCT {0})", "SUM({0})", "AVG({0})",
     "SUM(DISTINCT {0})", "SUM(IF(BOUND({0}), 1, 0))", "MIN(STR({0}))",
-    "MAX(IF(ISIRI({0}), {0}, :a))",
+    "MAX(IF(ISIRI({0}), {0}, :a))", "MAX(?z)", "MIN(IF(ISIRI({0}), {0}, 1/0))",
 ]  # fmt: skip
 _DATASETS = [
     "FROM :g", "FROM :g FROM :h", "FROM NAMED :g", "FROM :g FROM NAMED :h", "FROM :none",
@@ -51,7 +57,7 @@ class QueryWriter:
         self._random = random
         self._choose = random.choice
         self._continuous = continuous
-        self._names = 0
+        self._computed: list[str] = []
 
     def query(self) -> str:
         """The text, with its prefixes."""
@@ -98,7 +104,22 @@ class QueryWriter:
     # ---------------------------------------------------------------------------- pieces
 
     def _variable(self) -> str:
+        if self._computed and self._random.random() < 0.3:
+            return self._choose(self._computed)
         return self._choose(_VARIABLES)
+
+    def _computed_name(self, *before: str) -> str:
+        """A variable that these parts do not mention, for what is computed; others may."""
+        mentioned = " ".join(before)
+        unused = [name for name in _VARIABLES if name not in mentioned]
+        if not unused or self._random.random() < 0.4:
+            unused = [f"?k{len(self._computed) + 1}"]
+        self._computed.append(self._choose(unused))
+        return self._computed[-1]
+
+    def _bind(self, *before: str) -> str:
+        value = self._choose(_ERRORS).format(self._variable())
+        return f"BIND({value} AS {self._computed_name(*before, value)})"
 
     def _triple(self) -> str:
         if self._random.random() < 0.15:
@@ -137,6 +158,8 @@ class QueryWriter:
         parts = [self._element(depth - 1) for _ in range(self._choose([1, 1, 2, 2, 3]))]
         if self._random.random() < 0.6:
             parts.insert(0, f"{self._triple()} .")
+        if self._random.random() < 0.15:
+            parts.insert(0, self._bind())
         if self._random.random() < 0.05:
             parts = []
         return " ".join(parts)
@@ -145,7 +168,7 @@ class QueryWriter:
         if depth <= 0:
             return self._choose([f"{self._triple()} .", f"{self._triple()} .", self._data()])
         inner = self._group(depth)
-        match self._random.randrange(18):
+        match self._random.randrange(20):
             case 0 | 1:
                 return f"{self._triple()} ."
             case 2:
@@ -167,19 +190,28 @@ class QueryWriter:
                 test = self._exists(depth)
                 return f"FILTER({self._choose([test, test, f'{self._test()} || {test}'])})"
             case 13:
-                self._names += 1
                 value = self._choose([self._expression(), self._exists(depth - 1)])
-                return f"BIND({value} AS ?k{self._names})"
+                self._computed.append(f"?k{len(self._computed) + 1}")
+                return f"BIND({value} AS {self._computed[-1]})"
             case 14 | 15:
                 return f"GRAPH {self._choose([':g', ':none', '?g', '?g', '?u'])} {{ {inner} }}"
             case 16:
                 names = " ".join(dict.fromkeys([self._variable(), self._variable()]))
                 which = self._choose([names, f"DISTINCT {names}", "*", "DISTINCT *"])
                 return f"{{ SELECT {which} {{ {inner} }} }}"
+            case 17:
+                value = self._choose(_ERRORS).format(self._variable())
+                name = self._computed_name(inner, value)
+                # pyoxigraph takes no plain variable here.
+                key = f"(COALESCE({value}) AS {name})"
+                how = self._choose([f"({value} AS {name}) {{ {inner} }}",
+                                    f"{name} {{ {inner} }} GROUP BY {key}"])  # fmt: skip
+                return f"{{ SELECT {how} }}"
+            case 18:
+                return f"{{ {inner} {self._bind(inner)} }}"
             case _:
-                self._names += 1
-                counted = f"({self._aggregate()} AS ?k{self._names})"
-                one = self._variable()
+                one, aggregate = self._variable(), self._aggregate()
+                counted = f"({aggregate} AS {self._computed_name(one, inner, aggregate)})"
                 how = self._choose([f"{one} {counted} {{ {inner} }} GROUP BY {one}",
                                     f"{counted} {{ {inner} }}"])  # fmt: skip
                 return f"{{ SELECT {how} }}"

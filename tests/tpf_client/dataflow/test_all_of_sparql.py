@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from annotations.terms import Quad, Term
 from tests.support.evaluation import Evaluation
 from tests.support.judges import Answer, by_pyoxigraph, by_specification, difference_of
-from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
+from tests.support.memory_leaves import CountedLookups, LookupLeaves, ScanningLeaves
 from tests.support.random_queries import PREFIX
 from tests.support.random_sparql import QueryWriter, random_quads, randoms
 from tpf_client.dataflow.construct import construct
@@ -25,6 +25,12 @@ from tpf_client.sparql.rewrite.push_filters import push_filters
 from tpf_client.sparql.rewrite.push_limits import push_limits
 
 CASES = int(os.environ.get("TPF_QUERIES", "600"))
+KINDS: list[type[ScanningLeaves] | type[LookupLeaves]] = [
+    ScanningLeaves,
+    LookupLeaves,
+    CountedLookups,
+    CountedLookups,
+]
 
 
 def _answer(query: Query, evaluation: Evaluation) -> Answer:
@@ -63,8 +69,7 @@ def test_every_answer_is_right_at_every_time(random: Random) -> None:
         return
     quads: frozenset[Quad] = frozenset()
     try:
-        kinds: list[type[ScanningLeaves] | type[LookupLeaves]] = [ScanningLeaves, LookupLeaves]
-        how = random.choice(kinds)
+        how = random.choice(KINDS)
         evaluation = Evaluation(random.choice([query, _planned(query)]), how)
         for _ in range(random.choice([1, 1, 2, 3])):
             before, quads = quads, _changed(quads, random)
@@ -79,7 +84,7 @@ def test_every_answer_is_right_at_every_time(random: Random) -> None:
         assert "BIND" in text
 
 
-@pytest.mark.parametrize("kind", [ScanningLeaves, LookupLeaves])
+@pytest.mark.parametrize("kind", KINDS[:3])
 @pytest.mark.parametrize("removed", ["?b :r ?z", "?z :r ?b", "?b :p ?z", "?b ?c ?d"])
 def test_a_value_from_outside_is_shared_by_nothing_inside(
     removed: str, kind: type[ScanningLeaves]

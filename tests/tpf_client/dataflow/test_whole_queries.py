@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from annotations.terms import Quad
 from tests.support.evaluation import Evaluation
-from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
+from tests.support.memory_leaves import CountedLookups, LookupLeaves, ScanningLeaves
 from tests.support.oracle import store_of
 from tests.support.random_queries import graphs, queries
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+
+KINDS = [ScanningLeaves, LookupLeaves, CountedLookups]
 
 
 def wanted(query: str, quads: frozenset[Quad], names: list[str]) -> Counter[tuple[str | None, ...]]:
@@ -62,7 +64,7 @@ def check(query: str, kind: type, timeline: list[frozenset[Quad]]) -> None:
 
 
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(queries, graphs, st.sampled_from([ScanningLeaves, LookupLeaves]))
+@given(queries, graphs, st.sampled_from(KINDS))
 def test_once(query: str, quads: frozenset[Quad], kind: type) -> None:
     check(query, kind, [quads])
 
@@ -71,7 +73,7 @@ def test_once(query: str, quads: frozenset[Quad], kind: type) -> None:
 @given(
     queries,
     st.lists(graphs, min_size=2, max_size=4),
-    st.sampled_from([ScanningLeaves, LookupLeaves]),
+    st.sampled_from(KINDS),
 )
 def test_under_changes(query: str, timeline: list[frozenset[Quad]], kind: type) -> None:
     check(query, kind, timeline)

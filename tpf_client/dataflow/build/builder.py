@@ -157,7 +157,10 @@ class Builder(Construction):
                 return self._extend(pattern, seed)
             case algebra.Minus(left, right, apart):
                 there = bound_but_for_errors(left)
-                minus = partial(self._minus, right=right, apart=apart)
+
+                def minus(left: Node, _seed: Node | None) -> Node:
+                    return self._minus(left, right, apart)
+
                 return self.with_keys(self.build(left, seed), there, right, minus)
             case algebra.Group():
                 return self.grouped(pattern, seed)
@@ -176,13 +179,15 @@ class Builder(Construction):
         about = self.join_order.foreseen(first)
         for each in rest:
 
-            def join(left: Node, each: Pattern = each, about: float = about) -> Node:
+            def join(
+                left: Node, seed: Node | None, each: Pattern = each, about: float = about
+            ) -> Node:
                 keys = self.sideways(left, each)
                 if keys is not None:
                     keys.expected = about
                 return self.joined(left, self.build(each, keys or seed))
 
-            node = self.with_keys(node, there, each, join)
+            node = self.with_keys(node, there, each, join, always_bound(each), seed)
             there |= bound_but_for_errors(each)
             about = min(about, self.join_order.foreseen(each))
         return node
@@ -192,7 +197,9 @@ class Builder(Construction):
         node: Node,
         there: frozenset[Variable],
         pattern: Pattern,
-        combine: Callable[[Node], Node],
+        combine: Callable[[Node, Node | None], Node],
+        added: frozenset[Variable] = frozenset(),
+        seed: Node | None = None,
     ) -> Node:
         """What is made of a node's solutions and a pattern, each by itself, with the most keys.
 
@@ -203,27 +210,31 @@ class Builder(Construction):
             node: the solutions.
             there: variables that they bind, but for errors.
             pattern: what they are combined with.
-            combine: makes the combination of a node of some of the solutions.
+            combine: makes the combination of a node of some of the solutions, for a seed.
+            added: variables that the pattern binds in every solution of the combination.
+            seed: what the combination is needed for.
         """
         unsure = (there & set(in_scope(pattern)) & set(node.schema)) - node.certain
         if not unsure or self.outer is not None or not isinstance(self.leaves, CountingLeaves):
-            return combine(node)
+            return combine(node, seed)
         places = [node.schema.index(name) for name in unsure]
 
         def has_all(solution: Solution) -> bool:
             return all(solution[place] for place in places)
 
-        without_error = combine(self.flow.add(Filter(node, has_all, node.certain | unsure)))
+        sure = self.flow.add(Filter(node, has_all, node.certain | unsure))
+        without_error = combine(sure, seed)
         names = {*node.schema, *in_scope(pattern)}
         schema = tuple(name for name in without_error.schema if name in names)
-        certain = without_error.certain & (node.certain | always_bound(pattern))
+        certain = without_error.certain & (node.certain | added)
         others = OnDemand(
             self.flow.add(Filter(node, lambda solution: not has_all(solution))),
             schema,
             certain & set(schema),
-            lambda left: self.project(combine(left), schema),
+            lambda left, seed: self.project(combine(left, seed), schema),
             self.defer,
             monotone=without_error.monotone,
+            seed=self.seed(seed, in_scope(pattern)),
         )
         both = (self.project(without_error, schema), self.flow.add(others))
         return self.flow.add(Union(*both))
@@ -237,7 +248,11 @@ class Builder(Construction):
     def _left_join(self, pattern: algebra.LeftJoin, seed: Node | None) -> Node:
         left = self.build(pattern.left, seed)
         there = bound_but_for_errors(pattern.left)
-        return self.with_keys(left, there, pattern.right, partial(self._optional, pattern=pattern))
+
+        def optional(left: Node, _seed: Node | None) -> Node:
+            return self._optional(left, pattern)
+
+        return self.with_keys(left, there, pattern.right, optional)
 
     def _optional(self, left: Node, pattern: algebra.LeftJoin) -> Node:
         condition, add = pattern.condition, self.matching()

@@ -86,7 +86,7 @@ class Construction(ABC):
         self.dataset = dataset
         self._numbers = count(1)
         self._outside = Outside()
-        self._seeds: dict[tuple[int, tuple[Variable, ...]], Node] = {}
+        self._seeds: dict[tuple[int, tuple[Variable, ...]], Distinct] = {}
 
     # ----------------------------------------------------------------------------- helpers
 
@@ -182,7 +182,7 @@ class Construction(ABC):
         """The groups of a node's solutions (see `Group`); `pattern` is what they are for."""
         return self.flow.add(Group(node, how))
 
-    def seed(self, node: Node | None, names: Sequence[Variable]) -> Node | None:
+    def seed(self, node: Node | None, names: Sequence[Variable]) -> Distinct | None:
         """The distinct values of those of these variables that a node binds for certain."""
         if node is None:
             return None

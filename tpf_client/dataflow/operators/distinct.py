@@ -1,5 +1,7 @@
 """Distinct: every solution once, as long as there is at least one copy of it."""
 
+from collections.abc import Iterator
+
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.node import Node
 
@@ -19,6 +21,10 @@ class Distinct(Node):
         self._counts: dict[Solution, int] = {}
         self.upstream = upstream
         upstream.connect(self._push)
+
+    def present(self) -> Iterator[Solution]:
+        """The solutions that there are now."""
+        return (solution for solution, count in self._counts.items() if count > 0)
 
     def clear(self) -> None:
         """Forget all solutions."""

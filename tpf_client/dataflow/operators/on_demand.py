@@ -5,7 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Change, Solution
 from tpf_client.dataflow.node import Input, Node
+from tpf_client.dataflow.operators.distinct import Distinct
 from tpf_client.dataflow.operators.each_endpoint import Defer
+
+Build = Callable[[Node, Node | None], Node]
 
 
 class OnDemand(Node):
@@ -16,9 +19,10 @@ class OnDemand(Node):
         schema: variables of the output.
         certain: those that are always bound.
         build: makes the node of the output, with this schema, from an input that gets the
-            solutions.
+            solutions, and one that gets those of `seed`.
         defer: building may mean requests; it waits until the dataflow is at rest.
         monotone: whether what is built is so where its input is.
+        seed: other solutions that what is built needs; most of them came before it was built.
     """
 
     def __init__(
@@ -26,15 +30,17 @@ class OnDemand(Node):
         upstream: Node,
         schema: Sequence[Variable],
         certain: Iterable[Variable],
-        build: Callable[[Node], Node],
+        build: Build,
         defer: Defer,
         *,
         monotone: bool,
+        seed: Distinct | None = None,
     ) -> None:
         super().__init__(schema, frozenset(certain), monotone=upstream.monotone and monotone)
         self._upstream = upstream
         self._build = build
         self._defer = defer
+        self._seed = seed
         self._early: list[Change] = []
         self._entry: Input | None = None
         upstream.connect(self._push)
@@ -53,10 +59,19 @@ class OnDemand(Node):
         self._early.append((solution, count))
 
     def _open(self) -> None:
-        upstream = self._upstream
-        entry = Input(upstream.schema, upstream.certain, monotone=upstream.monotone)
-        self._build(entry).connect(lambda solution, count: self.emit(solution, count))
+        entry, seed = _input_of(self._upstream), self._seed
+        seeded = None if seed is None else _input_of(seed)
+        self._build(entry, seeded).connect(lambda solution, count: self.emit(solution, count))
         self._entry = entry
+        if seed is not None and seeded is not None:
+            for solution in seed.present():
+                seeded.push(solution, 1)
+            seed.connect(seeded.push)
         early, self._early = self._early, []
         for solution, count in early:
             entry.push(solution, count)
+
+
+def _input_of(node: Node) -> Input:
+    """An input for the solutions of a node."""
+    return Input(node.schema, node.certain, monotone=node.monotone)

@@ -1,13 +1,14 @@
 """Keys from outside go only where a pattern is safe for them, also if it is not well designed."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pyoxigraph as ox
 import pytest
 
-from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term
 from tests.support.evaluation import Evaluation
-from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
+from tests.support.memory_leaves import CountedLookups, LookupLeaves, ScanningLeaves
 from tests.support.oracle import store_of
 
 
@@ -17,7 +18,16 @@ def _quad(*names: str, graph: Term = DEFAULT_GRAPH) -> Quad:
 
 DATA = [_quad("a", "s", "b"), _quad("c", "p", "d"), _quad("c", "q", "e"), _quad("b", "q", "c")]
 
-OUTSIDE = ["VALUES ?b { :z }", "?b :p ?d", "{ SELECT ?b { ?b :q ?d } }", "VALUES ?b { :z UNDEF }"]
+KINDS = [ScanningLeaves, LookupLeaves, CountedLookups]
+OUTSIDE = [
+    "VALUES ?b { :z }",
+    "?b :p ?d",
+    "{ SELECT ?b { ?b :q ?d } }",
+    "VALUES ?b { :z UNDEF }",
+    "{ BIND(1/0 AS ?b) }",
+    "{ SELECT (MAX(?n) AS ?b) { ?m :q ?n } GROUP BY ?m }",
+    "{ SELECT (MAX(?none) AS ?b) { ?m :q ?n } }",
+]
 OPTIONALS = {
     "no shared variable": "?x :p ?y OPTIONAL { ?a :s ?b }",
     "nothing before": "OPTIONAL { ?a :s ?b }",
@@ -56,7 +66,7 @@ def _answer(query: str, names: list[str] | None) -> Counter[tuple[str | None, ..
     )
 
 
-@pytest.mark.parametrize("kind", [ScanningLeaves, LookupLeaves])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("outside", OUTSIDE)
 @pytest.mark.parametrize("case", OPTIONALS)
 def test_a_seed_changes_no_answer(case: str, outside: str, kind: type[ScanningLeaves]) -> None:
@@ -77,3 +87,49 @@ def test_a_seed_changes_no_answer(case: str, outside: str, kind: type[ScanningLe
             if ask:
                 made = Counter({(): 1} if made else {})
             assert made == _answer(query, names), query
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("data", "pattern", "count"),
+    [
+        ("bpd apc asb", "BIND(1/0 AS ?c) MINUS { ?x :s ?c } ?d :p ?c", 2),
+        ("bpd apc asb", "BIND(1/0 AS ?c) OPTIONAL { ?c :q ?x } ?d :p ?c", 2),
+        (
+            "bpd apc asb",
+            "{ SELECT (MAX(?z) AS ?c) { ?k :p ?a } } MINUS { ?x :s ?c } VALUES ?c { :d }",
+            1,
+        ),
+        # What is joined with an error is still asked for the keys from outside.
+        (
+            "dqd dqx brd",
+            "VALUES (?a ?d) { (:d :d) (:d 2) } OPTIONAL { ?b :r ?a BIND(1/0 AS ?k) ?d :q ?k }",
+            3,
+        ),
+    ],
+)
+def test_what_was_an_error_may_get_any_value(
+    data: str, pattern: str, count: int, kind: type[ScanningLeaves]
+) -> None:
+    evaluation = Evaluation(f"PREFIX : <http://e/> SELECT * {{ {pattern} }}", kind)
+    for each in data.split():
+        evaluation.change([_quad(*each)])
+    assert len(evaluation.rows()) == count
+
+
+class _FewOfR(CountedLookups):
+    """So a join begins with them."""
+
+    def expected(self, patterns: Sequence[QuadPattern]) -> float:
+        return 1.0 if patterns[0].predicate == "<http://e/r>" else 50.0
+
+
+def test_what_is_joined_with_an_error_is_asked_for_the_keys_from_outside() -> None:
+    """Also where they came before the error did: nothing is read that meets none of them."""
+    text = "VALUES (?a ?d) { (:d :d) } OPTIONAL { ?b :r ?a BIND(1/0 AS ?k) ?d :q ?k }"
+    evaluation = Evaluation(f"PREFIX : <http://e/> SELECT * {{ {text} }}", _FewOfR)
+    others = [_quad(f"o{number}", "q", "z") for number in range(50)]
+    evaluation.change([*others, _quad("b", "r", "d"), _quad("d", "q", "d")])
+    assert isinstance(evaluation.leaves, _FewOfR)
+    assert len(evaluation.rows()) == 1
+    assert evaluation.leaves.scanned == 0

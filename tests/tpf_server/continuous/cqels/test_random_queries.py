@@ -382,7 +382,7 @@ def test_queries_together_emit_as_each_alone() -> None:
     """Whenever they are registered, and whatever becomes of the others."""
     spared = 0
 
-    @settings(max_examples=120, deadline=None)
+    @settings(max_examples=150, deadline=None)
     @given(RANDOM)
     def check(random: Random) -> None:
         nonlocal spared
