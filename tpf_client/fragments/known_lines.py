@@ -157,17 +157,24 @@ class Lines:
     parsed: int
     changes: Sequence[tuple[SaidLine, SaidLine]] | None = None
 
-    def split(self) -> tuple[list[SaidLine], list[SaidLine]] | None:
-        """The lines of data and those of metadata; ``None``: they are in one graph."""
+    def split(self, url: str) -> tuple[list[SaidLine], list[SaidLine]] | None:
+        """The lines of data and those of metadata; ``None``: they are in one graph.
+
+        Args:
+            url: where the page was read.
+        """
         known = self.known
         if known.graphs is None:
             known.graphs = frozenset(
                 metadata_graphs(
-                    quad
-                    for graph, lines in known.graph_lines()
-                    if graph
-                    for line in lines
-                    for quad in line.quads
+                    (
+                        quad
+                        for graph, lines in known.graph_lines()
+                        if graph
+                        for line in lines
+                        for quad in line.quads
+                    ),
+                    url,
                 )
             )
         graphs = known.graphs

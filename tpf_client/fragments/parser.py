@@ -100,7 +100,7 @@ class PageReader:
             from tpf_client.fragments.lines import read_lines
 
             lines = read_lines(body, url, before.lines, self._most)
-            parts = None if lines is None else lines.split()
+            parts = None if lines is None else lines.split(url)
         if before is not None and lines is not None and parts is not None:
             data, about_lines = parts
             described = _as_before(lines, before.description)

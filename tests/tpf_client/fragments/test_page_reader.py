@@ -1,13 +1,27 @@
 """Pages: what is data, what is metadata, and which label a quad carries."""
 
+import tempfile
+from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+import pyoxigraph as ox
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Interval
 from annotations.terms import Quad, Term
+from tests.support.judges import judged
+from tests.support.live_server import BASE, LiveServer
+from tests.support.oracle import quad_of
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_client import Client, Solutions
 from tpf_client.errors import PageError, ParseError
+from tpf_client.fragments.page import KnownPage
 from tpf_client.fragments.parser import PageReader
+from tpf_client.sparql.parser import parse_query
 
 URL = "http://ex.org/d?p=x"
 PREFIXES = """
@@ -118,3 +132,138 @@ def test_a_missing_or_senseless_count_is_unknown() -> None:
 def test_what_is_no_page(body: bytes, media_type: str, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"http://ex\.org/d\?p=x"):
         PageReader().read(body, media_type, URL)
+
+
+# Any data may speak of forms, counts and topics, in any format.
+
+_HYDRA, _VOID = "http://www.w3.org/ns/hydra/core#", "http://rdfs.org/ns/void#"
+_WORDS = [
+    *(f"<{_HYDRA}{name}>" for name in (
+        "search", "template", "mapping", "variable", "property", "next", "nextPage", "first",
+        "previous", "last", "totalItems", "itemsPerPage", "limit", "view",
+    )),
+    *(f"<{_VOID}{name}>" for name in ("triples", "subset", "vocabulary")),
+    *(f"<http://example.org/temporal#{name}>" for name in (
+        "predicate", "subject", "object", "expiration", "mapping", "dynamicTriples", "changes",
+        "evaluatedAt", "nextChange", "plainView", "annotationMethod", "labelling", "at",
+    )),
+    "<http://xmlns.com/foaf/0.1/primaryTopic>",
+    "<http://www.w3.org/ns/sparql-service-description#defaultGraph>",
+    "<http://purl.org/dc/terms/source>", "<http://ex.org/delay>",
+]  # fmt: skip
+_THINGS = [f"<http://ex.org/{name}>" for name in "abc"]
+_VALUES = ['"0"', _integer(0), '"http://ex.org/a{?s,p,o}"', '"s"', '"2001-01-01T00:00:00Z"']
+_spoken = st.builds(
+    lambda s, p, o: Quad(Term(s), Term(p), Term(o)),
+    st.sampled_from(_THINGS), st.sampled_from(_WORDS), st.sampled_from([*_THINGS, *_VALUES]),
+)  # fmt: skip
+_DATA_FORM = """:a hydra:search :b . :b hydra:template "http://ex.org/a{?s,p,o}" ;
+    hydra:mapping :c . :c hydra:variable "s" ; hydra:property rdf:subject ."""
+_MORE = "hydra:next <http://ex.org/d?p=x&page=2>"
+_PAGES = {
+    "a page": f"<http://ex.org/d?p=x> void:triples 250 ; hydra:itemsPerPage 100 ; {_MORE} .",
+    "a fragment and its page": f"""<http://ex.org/d#dataset> void:subset <http://ex.org/d?p=x> .
+        <http://ex.org/d?p=x&page=1> void:subset <http://ex.org/d?p=x> .
+        <http://ex.org/d?p=x> hydra:totalItems 250 ; {_MORE} .""",
+    "another way to write the URL": f"""<http://ex.org/d?p=x&q=> void:triples 250 ; {_MORE} .
+        <http://ex.org/d#dataset> void:subset <http://ex.org/d?p=x&q=> .""",
+    "a collection and its view": f"""<http://ex.org/d> hydra:view <http://ex.org/d?p=x> ;
+        hydra:totalItems 250 . <http://ex.org/d?p=x> {_MORE} .""",
+    "whose it is": f"""<http://ex.org/d?p=x> void:triples 250 ; {_MORE} .
+        <http://ex.org/d#dataset> :publisher <http://ex.org/d#publisher> .
+        <http://ex.org/d#publisher> foaf:name "x" .""",
+    "labels": f"""<http://ex.org/d?p=x> void:triples 250 ; tmp:dynamicTriples 3 ; {_MORE} .
+        [] tmp:expiration "2020-01-01T00:00:00Z"^^xsd:dateTime ; tmp:predicate :delay ;
+            tmp:subject :a .""",
+    "another name of the server": f"""<http://inside/d#dataset> hydra:search <http://inside/f> ;
+        void:subset <http://inside/d?p=x> . <http://inside/d?p=x> void:triples 250 ; {_MORE} .""",
+}  # fmt: skip
+_TRIPLES = [ox.RdfFormat.TURTLE, ox.RdfFormat.N_TRIPLES, ox.RdfFormat.RDF_XML]
+_QUADS = [ox.RdfFormat.TRIG, ox.RdfFormat.N_QUADS, ox.RdfFormat.JSON_LD]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    said=st.frozensets(_spoken, min_size=1, max_size=12),
+    page=st.sampled_from(sorted(_PAGES)),
+    rdf_format=st.sampled_from(_TRIPLES + _QUADS),
+    more=st.sampled_from(["", _DATA_FORM]),
+    again=st.booleans(),
+)
+def test_only_what_is_about_this_page_is_metadata(
+    said: frozenset[Quad], page: str, rdf_format: ox.RdfFormat, more: str, again: bool
+) -> None:
+    form = FORM
+    if page == "another name of the server":
+        form = FORM.replace("http://ex.org/d#dataset", "http://inside/d#dataset")
+        form = form.replace("http://ex.org/d{", "http://inside/d{")
+        more = ""
+    about = list(ox.parse(PREFIXES + form + _PAGES[page], ox.RdfFormat.TURTLE))
+    data = {quad_of(each) for each in ox.parse(PREFIXES + more, ox.RdfFormat.TURTLE)} | said
+    rows = [_ox_quad(quad) for quad in sorted(data)]
+    if rdf_format in _QUADS:
+        # A graph of the data that has a topic, as pages have.
+        topic = Quad(_term("g"), Term("<http://xmlns.com/foaf/0.1/primaryTopic>"), _term("a"))
+        data |= {each._replace(graph=_term("g")) for each in (*said, topic)}
+        rows = [_ox_quad(quad) for quad in sorted(data)]
+        graph = ox.NamedNode(URL + "#metadata")
+        rows += [ox.Quad(*each.triple, graph) for each in about]
+        rows.append(
+            ox.Quad(graph, ox.NamedNode("http://xmlns.com/foaf/0.1/primaryTopic"),
+                    ox.NamedNode(URL), graph)
+        )  # fmt: skip
+        body = ox.serialize(rows, format=rdf_format)
+    else:
+        body = ox.serialize([each.triple for each in (*rows, *about)], format=rdf_format)
+    assert body is not None
+    before = KnownPage() if again else None
+    facts, metadata, _, _ = PageReader().read(body, rdf_format.media_type, URL, before=before)
+    assert Counter(fact.quad for fact in facts) == Counter(data)
+    assert metadata.count == 250
+    assert metadata.next_page == "http://ex.org/d?p=x&page=2"
+    assert metadata.form is not None
+    assert metadata.form.template.endswith("/d{?s,p,o,g}")
+    assert metadata.dynamic == (3 if page == "labels" else None)
+    assert metadata.change is None
+    labelled = {fact.quad.triple[:2] for fact in facts if fact.label is not None}
+    assert labelled <= {(_term("a"), _term("delay"))}
+
+
+def _ox_quad(quad: Quad) -> ox.Quad:
+    (made,) = ox.parse(" ".join(filter(None, quad)) + " .", ox.RdfFormat.N_QUADS)
+    return made
+
+
+class _Only(WsgiAdapter):
+    """Asks for one format, whatever the client prefers."""
+
+    accept = ""
+
+    def send(self, request: Any, **options: Any) -> Any:
+        request.headers["Accept"] = self.accept
+        return super().send(request, **options)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    said=st.frozensets(_spoken, min_size=1, max_size=12),
+    rdf_format=st.sampled_from([*_TRIPLES[:2], *_QUADS]),
+    page_size=st.integers(1, 20),
+)
+def test_data_about_anything_are_answers(
+    said: frozenset[Quad], rdf_format: ox.RdfFormat, page_size: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        server = LiveServer(Path(folder), sorted(said), live=False, page_size=page_size)
+        session = server.session()
+        adapter = _Only(server.app, server.log)
+        adapter.accept = rdf_format.media_type
+        session.mount(BASE, adapter)
+        with Client(server.url, session=session, clock=server.clock, parallelism=0) as client:
+            for text in ("?s ?p ?o", "?s <http://rdfs.org/ns/void#triples> ?o", ":a ?p ?o"):
+                query = f"PREFIX : <http://ex.org/> SELECT * {{ {text} }}"
+                found = client.query(query)
+                assert isinstance(found, Solutions)
+                wanted = judged(parse_query(query), query, said)
+                assert Counter(row.row for row in found) == wanted
+        server.close()
