@@ -41,6 +41,8 @@ from tpf_client.protocol import (
     seconds_of,
 )
 from tpf_client.solutions import graph_text
+from tpf_client.sparql.algebra import DatasetClause
+from tpf_client.sparql.parser import with_dataset
 from tpf_client.sparql.results import BOOLEAN_WRITERS, RESULT_MEDIA_TYPES, ResultError
 from tpf_client.stream import Stream
 
@@ -217,7 +219,9 @@ class SparqlEndpoint:
             media_type = negotiated(accept, GRAPH_TYPES, {})
             graph = description(environ, PATH, self._client.urls)
             return media_type, graph_text(graph, GRAPH_TYPES[media_type]).encode()
-        text, at = query_of(environ)
+        text, at, *graphs = query_of(environ)
+        if any(graphs):
+            text = with_dataset(text, DatasetClause(*graphs))
         if _wants_events(accept):
             if at is not None:
                 raise RefusedError(HTTPStatus.BAD_REQUEST, "at: what is kept up to date begins now")

@@ -1,4 +1,4 @@
-"""Requests of the SPARQL protocol: their query, and what they accept.
+"""Requests of the SPARQL protocol: their query, its dataset, and what they accept.
 
 Source: SPARQL 1.1 Protocol, section 2.1 (query operation) and 2.1.4 (the dataset of a request).
 """
@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qs
 
-from annotations.errors import InstantError
+from annotations.errors import InstantError, TermError
 from annotations.instants import parse_instant
+from annotations.terms import Term, iri
 
 WsgiEnvironment: TypeAlias = Mapping[str, Any]
 
@@ -31,8 +32,24 @@ class RefusedError(Exception):
         super().__init__(reason)
 
 
-def query_of(environ: WsgiEnvironment) -> tuple[str, datetime | None]:
-    """The query of a request, and the instant that it is asked for.
+class Asked(NamedTuple):
+    """What a request asks.
+
+    Args:
+        text: its query.
+        at: the instant that it is asked for; ``None``: now.
+        default: the graphs that stand for those of FROM.
+        named: the graphs that stand for those of FROM NAMED.
+    """
+
+    text: str
+    at: datetime | None
+    default: tuple[Term, ...]
+    named: tuple[Term, ...]
+
+
+def query_of(environ: WsgiEnvironment) -> Asked:
+    """The query of a request.
 
     Raises:
         RefusedError: there is none.
@@ -58,14 +75,13 @@ def query_of(environ: WsgiEnvironment) -> tuple[str, datetime | None]:
         raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} is not GET or POST")
     if text is None:
         raise RefusedError(HTTPStatus.BAD_REQUEST, "there is no parameter query")
-    for name in ("default-graph-uri", "named-graph-uri", "update"):
-        if name in parameters:
-            raise RefusedError(
-                HTTPStatus.BAD_REQUEST, f"{name} is not offered: write FROM in the query"
-            )
+    if "update" in parameters:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "update is not offered")
+    default = _graphs(parameters, "default-graph-uri")
+    named = _graphs(parameters, "named-graph-uri")
     at = _only(parameters, "at")
     try:
-        return text, None if at is None else parse_instant(at)
+        return Asked(text, None if at is None else parse_instant(at), default, named)
     except InstantError as error:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"at: {error}") from error
 
@@ -115,6 +131,18 @@ def _parameters(text: str) -> dict[str, list[str]]:
         return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError as error:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"malformed parameters: {error}") from error
+
+
+def _graphs(parameters: dict[str, list[str]], name: str) -> tuple[Term, ...]:
+    """The graphs that a parameter names."""
+    found = []
+    for each in parameters.get(name, ()):
+        try:
+            found.append(iri(each))
+        except TermError as error:
+            reason = f"{name}: {str(error)[:200]}"
+            raise RefusedError(HTTPStatus.BAD_REQUEST, reason) from error
+    return tuple(found)
 
 
 def _only(parameters: dict[str, list[str]], name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The W3C syntax tests of SPARQL 1.0 and 1.1, and the tests of the result formats."""
+"""The W3C syntax tests of SPARQL 1.0, 1.1 and 1.2, and the tests of the result formats."""
 
 import csv
 import io
@@ -62,7 +62,7 @@ def _cases(*folders: str) -> Iterator[Case]:
 
 SYNTAX = [
     case
-    for case in _cases("w3c-sparql10", "w3c-sparql11", "w3c-sparql11-more")
+    for case in _cases("w3c-sparql10", "w3c-sparql11", "w3c-sparql11-more", "w3c-sparql12")
     if "SyntaxTest" in case.kind and "Update" not in case.kind
 ]
 FORMATS = list(_cases("w3c-sparql11-more/csv-tsv-res", "w3c-sparql11-more/json-res"))

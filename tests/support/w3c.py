@@ -41,13 +41,14 @@ SPARQL10 = Suite(
 SPARQL11 = Suite(
     "1.1", DATA / "w3c-sparql11", "http://www.w3.org/2009/sparql/docs/tests/data-sparql11/"
 )
+SPARQL12 = Suite("1.2", DATA / "w3c-sparql12", "https://w3c.github.io/rdf-tests/sparql/sparql12/")
 EVALUATED = (SPARQL10, SPARQL11)
-"""The suites all of whose evaluation tests are run."""
+"""The suites all of whose evaluation tests are run everywhere."""
 
 
 def iri_of(path: Path) -> str:
     """Where a file of a suite is published."""
-    suite = next(s for s in EVALUATED if path.is_relative_to(s.folder))
+    suite = next(s for s in (*EVALUATED, SPARQL12) if path.is_relative_to(s.folder))
     return suite.base + str(path.relative_to(suite.folder))
 
 

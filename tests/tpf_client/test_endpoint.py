@@ -2,11 +2,13 @@
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, urlencode
 
+import pyoxigraph as ox
 import pytest
 import rdflib
 import requests
@@ -14,10 +16,13 @@ from rdflib.plugins.stores.sparqlstore import SPARQLStore
 
 from annotations.terms import Quad, iri, literal
 from tests.support.endpoint import serving
+from tests.support.judges import by_specification
 from tests.support.live_server import LiveServer
+from tests.support.oracle import quad_of, term_of
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client
 from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.sparql.parser import parse_query
 
 EX = "http://example.org/"
 SELECT = f"SELECT ?s ?n {{ ?s <{EX}name> ?n }}"
@@ -98,7 +103,10 @@ def call(app: Any, method: str = "GET", query: str = "", body: bytes = b"", **he
         ({"query": "query=SELECT"}, 400, "^"),
         ({"query": "query=ASK{}&query=ASK{}"}, 400, "twice"),
         ({"query": "query=%ff"}, 400, "malformed"),
-        ({"query": "query=ASK%7B%7D&default-graph-uri=urn:g"}, 400, "FROM"),
+        ({"query": "query=ASK%7B%7D&default-graph-uri=g"}, 400, "default-graph-uri"),
+        ({"query": "query=ASK%7B%7D&named-graph-uri=urn:%3Eg"}, 400, "named-graph-uri"),
+        ({"query": "query=ASK%7B&default-graph-uri=urn:g"}, 400, "^"),
+        ({"query": "query=ASK%7B%7D&update=CLEAR"}, 400, "update"),
         ({"query": urlencode({"query": "SELECT * { SERVICE ?x { ?s ?p ?o } }"})}, 400, "SERVICE"),
         ({"query": urlencode({"query": SELECT}), "HTTP_ACCEPT": "image/png"}, 406, "csv"),
         ({"query": urlencode({"query": "ASK {}"}), "HTTP_ACCEPT": "text/csv"}, 406, "json"),
@@ -194,3 +202,81 @@ def test_head_has_no_body(fragments: LiveServer) -> None:
     assert (code, body) == (200, b"")
     assert headers["Content-Length"] == str(len(whole))
     assert json.loads(whole) == {"head": {}, "boolean": True}
+
+
+# ------------------------------------------------------------------- the dataset of a request
+
+
+GRAPHS = [f"{EX}g{number}" for number in range(3)]
+FROMS = ["", f"FROM <{GRAPHS[0]}>", f"FROM NAMED <{GRAPHS[1]}> FROM <{GRAPHS[2]}>"]
+FORMS = [
+    "SELECT ?s ?g %s WHERE { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }",
+    "SELECT ?s %s { { SELECT ?s { ?s ?p ?o } } } # FROM <urn:x>",
+    "ASK %s { ?s ?p ?o }",
+    "CONSTRUCT { ?s <urn:in> ?g } %s WHERE { GRAPH ?g { ?s ?p ?o } }",
+    "CONSTRUCT %s WHERE { ?s ?p ?o }",
+    "BASE <http://e/> PREFIX x: <http://u/> SELECT (COUNT(*) AS ?n) %s WHERE { ?s ?p 'FROM' }",
+]
+
+
+@pytest.fixture(scope="module")
+def in_graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[Quad]]]:
+    data = [
+        Quad(iri(f"{EX}s{n}"), iri(EX + "p"), literal("FROM"), iri(graph))
+        for number, graph in enumerate(GRAPHS)
+        for n in (number, number + 1)
+    ]
+    data.append(Quad(iri(EX + "s9"), iri(EX + "p"), literal("FROM")))
+    server = LiveServer(tmp_path_factory.mktemp("graphs"), data, live=False)
+    with (
+        Client(server.url, session=server.session(), clock=server.clock) as client,
+        serving(SparqlEndpoint(client)) as url,
+    ):
+        yield url, data
+    server.close()
+
+
+@pytest.mark.parametrize("way", ["get", "form", "body"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("said", FROMS)
+def test_the_dataset_of_a_request_stands_for_that_of_the_query(
+    in_graphs: tuple[str, list[Quad]], said: str, form: str, way: str
+) -> None:
+    """The shapes of the W3C's protocol tests (query_dataset_…, query_multiple_dataset)."""
+    url, data = in_graphs
+    text = form % said
+    for default, named in (
+        (GRAPHS[:1], []), (GRAPHS[:2], []), ([], GRAPHS[:1]), ([], GRAPHS[1:]),
+        (GRAPHS[:1], GRAPHS[1:]), (["urn:none"], GRAPHS[:1]), ([], []),
+    ):  # fmt: skip
+        names = [("default-graph-uri", each) for each in default]
+        names += [("named-graph-uri", each) for each in named]
+        headers = {"Accept": "application/sparql-results+json,application/n-triples"}
+        if way == "get":
+            answer = requests.get(url, [("query", text), *names], headers=headers, timeout=30)
+        elif way == "form":
+            answer = requests.post(url, [("query", text), *names], headers=headers, timeout=30)
+        else:
+            headers["Content-Type"] = "application/sparql-query"
+            answer = requests.post(
+                url, text.encode(), params=names, headers=headers, timeout=30
+            )  # fmt: skip
+        assert answer.status_code == 200, answer.text
+        clauses = [f"FROM <{each}>" for each in default]
+        clauses += [f"FROM NAMED <{each}>" for each in named]
+        judge = form % (" ".join(clauses) if clauses else said)
+        query = parse_query(judge)
+        wanted = by_specification(query, data)
+        if query.form == "CONSTRUCT":
+            made = ox.parse(answer.text, ox.RdfFormat.N_TRIPLES)
+            assert Counter(quad_of(each).triple for each in made) == wanted
+        elif query.form == "ASK":
+            assert answer.json()["boolean"] is wanted
+        else:
+            assert len(answer.json()["results"]["bindings"]) == sum(cast(Any, wanted).values())
+            found = ox.parse_query_results(answer.text, ox.QueryResultsFormat.JSON)
+            assert isinstance(found, ox.QuerySolutions)
+            rows = [
+                tuple(row[n[1:]] and term_of(row[n[1:]]) for n in query.variables) for row in found
+            ]
+            assert Counter(rows) == wanted

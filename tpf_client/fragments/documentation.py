@@ -11,6 +11,7 @@ from typing import Any, Final
 from annotations.namespaces import HYDRA, RDF, RDFS, XSD
 from tpf_client.errors import PageError
 from tpf_client.fragments.form import Form
+from tpf_client.fragments.parts import without_query
 
 _REL: Final = f"{HYDRA}apiDocumentation"
 _ADDRESSES: Final = ("http://www.w3.org/ns/hydra", "https://www.w3.org/ns/hydra")
@@ -86,9 +87,9 @@ def form_for(url: str, forms: Sequence[Form], documentation: str) -> Form:
     Raises:
         PageError: none is, or nobody can tell which.
     """
-    asked = _plain(url)
+    asked = without_query(url)
     for form in forms:
-        if _plain(form.template.partition("{")[0]) == asked:
+        if without_query(form.template.partition("{")[0]) == asked:
             return form
     if len(forms) == 1:
         return forms[0]
@@ -96,7 +97,3 @@ def form_for(url: str, forms: Sequence[Form], documentation: str) -> Form:
     raise PageError(
         url, f"the page has no form, and those of {documentation} are of others: {there}"
     )
-
-
-def _plain(url: str) -> str:
-    return url.partition("#")[0].partition("?")[0].rstrip("/")

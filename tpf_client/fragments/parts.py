@@ -51,7 +51,7 @@ def metadata_graphs(quads: Iterable[Quad], url: str) -> set[Term]:
         quads: those of the page.
         url: where it was read.
     """
-    place = _place(url)
+    place = without_query(url)
     named: set[Term] = set()
     own: set[Term] = set()
     marked: set[Term] = set()
@@ -63,7 +63,7 @@ def metadata_graphs(quads: Iterable[Quad], url: str) -> set[Term]:
                 searched.add(graph)
         elif predicate == PRIMARY_TOPIC and graph == subject:
             named.add(graph)
-            if place in (_place(graph[1:-1]), _place(object_[1:-1])):
+            if place in (without_query(graph[1:-1]), without_query(object_[1:-1])):
                 own.add(graph)
     if own or DEFAULT_GRAPH in searched:
         return own & marked or own
@@ -105,13 +105,13 @@ def _described(quads: Iterable[Quad], url: str) -> set[str]:
         said.setdefault(subject, {}).setdefault(predicate, []).append(object_)
         if predicate in (SUBSET, VIEW):
             containing.setdefault(object_, []).append(subject)
-    place = _place(url)
+    place = without_query(url)
     nodes = {f"<{url}>"}
     # Servers may write the same URL in another way.
     nodes |= {
         each
         for each, node in said.items()
-        if is_iri(each) and not _CONTROLS.isdisjoint(node) and _place(each[1:-1]) == place
+        if is_iri(each) and not _CONTROLS.isdisjoint(node) and without_query(each[1:-1]) == place
     }
     datasets = _datasets(said, containing, nodes, place)
     nodes |= datasets
@@ -182,9 +182,9 @@ def _template(said: _BySubject, form: str) -> str | None:
     template = next(filter(is_literal, node.get(_TEMPLATE, ())), None)
     if template is None or MAPPING not in node:
         return None
-    return _place(literal_parts(template).lexical.partition("{")[0])
+    return without_query(literal_parts(template).lexical.partition("{")[0])
 
 
-def _place(url: str) -> str:
+def without_query(url: str) -> str:
     """A URL without query and fragment."""
     return url.partition("#")[0].partition("?")[0].rstrip("/")

@@ -140,7 +140,9 @@ class ExpressionParser(Cursor):
     def _triple_term(self) -> Expression:
         self.expect("<<(")
         with self.nested():
-            subject = self._triple_term() if self.at("<<(") else self._plain()
+            if self.at("<<(") or self.at_literal():
+                self.fail("the subject of a triple term is an IRI or a variable")
+            subject = self._plain()
             variable = self.token.kind == "variable"
             verb = VariableRef(self.variable()) if variable else Constant(self.verb_iri())
             object_ = self._triple_term() if self.at("<<(") else self._plain()

@@ -1,8 +1,9 @@
 """ORDER BY: sorting keys of solutions.
 
 Source: SPARQL 1.1 Query Language, section 15.1: unbound before blank nodes before IRIs before
-literals. Among literals that ``<`` does not compare the order is ours: numbers, booleans, strings,
-dates and times, then the rest by datatype and lexical form.
+literals; SPARQL 1.2: before triple terms, which are ordered by their parts. Among literals that
+``<`` does not compare the order is ours: numbers, booleans, strings, dates and times, then the rest
+by datatype and lexical form.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from decimal import Decimal
 from operator import getitem, itemgetter
 from typing import Any
 
+from annotations.terms import is_triple_term, triple_of_term
 from tpf_client.sparql.algebra import OrderCondition
 from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.dates import Date, DateTime, Duration, Time, local_seconds
@@ -22,6 +24,7 @@ from tpf_client.sparql.expressions.values import (
     Opaque,
     Value,
     decimal_of_float,
+    value_of,
 )
 
 
@@ -73,7 +76,9 @@ def value_key(value: Value) -> tuple[Any, ...]:
         case Duration(months, seconds):
             return (3, 5, months * Decimal("2629746") + seconds)
         case Opaque(term):
-            return (4, term) if term.startswith("<<") else (3, 6, term)
+            if not is_triple_term(term):
+                return (3, 6, term)
+            return (4, *[value_key(value_of(part)) for part in triple_of_term(term)])
     raise TypeError(value)
 
 

@@ -57,8 +57,32 @@ def parse_query(text: str, base: str | None = None) -> Query:
     return QueryParser(text, base).query()
 
 
+def with_dataset(text: str, dataset: DatasetClause) -> str:
+    """The text of a query over another dataset than it says.
+
+    Args:
+        text: SPARQL 1.1 Query.
+        dataset: what stands for FROM and FROM NAMED.
+
+    Raises:
+        QuerySyntaxError: the text is not a query.
+    """
+    parser = QueryParser(text)
+    parser.query()
+    clauses = [f"FROM {name}" for name in dataset.default]
+    clauses += [f"FROM NAMED {name}" for name in dataset.named]
+    before, after = parser.text[: parser.dataset_at[0]], parser.text[parser.dataset_at[1] :]
+    return f"{before} {' '.join(clauses)} {after}"
+
+
 class QueryParser(ModifiersParser):
-    """Reads queries."""
+    """Reads queries.
+
+    Attributes:
+        dataset_at: where the text says, or may say, FROM: from this character to that one.
+    """
+
+    dataset_at = (0, 0)
 
     def query(self) -> Query:
         """The whole text as one query."""
@@ -81,7 +105,7 @@ class QueryParser(ModifiersParser):
         return query
 
     def prologue(self) -> None:
-        """BASE and PREFIX declarations."""
+        """BASE, PREFIX and VERSION declarations."""
         while True:
             if self.take_word("BASE"):
                 if self.token.kind != "iri":
@@ -95,6 +119,12 @@ class QueryParser(ModifiersParser):
                 if self.token.kind != "iri":
                     self.expected("an IRI in angle brackets")
                 self.prefixes[name.text[:-1]] = self.iri()[1:-1]
+            elif self.take_word("VERSION"):
+                # It tells which features to expect; what there is is read in any case.
+                text = self.token.text
+                if self.token.kind != "string" or text.startswith(('"""', "'''")):
+                    self.expected("a version in single or double quotation marks")
+                self.advance()
             else:
                 return
 
@@ -153,10 +183,8 @@ class QueryParser(ModifiersParser):
             template = self._template()
             self._place = start
             pattern = self.group_graph_pattern()
-            if not isinstance(pattern, BGP):
-                self.fail("CONSTRUCT WHERE takes triples only", self._tokens[start].position)
         pattern, _ = self._modified(pattern, [], star=True)
-        pattern = self.put_together(pattern, [node for triple in template for node in triple])
+        pattern, template = self.put_together(pattern, template)
         return Query("CONSTRUCT", pattern, template=template, dataset=dataset)
 
     def _template(self) -> tuple[TriplePattern, ...]:
@@ -200,11 +228,15 @@ class QueryParser(ModifiersParser):
     def _dataset(self) -> DatasetClause:
         default: list[Term] = []
         named: list[Term] = []
+        begin = end = self.token.position
         while self.at_word("FROM"):
             start = self.advance().position
             is_named = self.take_word("NAMED")
             if not self._from_stream(start, is_named):
+                name_end = self.token.end
                 (named if is_named else default).append(self.iri())
+                end = name_end
+        self.dataset_at = begin, end
         return DatasetClause(tuple(default), tuple(named))
 
     def _from_stream(self, start: int, is_named: bool) -> bool:  # noqa: ARG002 - SPARQL has none

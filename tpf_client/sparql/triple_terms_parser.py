@@ -7,13 +7,14 @@ triple term, and whose parts are the values of the variables in it. What stands 
 ``~`` and in ``{| |}`` are triples about a reifier: a node with ``rdf:reifies``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from annotations.namespaces import RDF_REIFIES
 from annotations.terms import (
     Term,
     TermOrVariable,
     Triple,
+    TriplePattern,
     Variable,
     is_blank_node,
     is_iri,
@@ -61,20 +62,19 @@ class TripleTermsParser(ExpressionParser):
 
     def triple_term(self) -> TermOrVariable:
         """``<<( s p o )>>``: a term, or a variable that stands for it."""
-        opening = self.expect("<<(")
+        self.expect("<<(")
         with self.nested():
             subject = self.simple_node()
             verb = self.variable() if self.token.kind == "variable" else self.verb_iri()
             object_ = self.simple_node()
         self.expect(")>>")
-        return self._triple_of((subject, verb, object_), opening.position)
+        return self._triple_of((subject, verb, object_))
 
-    def _triple_of(self, parts: _Parts, position: int) -> TermOrVariable:
-        if self._in_template and any(is_blank_node(part) for part in parts):
-            # It would be a blank node of its own in every solution.
-            self.fail("a blank node cannot stand in a triple term of a template", position)
+    def _triple_of(self, parts: _Parts) -> TermOrVariable:
         subject, verb, object_ = parts
-        if is_iri(subject) and not is_variable(verb) and not is_variable(object_):
+        # A blank node of a template is another one in every solution.
+        open_ = any(is_variable(part) or is_blank_node(part) for part in (verb, object_))
+        if is_iri(subject) and not open_:
             return triple_term(Triple(Term(subject), Term(verb), Term(object_)))
         # Also where nothing is open, but nothing can be it: with a literal as its subject.
         name = self.fresh(TRIPLE_TERM)
@@ -83,14 +83,14 @@ class TripleTermsParser(ExpressionParser):
 
     def reified_triple(self, emit: Emit) -> TermOrVariable:
         """``<< s p o >>`` or ``<< s p o ~ r >>``: its reifier."""
-        opening = self.expect("<<")
+        self.expect("<<")
         with self.nested():
             subject = self._part(emit)
             verb = self.variable() if self.token.kind == "variable" else self.verb_iri()
             object_ = self._part(emit)
             reifier = self._reifier() if self.take("~") else self.anonymous()
         self.expect(">>")
-        emit(reifier, RDF_REIFIES, self._triple_of((subject, verb, object_), opening.position))
+        emit(reifier, RDF_REIFIES, self._triple_of((subject, verb, object_)))
         return reifier
 
     def _part(self, emit: Emit) -> TermOrVariable:
@@ -117,8 +117,7 @@ class TripleTermsParser(ExpressionParser):
                 self.fail("a path cannot be annotated", sign.position)
             if sign.text == "~" or reifier is None:
                 reifier = self._reifier() if sign.text == "~" else self.anonymous()
-                parts = (subject, verb, object_)
-                emit(reifier, RDF_REIFIES, self._triple_of(parts, sign.position))
+                emit(reifier, RDF_REIFIES, self._triple_of((subject, verb, object_)))
             if sign.text == "{|":
                 with self.nested():
                     properties(reifier, emit)
@@ -145,16 +144,38 @@ class TripleTermsParser(ExpressionParser):
                 pattern = self.taken_apart(pattern, part)
         return pattern
 
-    def put_together(self, pattern: Pattern, nodes: list[TermOrVariable]) -> Pattern:
-        """A pattern whose solutions have the triple terms of a template, too."""
-        for node in nodes:
-            if is_variable(node) and node in self._made_of:
-                parts = self._made_of[Variable(node)]
-                pattern = self.put_together(pattern, list(parts))
-                if node not in in_scope(pattern):
-                    made = Call("TRIPLE", tuple(map(_expression, parts)))
-                    pattern = Extend(pattern, Variable(node), made)
-        return pattern
+    def put_together(
+        self, pattern: Pattern, template: Sequence[TriplePattern]
+    ) -> tuple[Pattern, tuple[TriplePattern, ...]]:
+        """A pattern whose solutions have the triple terms of a template, too; and the template.
+
+        A blank node in a triple term is a variable of the pattern, for which each solution has a
+        new one.
+        """
+        new: dict[TermOrVariable, Variable] = {}
+
+        def expression(part: TermOrVariable) -> Expression:
+            nonlocal pattern
+            if part in self._made_of:
+                add(Variable(part))
+            elif is_blank_node(part) and part not in new:
+                new[part] = self.fresh()
+                pattern = Extend(pattern, new[part], Call("BNODE", ()))
+            return _expression(new.get(part, part))
+
+        def add(node: Variable) -> None:
+            nonlocal pattern
+            made = Call("TRIPLE", tuple([expression(part) for part in self._made_of[node]]))
+            if node not in in_scope(pattern):
+                pattern = Extend(pattern, node, made)
+
+        for triple in template:
+            for node in triple:
+                if node in self._made_of:
+                    add(Variable(node))
+        return pattern, tuple(
+            TriplePattern(*[new.get(node, node) for node in triple]) for triple in template
+        )
 
 
 def _expression(node: TermOrVariable) -> Expression:

@@ -207,7 +207,7 @@ def test_only_what_is_about_this_page_is_metadata(
         data |= {each._replace(graph=_term("g")) for each in (*said, topic)}
         rows = [_ox_quad(quad) for quad in sorted(data)]
         graph = ox.NamedNode(URL + "#metadata")
-        rows += [ox.Quad(*each.triple, graph) for each in about]
+        rows += [ox.Quad(each.subject, each.predicate, each.object, graph) for each in about]
         rows.append(
             ox.Quad(graph, ox.NamedNode("http://xmlns.com/foaf/0.1/primaryTopic"),
                     ox.NamedNode(URL), graph)
@@ -239,7 +239,7 @@ class _Only(WsgiAdapter):
 
     accept = ""
 
-    def send(self, request: Any, **options: Any) -> Any:
+    def send(self, request: Any, **options: Any) -> Any:  # type: ignore[override]
         request.headers["Accept"] = self.accept
         return super().send(request, **options)
 

@@ -9,7 +9,8 @@ import re
 import pyoxigraph as ox
 import pytest
 
-from annotations.terms import Term
+from annotations.namespaces import XSD
+from annotations.terms import Quad, Term, iri
 from tests.support.evaluation import NOW, evaluate
 from tests.support.oracle import solutions_of
 from tpf_client.dataflow.dictionary import TermDictionary
@@ -18,7 +19,7 @@ from tpf_client.sparql.algebra import Extend, Project
 from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
-from tpf_client.sparql.expressions.values import FALSE, term_of, value_of
+from tpf_client.sparql.expressions.values import FALSE, TRUE, TRUTH_TYPES, term_of, value_of
 from tpf_client.sparql.parser import parse_query
 
 PREFIX = "PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> "
@@ -70,6 +71,36 @@ BINARY = [
     "SAMETERM({}, {})", "CONTAINS({}, {})", "STRSTARTS({}, {})", "STRENDS({}, {})",
     "STRBEFORE({}, {})", "STRAFTER({}, {})", "CONCAT({}, {})", "LANGMATCHES({}, {})",
 ]  # fmt: skip
+ILL_TYPED = '"x"^^xsd:integer'
+TRUTHS = {
+    "!{}": TRUE, "!!{}": FALSE, "IF({}, 1, 2)": term_of(2), "{} || false": FALSE,
+    "{} || true": TRUE, "{} && true": FALSE, "{} && false": FALSE, "false || {}": FALSE,
+    "true && {}": FALSE, "COALESCE(IF({}, 1, 2), 3)": term_of(2), "COALESCE({} && true, 3)": FALSE,
+}  # fmt: skip
+"""Expressions that take the effective boolean value of one that is false."""
+
+
+@pytest.mark.parametrize("name", [*sorted(TRUTH_TYPES - {XSD + "integer"}), XSD + "integer"])
+def test_the_effective_boolean_value_of_an_ill_typed_literal_is_false(name: str) -> None:
+    """Section 17.2.2: of numbers and booleans, wherever such a value is taken."""
+    value = f'"abc"^^<{name}>'
+    for form, wanted in TRUTHS.items():
+        assert ours(form.format(value)) == wanted, form
+    fact = Quad(iri("urn:a"), iri("urn:p"), Term(value))
+    for text, rows in {
+        "SELECT * { ?s ?p ?v FILTER(?v) }": 0,
+        "SELECT * { ?s ?p ?v FILTER(!?v) }": 1,
+        "SELECT * { ?s ?p ?v FILTER(!(?v && EXISTS { ?s ?p ?v })) }": 1,
+        "SELECT ?v { ?s ?p ?v } GROUP BY ?v HAVING(!?v)": 1,
+        "SELECT ?s { ?s ?p ?v } GROUP BY ?s HAVING(!SAMPLE(?v))": 1,
+        "SELECT * { ?s ?p ?v OPTIONAL { ?s ?q ?w FILTER(!?v) } FILTER(BOUND(?w)) }": 1,
+        "SELECT * { ?s ?p ?v FILTER NOT EXISTS { ?s ?q ?w FILTER(?v) } }": 1,
+        "SELECT * { ?s ?p ?v } ORDER BY (!?v)": 1,
+        "SELECT (COUNT(*) AS ?n) { ?s ?p ?v BIND(IF(?v, 1, 2) AS ?w) FILTER(?w = 2) }": 1,
+    }.items():
+        assert len(evaluate(text, [fact]).rows()) == rows, text
+    for other in ('"abc"^^<http://u>', '"abc"^^xsd:dateTime', "<http://a>", '"a"@en'):
+        assert ours(f"!{other}") is None
 
 
 def reason(expression: str, mine: Term | None, other: Term | None) -> str | None:
@@ -78,6 +109,8 @@ def reason(expression: str, mine: Term | None, other: Term | None) -> str | None
         return "section 17.4.1: a term that is passed on keeps its lexical form"
     if expression.startswith(("STR(", "DATATYPE(")):
         return "section 17.4.2: the lexical form and datatype of the term, not of its value"
+    if ILL_TYPED in expression and expression in {form.format(ILL_TYPED) for form in TRUTHS}:
+        return "section 17.2.2: the effective boolean value of an ill-typed number is false"
     if "NaN" in expression and mine == FALSE:
         return "XPath op:numeric-less-than: NaN is less than nothing, and that is no error"
     if " < " in expression or " >= " in expression:

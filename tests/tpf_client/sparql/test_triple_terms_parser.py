@@ -25,6 +25,7 @@ from tests.support.random_sparql import randoms
 from tpf_client import Client, Solutions
 from tpf_client.dataflow.construct import construct
 from tpf_client.errors import QuerySyntaxError
+from tpf_client.sparql.parser import parse_query
 
 CASES = int(os.environ.get("TPF_QUERIES", "600")) // 4
 PREFIXES = (
@@ -180,10 +181,35 @@ def test_what_is_no_query(group: str, reason: str) -> None:
         ox.Store().query(f"{PREFIXES} SELECT * {{ {group} }}")
 
 
-def test_a_template_has_no_blank_nodes_inside_triple_terms() -> None:
-    for inside in ("_:x :p :o", "[] :p :o", ":s :p <<( :s :p _:x )>>"):
-        with pytest.raises(QuerySyntaxError, match="a blank node cannot stand in a triple term"):
-            evaluate(f"{PREFIXES} CONSTRUCT {{ :a :b <<( {inside} )>> }} WHERE {{}}", [])
+@pytest.mark.parametrize(
+    ("template", "where", "wanted"),
+    [
+        (":a :b <<( _:x :p :o )>>", "", ":a :b <<( _:x :p :o )>> ."),
+        (":a :b <<( [] :p <<( :s :p _:x )>> )>>", "", ":a :b <<( _:y :p <<( :s :p _:x )>> )>> ."),
+        (
+            "_:x :b <<( :s :p _:x )>>",
+            "VALUES ?n { 1 2 }",
+            "_:x :b <<( :s :p _:x )>> . _:y :b <<( :s :p _:y )>> .",
+        ),
+        ("<< :s :p << ?n :q :o >> >>", "VALUES ?n { :n }",
+         "<< :s :p << :n :q :o >> >> ."),
+        ("?s :b <<( ?s :p _:x )>>", "VALUES ?s { :a 1 }", ":a :b <<( :a :p _:x )>> ."),
+    ],
+)  # fmt: skip
+def test_a_blank_node_in_a_triple_term_of_a_template_is_a_new_one_in_each_solution(
+    template: str, where: str, wanted: str
+) -> None:
+    query = parse_query(f"{PREFIXES} CONSTRUCT {{ {template} }} WHERE {{ {where} }}")
+    evaluation = evaluate(query, [])
+    made = construct(query.template, evaluation.variables, evaluation.rows())
+    text = "".join(f"{' '.join(triple)} .\n" for triple in made)
+    graphs = [
+        ox.Dataset(ox.parse(text, ox.RdfFormat.N_TRIPLES)),
+        ox.Dataset(ox.parse(f"{PREFIXES} {wanted}", ox.RdfFormat.TURTLE)),
+    ]
+    for graph in graphs:
+        graph.canonicalize(ox.CanonicalizationAlgorithm.UNSTABLE)
+    assert graphs[0] == graphs[1], text
 
 
 # ------------------------------------------------------------------------------- random

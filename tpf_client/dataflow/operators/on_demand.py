@@ -8,8 +8,6 @@ from tpf_client.dataflow.node import Input, Node
 from tpf_client.dataflow.operators.distinct import Distinct
 from tpf_client.dataflow.operators.each_endpoint import Defer
 
-Build = Callable[[Node, Node | None], Node]
-
 
 class OnDemand(Node):
     """What is made of the solutions of a node, as soon as it has one.
@@ -30,7 +28,7 @@ class OnDemand(Node):
         upstream: Node,
         schema: Sequence[Variable],
         certain: Iterable[Variable],
-        build: Build,
+        build: Callable[[Node, Node | None], Node],
         defer: Defer,
         *,
         monotone: bool,

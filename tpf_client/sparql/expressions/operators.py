@@ -11,7 +11,7 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 from typing import Any
 
-from annotations.terms import Term, is_triple_term, triple_of_term
+from annotations.terms import Term, is_literal, is_triple_term, literal_parts, triple_of_term
 from tpf_client.sparql.expressions.dates import (
     Date,
     DateTime,
@@ -22,6 +22,8 @@ from tpf_client.sparql.expressions.dates import (
     difference,
 )
 from tpf_client.sparql.expressions.values import (
+    LONGEST,
+    TRUTH_TYPES,
     BlankNode,
     EvaluationError,
     Iri,
@@ -261,7 +263,7 @@ at_least = _order(">=", operator.ge)
 
 
 def truth(value: Value) -> bool:
-    """The effective boolean value (section 17.2.2).
+    """The effective boolean value (section 17.2.2); of an ill-typed number or boolean it is false.
 
     Raises:
         EvaluationError: it has none.
@@ -273,4 +275,9 @@ def truth(value: Value) -> bool:
         return bool(value)
     if isinstance(value, float):
         return bool(value) and value == value
+    if isinstance(value, Opaque) and is_literal(value.term):
+        lexical, _, datatype = literal_parts(value.term)
+        # The value of a number that is too long is not known, but it is no ill-typed one.
+        if datatype in TRUTH_TYPES and len(lexical) <= LONGEST:
+            return False
     raise EvaluationError

@@ -107,6 +107,9 @@ INTEGER_TYPES = frozenset(
     )
 )  # fmt: skip
 
+TRUTH_TYPES = INTEGER_TYPES | {XSD + name for name in ("boolean", "decimal", "float", "double")}
+"""Datatypes of literals that have an effective boolean value, also if they are ill-typed."""
+
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
 _DOUBLE = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

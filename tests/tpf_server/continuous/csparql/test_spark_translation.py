@@ -103,6 +103,7 @@ VALUES = [
     '"a\\nb"', '"b"@en', '"a"@fr', '"a"@en', f'"2020-01-02"{XSD}date>',
     f'"2020-01-02T00:00:00Z"{XSD}dateTime>', f'"2020-01-01T23:00:00-02:00"{XSD}dateTime>',
     f'"10:00:00Z"{XSD}time>', '"x"^^<http://e/other>', "<http://e/z>", "<http://e/zz>",
+    f'"abc"{XSD}integer>', f'"abc"{XSD}double>', f'"maybe"{XSD}boolean>',
 ]  # fmt: skip
 WIDE = [Clause(STREAMS[0], 100, 50)]
 ONCE = [Clause(STREAMS[0], 5, 5)]
@@ -142,6 +143,7 @@ FIXED = {
     ),
     "less": (MANY, "SELECT ?v ?w {0} WHERE {{ ?s :value ?v . ?t :value ?w FILTER(?v < ?w) }}"),
     "truth": (MANY, "SELECT ?v {0} WHERE {{ ?s :value ?v FILTER(?v) }}"),
+    "untruth": (MANY, "SELECT ?v {0} WHERE {{ ?s :value ?v FILTER(!?v) }}"),
     "characters": (MANY, 'SELECT ?v {0} WHERE {{ ?s :value ?v FILTER(CONTAINS(STR(?v), "n")) }}'),
     "line": (MANY, 'SELECT ?v {0} WHERE {{ ?s :value ?v FILTER(CONTAINS(STR(?v), "\\n")) }}'),
     "extremes": (

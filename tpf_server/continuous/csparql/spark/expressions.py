@@ -21,7 +21,7 @@ from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.expressions.dates import DateTime, Duration
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
-from tpf_client.sparql.expressions.values import FALSE, TRUE, value_of
+from tpf_client.sparql.expressions.values import FALSE, TRUE, TRUTH_TYPES, value_of
 from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.csparql.spark import terms
 
@@ -274,6 +274,8 @@ def _effective(term: Column) -> Column:
         sql.when(value.isNotNull(), (value != 0) & ~sql.isnan(value))
         .when(terms.boolean_value(term).isNotNull(), terms.boolean_value(term))
         .when(terms.is_simple(term), term != '""')
+        # An ill-typed number or boolean.
+        .when(terms.datatype(term).isin(*sorted(TRUTH_TYPES)), sql.lit(False))
     )
 
 

@@ -7,6 +7,7 @@ from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.build.builder import Builder
 from tpf_client.dataflow.build.group_builder import build_group
 from tpf_client.dataflow.node import Dataflow, Node
+from tpf_client.dataflow.operators.distinct import Distinct
 from tpf_client.dataflow.operators.order import SortKeyOf, TopK
 from tpf_client.dataflow.operators.slice import Slice
 from tpf_client.dataflow.state.groups import Grouping
@@ -43,7 +44,7 @@ class PlanBuilder(Builder):
         self._follows_paths = paths
         self.dispatches: list[Dispatch] = []
 
-    def seed(self, node: Node | None, names: Sequence[Variable]) -> Node | None:
+    def seed(self, node: Node | None, names: Sequence[Variable]) -> Distinct | None:
         """What spares work: nothing, but for paths, because windows and caches are at hand."""
         return super().seed(node, names) if self._follows_paths else None
 
