@@ -212,7 +212,8 @@ class FragmentLeaves:
         joined: list[QuadPattern] = []
         rows, spread = UNKNOWN if seed is None else seed.expected, 1.0
         known = () if current is None else current.schema
-        for pattern in greedy_order(remaining, variables_of_quad, self._cost, known):
+        cost = partial(self._cost, rows)
+        for pattern in greedy_order(remaining, variables_of_quad, cost, known):
             shared = () if current is None else _shared(pattern, current)
             if current is None:
                 current = self._scan(pattern)
@@ -241,15 +242,26 @@ class FragmentLeaves:
         assert current is not None
         return current
 
-    def _cost(self, pattern: QuadPattern, known: set[Variable]) -> tuple[float, bool, int]:
+    def _cost(
+        self, seeds: float, pattern: QuadPattern, known: set[Variable]
+    ) -> tuple[float, bool, int]:
         """Of what is connected, the pattern with the fewest matches is joined first.
 
         Of as many, what changes again and again comes last: a change goes through what follows.
+
+        Args:
+            seeds: how many solutions the first pattern is looked up for; infinite: nobody knows.
+            pattern: what is joined.
+            known: the variables that are bound before.
         """
         estimate = self.estimate(pattern)
         free = sum(is_variable(term) and term not in known for term in pattern)
         changing = self._evaluation.live and bool(estimate.dynamic)
-        return UNKNOWN if estimate.count is None else estimate.count, changing, free
+        count = UNKNOWN if estimate.count is None else estimate.count
+        if pattern.subject in known and not is_variable(pattern.predicate):
+            # A subject has a property once.
+            count = min(count, seeds)
+        return count, changing, free
 
     def _scan(self, pattern: QuadPattern) -> Node:
         evaluation = self._evaluation

@@ -35,7 +35,7 @@ from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.rewrite.filters_to_values import filters_to_values
 from tpf_client.sparql.rewrite.push_filters import push_filters
 from tpf_client.sparql.rewrite.push_limits import push_limits
-from tpf_client.sparql.rewrite.put_constants import put_constants
+from tpf_client.sparql.rewrite.put_constants import put_constants, split_values
 from tpf_client.sparql.rewrite.visitor import everything
 
 
@@ -98,7 +98,7 @@ def plan_query(
         return services[endpoint]
 
     check(query, allowed, strict=strict)
-    pattern = put_constants(filters_to_values(push_filters(query.pattern)))
+    pattern = put_constants(split_values(filters_to_values(push_filters(query.pattern))))
     if query.form == "ASK" and not evaluation.live:
         pattern = Slice(pattern, 0, 1)
     query = replace(query, pattern=push_limits(pattern))

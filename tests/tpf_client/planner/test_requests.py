@@ -192,6 +192,32 @@ def test_what_cannot_matter_is_not_looked_up(
 
 
 @pytest.mark.parametrize(
+    ("query", "comunica"),
+    [
+        ("VALUES (?p ?m) { (:product1 UNDEF) (UNDEF :producer3) } ?p :label ?l ; :producer ?m", 25),
+        ("VALUES (?c ?m) { (:category24 UNDEF) (UNDEF :producer2) } "
+         "?p :category ?c ; :producer ?m ; :label ?l", 63),
+        ("VALUES (?c ?p) { (:category44 UNDEF) (:category34 :product586) (UNDEF :product425) } "
+         "?p :category ?c", 7),
+        ("VALUES (?r ?p) { (UNDEF :product19) (:review3325 UNDEF) (:review2613 :product883) } "
+         "?p :producer :producer31 . ?r :product ?p", 11),
+        ("VALUES (?r ?p) { (UNDEF :product19) (:review3325 UNDEF) } "
+         "OPTIONAL { ?r :product ?p }", 6),
+        ("VALUES (?c ?r) { (UNDEF :review4175) (:SE :review2464) (:DE :review9852) } "
+         "?r :reviewer ?p ; :title ?t . ?q :knows ?p . ?p :country ?c", 27),
+    ],
+)  # fmt: skip
+def test_values_that_leave_variables_open_are_looked_up(
+    plain_shop: LiveServer, oracle: pyoxigraph.Store, query: str, comunica: int
+) -> None:
+    """No more requests than Comunica, which answers row by row."""
+    found, sent = ask(plain_shop, f"SELECT * {{ {query} }}")
+    expected = select(oracle, f"{PREFIX} SELECT * {{ {query} }}")
+    assert rows(found) == Counter(frozenset(row.items()) for row in expected)
+    assert sent <= comunica
+
+
+@pytest.mark.parametrize(
     ("query", "limit", "most"),
     [
         # The form, two first pages, and a comment of each.

@@ -4,7 +4,7 @@ import pytest
 
 from tpf_client.sparql.algebra import BGP, Path, Pattern, walk
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.rewrite.put_constants import put_constants
+from tpf_client.sparql.rewrite.put_constants import put_constants, split_values
 
 
 def leaves(pattern: Pattern) -> set[str]:
@@ -55,3 +55,36 @@ def leaves(pattern: Pattern) -> set[str]:
 def test_where_a_term_may_stand(group: str, expected: set[str]) -> None:
     query = parse_query(f"PREFIX : <http://e/> SELECT * {{ {group} }}")
     assert leaves(put_constants(query.pattern)) - {""} == expected
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ("VALUES (?x ?y) { (:a UNDEF) (UNDEF :b) } ?x :p ?y", {"<a> <p> ?y", "?x <p> <b>"}),
+        # What has none of these variables is not repeated.
+        (
+            "VALUES (?x ?y) { (:a UNDEF) (UNDEF :b) } ?x :p ?y . ?y :q ?z . ?z :r ?w",
+            {"<a> <p> ?y", "?x <p> <b>", "?y <q> ?z", "<b> <q> ?z", "?z <r> ?w"},
+        ),
+        ("VALUES (?x ?y) { (:a UNDEF) (UNDEF :b) } OPTIONAL { ?x :p ?y }",
+         {"<a> <p> ?y", "?x <p> <b>"}),
+        # A row without values meets everything; a limit may let through others the next time.
+        ("VALUES (?x ?y) { (:a UNDEF) (UNDEF UNDEF) } ?x :p ?y", {"?x <p> ?y"}),
+        ("VALUES (?x ?y) { (:a UNDEF) (UNDEF :b) } { SELECT * { ?x :p ?y } LIMIT 1 }",
+         {"?x <p> ?y"}),
+    ],
+)  # fmt: skip
+def test_where_rows_with_other_variables_go_their_own_way(group: str, expected: set[str]) -> None:
+    query = parse_query(f"PREFIX : <http://e/> SELECT * {{ {group} }}")
+    assert leaves(put_constants(split_values(query.pattern))) - {""} == expected
+
+
+def test_a_pattern_is_repeated_for_few_kinds_of_rows_only() -> None:
+    names = [f"?v{n}" for n in range(6)]
+    some = [["UNDEF" if k >> n & 1 else ":a" for n in range(6)] for k in range(63)]
+    data = " ".join(f"({' '.join(row)})" for row in some)
+    group = " . ".join(f"{name} :p ?x" for name in names)
+    query = parse_query(
+        f"PREFIX : <http://e/> SELECT * {{ VALUES ({' '.join(names)}) {{ {data} }} {group} }}"
+    )
+    assert split_values(query.pattern) == query.pattern
