@@ -191,7 +191,9 @@ def _completed(command: Any, program: str) -> int:
 def _invoked(command: Any, name: str, arguments: Sequence[str]) -> int:
     """Run it as click would, but leave interrupts and closed pipes to the caller."""
     try:
-        with command.make_context(name, list(arguments)) as context:
+        with command.make_context(
+            name, list(arguments), help_option_names=["-h", "--help"]
+        ) as context:
             command.invoke(context)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)

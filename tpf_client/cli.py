@@ -20,6 +20,7 @@ from annotations.printable import printable
 from annotations.seconds import seconds_from
 from tpf_client.client import MOST_GRACE, Client
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
+from tpf_client.fragments.destinations import not_a_url
 from tpf_client.live_table import STATIC, LiveTable
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
@@ -39,7 +40,11 @@ def _format_option(name: str) -> Format:
     return found
 
 
-@app.command(no_args_is_help=True)
+@app.command(
+    no_args_is_help=True,
+    epilog="tpf-query serve URL... answers queries at a local SPARQL endpoint: see tpf-query serve "
+    "--help.",
+)
 def query(
     arguments: Annotated[
         list[str],
@@ -162,12 +167,12 @@ def query(
     else:
         urls.append(last)
     if not urls:
-        raise typer.BadParameter(f"not an http(s) URL: {last}", param_hint="URL")
+        raise _no_url(last)
     if (text is None) == (file is None):
         raise typer.BadParameter("give the query: behind the URLs, with -q, or with -f")
     for url in (*urls, *(allow_link or ())):
         if not _is_url(url):
-            raise typer.BadParameter(f"not an http(s) URL: {url}", param_hint="URL")
+            raise _no_url(url)
     try:
         asking = Client(*urls, allowed_origins=allow_link or (), strict=strict, signal=signal)
     except ClientError as error:
@@ -220,6 +225,10 @@ def query(
 
 def _is_url(text: str) -> bool:
     return text.startswith(("http://", "https://"))
+
+
+def _no_url(text: str) -> typer.BadParameter:
+    return typer.BadParameter(not_a_url(text), param_hint="URL")
 
 
 def _read(file: Path | None) -> str:

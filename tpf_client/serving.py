@@ -20,6 +20,7 @@ from annotations.seconds import seconds_from
 from tpf_client.client import Client
 from tpf_client.endpoint import PATH, SparqlEndpoint, StartResponse
 from tpf_client.errors import MapTilesError
+from tpf_client.fragments.destinations import not_a_url
 from tpf_client.map_tiles import map_tiles as named_tiles
 from tpf_client.page_files import read_example
 from tpf_client.planner.budget import Allowance
@@ -260,7 +261,7 @@ def serve(
     """Answer the SPARQL protocol at /sparql, over Triple Pattern Fragments; a page for it at /."""
     for url in urls:
         if not url.startswith(("http://", "https://")):
-            raise typer.BadParameter(f"not an http(s) URL: {url}", param_hint="URL")
+            raise typer.BadParameter(not_a_url(url), param_hint="URL")
     try:
         examples = [read_example(each) for each in example or ()]
     except (OSError, UnicodeDecodeError) as error:

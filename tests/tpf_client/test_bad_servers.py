@@ -339,6 +339,23 @@ def test_sockets(rude: Any, behave: Callable[[socket.socket], None]) -> None:
     assert error.value.url == url
 
 
+@pytest.mark.parametrize("behave", [dripping, dripping_body, dripping_head, dripping_status])
+def test_what_comes_too_slowly_is_not_asked_for_again(
+    rude: Any, behave: Callable[[socket.socket], None]
+) -> None:
+    """One response may take `total_timeout`, and four that drip would take four times as long."""
+    asked: list[None] = []
+
+    def count(connection: socket.socket) -> None:
+        asked.append(None)
+        behave(connection)
+
+    limits = Limits(retries=3, backoff=0.0, read_timeout=0.3, total_timeout=0.4)
+    with Client(rude(count), limits=limits) as client, pytest.raises(ConnectionFailedError):
+        client.query("ASK { ?s ?p ?o }")
+    assert len(asked) == 1
+
+
 def test_a_client_that_is_closed_waits_for_nobody(rude: Any) -> None:
     """Nor does a program that ends: it waits for the threads of its pools."""
     dripped = threading.Event()

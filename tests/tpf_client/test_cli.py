@@ -220,3 +220,25 @@ def test_a_server_that_is_not_there_is_said_without_objects(
     assert line.startswith(f"tpf-query: {unreachable}: ")
     assert reason in line
     assert "host=" not in line
+
+
+def test_help_is_short_and_names_what_else_there_is(run: Run) -> None:
+    long, short = run("--help"), run("-h")
+    assert long.returncode == short.returncode == 0
+    assert long.stdout == short.stdout
+    assert "tpf-query serve" in long.stdout
+
+
+def test_a_url_that_is_nearly_right_is_told_with_the_right_one(run: Run, url: str) -> None:
+    query = ("-q", "ASK { ?s ?p ?o }")
+    bare = url.removeprefix("http://")
+    for arguments in ((bare, *query), (bare, "ASK { ?s ?p ?o }")):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert url in "".join(done.stderr.replace("│", "").split())
+    served = run("serve", bare)
+    done = run(url + "/", *query)
+    assert (done.returncode, served.returncode) == (1, 2)
+    assert f"(try {url})" in done.stderr
+    elsewhere = url.replace("127.0.0.1", "localhost")
+    assert run(elsewhere, *query).stdout == "true\n"

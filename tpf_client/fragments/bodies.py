@@ -1,15 +1,18 @@
 """From the bytes of a response to quads."""
 
 import math
+from collections.abc import Callable
 
 import pyoxigraph as ox
 
 from annotations.errors import NestingError
 from annotations.nesting import check_nesting
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
-from tpf_client.errors import PageTooLargeError, ParseError
+from tpf_client.errors import ClosedError, PageTooLargeError, ParseError
 from tpf_client.fragments.documentation import with_hydra_context
 
+_BETWEEN = 1_000
+"""Quads between two looks whether somebody still wants them."""
 _TERM = 100
 """Bytes of memory that a term takes beside its characters."""
 
@@ -19,7 +22,13 @@ def essence(media_type: str) -> str:
     return media_type.partition(";")[0].strip().lower()
 
 
-def parse_page_body(body: bytes, media_type: str, url: str, most: float = math.inf) -> list[Quad]:
+def parse_page_body(
+    body: bytes,
+    media_type: str,
+    url: str,
+    most: float = math.inf,
+    over: Callable[[], bool] = lambda: False,
+) -> list[Quad]:
     """The quads of a body, with blank nodes as in the document.
 
     Args:
@@ -27,10 +36,12 @@ def parse_page_body(body: bytes, media_type: str, url: str, most: float = math.i
         media_type: its ``Content-Type``; parameters are ignored.
         url: base for relative IRIs, and the URL that errors name.
         most: bytes of memory that the quads may take.
+        over: whether nobody wants them any more; asked again and again.
 
     Raises:
         ParseError: not RDF, or not of the announced type.
         PageTooLargeError: it takes more memory.
+        ClosedError: nobody wants them any more.
     """
     kind = essence(media_type)
     rdf_format = ox.RdfFormat.from_media_type(kind) if kind else None
@@ -54,6 +65,8 @@ def parse_page_body(body: bytes, media_type: str, url: str, most: float = math.i
                 # A prefix may stand for much.
                 raise PageTooLargeError(url, f"a page that takes more than {most} bytes of memory")
             quads.append(read)
+            if len(quads) % _BETWEEN == 0 and over():
+                raise ClosedError(f"{url}: the request was cancelled")
     except NestingError as error:
         raise ParseError(url, f"{kind} that is not read: {error}") from None
     except (SyntaxError, ValueError) as error:

@@ -24,6 +24,8 @@ _URL = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _USER = re.compile(r"(?<=://)[^/?#\\]*@")
+_LOOPBACK: Final = "localhost"
+_LOOPBACKS: Final = (_LOOPBACK, "127.0.0.1", "[::1]")
 _LONGEST = 2**18
 """Characters of a URL at most: a literal in a query may be long."""
 _SHORT: Final = 2**10
@@ -35,7 +37,8 @@ class Origin(NamedTuple):
     """Host and port of a URL; ``None``: the port that its scheme has by default.
 
     http and https on their default ports are one origin to us: a site that moves to https, or whose
-    proxy ends it, still writes http in its links.
+    proxy ends it, still writes http in its links. So are the names of this machine, on one port:
+    localhost, 127.0.0.1 and [::1].
     """
 
     host: str
@@ -73,7 +76,15 @@ def _exactly(url: str) -> Origin:
     if port is not None and not 0 < port < 65536:
         raise SourceError(_shown(url), f"not a URL that can be asked: port {port}")
     default = _PORTS[found["scheme"].lower()]
-    return Origin(found["host"].lower(), None if port == default else port)
+    host = found["host"].lower()
+    return Origin(_LOOPBACK if host in _LOOPBACKS else host, None if port == default else port)
+
+
+def not_a_url(text: str) -> str:
+    """The message that a text is no URL of HTTP, with the one that may be meant."""
+    meant = f"http://{text.lstrip('/')}"
+    likely = any(mark in text for mark in ".:/") and _URL.fullmatch(meant)
+    return f"not an http(s) URL: {_shown(text)}" + (f" (try {_shown(meant)})" if likely else "")
 
 
 def _shown(url: str) -> str:
@@ -117,7 +128,13 @@ class Destinations:
         except (SourceError, ValueError):
             raise OriginError(by, f"leads to what is no URL: {_shown(said)!r}") from None
         if found != origin(by) and found not in self._allowed:
-            raise OriginError(by, f"leads to another origin: {_shown(there)}")
+            base = "/".join(there.split("/", 3)[:3])
+            raise OriginError(
+                by,
+                f"leads to another origin: {_shown(there)} (if the server calls itself {base}/, "
+                "use that URL, or start it with --base-url; else allow it: --allow-link, "
+                "allowed_origins)",
+            )
         return there
 
     def template(self, by: str, template: str) -> str:

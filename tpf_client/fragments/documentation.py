@@ -17,6 +17,8 @@ _REL: Final = f"{HYDRA}apiDocumentation"
 _ADDRESSES: Final = ("http://www.w3.org/ns/hydra", "https://www.w3.org/ns/hydra")
 _MARK: Final = b"www.w3.org"
 _LONGEST: Final = 10_000
+_MOST_CONTEXTS: Final = 1_000
+"""What is put in is longer than an address: a document with more of them is left as it is."""
 _TYPED: Final = (
     "apiDocumentation", "collection", "entrypoint", "expects", "first", "last", "mapping",
     "member", "next", "operation", "previous", "property", "returns", "search",
@@ -51,7 +53,7 @@ def with_hydra_context(body: bytes) -> bytes:
 
     No other context is fetched or put in: what a document means must not depend on third parties.
     """
-    if _MARK not in body:
+    if not 0 < body.count(_MARK) <= _MOST_CONTEXTS:
         return body
     try:
         return json.dumps(_put_in(json.loads(body))).encode()

@@ -83,6 +83,12 @@ class _InFlight:
     work: Statistics | None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
+    def over(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return self.cancelled.is_set() or not any(
+            cancelled is None or not cancelled.is_set() for _, cancelled in tuple(self.waiting)
+        )
+
 
 class Fetcher:
     """Gets pages. Thread-safe; one for all queries of a client.
@@ -246,11 +252,10 @@ class Fetcher:
 
     def _run(self, entry: _InFlight) -> None:
         with self._lock:
-            wanted = any(c is None or not c.is_set() for _, c in entry.waiting)
-            if not wanted:
+            if entry.over():
                 self._forget(entry)
                 return
-        self._deliver(entry, self._answer(entry.request, entry.cancelled, entry.work))
+        self._deliver(entry, self._answer(entry.request, entry.cancelled, entry.work, entry.over))
 
     def _deliver(self, entry: _InFlight, answer: "FetchOutcome") -> None:
         with self._lock:
@@ -265,8 +270,20 @@ class Fetcher:
             del self._in_flight[entry.request.url]
 
     def _answer(
-        self, request: Request, cancelled: threading.Event | None, work: Statistics | None = None
+        self,
+        request: Request,
+        cancelled: threading.Event | None,
+        work: Statistics | None = None,
+        over: Callable[[], bool] | None = None,
     ) -> FetchOutcome:
+        """The page, or the error.
+
+        Args:
+            request: what is wanted.
+            cancelled: set when nobody wants it any more.
+            work: counts what is done.
+            over: whether nobody wants what came any more; by default `cancelled` tells.
+        """
         kept = self._cache.get(request.url)
         headers = {"Accept": ACCEPTED_FORMATS}
         if kept is not None and kept.etag:
@@ -285,13 +302,20 @@ class Fetcher:
             )
             if response.status == 304:
                 self._count(work, not_modified=1)
-            page = self._page(request, response, kept)
+            tell = over or (lambda: cancelled is not None and cancelled.is_set())
+            page = self._page(request, response, kept, tell)
         except ClientError as error:
             return error
         self._cache.put(page)
         return page
 
-    def _page(self, request: Request, response: Response, kept: Page | None) -> Page:
+    def _page(
+        self,
+        request: Request,
+        response: Response,
+        kept: Page | None,
+        over: Callable[[], bool],
+    ) -> Page:
         date = read_http_date(response.headers.get("Date"))
         clock = self.server_clock(request.url)
         stored = "Age" in response.headers and age(response.headers).total_seconds() > 0
@@ -317,6 +341,7 @@ class Fetcher:
                 request.url,
                 bare=request.bare,
                 before=kept.known if kept is not None and kept.dynamic else None,
+                over=over,
             )
         except (ParseError, PageError) as error:
             error.documentation = self._documentation(response, request.url)

@@ -28,8 +28,24 @@ _KNOWN: Final = 2**10
 """So many URLs of patterns of so many characters are remembered."""
 
 
+_LONGEST: Final = 10_000
+_MOST_PARTS: Final = 100
+"""Expressions and variables of a template at most: each may be replaced by a long term."""
+
+
 # The pages of a dataset all have the same one.
-_template = lru_cache(maxsize=64)(uritemplate.URITemplate)
+@lru_cache(maxsize=64)
+def _template(text: str) -> uritemplate.URITemplate:
+    """A template of a server.
+
+    Raises:
+        ValueError: it is too long.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError(f"more than {_LONGEST} characters")
+    if text.count("{") + text.count(",") > _MOST_PARTS:
+        raise ValueError(f"more than {_MOST_PARTS} variables")
+    return uritemplate.URITemplate(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +83,9 @@ class Form:
         max_limit: the largest page that the server gives, where it says so.
         max_values: the most rows of a block of bindings, where the server says so.
         at: variable for a past instant, where the server keeps history.
+
+    Raises:
+        ValueError: the template is none, or too long.
     """
 
     template: str

@@ -5,11 +5,12 @@ this project's temporal metadata (see docs/client.md).
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain, islice
+from typing import TypeAlias
 
 from annotations.errors import AnnotationError
 from annotations.instants import instant_of_term
@@ -41,7 +42,8 @@ _ROLES = {
 }
 _MOST = 100
 """Forms of a page, and what a form says of one thing, that are looked at."""
-_LONGEST_TEMPLATE = 10_000
+_Roles: TypeAlias = dict[str, tuple[str, int | None]]
+"""The variable of each role, and the most that it may ask for."""
 _MOST_OBJECTS = 16
 """Among so many objects of one subject and predicate, that which is another one is looked for."""
 
@@ -94,10 +96,11 @@ def changed_statements(
 
 def spoken_vocabulary(statements: Statements, vocabulary: Vocabulary) -> Vocabulary:
     """The vocabulary of the page: one that it names, if its form speaks it; else the given one."""
+    spoken = {predicate for node in statements.values() for predicate in node}
     for node in statements.values():
         for said in node.get(_VOCABULARY, ()):
             own = Vocabulary(said[1:-1])
-            if any(own["mapping"] in each for each in statements.values()):
+            if own["mapping"] in spoken:
                 return own
     return vocabulary
 
@@ -221,11 +224,25 @@ def _instant(term: str | None, warnings: list[str]) -> datetime | None:
         return None
 
 
+def _roles(entry: Mapping[str, Sequence[str]], tmp: Vocabulary) -> _Roles:
+    """What a mapping says that a variable of a template stands for."""
+    variables = [v for v in entry.get(f"<{HYDRA}variable>", ())[:_MOST] if is_literal(v)]
+    found: _Roles = {}
+    for property_ in entry.get(f"<{HYDRA}property>", ())[:_MOST]:
+        if is_literal(property_):  # as hydra-python-core writes it
+            property_ = f"<{literal_parts(property_).lexical}>"
+        role = "at" if property_ == tmp["at"] else _ROLES.get(property_)
+        if role and variables:
+            maximum = next(iter(entry.get(tmp["maximum"], ())), None)
+            found[role] = literal_parts(variables[0]).lexical, _number(maximum)
+    return found
+
+
 def _forms(
     statements: Statements, default_graph: str | None, tmp: Vocabulary, url: str
 ) -> tuple[Form, ...]:
     found: list[Form] = []
-    maximum = tmp["maximum"]
+    read: dict[str, _Roles] = {}
     forms = {form: None for by in statements.values() for form in by.get(SEARCH, ())}
     for form in islice(forms, _MOST):
         node = statements.get(form, {})
@@ -234,20 +251,14 @@ def _forms(
         maxima: dict[str, int | None] = {}
         mappings = chain(node.get(MAPPING, ()), node.get(tmp["mapping"], ()))
         for mapping in islice(mappings, _MOST):
-            entry = statements.get(mapping, {})
-            variables = [v for v in entry.get(f"<{HYDRA}variable>", ())[:_MOST] if is_literal(v)]
-            for property_ in entry.get(f"<{HYDRA}property>", ())[:_MOST]:
-                if is_literal(property_):  # as hydra-python-core writes it
-                    property_ = f"<{literal_parts(property_).lexical}>"
-                role = "at" if property_ == tmp["at"] else _ROLES.get(property_)
-                if role and variables:
-                    roles[role] = literal_parts(variables[0]).lexical
-                    maxima[role] = _number(next(iter(entry.get(maximum, ())), None))
+            if mapping not in read:
+                # Forms may have mappings in common.
+                read[mapping] = _roles(statements.get(mapping, {}), tmp)
+            for role, (variable, maximum) in read[mapping].items():
+                roles[role], maxima[role] = variable, maximum
         if templates and {"subject", "predicate", "object"} <= roles.keys():
             template = literal_parts(templates[0]).lexical
             try:
-                if len(template) > _LONGEST_TEMPLATE:
-                    raise ValueError(f"more than {_LONGEST_TEMPLATE} characters")
                 made = Form(
                     template=template,
                     default_graph=default_graph,

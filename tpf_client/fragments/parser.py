@@ -5,7 +5,7 @@ this project's temporal metadata (see docs/client.md).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from annotations.labels import Fact
@@ -77,6 +77,7 @@ class PageReader:
         *,
         bare: bool = False,
         before: KnownPage | None = None,
+        over: Callable[[], bool] = lambda: False,
     ) -> ReadPage:
         """What a page says.
 
@@ -87,11 +88,13 @@ class PageReader:
             bare: whether all of it is data.
             before: what is remembered of this page since it was read last; ``None``: its lines are
                 not looked at one by one.
+            over: whether nobody wants it any more; asked again and again.
 
         Raises:
             ParseError: the body is not RDF of the announced type.
             PageError: the body is RDF, but says nothing about a fragment.
             PageTooLargeError: it takes more memory than is allowed.
+            ClosedError: nobody wants it any more.
         """
         lines = parts = described = None
         about: Sequence[Quad] = ()
@@ -107,7 +110,9 @@ class PageReader:
             if described is None:
                 about = [quad for line in about_lines for quad in line.quads]
         else:
-            quads = lines.quads() if lines else parse_page_body(body, media_type, url, self._most)
+            quads = (
+                lines.quads() if lines else parse_page_body(body, media_type, url, self._most, over)
+            )
             given, about = (quads, []) if bare else split_metadata(quads, url)
             data = [SaidLine(given, 0)]
         if not about and described is None and not bare:

@@ -47,7 +47,7 @@ class Limits:
     Args:
         connect_timeout: seconds until a connection stands.
         read_timeout: seconds between two bytes.
-        total_timeout: seconds for one whole response.
+        total_timeout: seconds for one whole response; one that takes longer is not asked for again.
         retries: how often a failed request is sent again.
         backoff: seconds before the first retry, doubled for each further one, with full jitter.
         max_backoff: seconds at most, also where the server asks for more (``Retry-After``); a
@@ -152,9 +152,13 @@ class Transport:
             on_request(attempt > 0)
             wish: float | None = None
             failure: SourceError
+            exchange = self._exchange()
             try:
-                response = self._once(url, headers, cancelled)
+                response = self._once(url, headers, exchange, cancelled)
             except ConnectionFailedError as error:
+                if exchange.over:
+                    # It came, too slowly: the next one would do so as well.
+                    raise
                 failure = error
             else:
                 on_bytes(len(response.body))
@@ -201,12 +205,18 @@ class Transport:
         now = read_http_date(response.headers.get("Date")) or response.received
         return max((until - now).total_seconds(), 0.0)
 
-    def _once(
-        self, url: str, headers: Mapping[str, str], cancelled: threading.Event | None
-    ) -> Response:
+    def _exchange(self) -> Exchange:
         limits = self.limits
         size = 2 * limits.max_page_bytes + _WIRE
-        exchange = Exchange(limits.total_timeout, limits.read_timeout, size, limits.connect_timeout)
+        return Exchange(limits.total_timeout, limits.read_timeout, size, limits.connect_timeout)
+
+    def _once(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        exchange: Exchange,
+        cancelled: threading.Event | None,
+    ) -> Response:
         with self._asking(url, exchange):
             return self._follow(url, headers, exchange, cancelled)
 

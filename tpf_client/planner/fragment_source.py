@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import TypeVar
 
 from annotations.clock import Clock
@@ -112,7 +113,7 @@ class FragmentSource:
                 page, form = yield from self._searched()
             except (PageError, ParseError, HttpError) as error:
                 if not self._service or (isinstance(error, HttpError) and error.status >= 500):
-                    raise
+                    raise self._without_slash(error) from None
                 page, form = yield from self._endpoint(error)
             self._form = form
             if page is not None:
@@ -121,6 +122,14 @@ class FragmentSource:
                 if self._once and self._since is None:
                     self._since = started or page.evaluated_at
         return self._form
+
+    def _without_slash(self, error: SourceError) -> SourceError:
+        """The error, with the URL that may be meant where there is nothing at one with a slash."""
+        missing, shorter = HTTPStatus.NOT_FOUND.value, self.url.rstrip("/")
+        if not isinstance(error, HttpError) or error.status != missing or shorter == self.url:
+            return error
+        reason = error.reason.removeprefix(f"HTTP {missing} ")
+        return HttpError(self.url, missing, f"{reason} (try {shorter})")
 
     def _searched(self) -> Task[tuple[Page | None, Form]]:
         """The page at the URL, and the form that it has or leads to."""

@@ -3,7 +3,7 @@
 import pytest
 
 from tpf_client.errors import OriginError, SourceError
-from tpf_client.fragments.destinations import Destinations
+from tpf_client.fragments.destinations import Destinations, not_a_url
 
 URL = "http://server.test/"
 
@@ -20,3 +20,42 @@ def test_what_is_no_url(text: str) -> None:
     for leads in (Destinations().led, Destinations().template):
         with pytest.raises(OriginError, match="what is no URL"):
             leads(URL, text)
+
+
+NAMES = ("localhost", "127.0.0.1", "[::1]", "LocalHost")
+
+
+@pytest.mark.parametrize("by", NAMES)
+@pytest.mark.parametrize("there", NAMES)
+def test_the_names_of_this_machine_are_one_origin(by: str, there: str) -> None:
+    said = f"http://{there}:3000/trains?page=2"
+    assert Destinations().led(f"http://{by}:3000/trains", said) == said
+    for other in (f"http://{there}:3001/", f"http://{there}/", "http://127.0.0.2:3000/"):
+        with pytest.raises(OriginError):
+            Destinations().led(f"http://{by}:3000/trains", other)
+
+
+def test_an_origin_that_is_another_one_is_told_with_what_to_do() -> None:
+    with pytest.raises(OriginError) as error:
+        Destinations().template("http://trains.test/d", "http://10.0.0.1:3000/d{?s}")
+    assert "if the server calls itself http://10.0.0.1:3000/, use that URL" in str(error.value)
+    assert "--base-url" in str(error.value)
+    assert "--allow-link" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("localhost:3000/trains", "http://localhost:3000/trains"),
+        ("example.org/trains", "http://example.org/trains"),
+        ("//example.org/trains", "http://example.org/trains"),
+        ("[::1]:3000/trains", "http://[::1]:3000/trains"),
+        ("trains", None),
+        ("ftp://example.org/", None),
+        ("SELECT * { ?s ?p ?o }", None),
+    ],
+)
+def test_a_url_without_a_scheme_is_told_with_one(text: str, meant: str | None) -> None:
+    said = not_a_url(text)
+    assert said.startswith(f"not an http(s) URL: {text}")
+    assert said.partition(" (try ")[2] == (f"{meant})" if meant else "")

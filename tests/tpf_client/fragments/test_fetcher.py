@@ -264,3 +264,31 @@ def test_a_thread_that_cannot_be_started_is_a_failure_of_its_page(
         assert isinstance(answer, ConnectionFailedError)
         assert "can't start new thread" in str(answer)
     fetcher.close()
+
+
+@responses.activate
+@pytest.mark.parametrize("parallelism", [0, 1])
+def test_a_page_that_is_read_heeds_who_gives_up(parallelism: int) -> None:
+    """Also while it is parsed: whoever waits is asked every thousand quads."""
+    data = "".join(f":a{n} :b :c . " for n in range(5_000))
+    responses.get(URL, body=BODY.replace(":a :b :c .", data), **TRIG)
+    looks = 0
+
+    class Impatient(threading.Event):
+        def is_set(self) -> bool:
+            nonlocal looks
+            looks += 1
+            return looks > 4
+
+    session = requests.Session()
+    fetcher = Fetcher(clock=ManualClock(START), parallelism=parallelism, session=session)
+    if parallelism:
+        fetcher.submit(Request(URL), lambda _: None, Impatient())
+        for pool in list(fetcher._pools.values()):
+            pool.shutdown(wait=True)
+    else:
+        with pytest.raises(ClosedError, match="cancelled"):
+            fetcher.get(Request(URL), Impatient())
+    assert looks < 10
+    assert fetcher._cache.get(URL) is None
+    fetcher.close()

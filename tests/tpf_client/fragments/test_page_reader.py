@@ -1,9 +1,12 @@
 """Pages: what is data, what is metadata, and which label a quad carries."""
 
+import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pyoxigraph as ox
@@ -18,7 +21,8 @@ from tests.support.live_server import BASE, LiveServer
 from tests.support.oracle import quad_of
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client, Solutions
-from tpf_client.errors import PageError, ParseError
+from tpf_client.errors import ClosedError, PageError, ParseError
+from tpf_client.fragments.form import Form
 from tpf_client.fragments.page import KnownPage
 from tpf_client.fragments.parser import PageReader
 from tpf_client.sparql.parser import parse_query
@@ -267,3 +271,108 @@ def test_data_about_anything_are_answers(
                 wanted = judged(parse_query(query), query, said)
                 assert Counter(row.row for row in found) == wanted
         server.close()
+def _many(line: str) -> Callable[[int], str]:
+    return lambda count: "\n".join(line.replace("%", str(n)) for n in range(count))
+
+
+def _forms_in_common(count: int) -> str:
+    """Forms that have the same mappings, each of which says many things."""
+    said = ", ".join(f"<u:p{n}>" for n in range(100))
+    mappings = ", ".join(f"<u:m{n}>" for n in range(count))
+    forms = "\n".join(
+        f'<#d> hydra:search <u:f{n}> . <u:f{n}> hydra:template "/{{?s,p,o}}" ; '
+        f"hydra:mapping {mappings} ."
+        for n in range(100)
+    )
+    each = f'hydra:variable "s" ; hydra:property {said} .'
+    return forms + "\n".join(f"<u:m{n}> {each}" for n in range(count))
+
+
+GROWING: dict[str, Callable[[int], str]] = {
+    "vocabularies": _many("<u:x%> void:vocabulary <u:v%#> ."),
+    "vocabularies of one": _many("<> void:vocabulary <u:v%#> ."),
+    "topics": _many("<u:x%> foaf:primaryTopic <u:y%> ."),
+    "counts": _many("<u:x%> void:triples % ."),
+    "links": _many("<u:x%> hydra:next <u:y%> ."),
+    "subsets": _many("<u:x%> void:subset <u:x0%> ."),
+    "instants": _many('<u:x%> tmp:evaluatedAt "%", "x%" ; tmp:nextChange "never" .'),
+    "labellings": _many('<u:x%> tmp:labelling "x%" .'),
+    "labels": _many("<u:x%> tmp:predicate :p ; tmp:subject <u:s%> ; tmp:expiration % ."),
+    "labels of one": _many("<u:x> tmp:predicate :p% ; tmp:subject :s% ; tmp:object :o% ."),
+    "labels of a product": _many(
+        "<u:x> tmp:predicate :p% ; tmp:subject :s% ; tmp:object :o% ; "
+        'tmp:expiration "2020-01-01T00:00:00Z"^^xsd:dateTime .'
+    ),
+    "forms": _many('<#d> hydra:search [ hydra:template "/%{?s,p,o}" ; hydra:mapping [] ] .'),
+    "templates": _many('<#d> hydra:search <u:f> . <u:f> hydra:template "/%" .'),
+    "mappings": _many("<#d> hydra:search <u:f> . <u:f> hydra:mapping <u:m%> ."),
+    "roles": _many('<u:m> hydra:variable "%" ; hydra:property <u:p%> .'),
+    "forms in common": _forms_in_common,
+}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+@pytest.mark.parametrize("kind", GROWING)
+def test_work_grows_no_faster_than_the_metadata(kind: str, again: bool) -> None:
+    """Four times as much of anything takes about four times as many steps of the interpreter."""
+
+    def steps(count: int) -> int:
+        said = PREFIXES + TRIG.replace(PREFIXES, "").replace(
+            "<#metadata> {", "<#metadata> { " + GROWING[kind](count)
+        )
+        return _steps(
+            lambda: PageReader().read(
+                said.encode(), "application/trig", URL, before=KnownPage() if again else None
+            )
+        )
+
+    steps(1)  # what is made once, as modules and caches
+    few, many, most = (steps(count) for count in (25, 50, 100))
+    assert most - many <= 2.5 * (many - few) + 2_000
+
+
+def _steps(action: Callable[[], object]) -> int:
+    """How many steps of the interpreter an action takes, which may be refused."""
+    steps = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal steps
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        steps += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except PageError:
+        pass
+    finally:
+        sys.settrace(before)
+    return steps
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{" * 9_900, "{" * 101, "/{?" + "s," * 101 + "}", "{s}" * 101, "/" * 10_001],
+)
+def test_a_template_with_too_many_parts_is_none(template: str) -> None:
+    """What expands templates takes quadratic time for some, and a term may be long."""
+    with pytest.raises(ValueError, match="more than"):
+        Form(template, "s", "p", "o")
+    page = TRIG.replace("http://ex.org/d{?s,p,o,g}", template)
+    with pytest.raises(PageError, match="whose template is none"):
+        PageReader().read(page.encode(), "application/trig", URL)
+
+
+def test_a_page_that_nobody_wants_any_more_is_not_read_to_its_end() -> None:
+    body = "\n".join(f"<u:{n}> <u:p> <u:o> ." for n in range(5_000)).encode()
+    asked: list[None] = []
+
+    def over() -> bool:
+        asked.append(None)
+        return len(asked) == 2
+
+    with pytest.raises(ClosedError, match="cancelled"):
+        PageReader().read(body, "text/turtle", URL, over=over)
+    assert len(asked) == 2
