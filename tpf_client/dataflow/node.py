@@ -15,6 +15,8 @@ from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 from annotations.terms import QuadPattern, Variable
 from tpf_client.dataflow.changes import Schema, Sink, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.sparql.algebra import Pattern
+from tpf_client.sparql.expressions.environment import Environment
 
 Key: TypeAlias = Solution
 """What tells rows apart: the values of `Node.key`, or something longer (see `KeyedJoin`)."""
@@ -328,6 +330,18 @@ class CountingLeaves(Leaves, Protocol):
 
     def not_hurried(self, since: int) -> None:
         """Nothing comes out before all of what was built since then has come in."""
+
+    def spare(
+        self, since: int, pattern: Pattern, node: "Node", environment: Environment
+    ) -> None:
+        """What was built since then is for a SELECT, which may not need all of it.
+
+        Args:
+            since: see `mark`.
+            pattern: the SELECT with its solution modifiers.
+            node: its solutions.
+            environment: what expressions depend on.
+        """
 
     def known(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
         """Tells of a single seed whether everything has come that was built for it since then.

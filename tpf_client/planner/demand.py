@@ -16,10 +16,10 @@ from typing import Any, Protocol, TypeAlias
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Schema, Solution, projection
+from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.order import TopK
-from tpf_client.dataflow.operators.output import Output
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Pattern, Query
+from tpf_client.sparql.algebra import Pattern
 from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.ordering import sort_key
@@ -77,8 +77,8 @@ class Choice(Protocol):
 class Demand(Protocol):
     """What an answer can do without."""
 
-    def attach(self, output: Output) -> None:
-        """Watch what comes out."""
+    def attach(self, node: Node) -> None:
+        """Watch what comes out of a node."""
 
     def choice(self, schema: Schema, rows_of: RowsOf) -> Choice | None:
         """The choice among the keys of a lookup; ``None``: all of them matter.
@@ -89,18 +89,17 @@ class Demand(Protocol):
         """
 
 
-def demand_of(query: Query, environment: Environment) -> Demand | None:
-    """What the answer to a query can do without; ``None``: nothing.
+def demand_of(pattern: Pattern, environment: Environment) -> Demand | None:
+    """What the answer to a SELECT can do without; ``None``: nothing.
 
     Args:
-        query: any.
+        pattern: with its solution modifiers.
         environment: what expressions depend on.
     """
-    if query.form != "SELECT" or query.dataset:
-        return None
-    pattern: Pattern = query.pattern
     limit: int | None = None
     if isinstance(pattern, algebra.Slice):
+        if pattern.by:
+            return None
         limit = None if pattern.limit is None else pattern.offset + pattern.limit
         pattern = pattern.input
     distinct = isinstance(pattern, algebra.Distinct)
@@ -138,14 +137,14 @@ class _Different:
         self._variables = tuple(variables)
         self._seen: set[Solution] = set()
 
-    def attach(self, output: Output) -> None:
+    def attach(self, node: Node) -> None:
         """See `Demand`."""
-        see = projection(output.node.schema, self._variables)
+        see = projection(node.schema, self._variables)
 
         def arrive(solution: Solution, _count: int) -> None:
             self._seen.add(see(solution))
 
-        output.node.connect(arrive)
+        node.connect(arrive)
 
     def choice(self, schema: Schema, rows_of: RowsOf) -> Choice | None:
         """See `Demand`."""
@@ -203,10 +202,10 @@ class _FirstOnes:
         """The key behind which nothing matters; ``None``: not known yet."""
         return self._best[-1] if len(self._best) == self._limit else None
 
-    def attach(self, output: Output) -> None:
+    def attach(self, node: Node) -> None:
         """See `Demand`."""
-        assert isinstance(output.node, TopK)
-        before, order = output.node.upstream, output.node.sorts_by
+        assert isinstance(node, TopK)
+        before, order = node.upstream, node.sorts_by
 
         def arrive(solution: Solution, count: int) -> None:
             key = order(solution)

@@ -19,7 +19,7 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.errors import UnstableError
 from tpf_client.fragments.form import Block
-from tpf_client.planner.demand import Need
+from tpf_client.planner.demand import Demand, Need
 from tpf_client.planner.driver import PAUSE, Driver, Task
 from tpf_client.planner.held_facts import HeldFacts
 from tpf_client.planner.lengths import SURPRISE, Lengths
@@ -79,12 +79,14 @@ class Leaf:
         at_rest: whether it has all it asked for.
         found: all that becomes of a solution that looks it up, ``None``: there may be more to come.
         seed: the variables of the seed that it looks up, where it is the first part that does.
+        choose: lets it ask for those keys only that matter to an answer.
     """
 
     need: Need
     at_rest: Callable[[], bool]
     found: Callable[[Solution], list[Solution] | None] | None = None
     seed: Schema | None = None
+    choose: Callable[[Demand], None] | None = None
 
 
 class Evaluation:

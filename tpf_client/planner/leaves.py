@@ -17,7 +17,7 @@ from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.node import EarlyFilter, Input, Meter, Node
 from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_client.dataflow.operators.lookup_join import LookupJoin
-from tpf_client.planner.demand import Demand, Need
+from tpf_client.planner.demand import Demand, Need, demand_of
 from tpf_client.planner.driver import Task
 from tpf_client.planner.evaluation import Evaluation, Leaf, Lookups
 from tpf_client.planner.extraction import extractor
@@ -27,6 +27,7 @@ from tpf_client.planner.lookup import FragmentLookup
 from tpf_client.planner.source import Estimate, Source
 from tpf_client.planner.star import Star
 from tpf_client.sparql.algebra import Pattern, variables_of_quad
+from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.join_order import greedy_order
 
 UNKNOWN = float("inf")
@@ -93,8 +94,6 @@ class FragmentLeaves:
     ) -> None:
         self._source = source or evaluation.source
         self.plan: list[Step] = []
-        self.demand: Demand | None = None
-        """What the answer can do without; ``None``: nothing."""
         self._evaluation = evaluation
         self._explain = explain
         self._estimates: dict[QuadPattern, Estimate] = {}
@@ -164,6 +163,15 @@ class FragmentLeaves:
         """Nothing comes out before all of what was built since then has come in."""
         for each in self._evaluation.leaves[since:]:
             each.need.hurried = False
+
+    def spare(self, since: int, pattern: Pattern, node: Node, environment: Environment) -> None:
+        """What was built since then is for a SELECT, which may not need all of it."""
+        demand = None if self._evaluation.live else demand_of(pattern, environment)
+        if demand is not None:
+            demand.attach(node)
+            for each in self._evaluation.leaves[since:]:
+                if each.choose is not None:
+                    each.choose(demand)
 
     def known(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
         """Tells of a single seed whether everything has come that was built for it since then."""
@@ -340,9 +348,11 @@ class FragmentLeaves:
         join = LookupJoin(left, source, keys, source.schema, monotone=not evaluation.live)
         seed = left.schema if first else None
         found = partial(join.found, answered=source.answered)
-        evaluation.leaves.append(Leaf(need, source.at_rest, found, seed))
-        if self.demand is not None and not evaluation.live:
-            source.choice = self.demand.choice(left.schema, join.left_of)
+
+        def choose(demand: Demand) -> None:
+            source.choice = demand.choice(left.schema, join.left_of)
+
+        evaluation.leaves.append(Leaf(need, source.at_rest, found, seed, choose))
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))
 
     def _bound(self, pattern: QuadPattern, bounds: dict[Variable, int]) -> None:

@@ -15,7 +15,6 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.errors import OriginError, ServiceError, UnsupportedQueryError
-from tpf_client.planner.demand import demand_of
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.fragment_source import FragmentSource
 from tpf_client.planner.leaves import FragmentLeaves
@@ -106,7 +105,6 @@ def plan_query(
         leaves.prepare(patterns_of(query.pattern))
     environment = Environment(TypedTerms(evaluation.dictionary), _now(now), strict=strict)
     leaves.pattern = query.pattern
-    leaves.demand = demand_of(query, environment)
     output = build_query(
         query,
         leaves,
@@ -121,8 +119,6 @@ def plan_query(
     if query.form in ("CONSTRUCT", "DESCRIBE"):
         # A graph is handed out when it is complete.
         leaves.not_hurried(0)
-    if leaves.demand is not None:
-        leaves.demand.attach(output)
     return output
 
 

@@ -177,6 +177,13 @@ def test_filters_run_before_lookups(
          "ORDER BY ?w LIMIT 3", (45, 6)),
         ("SELECT ?w ?o { ?p :producer :producer5 ; :price ?w . ?o :product ?p } "
          "ORDER BY DESC(?w * 2) ?p LIMIT 3 OFFSET 2", (47, 6)),
+        # So it is in a sub-query.
+        ("SELECT ?p { { SELECT ?p { ?p :category :category18 ; :label ?l } ORDER BY ?p LIMIT 3 } "
+         "?p :producer ?m }", (7, 6)),
+        ("SELECT ?p { ?p :producer :producer3 OPTIONAL { { SELECT ?p { ?p :category :category18 ; "
+         ":label ?l } ORDER BY ?p LIMIT 3 } ?p :price ?x } }", (8, 6)),
+        ("SELECT ?q { ?q :country :BE { SELECT DISTINCT ?q { ?q :country ?c . ?r :reviewer ?q } } "
+         "}", (61, 7)),
     ],
 )  # fmt: skip
 def test_what_cannot_matter_is_not_looked_up(

@@ -50,8 +50,10 @@ def build_modified(
     leaves = builder.leaves
     mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
     node, variables, key = _modified(builder, pattern, seed, watch)
-    if isinstance(node, Slice) and node.monotone and isinstance(leaves, CountingLeaves):
-        leaves.limit(mark, lambda: node.missing)
+    if isinstance(leaves, CountingLeaves):
+        leaves.spare(mark, pattern, node, builder.environment)
+        if isinstance(node, Slice) and node.monotone:
+            leaves.limit(mark, lambda: node.missing)
     return node, variables, key
 
 

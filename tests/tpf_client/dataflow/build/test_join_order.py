@@ -1,6 +1,7 @@
 """In which order operands are joined, and how much work it is to find out."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from annotations.terms import QuadPattern
 from tpf_client.dataflow.build.join_order import JoinOrder
@@ -28,6 +29,8 @@ class Counting:
     def limit(self, since: int, missing: Callable[[], int | None]) -> None: ...
 
     def not_hurried(self, since: int) -> None: ...
+
+    def spare(self, *_: Any) -> None: ...
 
     def known(self, since: int) -> None: ...
 
