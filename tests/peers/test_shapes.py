@@ -1,14 +1,20 @@
 """Comunica takes as many requests for queries of all shapes as we say that it does."""
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from experiments.workloads.shop import SHOP_QUERIES, Shop
-from tests.support.oracle import bag, store_of
+import pyoxigraph
+import pytest
+
+from experiments.workloads.shop import SHOP, SHOP_QUERIES, Shop
+from tests.support.live_server import LiveServer
+from tests.support.oracle import bag, select, store_of
 from tests.support.peers import COMUNICA as PEER
 from tests.support.peers import Comunica
 from tests.support.running_server import RunningServer
-from tests.support.shapes import COMUNICA, SERVER, TRIPLES, right, shop
+from tests.support.shapes import COMUNICA, SERVER, TRIPLES, RandomShape, right, shop
+from tests.tpf_client.planner.conftest import ask
 
 CONFIG = "".join(f"{name} = {value}\n" for name, value in SERVER.items())
 
@@ -37,3 +43,49 @@ def test_the_requests_of_comunica(tmp_path: Path) -> None:
             if len(answer["requests"]) < least * COMUNICA[shape][0]:
                 fewer[shape] = len(answer["requests"])
     assert fewer == {}
+
+
+@pytest.fixture(scope="module")
+def store() -> pyoxigraph.Store:
+    return store_of(shop())
+
+
+MORE = {
+    # Rows that leave different variables open: which order is best differs from row to row.
+    "values": (0.1, 10.0),
+    # A small part of the requests for the whole fragments is risked for a few keys.
+    "nothing": (0.4, 1.2),
+    "first_ones": (0.0, 1.0),
+}
+"""Of random queries of a kind, the part that takes more requests than Comunica, and how many times
+as many at most."""
+
+
+@PEER.needed
+@pytest.mark.parametrize("kind", MORE)
+def test_random_shapes_take_fewer_requests_than_comunica(
+    tmp_path: Path, store: pyoxigraph.Store, kind: str
+) -> None:
+    """All together; few of them take more, and none as many as it would to read everything."""
+    Shop(TRIPLES, seed=1).write(tmp_path / "shop.nq")
+    ours = LiveServer(tmp_path, shop(), live=False, server=dict(SERVER))
+    counts = []
+    with (
+        RunningServer(
+            tmp_path, f'{CONFIG}[datasets.shop]\nsource = "shop.nq"\nlive = false\n'
+        ) as server,
+        Comunica() as comunica,
+    ):
+        for number in range(30):
+            shape = RandomShape(Random(f"{kind} {number}"))
+            query = f"PREFIX : <{SHOP}> {getattr(shape, kind)()}"
+            found, sent, _ = ask(ours, query)
+            answer = comunica.ask(query, f"{server.url}shop")
+            assert found == bag(select(store, query)) == bag(answer["bindings"]), query
+            counts.append((sent, len(answer["requests"]), query))
+    ours.close()
+    part, times = MORE[kind]
+    more = [each for each in counts if each[0] > each[1]]
+    assert sum(sent for sent, _, _ in counts) < sum(theirs for _, theirs, _ in counts)
+    assert len(more) <= part * len(counts), more
+    assert [each for each in more if each[0] > times * each[1]] == []

@@ -8,6 +8,7 @@ three runs of Comunica 5.4.1. `tests/peers/test_shapes.py` counts anew.
 
 from collections import Counter
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pyoxigraph
@@ -156,3 +157,99 @@ def right(store: pyoxigraph.Store, name: str, found: SolutionBag | set[Any] | bo
     if isinstance(result, pyoxigraph.QueryTriples):
         return found == {tuple(map(term_of, triple)) for triple in result}
     return found is bool(result)
+
+
+_EDGES = {
+    "product": {"label": "text", "producer": "producer", "category": "category",
+                "price": "number", "feature": "feature", "discount": "number"},
+    "offer": {"product": "product", "vendor": "vendor", "price": "number", "days": "number"},
+    "review": {"product": "product", "reviewer": "person", "rating": "number",
+               "helpful": "number", "title": "text"},
+    "producer": {"country": "country", "name": "text"},
+    "vendor": {"country": "country", "name": "text"},
+    "person": {"country": "country", "name": "text", "knows": "person"},
+    "category": {"within": "category", "name": "text"},
+    "feature": {"name": "text"},
+}  # fmt: skip
+_NUMBERS = {
+    "product": 1923, "offer": 5769, "review": 11538, "producer": 50, "vendor": 50, "person": 500,
+    "category": 61, "feature": 100,
+}  # fmt: skip
+_COUNTRIES = ("AT", "BE", "CZ", "DE", "DK", "ES")
+
+
+class RandomShape:
+    """Queries over the shop of the kinds that cost most: a tree of patterns, and what is left open.
+
+    Args:
+        random: chooses.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._kinds: dict[str, str] = {}
+        self._patterns: list[str] = []
+        self._variable(random.choice(["product", "product", "offer", "review", "person"]))
+        for _ in range(random.choice([1, 2, 2, 3, 3, 4])):
+            self._grow()
+
+    def values(self) -> str:
+        """VALUES, whose rows leave different variables open."""
+        names = [name for name, kind in self._kinds.items() if self._constant(kind)]
+        chosen = self._random.sample(names, min(len(names), self._random.choice([2, 2, 3])))
+        rows = []
+        for _ in range(self._random.choice([1, 2, 3, 5])):
+            row = [self._constant(self._kinds[name]) for name in chosen]
+            place = self._random.randrange(len(row))
+            shown = [
+                term if n == place or self._random.random() < 0.5 else "UNDEF"
+                for n, term in enumerate(row)
+            ]
+            rows.append(f"({' '.join(shown)})")
+        data = f"VALUES ({' '.join(chosen)}) {{ {' '.join(rows)} }}"
+        return f"SELECT * {{ {data} {self._body} }}"
+
+    def nothing(self) -> str:
+        """A limit, and a filter that lets nothing through."""
+        name = self._random.choice(list(self._kinds))
+        test = f"STRLEN(STR({name})) > 99"
+        limit = self._random.choice([1, 5, 50])
+        return f"SELECT * {{ {self._body} FILTER({test}) }} LIMIT {limit}"
+
+    def first_ones(self) -> str:
+        """The first ones in an order, in a sub-query: of a thing that has its place alone."""
+        first = "?v0"
+        some = self._random.choice([1, 3, 10])
+        inner = f"SELECT DISTINCT {first} {{ {self._body} }} ORDER BY {first} LIMIT {some}"
+        kind = self._kinds[first]
+        after = self._random.choice(list(_EDGES[kind]))
+        return f"SELECT * {{ {{ {inner} }} {first} :{after} ?after }}"
+
+    @property
+    def _body(self) -> str:
+        return " . ".join(self._patterns)
+
+    def _variable(self, kind: str) -> str:
+        name = f"?v{len(self._kinds)}"
+        self._kinds[name] = kind
+        return name
+
+    def _constant(self, kind: str) -> str:
+        if kind == "country":
+            return f":{self._random.choice(_COUNTRIES)}"
+        if kind not in _NUMBERS:
+            return ""
+        return f":{kind}{self._random.randrange(9 if kind == 'category' else 0, _NUMBERS[kind])}"
+
+    def _grow(self) -> None:
+        chance = self._random
+        name = chance.choice([name for name, kind in self._kinds.items() if kind in _EDGES])
+        kind = self._kinds[name]
+        into = [(s, p) for s, edges in _EDGES.items() for p, o in edges.items() if o == kind]
+        if into and chance.random() < 0.3:
+            subject, predicate = chance.choice(into)
+            self._patterns.append(f"{self._variable(subject)} :{predicate} {name}")
+            return
+        predicate, there = chance.choice(list(_EDGES[kind].items()))
+        fixed = self._constant(there) if chance.random() < 0.3 else ""
+        self._patterns.append(f"{name} :{predicate} {fixed or self._variable(there)}")

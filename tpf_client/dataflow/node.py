@@ -331,9 +331,7 @@ class CountingLeaves(Leaves, Protocol):
     def not_hurried(self, since: int) -> None:
         """Nothing comes out before all of what was built since then has come in."""
 
-    def spare(
-        self, since: int, pattern: Pattern, node: "Node", environment: Environment
-    ) -> None:
+    def spare(self, since: int, pattern: Pattern, node: "Node", environment: Environment) -> None:
         """What was built since then is for a SELECT, which may not need all of it.
 
         Args:

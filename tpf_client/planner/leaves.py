@@ -313,7 +313,7 @@ class FragmentLeaves:
         pattern: QuadPattern,
         left: Node,
         after: Iterable[Lookups],
-        waiting: Iterable[EarlyFilter],
+        waiting: Sequence[EarlyFilter],
         known: Mapping[Variable, int],
         rows: tuple[float, float],
         *,
@@ -344,6 +344,7 @@ class FragmentLeaves:
             filtered=any(
                 each.variables <= {*left.certain, *variables_of_quad(pattern)} for each in waiting
             ),
+            doubtful=bool(waiting),
         )
         join = LookupJoin(left, source, keys, source.schema, monotone=not evaluation.live)
         seed = left.schema if first else None

@@ -6,7 +6,8 @@ whole fragment is worth, or where there cannot be so many. A few go before, so t
 solutions need not wait (see `FragmentLookup.scout`). A query that wants only a few solutions
 asks for few keys at once, the more the more it has asked for, and gives up on keys after as many
 requests as the whole fragment takes (at most twice the requests of the better choice, as in ski
-rental). So does one for which some of the keys may turn out not to matter (see `demand`).
+rental), or after a small part of them where a filter follows that lets nothing through. So does one
+for which some of the keys may turn out not to matter (see `demand`).
 """
 
 import math
@@ -54,6 +55,7 @@ class FragmentLookup(KeyAnswers):
         after: the lookups whose answers bring keys.
         need: whether only a few solutions are wanted.
         filtered: whether a filter looks at what this lookup brings, before anything else is asked.
+        doubtful: whether a filter may yet leave out what this lookup brings.
 
     Attributes:
         choice: which keys matter; ``None``: all.
@@ -73,12 +75,14 @@ class FragmentLookup(KeyAnswers):
         spread: float = 1.0,
         after: Iterable[Lookups] = (),
         filtered: bool = False,
+        doubtful: bool = False,
         need: Need | None = None,
     ) -> None:
         super().__init__(evaluation, pattern, keys, estimate, star, source, need)
         self.after = frozenset(after)
         self.choice: Choice | None = None
         self._filtered = filtered
+        self._doubtful = doubtful
         self._bound = bound
         self._expected = expected
         self._spread = spread
@@ -115,7 +119,7 @@ class FragmentLookup(KeyAnswers):
             # It would not spare much: ask for everything.
             self.choice = None
         pages = self._whole_cost()
-        eager = self._need.limited
+        eager = self._need.limited and self._promising(pages)
         # What a continuous query asked for long ago costs nothing; what it holds is asked again.
         asked = len(self._batches) if self._evaluation.live else self.report.asked
         if pages is not None:
@@ -137,6 +141,23 @@ class FragmentLookup(KeyAnswers):
         elif pages is None or (self._bound is not None and self._requests(self._bound) <= pages):
             full = len(self._waiting) // self._estimate.block * self._estimate.block
             self._ask(list(self._waiting)[:full])
+
+    def _promising(self, pages: int | None) -> bool:
+        """Whether a few keys may do, where only a few solutions are wanted.
+
+        Where a filter follows, perhaps none passes it, and all keys would be asked for in vain on
+        top of the whole fragment. So a small part of its requests is risked, and more of them as
+        far as those before led to solutions.
+
+        Args:
+            pages: requests for the whole fragment.
+        """
+        missing, wanted, asked = self._need.missing, self._missing, self.report.asked
+        if not self._doubtful or pages is None or missing is None or wanted is None:
+            return True
+        if missing == wanted:
+            return asked <= pages // CAUTION
+        return asked * wanted <= pages * (wanted - missing)
 
     def _surely_whole(self, pages: int) -> bool:
         """Whether so many keys will come that there is no need to wait for them."""
