@@ -100,12 +100,12 @@ def _sides_of_join(parts: list[Pattern]) -> list[Pattern]:
     rest = [single for part in rest for single in _patterns_of(part)]
     bound = [always_bound(each) for each in sides]
     given = frozenset().union(*bound)
-    repeated: list[Pattern] = []
+    repeated: Pattern = EMPTY_GROUP
     while (chosen := _next_repeated(rest, bound, given)) is not None:
         rest.remove(chosen)
-        repeated.append(chosen)
+        repeated = join(repeated, chosen)
         bound = [each | always_bound(chosen) for each in bound]
-    sides = [join(side, reduce(join, repeated, EMPTY_GROUP)) for side in sides]
+    sides = [join(side, repeated) for side in sides]
     return [reduce(join, rest, combined(sides, algebra.Union))] if rest else sides
 
 
