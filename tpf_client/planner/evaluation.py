@@ -312,15 +312,19 @@ class Evaluation:
             wrong = [
                 each for each in fragments if not each.loaded or each.contradicts(instant, fresh)
             ]
-            if not wrong:
+            over = [each.end_grace(instant, fresh.grace) for each in fragments]
+            if not wrong and not any(over):
                 return instant
             for fragment in wrong:
                 self._reload(fragment, instant)
         raise UnstableError(self.source.url, "facts expire faster than they can be read")
 
     def wake_at(self) -> datetime | None:
-        """The instant, on the source's clock, at which a fragment should be read again."""
-        due = min((each.due(self.freshness) for each in self.fragments()), default=LAST)
+        """The instant, on the source's clock, at which a fragment should be looked at again."""
+        fragments = self.fragments()
+        dues = [each.due(self.freshness) for each in fragments]
+        dues += [each.grace_ends for each in fragments if each.grace_ends is not None]
+        due = min(dues, default=LAST)
         return None if due == LAST else due
 
     def _surprised_by(self, fragment: LiveFragment) -> bool:

@@ -49,6 +49,7 @@ class LiveFragment:
         turn: with whose requests its own take turns.
         misses: how many readings in a row found nothing labelled, where there was before.
         late: its content that has no valid label any more, and is kept for a time of grace.
+        grace_ends: the first instant at which that time is over for some of it; ``None``: never.
         stale: whether somebody tells that it has changed.
     """
 
@@ -84,6 +85,7 @@ class LiveFragment:
         self.whole = False
         self._quads: dict[Quad, Label | None] = {}
         self.late: dict[Quad, Label] = {}
+        self.grace_ends: datetime | None = None
 
     def __len__(self) -> int:
         return len(self._quads)
@@ -126,13 +128,8 @@ class LiveFragment:
         self._was_labelled = self._was_labelled or labelled
         self.misses = 0 if labelled or not self._was_labelled else self.misses + 1
         new = {fact.quad: fact.label for fact in content.facts}
-        self.late = self._late(new, grace) if grace else {}
-        if self.late:
-            # Only these are gone at an instant that no page tells.
-            over = min(shifted(label.end, grace) for label in self.late.values())
-            self.expires = over if self.expires is None else min(self.expires, over)
-            self.changes = over if self.changes is None else min(self.changes, over)
-            new |= self.late
+        self._set_late(self._late(new, grace) if grace else {}, grace)
+        new |= self.late
         gone = [quad for quad in self._quads if quad not in new]
         come = [quad for quad in new if quad not in self._quads]
         self._quads = new
@@ -140,6 +137,26 @@ class LiveFragment:
             self._held.update(come, gone, new)
         if gone or come:
             self._tell(_in_turn(come, gone))
+
+    def end_grace(self, instant: datetime, grace: timedelta) -> bool:
+        """Let go of what is late, and whose grace is over at this instant; whether there was any.
+
+        That needs no reading: no page tells when a grace is over.
+        """
+        if self.grace_ends is None or self.grace_ends > instant:
+            return False
+        over = [quad for quad, label in self.late.items() if shifted(label.end, grace) <= instant]
+        for quad in over:
+            del self._quads[quad], self.late[quad]
+        self._set_late(self.late, grace)
+        if self._held is not None and self.subscribers:
+            self._held.update((), over, {})
+        self._tell([(quad, -1) for quad in over])
+        return True
+
+    def _set_late(self, late: dict[Quad, Label], grace: timedelta) -> None:
+        self.late = late
+        self.grace_ends = min((shifted(label.end, grace) for label in late.values()), default=None)
 
     def _late(self, new: Mapping[Quad, Label | None], grace: timedelta) -> dict[Quad, Label]:
         """What is not there any more only because its label ended, less than `grace` ago."""

@@ -120,9 +120,9 @@ class Validity:
 
     def _horizon(self, at: datetime) -> datetime:
         """The earliest end of anything that is looked at."""
-        ends = []
+        ends: list[datetime | None] = []
         for fragment in self._evaluation.fragments():
-            ends.append(fragment.expires)
+            ends += [fragment.expires, fragment.grace_ends]
             if not self._labelled:
                 ends.append(fragment.fresh_until)
         return min((end for end in ends if end is not None and end > at), default=LAST)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, key_of
-from annotations.terms import Quad, iri, literal
+from annotations.terms import Quad, Term, iri, literal
 from tests.support import random_queries
 from tests.support.judges import judged
 from tests.support.live_server import LiveServer
@@ -178,6 +178,59 @@ def test_joins_lose_nothing_that_is_valid_and_invent_nothing(
             assert not tick.late
 
 
+@settings(max_examples=20, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@given(
+    lives=st.dictionaries(
+        st.tuples(*map(st.sampled_from, (UNIVERSE.subjects, UNIVERSE.live))),
+        st.tuples(st.sampled_from(UNIVERSE.values), st.integers(1, 30)),
+        min_size=1,
+        max_size=6,
+    ),
+    grace=st.integers(1, 20),
+    max_age=st.integers(2, 60),
+    view=st.sampled_from(["plain", "named-graph"]),
+    query=st.sampled_from([query for query in WHOLE if "?g" not in query]),
+)
+def test_a_grace_runs_out_at_its_instant_however_long_pages_are_fresh(
+    lives: dict[tuple[Term, Term], tuple[Term, int]],
+    grace: int,
+    max_age: int,
+    view: str,
+    query: str,
+) -> None:
+    facts = [
+        Fact(Quad(*key, value), Expiration(START + end * SECOND))
+        for key, (value, end) in lives.items()
+    ]
+    timeline = Timeline([], [Batch(START, facts)])
+    with (
+        serve(timeline, max_age=max_age, page_labels=view == "plain") as (server, _),
+        Client(
+            f"{server.url}/{view}", session=server.session(), clock=server.clock, parallelism=0
+        ) as client,
+    ):
+        seen: Counter[tuple[str | None, ...]] = Counter()
+        end_of_stream = START + 60 * SECOND
+        stream = client.stream(query, grace=grace, quiet=True, until=end_of_stream)
+        for step in stream.streamer.steps():
+            if isinstance(step, datetime):
+                server.clock.advance_to(step)
+                continue
+            assert step.error is None
+            seen = seen + Counter(step.added) - Counter(step.removed)
+            ends = {_over(fact, grace) for fact in facts}
+            until = step.wakes_at or end_of_stream
+            for at in [step.at, *(end for end in ends if step.at < end < until)]:
+                there = [fact.quad for fact in facts if at < _over(fact, grace)]
+                assert seen == answer(query, there), query
+        assert seen == answer(query, [])
+
+
+def _over(fact: Fact, grace: int) -> datetime:
+    assert fact.label is not None
+    return fact.label.end + grace * SECOND
+
+
 PAGE = Quad(iri(f"{EX}t"), iri(f"{EX}delay"), literal("5"))
 OTHER = PAGE._replace(object=literal("6"))
 
@@ -190,6 +243,35 @@ def stream_of(server: LiveServer, client: Client, query: str, grace: float) -> I
             yield step
         else:
             server.clock.advance_to(step)
+
+
+def test_the_end_of_a_grace_takes_no_request(tmp_path) -> None:
+    server = LiveServer(tmp_path, max_age=60.0)
+    start = server.clock.now()
+    subjects = [iri(f"{EX}t{number}") for number in range(4)]
+    server.publish([
+        Fact(PAGE._replace(subject=subject), Expiration(start + timedelta(seconds=end)))
+        for subject, end in zip(subjects, (3, 3.6, 4.8, 50), strict=True)
+    ])  # fmt: skip
+    query = f"SELECT ?t {{ ?t <{EX}delay> ?delay }}"
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        until = start + timedelta(seconds=20)
+        told = []
+        for update in client.stream(query, grace=4, until=until):
+            assert update.error is None
+            gone = [str(row["t"]) for row in update.removed]
+            told.append(((update.at - start).total_seconds(), gone, len(server.log)))
+    first = told[0][2]
+    assert [(at, gone, requests - first) for at, gone, requests in told] == [
+        (0, [], 0),
+        (3, [], 1),
+        (3.6, [], 2),
+        (4.8, [], 3),
+        (7, [f"{EX}t0"], 3),
+        (7.6, [f"{EX}t1"], 3),
+        (8.8, [f"{EX}t2"], 3),
+    ]
+    server.close()
 
 
 @pytest.mark.parametrize("view", ["plain", "named-graph"])

@@ -154,7 +154,7 @@ def serve(timeline: Timeline, **options: Any) -> Iterator[tuple[LiveServer, Publ
     """A server to which the timeline is published as its clock goes on."""
     model = Publications(timeline.static)
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
-        server = LiveServer(Path(folder), timeline.static, max_age=1.0, **options)
+        server = LiveServer(Path(folder), timeline.static, **{"max_age": 1.0, **options})
         server.clock.advance_to(START)
 
         def publish(at: datetime, facts: list[Any]) -> None:
