@@ -278,8 +278,8 @@ class Client:
                 none on a simulated clock, where nobody is in another's way.
             start: an instant to replay history from, as fast as it can be read; ``None``: now.
             until: the last instant to evaluate at, on the server's clock or that of the replay.
-            static_recheck: seconds after which what is not labelled is asked for again, where an
-                evaluation takes place anyway; ``None``: never.
+            static_recheck: seconds after which what is not labelled is asked for again; whether it
+                has got a label is looked at when its page stops being fresh. ``None``: never.
             keep_checking: seconds between looks at a dataset in which nothing is labelled;
                 ``None``: its answer is given once and the stream ends.
             grace: seconds for which a fact stays whose label has ended, while nothing replaces it:

@@ -12,13 +12,13 @@ from typing import Protocol, TypeAlias
 
 from annotations.instants import LAST
 from annotations.labels import Fact
-from annotations.terms import QuadPattern, is_variable
+from annotations.terms import QuadPattern, Term, is_variable
 from tpf_client.dataflow.build.modifiers_builder import Watch
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.errors import UnstableError
-from tpf_client.fragments.form import Block
+from tpf_client.fragments.form import PATTERN_VARIABLES, Block
 from tpf_client.planner.demand import Demand, Need
 from tpf_client.planner.driver import PAUSE, Driver, Task
 from tpf_client.planner.held_facts import HeldFacts
@@ -28,10 +28,11 @@ from tpf_client.planner.live_fragment import (
     Freshness,
     LiveFragment,
     OnQuadChanges,
+    Unlabelled,
     canonical_pattern,
 )
 from tpf_client.planner.reading import Content
-from tpf_client.planner.source import Source
+from tpf_client.planner.source import Estimate, Source
 
 _Name: TypeAlias = tuple[Source, QuadPattern, Block | None]
 
@@ -129,6 +130,7 @@ class Evaluation:
         """Wants to see the solutions of the query's pattern."""
         self.freshness = freshness or Freshness()
         self._fragments: dict[_Name, LiveFragment] = {}
+        self._unlabelled: dict[tuple[Source, QuadPattern], Unlabelled] = {}
         self._later: deque[Callable[[], None]] = deque()
         self._errors: list[BaseException] = []
 
@@ -165,6 +167,7 @@ class Evaluation:
         pages: int | None = None,
         limited: bool = False,
         turn: int = 0,
+        unlabelled: Unlabelled | None = None,
     ) -> LiveFragment:
         """Let `subscriber` have the content of a fragment, now and whenever it changes.
 
@@ -179,6 +182,7 @@ class Evaluation:
             pages: how many it should have, as far as its server tells.
             limited: whether it is going to have enough at some time.
             turn: see `Driver.spawn`.
+            unlabelled: what tells whether any match has got a label, if anything does.
         """
         name = (source or self.source, canonical_pattern(pattern), block)
         fragment = self._fragments.get(name)
@@ -193,6 +197,7 @@ class Evaluation:
             fragment.expected = pages
         fragment.whole = fragment.whole or not limited
         fragment.turn = turn
+        fragment.unlabelled = unlabelled
         present = [(quad, 1) for quad in fragment.quads()]
         if present:
             subscriber(present)
@@ -304,6 +309,7 @@ class Evaluation:
         for fragment in self.fragments():
             if not fragment.loaded or fragment.stale or fragment.due(self.freshness) <= instant:
                 self._reload(fragment, instant)
+        self._look_for_labels(instant)
         for _ in range(_MAX_PASSES):
             self.settle()
             fragments = self.fragments()
@@ -323,6 +329,7 @@ class Evaluation:
         """The instant, on the source's clock, at which a fragment should be looked at again."""
         fragments = self.fragments()
         dues = [each.due(self.freshness) for each in fragments]
+        dues += [each.due(self.freshness) for each in self._watched()]
         dues += [each.grace_ends for each in fragments if each.grace_ends is not None]
         due = min(dues, default=LAST)
         return None if due == LAST else due
@@ -339,6 +346,63 @@ class Evaluation:
         if not fragment.loading:
             fragment.loading = True
             self._later.append(lambda: self._load(fragment, at))
+
+    def unlabelled(self, source: Source, pattern: QuadPattern, told: Estimate) -> Unlabelled | None:
+        """What tells whether a match of a pattern gets a label; ``None``: one has, or nobody says.
+
+        Args:
+            source: who answers.
+            pattern: the pattern.
+            told: what its first page tells.
+        """
+        if not self.live or told.dynamic != 0:
+            return None
+        name = (source, canonical_pattern(pattern))
+        return self._unlabelled.setdefault(name, Unlabelled(*name, told.block))
+
+    def _watched(self) -> list[Unlabelled]:
+        """What tells of fragments that are looked at whether they have got labels."""
+        static = [each for each in self.fragments() if not each.dynamic]
+        return list(dict.fromkeys(each.unlabelled for each in static if each.unlabelled))
+
+    def _look_for_labels(self, at: datetime) -> None:
+        """See whether any of what had no labels has got some: many patterns with one request."""
+        alike: dict[tuple[Source, QuadPattern, int], list[Unlabelled]] = {}
+        for each in self._watched():
+            whole = self._fragments.get((each.source, each.pattern, None))
+            if each.due(self.freshness) <= at and not (whole is not None and whole.loading):
+                _, predicate, *_ = pattern = each.pattern
+                if not is_variable(predicate):
+                    pattern = pattern._replace(predicate=PATTERN_VARIABLES[1])
+                alike.setdefault((each.source, pattern, each.block), []).append(each)
+        for (_, pattern, size), group in alike.items():
+            for first in range(0, len(group), size):
+                self._look_at(pattern, group[first : first + size], at)
+
+    def _look_at(self, pattern: QuadPattern, group: Sequence[Unlabelled], at: datetime) -> None:
+        predicates = [each.pattern.predicate for each in group]
+        block = None
+        if len(group) == 1:
+            pattern = group[0].pattern
+        elif not any(map(is_variable, predicates)):
+            rows = sorted((Term(each),) for each in predicates)
+            block = Block((PATTERN_VARIABLES[1],), tuple(rows))
+
+        def done(first_page: Content) -> None:
+            if first_page.dynamic is False:
+                for each in group:
+                    each.look(first_page, at)
+            elif len(group) > 1:
+                for each in group:
+                    self._look_at(pattern, [each], at)
+            else:
+                for fragment in self.fragments():
+                    if fragment.unlabelled is group[0]:
+                        fragment.dynamic = True
+                        self._reload(fragment, at)
+
+        task = group[0].source.read(pattern, at, None, block, more=lambda _: False)
+        self.driver.spawn(task, done, self._errors.append)
 
     def _load(self, fragment: LiveFragment, at: datetime | None = None) -> None:
         if not fragment.subscribers:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -191,9 +192,10 @@ class FragmentSource:
         block: Block | None = None,
         *,
         anew: bool = False,
+        more: Callable[[int], bool] | None = None,
     ) -> Task[Content]:
-        """All matches, page by page; in large pages where there are many."""
-        return self._of_the_past(self._read(pattern, at, on_page, block, anew=anew))
+        """All matches, or those on the first pages; in large pages where many are wanted."""
+        return self._of_the_past(self._read(pattern, at, on_page, block, anew=anew, more=more))
 
     def _of_the_past(self, task: Task[T]) -> Task[T]:
         try:
@@ -257,6 +259,7 @@ class FragmentSource:
         block: Block | None,
         *,
         anew: bool,
+        more: Callable[[int], bool] | None,
     ) -> Task[Content]:
         form = yield from self.form()
         if self._nowhere(pattern, form):
@@ -266,7 +269,7 @@ class FragmentSource:
             at = at or self._past.now()
         pinned = form.as_of(None if self._past is None else at)
         extra = pinned if block is None else pinned | form.restricted(block)
-        if block is not None or pattern in self._long:
+        if pattern in self._long or (block is not None and more is None):
             extra = extra | form.large_page()
         url = form.url(pattern, extra)
         select = selector(pattern, form, url)
@@ -282,7 +285,13 @@ class FragmentSource:
                 tell(page.facts)
         at = at or self._since
         bare = isinstance(form, SparqlForm)
-        content = yield from read_pages(url, at, tell, strict=self._strict or anew, bare=bare)
+        read = partial(read_pages, at=at, on_page=tell, strict=self._strict or anew, bare=bare)
+        content: Content | None = None
+        if more is not None and block is None and extra != pinned:
+            # The first page of the usual size may do.
+            content = yield from read(form.url(pattern, pinned), more=lambda _: False)
+        if content is None or (more is not None and not content.complete and more(1)):
+            content = yield from read(url, more=more)
         if bare and self._joined:
             self._refuse_blank_nodes(content.facts)
         if self._past is not None:

@@ -85,6 +85,7 @@ class KeyAnswers:
         self._key_of = projection(self.schema, keys)
         self._estimate = estimate
         self._turn = len(evaluation.leaves)
+        self._unlabelled = evaluation.unlabelled(self._source, pattern, estimate)
         self._entries: dict[Solution, _Key] = {}
         self._waiting: dict[Solution, _Key] = {}
         self._batches: dict[_Batch, None] = {}
@@ -262,6 +263,7 @@ class KeyAnswers:
             source=self._source,
             block=block,
             turn=self._turn if turn is None else turn,
+            unlabelled=self._unlabelled,
         )
 
     def _let_go(self, key: Solution, entry: _Key) -> None:
@@ -323,6 +325,7 @@ class KeyAnswers:
             limited=self._need.limited,
             pages=None if self._estimate.pages is None else self._estimate.pages + 1,
             turn=self._turn,
+            unlabelled=self._unlabelled,
         )
 
     def _enough(self) -> bool:

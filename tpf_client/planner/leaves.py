@@ -303,6 +303,7 @@ class FragmentLeaves:
                 limited=need.limited,
                 pages=None if estimate.pages is None else estimate.pages + 1,
                 turn=turn,
+                unlabelled=evaluation.unlabelled(self._source, pattern, estimate),
             )
 
         evaluation.when_running(begin)

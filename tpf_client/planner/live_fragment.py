@@ -51,6 +51,10 @@ class LiveFragment:
         late: its content that has no valid label any more, and is kept for a time of grace.
         grace_ends: the first instant at which that time is over for some of it; ``None``: never.
         stale: whether somebody tells that it has changed.
+        extent: how many pages its last reading took.
+        complete: whether these were all.
+        unlabelled: what tells whether any of its matches has got a label, so that it need not be
+            read again for that; ``None``: nothing does.
     """
 
     def __init__(
@@ -74,6 +78,10 @@ class LiveFragment:
         self.expected: int | None = None
         self.misses = 0
         self.stale = False
+        self.extent = 0
+        self.complete = False
+        self.unlabelled: Unlabelled | None = None
+        self._may_be_labelled = False
         self.turn = 0
         self.evaluated_at = FIRST
         self.fresh_until = FIRST
@@ -124,6 +132,10 @@ class LiveFragment:
         self.changes = content.changes
         # That nothing labelled matches at the moment does not make it static again.
         self.dynamic = self.dynamic or bool(content.dynamic)
+        self._may_be_labelled = content.dynamic is not None
+        if self.unlabelled is not None:
+            self.unlabelled.fragment_read(content, self.pattern if self.block is None else None)
+        self.extent, self.complete = content.pages, content.complete
         labelled = any(fact.label is not None for fact in content.facts)
         self._was_labelled = self._was_labelled or labelled
         self.misses = 0 if labelled or not self._was_labelled else self.misses + 1
@@ -196,7 +208,8 @@ class LiveFragment:
             return late
         if freshness.static_recheck is None:
             return LAST
-        if not self._quads and self.fresh_until > at and freshness.signalled is None:
+        may_come = self.unlabelled is None and (self._may_be_labelled or not self._quads)
+        if may_come and self.fresh_until > at and freshness.signalled is None:
             # What is not there yet may come labelled; the server says how soon to look again.
             return max(self.fresh_until, shifted(at, freshness.poll))
         return max(self.fresh_until, shifted(at, max(freshness.static_recheck, freshness.floor)))
@@ -234,6 +247,44 @@ def _in_turn(come: Sequence[Quad], gone: Sequence[Quad]) -> QuadChanges:
     return changes + [(quad, -1) for quads in old.values() for quad in quads]
 
 
+class Unlabelled:
+    """A pattern of whose matches none has a label, as its server tells on its first page.
+
+    As long as it says so, no fragment of the pattern need be read for that, however many there are.
+
+    Args:
+        source: who answers.
+        pattern: the pattern.
+        block: how many keys one request can be restricted to; 1: one by one.
+    """
+
+    def __init__(self, source: Source, pattern: QuadPattern, block: int) -> None:
+        self.source = source
+        self.pattern = pattern
+        self.block = block
+        self._looked_at = self._fresh_until = LAST
+        self._begun = False
+
+    def fragment_read(self, content: Content, pattern: QuadPattern | None) -> None:
+        """A fragment of it was read: of a pattern, or ``None`` where it was restricted."""
+        if not self._begun:
+            self._looked_at = min(self._looked_at, content.evaluated_at)
+            self._fresh_until = min(self._fresh_until, content.fresh_until)
+        elif pattern == self.pattern and content.dynamic is False:
+            self.look(content, content.evaluated_at)
+
+    def look(self, first_page: Content, at: datetime) -> None:
+        """Its first page was read, and says so still."""
+        self._begun = True
+        self._looked_at, self._fresh_until = at, first_page.fresh_until
+
+    def due(self, freshness: "Freshness") -> datetime:
+        """The instant at which its first page should be read again."""
+        if freshness.static_recheck is None or freshness.signalled is not None or freshness.replay:
+            return LAST
+        return max(self._fresh_until, shifted(self._looked_at, freshness.poll))
+
+
 @dataclass(frozen=True, slots=True)
 class Freshness:
     """For how long fragments are taken to hold.
@@ -242,7 +293,7 @@ class Freshness:
         floor: the least time, however short a server says (no busy loop).
         poll: the least time where no label tells of the change, however short a server says.
         static_recheck: the least time for fragments of which no match is labelled; ``None``: for
-            ever. One without any match is read again when its freshness by HTTP ends.
+            ever. Whether one has got a label is looked at when the freshness by HTTP ends.
         look: how soon to look again when all labelled facts of a fragment, of whatever subject,
             ended and no others came; longer each time.
         looks: how often to do so.

@@ -12,7 +12,7 @@ from tpf_client.fragments.blank_nodes import from_wire
 from tpf_client.fragments.fetcher import Request
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.page import Page, PageMetadata
-from tpf_client.planner.driver import Task
+from tpf_client.planner.driver import PAUSE, Task
 
 T = TypeVar("T")
 
@@ -35,6 +35,8 @@ class Content:
         changes: the first instant at which matches may end or begin; ``None``: nobody says.
         dynamic: whether it is known that matches change over time; ``None``: nobody says.
         warnings: what was wrong in its labels.
+        pages: how many pages were read.
+        complete: whether these were all.
     """
 
     facts: Sequence[Fact]
@@ -44,6 +46,8 @@ class Content:
     changes: datetime | None
     dynamic: bool | None
     warnings: tuple[str, ...] = ()
+    pages: int = 1
+    complete: bool = True
 
 
 def together(tasks: Sequence[Task[T]]) -> Task[list[T]]:
@@ -77,8 +81,9 @@ def read_pages(
     *,
     strict: bool = False,
     bare: bool = False,
+    more: Callable[[int], bool] | None = None,
 ) -> Task[Content]:
-    """All pages of the fragment at `url`.
+    """The pages of the fragment at `url`, from the first on.
 
     Args:
         url: its first page.
@@ -86,6 +91,8 @@ def read_pages(
         strict: whether only what is read at `at` or later will do, fresh or not.
         bare: whether it is one page, and all of that is data.
         on_page: called with the facts of each page, as it comes.
+        more: whether to read on after so many pages, asked when nobody else has anything to do;
+            ``None``: all are read.
 
     Raises:
         PageError: the links to the next pages loop, or lead on without an end.
@@ -120,6 +127,10 @@ def read_pages(
     shown = first.metadata.evaluated_at or first.evaluated_at
     oldest = min(at, shown) if strict and at is not None else None
     while (following := page.metadata.next_page) is not None:
+        if more is not None:
+            yield PAUSE
+            if not more(len(seen)):
+                break
         if following in seen:
             raise PageError(page.url, f"the next page was read already: {following}")
         foretold = foretell(following, len(seen), first, window)
@@ -147,6 +158,8 @@ def read_pages(
         first.metadata.change,
         _dynamic(first.metadata),
         tuple(dict.fromkeys(warnings)),
+        len(seen),
+        following is None,
     )
 
 

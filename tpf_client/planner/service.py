@@ -59,9 +59,10 @@ class SilentSource:
         block: Block | None = None,
         *,
         anew: bool = False,
+        more: Callable[[int], bool] | None = None,
     ) -> Task[Content]:
-        """All matches."""
-        return self._marked(self._source.read(pattern, at, on_page, block, anew=anew))
+        """All matches, or those on the first pages."""
+        return self._marked(self._source.read(pattern, at, on_page, block, anew=anew, more=more))
 
     def _marked(self, task: Task[T]) -> Task[T]:
         try:

@@ -67,8 +67,9 @@ class Source(Protocol):
         block: Block | None = None,
         *,
         anew: bool = False,
+        more: Callable[[int], bool] | None = None,
     ) -> Task[Content]:
-        """All matches.
+        """All matches, or those on the first pages.
 
         Args:
             pattern: what to match.
@@ -77,6 +78,8 @@ class Source(Protocol):
             block: bindings one of which each match must fit, where the estimate offers that. The
                 pattern's variables are then those of `PATTERN_VARIABLES`.
             anew: whether the server shall be asked although HTTP calls fresh what is kept.
+            more: whether to read on after so many pages, for sources that can stop; ``None``: all
+                are read.
         """
 
 

@@ -68,15 +68,21 @@ class UnionSource:
         block: Block | None = None,
         *,
         anew: bool = False,
+        more: Callable[[int], bool] | None = None,
     ) -> Task[Content]:
-        """All matches; what several sources hold comes once."""
+        """All matches, or those on the first pages; what several sources hold comes once."""
         ours = self._sources[0]
         sources = self._asked(pattern) or [ours]
         shifts = [source.now() - ours.now() for source in sources]
         contents = yield from together(
             [
                 source.read(
-                    pattern, None if at is None else shifted(at, shift), on_page, block, anew=anew
+                    pattern,
+                    None if at is None else shifted(at, shift),
+                    on_page,
+                    block,
+                    anew=anew,
+                    more=more,
                 )
                 for source, shift in zip(sources, shifts, strict=True)
             ]
@@ -94,8 +100,10 @@ class UnionSource:
             min(content.fresh_until for content in aligned),
             min(expiries, default=None),
             min(changes, default=None),
-            any(content.dynamic for content in aligned),
+            _any([content.dynamic for content in aligned]),
             tuple(warning for content in aligned for warning in content.warnings),
+            max(content.pages for content in aligned),
+            all(content.complete for content in aligned),
         )
 
     def _asked(self, pattern: QuadPattern) -> list[Source]:
@@ -115,6 +123,11 @@ def _covers(wider: QuadPattern, pattern: QuadPattern) -> bool:
 def _total(numbers: Sequence[int | None]) -> int | None:
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None
+
+
+def _any(each: Sequence[bool | None]) -> bool | None:
+    """Whether it is so of any; ``None``: of one it is not known."""
+    return True if True in each else None if None in each else False
 
 
 def _shifted(content: Content, source: Source, ours: Source) -> Content:

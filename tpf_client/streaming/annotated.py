@@ -111,6 +111,7 @@ class AnnotatedSource:
         block: Block | None = None,
         *,
         anew: bool = False,  # noqa: ARG002 - every reading is
+        more: Callable[[int], bool] | None = None,  # noqa: ARG002 - labels are elsewhere
     ) -> Task[Content]:
         """The matching facts that are valid now, labelled and static."""
         at = at or self.now()

@@ -46,6 +46,7 @@ class Detected:
         warnings: what was wrong in what was seen.
         changes: when there will be labels of a kind of which there are none now, if anybody tells.
         signals: URLs where servers tell what changes, if all do.
+        fresh_until: until when HTTP lets us reuse what was seen; ``None``: it does not.
     """
 
     source: Source
@@ -56,6 +57,7 @@ class Detected:
     warnings: tuple[str, ...] = ()
     changes: datetime | None = None
     signals: tuple[str, ...] = ()
+    fresh_until: datetime | None = None
 
     def extended(self, other: "Detected") -> "Detected":
         """This with the further ways of annotation that were found later.
@@ -108,6 +110,7 @@ def _as_one(parts: Sequence[Detected]) -> Detected:
         settled=all(part.settled for part in parts),
         changes=min((part.changes for part in parts if part.changes), default=None),
         signals=signals,
+        fresh_until=min((part.fresh_until for part in parts if part.fresh_until), default=None),
     )
 
 
@@ -161,7 +164,13 @@ def detect(
             raise HistoryError(url, "its labels do not tell since when facts held")
         annotated = AnnotatedSource(base, annotations, told)
         return Detected(
-            annotated, "rewriting", annotations, settled=whole, warnings=warnings, changes=changes
+            annotated,
+            "rewriting",
+            annotations,
+            settled=whole,
+            warnings=warnings,
+            changes=changes,
+            fresh_until=page.holds_until if page.holds_until > page.evaluated_at else None,
         )
     if about.evaluated_at is not None:
         source = FragmentSource(fetcher, url, about.form, changing=True, past=asked)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from annotations.instants import format_instant
+from annotations.instants import LAST, format_instant
 from annotations.terms import QuadPattern, is_variable
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.explain import explain_plan, step_json
@@ -85,8 +85,8 @@ def _change(step: Step, evaluation: Evaluation) -> tuple[str | None, str]:
         return "dynamic", f"its facts change, none has a label now; fresh until {until}"
     if not facts:
         return None, "nothing matches now, or nothing was asked for"
-    recheck = evaluation.freshness.static_recheck
-    again = "" if recheck is None else f"; asked for again after {recheck.total_seconds():g} s"
+    due = min(each.due(evaluation.freshness) for each in fragments)
+    again = "" if due == LAST else f"; looked at again at {format_instant(due)}"
     return "static", f"none of {len(labels)} facts is labelled{again}"
 
 

@@ -106,6 +106,7 @@ class Streamer:
         self._driver = Driver(fetcher)
         self._told: set[str] = set()
         self._changes: datetime | None = None
+        self._detected_until: datetime | None = None
         self._late: Sequence[Row] = ()
         self.running: PlannedQuery | None = None
         self.evaluations = 0
@@ -286,6 +287,7 @@ class Streamer:
     def _detect(self) -> Task[Detected]:
         detected = yield from detect_all(self._fetcher, self._urls, self._vocabulary, self._past)
         self._changes = detected.changes
+        self._detected_until = detected.fresh_until
         return detected
 
     def _start(self, detected: Detected) -> PlannedQuery:
@@ -326,10 +328,11 @@ class Streamer:
         if running.detected.how == "freshness" or self._past is not None:
             # There may just be no labelled fact at the moment; a replay is to show every state.
             return True
-        if self._changes is not None and running.now() >= self._changes:
+        now = running.now()
+        if any(each is not None and now >= each for each in (self._changes, self._detected_until)):
             return True
         period = self._keep_checking or self._freshness.static_recheck
-        return period is not None and running.now() >= shifted(checked_at, period)
+        return period is not None and now >= shifted(checked_at, period)
 
     def _tick(self, running: PlannedQuery, at: datetime, before: list[Row] | None) -> Tick:
         changes = running.take_changes()

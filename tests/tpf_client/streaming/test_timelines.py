@@ -150,19 +150,21 @@ class Follower:
 
 
 @contextmanager
-def serve(timeline: Timeline, **options: Any) -> Iterator[tuple[LiveServer, Publications]]:
-    """A server to which the timeline is published as its clock goes on."""
+def serve(
+    timeline: Timeline, begin: datetime = START, **options: Any
+) -> Iterator[tuple[LiveServer, Publications]]:
+    """A server to which the timeline is published as its clock goes on, from `begin`."""
     model = Publications(timeline.static)
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
         server = LiveServer(Path(folder), timeline.static, **{"max_age": 1.0, **options})
-        server.clock.advance_to(START)
+        server.clock.advance_to(begin)
 
         def publish(at: datetime, facts: list[Any]) -> None:
             server.clock.schedule(at, lambda: (server.publish(facts), model.publish(facts, at)))
 
         for at, facts in timeline.batches:
             publish(at, facts)
-        server.clock.advance_to(START)
+        server.clock.advance_to(begin)
         try:
             yield server, model
         finally:

@@ -1,0 +1,159 @@
+"""Datasets that begin without any label: new labelled facts are seen as soon as pages are stale.
+
+What must be in the answer is pyoxigraph's: at every instant the rows of the facts that have been
+there for as long as pages are fresh, and never a row that no fact makes.
+"""
+
+import os
+from collections import Counter
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from annotations.labels import Expiration, Fact
+from annotations.methods import METHODS
+from annotations.terms import Quad, iri, literal
+from tests.support import random_queries
+from tests.support.live_server import LiveServer
+from tests.support.timelines import START, Timeline, timelines
+from tests.tpf_client.streaming.test_grace import JOINS, answer
+from tests.tpf_client.streaming.test_timelines import (
+    ONE_LIVE_GRAPH,
+    PHASES,
+    labellings,
+    serve,
+)
+from tpf_client import Client
+from tpf_client.streaming.tick import Tick
+
+CASES = int(os.environ.get("TPF_FIRST_LABELS", "40"))
+"""How many streams there are in all; a long run tries more."""
+QUERIES = 4
+"""How many streams follow a timeline."""
+LEAST = timedelta(seconds=1.2)
+"""How long an answer takes at least where pages are stale at once, its pauses included."""
+MOMENT = timedelta(microseconds=1)
+
+A = random_queries.PREFIX
+queries = st.one_of(
+    JOINS,
+    st.sampled_from(
+        [
+            f"{A} SELECT * {{ ?s ?p ?o }}",
+            f"{A} SELECT * {{ ?s :p ?o }}",
+            f"{A} SELECT DISTINCT ?s {{ ?s ?p ?o }}",
+            f"{A} SELECT * {{ :a ?p ?o }}",
+            f"{A} SELECT * {{ {{ ?s :p ?o }} UNION {{ ?o :q ?s }} }}",
+            f"{A} SELECT * {{ ?s :r ?o . ?s ?p ?x FILTER(?o != ?x) }}",
+        ]
+    ),
+)
+
+
+@settings(max_examples=max(CASES // QUERIES, 1), deadline=None, phases=PHASES,
+          suppress_health_check=list(HealthCheck))  # fmt: skip
+@given(
+    timeline=labellings.flatmap(
+        lambda each: timelines(
+            each, max_batches=4, universe=ONE_LIVE_GRAPH, unit=timedelta(seconds=7)
+        )
+    ),
+    texts=st.lists(queries, min_size=QUERIES, max_size=QUERIES, unique=True),
+    lead=st.integers(1, 40),
+    max_age=st.sampled_from([1, 3, 5, 10]),
+    every=st.sampled_from([None, 1.0, 4.0]),
+    view=st.sampled_from(["plain", "plain", *(method.name for method in METHODS)]),
+    page_labels=st.booleans(),
+    page_size=st.sampled_from([2, 100]),
+)
+def test_first_labelled_facts_are_seen_when_pages_are_stale(
+    timeline: Timeline,
+    texts: list[str],
+    lead: int,
+    max_age: int,
+    every: float | None,
+    view: str,
+    page_labels: bool,
+    page_size: int,
+) -> None:
+    begin = START - timedelta(seconds=lead)
+    end = min(timeline.instants()[-1], START + timedelta(seconds=45))
+    late = max(timedelta(seconds=max(max_age, every or 0)), LEAST) + timedelta(seconds=0.3)
+    if every is not None:
+        late = timedelta(seconds=max_age + every + 0.3)
+    page_labels = page_labels or view == "plain"
+    timeline.static.append(random_queries.ALWAYS)
+    options = {"max_age": max_age, "page_labels": page_labels, "page_size": page_size}
+    for text in texts:
+        with (
+            serve(timeline, begin, **options) as (server, model),
+            Client(
+                f"{server.url}/{view}", session=server.session(), clock=server.clock, parallelism=0
+            ) as client,
+        ):
+            stream = client.stream(text, every=every, until=end)
+            seen: Counter[tuple[str | None, ...]] = Counter()
+            for step in stream.streamer.steps():
+                if isinstance(step, Tick):
+                    assert step.error is None
+                    seen = seen + Counter(step.added) - Counter(step.removed)
+                    assert seen <= answer(text, model.valid_at(step.at)), text
+                    continue
+                server.clock.advance_to(step - MOMENT)
+                old = timeline.publications(until=step - late).valid_at(step - MOMENT)
+                there = set(model.valid_at(step - MOMENT)) & set(old)
+                assert not answer(text, list(there)) - seen, (text, step)
+                server.clock.advance_to(step)
+
+
+SIGN, DELAY = iri("http://example.org/sign"), iri("http://example.org/delay")
+SUBJECTS = [iri(f"http://example.org/t{number}") for number in range(300)]
+STATIC = [Quad(subject, SIGN, literal(f"sign {n}")) for n, subject in enumerate(SUBJECTS)]
+JOIN = f"SELECT * {{ ?t {SIGN} ?sign OPTIONAL {{ ?t {DELAY} ?delay }} }}"
+
+
+def requests_of(server: LiveServer, query: str, seconds: float) -> list[int]:
+    """How many requests each evaluation took."""
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        until = server.clock.now() + timedelta(seconds=seconds)
+        stream = client.stream(query, until=until, quiet=True, every=10)
+        counts = [0, *(len(server.log) for _ in stream)]
+    return [after - before for before, after in pairwise(counts)]
+
+
+def test_what_is_fresh_for_long_is_not_read_again(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path, STATIC, max_age=3600)
+    _, *others = requests_of(server, JOIN, 3500)
+    assert others == [0] * 350
+    server.close()
+
+
+@pytest.mark.parametrize("query", [JOIN, f"SELECT * {{ ?t {SIGN} ?sign }}"])
+def test_whether_a_long_fragment_has_got_labels_takes_one_request(
+    tmp_path: Path, query: str
+) -> None:
+    server = LiveServer(tmp_path, STATIC, page_size=10, max_age=10)
+    first, *others = requests_of(server, query, 59)
+    assert first > 2
+    assert max(others) <= 1
+    server.close()
+
+
+@pytest.mark.parametrize("query", [JOIN, f"SELECT * {{ {SUBJECTS[7]} ?p ?delay }}"])
+def test_a_first_label_among_static_facts_is_seen(tmp_path: Path, query: str) -> None:
+    server = LiveServer(tmp_path, STATIC, max_age=10)
+    published = server.clock.now() + timedelta(seconds=21)
+    label = Expiration(published + timedelta(seconds=200))
+    facts = [Fact(Quad(SUBJECTS[7], predicate, literal("5")), label) for predicate in (SIGN, DELAY)]
+    server.clock.schedule(published, lambda: server.publish(facts))
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        updates = iter(client.stream(query))
+        next(updates)
+        update = next(updates)
+    assert update.added
+    assert update.at <= published + timedelta(seconds=10.2)
+    server.close()
