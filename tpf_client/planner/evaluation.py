@@ -153,7 +153,7 @@ class Evaluation:
     def has(self, pattern: QuadPattern, source: Source, block: Block | None = None) -> bool:
         """Whether this fragment is read anyway, to its end."""
         fragment = self._fragments.get((source, canonical_pattern(pattern), block))
-        return fragment is not None and (fragment.loaded or fragment.whole)
+        return fragment is not None and (fragment.complete or fragment.whole)
 
     def subscribe(
         self,
@@ -201,7 +201,7 @@ class Evaluation:
         present = [(quad, 1) for quad in fragment.quads()]
         if present:
             subscriber(present)
-        if not fragment.loaded and not fragment.loading:
+        if not (fragment.complete or fragment.loading) and fragment.wanted:
             fragment.loading = True
             self._later.append(lambda: self._load(fragment))
         return fragment
@@ -244,6 +244,11 @@ class Evaluation:
         if self._pump() or self._later:
             return True
         if self.driver.idle and self.driver.paused:
+            if self.live:
+                # What operators hold back may be enough.
+                self.dataflow.flush()
+                if self._pump() or self._later:
+                    return True
             self.driver.resume()
             return True
         return self.driver.step()
@@ -316,7 +321,11 @@ class Evaluation:
             instant = max([instant, *(each.evaluated_at for each in fragments)])
             fresh = self.freshness
             wrong = [
-                each for each in fragments if not each.loaded or each.contradicts(instant, fresh)
+                each
+                for each in fragments
+                if not each.loaded
+                or each.contradicts(instant, fresh)
+                or (each.wanted and not each.complete)
             ]
             over = [each.end_grace(instant, fresh.grace) for each in fragments]
             if not wrong and not any(over):
@@ -408,7 +417,11 @@ class Evaluation:
         if not fragment.subscribers:
             fragment.loading = False
             return
-        first = not fragment.loaded
+        first, extent = not fragment.loaded, fragment.extent
+        limited = self.live and not fragment.whole
+
+        def more(pages: int) -> bool:
+            return pages < extent or fragment.wanted
 
         def done(content: Content) -> None:
             fragment.loading = False
@@ -422,18 +435,19 @@ class Evaluation:
 
         def grow(facts: Iterable[Fact]) -> None:
             fragment.grow(facts)
-            if not fragment.wanted or self._surprised_by(fragment):
+            if not limited and (not fragment.wanted or self._surprised_by(fragment)):
                 raise _EnoughError
 
         task = fragment.source.read(
             fragment.pattern,
             at,
-            grow if first else None,
+            grow if first or limited else None,
             fragment.block,
             anew=fragment.stale
             or (fragment.misses > 0 and at is not None and at < fragment.fresh_until),
+            more=more if limited else None,
         )
-        task = task if fragment.whole else _paced(task, fragment)
+        task = task if fragment.whole or limited else _paced(task, fragment)
         self.driver.spawn(task, done, failed, fragment.turn)
 
 

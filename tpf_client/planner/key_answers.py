@@ -321,7 +321,7 @@ class KeyAnswers:
             self._receive,
             dynamic=bool(self._estimate.dynamic),
             source=self._source,
-            enough=None if self._evaluation.live else self._enough,
+            enough=self._need.enough if self._evaluation.live else self._enough,
             limited=self._need.limited,
             pages=None if self._estimate.pages is None else self._estimate.pages + 1,
             turn=self._turn,

@@ -155,9 +155,8 @@ class FragmentLeaves:
 
     def limit(self, since: int, missing: Callable[[], int | None]) -> None:
         """What was built since then is needed only until no solution is missing."""
-        if not self._evaluation.live:
-            for each in self._evaluation.leaves[since:]:
-                each.need.limit(missing)
+        for each in self._evaluation.leaves[since:]:
+            each.need.limit(missing)
 
     def not_hurried(self, since: int) -> None:
         """Nothing comes out before all of what was built since then has come in."""

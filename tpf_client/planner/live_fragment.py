@@ -35,7 +35,7 @@ class LiveFragment:
     """The matches of one pattern at one source, or those that fit a block of bindings.
 
     Attributes:
-        loaded: whether it was ever read to its end.
+        loaded: whether it was ever read, as far as somebody wanted it.
         loading: whether it is being read.
         evaluated_at: the instant that its content shows, on the source's clock.
         fresh_until: the instant until which it may be reused.

@@ -25,7 +25,7 @@ from tpf_client.dataflow.codegen import compiled
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Exists, Pattern, variables_of_quad
-from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists
+from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists, grows
 from tpf_client.sparql.scopes import in_scope
 
 
@@ -228,14 +228,14 @@ class _Compiler:
             case algebra.Filter(inner, condition):
                 derive = self.derive(inner, sure=sure)
                 for each in conjuncts(condition):
-                    if isinstance(each, Exists) and each.negated and _shrinks(each.pattern):
+                    if isinstance(each, Exists) and each.negated and grows(each.pattern):
                         derive = _since_now(derive)
                     elif first_exists(each) is not None:
                         raise _UnknownError
                 return derive
-            case algebra.Minus(left, right) if _shrinks(right):
+            case algebra.Minus(left, right) if grows(right):
                 return _since_now(self.derive(left, sure=sure))
-            case algebra.LeftJoin(left, right, condition) if _shrinks(right):
+            case algebra.LeftJoin(left, right, condition) if grows(right):
                 if condition is not None and first_exists(condition) is not None:
                     raise _UnknownError
                 return _left_join(self.derive(left, sure=sure), self.derive(right, sure=False))
@@ -320,21 +320,6 @@ def _left_join(left: _Derive, right: _Derive) -> _Derive:
 
 def _since_now(derive: _Derive) -> _Derive:
     return lambda solution, at: [(at, end) for _, end in derive(solution, at)]
-
-
-def _shrinks(pattern: Pattern) -> bool:
-    """Whether a pattern surely has no new solutions when facts end."""
-    match pattern:
-        case algebra.BGP() | algebra.Values() | algebra.Path():
-            return True
-        case algebra.Join(left, right) | algebra.Union(left, right):
-            return _shrinks(left) and _shrinks(right)
-        case algebra.Filter(inner, condition):
-            return first_exists(condition) is None and _shrinks(inner)
-        case algebra.Extend(inner, _, expression):
-            return first_exists(expression) is None and _shrinks(inner)
-        case _:
-            return False
 
 
 def _exact(pattern: Pattern) -> bool:

@@ -19,6 +19,7 @@ from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Pattern, VariableRef
 from tpf_client.sparql.expressions.compiler import is_volatile
 from tpf_client.sparql.ordering import sort_key
+from tpf_client.sparql.rewrite.conditions import grows
 from tpf_client.sparql.scopes import in_scope, variables_in
 
 
@@ -52,8 +53,11 @@ def build_modified(
     node, variables, key = _modified(builder, pattern, seed, watch)
     if isinstance(leaves, CountingLeaves):
         leaves.spare(mark, pattern, node, builder.environment)
-        if isinstance(node, Slice) and node.monotone:
+        if isinstance(node, Slice) and (node.monotone or grows(pattern.input)):
             leaves.limit(mark, lambda: node.missing)
+        elif isinstance(node, Distinct) and not node.schema and grows(pattern):
+            # There is one such solution.
+            leaves.limit(mark, lambda: 0 if len(node) else 1)
     return node, variables, key
 
 

@@ -25,6 +25,8 @@ class Distinct(Node):
     def present(self) -> Iterator[Solution]:
         """The solutions that there are now."""
         return (solution for solution, count in self._counts.items() if count > 0)
+    def __len__(self) -> int:
+        return len(self._counts)
 
     def clear(self) -> None:
         """Forget all solutions."""

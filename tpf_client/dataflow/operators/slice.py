@@ -53,7 +53,7 @@ class Slice(Node):
 
         As long as nothing vanishes; ``None``: they always can.
         """
-        if self._limit is None or self._stale:
+        if self._limit is None:
             return None
         return max(self._offset + self._limit - self._total, 0)
 

@@ -2,7 +2,23 @@
 
 from collections.abc import Iterable, Iterator
 
-from tpf_client.sparql.algebra import Aggregate, Call, Exists, Expression
+from tpf_client.sparql.algebra import (
+    BGP,
+    Aggregate,
+    Call,
+    Distinct,
+    Exists,
+    Expression,
+    Extend,
+    Filter,
+    Join,
+    Path,
+    Pattern,
+    Project,
+    Reduced,
+    Union,
+    Values,
+)
 from tpf_client.sparql.expressions.compiler import is_volatile
 
 
@@ -38,6 +54,29 @@ def exists_in(expression: Expression) -> Iterator[Exists]:
                 waiting.extend(reversed(arguments))
             case Aggregate(_, argument) if argument is not None:
                 waiting.append(argument)
+
+
+def grows(pattern: Pattern) -> bool:
+    """Whether further facts surely take none of a pattern's solutions away."""
+    match pattern:
+        case BGP() | Values() | Path():
+            return True
+        case Join(left, right) | Union(left, right):
+            return grows(left) and grows(right)
+        case Project(inner) | Distinct(inner) | Reduced(inner):
+            return grows(inner)
+        case Filter(inner, condition):
+            return grows(inner) and all(map(_grows, conjuncts(condition)))
+        case Extend(inner, _, expression):
+            return first_exists(expression) is None and grows(inner)
+        case _:
+            return False
+
+
+def _grows(condition: Expression) -> bool:
+    if isinstance(condition, Exists):
+        return not condition.negated and grows(condition.pattern)
+    return first_exists(condition) is None
 
 
 def first_exists(expression: Expression) -> Exists | None:
