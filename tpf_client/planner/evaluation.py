@@ -201,7 +201,8 @@ class Evaluation:
         present = [(quad, 1) for quad in fragment.quads()]
         if present:
             subscriber(present)
-        if not (fragment.complete or fragment.loading) and fragment.wanted:
+        unread = not fragment.loaded or (fragment.wanted and not fragment.complete)
+        if unread and not fragment.loading:
             fragment.loading = True
             self._later.append(lambda: self._load(fragment))
         return fragment

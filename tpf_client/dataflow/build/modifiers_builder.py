@@ -57,7 +57,7 @@ def build_modified(
             leaves.limit(mark, lambda: node.missing)
         elif isinstance(node, Distinct) and not node.schema and grows(pattern):
             # There is one such solution.
-            leaves.limit(mark, lambda: 0 if len(node) else 1)
+            leaves.limit(mark, lambda: 1 if node.empty else 0)
     return node, variables, key
 
 

@@ -25,8 +25,11 @@ class Distinct(Node):
     def present(self) -> Iterator[Solution]:
         """The solutions that there are now."""
         return (solution for solution, count in self._counts.items() if count > 0)
-    def __len__(self) -> int:
-        return len(self._counts)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no solution now."""
+        return not self._counts
 
     def clear(self) -> None:
         """Forget all solutions."""
