@@ -242,14 +242,12 @@ class Evaluation:
         if self._later:
             self._later.popleft()()
             return True
+        if self.live and self.driver.idle and any(each.need.limited for each in self.leaves):
+            # What operators hold back may be enough.
+            self.dataflow.flush()
         if self._pump() or self._later:
             return True
         if self.driver.idle and self.driver.paused:
-            if self.live:
-                # What operators hold back may be enough.
-                self.dataflow.flush()
-                if self._pump() or self._later:
-                    return True
             self.driver.resume()
             return True
         return self.driver.step()

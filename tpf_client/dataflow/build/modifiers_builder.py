@@ -53,7 +53,8 @@ def build_modified(
     node, variables, key = _modified(builder, pattern, seed, watch)
     if isinstance(leaves, CountingLeaves):
         leaves.spare(mark, pattern, node, builder.environment)
-        if isinstance(node, Slice) and (node.monotone or grows(pattern.input)):
+        whole = pattern.input if isinstance(pattern, algebra.Slice) else pattern
+        if isinstance(node, Slice) and (node.monotone or grows(whole)):
             leaves.limit(mark, lambda: node.missing)
         elif isinstance(node, Distinct) and not node.schema and grows(pattern):
             # There is one such solution.
