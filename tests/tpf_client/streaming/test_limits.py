@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -98,7 +99,7 @@ def test_any_so_many_of_the_solutions(
     page_labels: bool,
 ) -> None:
     until = min(timeline.instants()[-1], START + 12 * SECOND)
-    options = {
+    options: dict[str, Any] = {
         "page_size": page_size,
         "page_labels": page_labels or view == "plain",
         "server": {} if blocks else {"max_values": 0},
