@@ -172,10 +172,10 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
     ) -> None:
         """An encoded element arrives, maybe with the name of its graph."""
         self._times.came(stream, at)
-        self._announce(stream, at)
         # Evaluations may let go of terms, and of queries.
         self.arriving.append(triples)
         try:
+            self._announce(stream, at)
             if self._timetable.pass_on(stream):
                 self._evaluate(self._timetable.due(at))
             self.forgetting.sweep_where_due()
@@ -186,6 +186,9 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
     def _announce(self, stream: Term, at: int) -> None:
         """An element is about to come."""
         for registered in tuple(self._readers.following.get(stream, ())):
+            instant = registered.passed(at)
+            if instant is not None and registered.state == "running":
+                self._answer(registered, instant)
             if registered.coming(stream, at):
                 self._timetable.look(registered)
 
@@ -284,7 +287,11 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
                 except ElementError as error:
                     registered.stop(error)
                     return
-                self._announce(registered.stream, answer.at)
+                self.arriving.append(triples)
+                try:
+                    self._announce(registered.stream, answer.at)
+                finally:
+                    self.arriving.pop()
                 self._enter(registered.stream, triples, answer.at, graph_of(element))
 
     def holders(self) -> Iterable[object]:

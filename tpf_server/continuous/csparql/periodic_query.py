@@ -169,6 +169,10 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         """The instant at which it has seen everything up to an instant."""
         return self.instants.first(at)
 
+    def passed(self, at: int) -> int | None:  # noqa: ARG002
+        """At which instant it answers at once, because an element is about to come."""
+        return None
+
     def coming(self, stream: Term, at: int) -> bool:
         """An element is about to come, where it follows them; whether another instant is due."""
         raise NotImplementedError

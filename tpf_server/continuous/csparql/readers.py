@@ -185,7 +185,8 @@ class StreamReaders:
             came[with_graphs_of(stream)] = _with(quads, occurrences)
         for registered in tuple(self._counting.get(stream, ())):
             if registered.by_elements:
-                if registered.state == "running" and self._element_came(registered, came):
+                comes = registered.state == "running" and self._element_came(registered, came)
+                if comes and registered.arrived():
                     yield registered
                 continue
             for each in occurrences:

@@ -67,8 +67,7 @@ def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> R
         closing = [Progression(each.first_close, each.step) for each in sliding]
         found = closing if period is None else [each.multiples(period) for each in closing]
     elif period is not None:
-        begin = min((each.start for each in sliding), default=0)
-        found = [Progression(-(-begin // period) * period, period)]
+        found = [Progression(0, period)]
     else:
         found = []
     progressions = tuple(each for each in found if each is not None)

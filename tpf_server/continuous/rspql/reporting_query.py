@@ -3,7 +3,7 @@
 Window close and periodic with the tick of time are known ahead; these instants are due as those of
 C-SPARQL are. All others are found as elements come: with the tick of time, where content enters or
 leaves a window; with that of batches, once for each timestamp; with that of tuples at each element,
-at once. The windows of the latter two are those of the query alone, because they are moved to
+at once: for what has closed before it comes, and for what it closes or changes itself. The windows of the latter two are those of the query alone, because they are moved to
 instants that other queries have left behind.
 """
 
@@ -38,12 +38,14 @@ class ReportingQuery(PeriodicQuery):
         windows = [clause.window for clause in query.streams]
         self._reports: ReportInstants = report_instants(query.report, windows)
         self._marks: dict[Term, SlidingMarks | ElementMarks] = {}
+        # Of windows of both kinds it matters which of them closes.
+        counted = any(isinstance(each, ElementWindow) for each in windows)
         for clause in query.streams:
             if clause.in_graphs:
                 continue  # the same elements as in the window itself
             if isinstance(clause.window, ElementWindow):
                 self._marks[clause.graph] = ElementMarks(clause.window)
-            elif query.report.content and isinstance(clause.window, SlidingWindow):
+            elif isinstance(clause.window, SlidingWindow) and (query.report.content or counted):
                 self._marks[clause.graph] = SlidingMarks(clause.window)
         self._by_time = query.tick == "time"
         self.widens = False
@@ -60,14 +62,22 @@ class ReportingQuery(PeriodicQuery):
 
     # ---------------------------------------------------------------------------- instants
 
-    def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
-        """See `PeriodicQuery.coming`: what has closed before an element, looked at in batches."""
+    def passed(self, at: int) -> int | None:
+        """See `PeriodicQuery.passed`: what has closed before an element, looked at by tuples."""
         if self._begun is None or at < self._begun:
             self._begun = at
+        if not self.counts or not self._report.timing:
+            return None
+        last = self._reports.last(max(at, self._looked) - 1)
+        return last if last is not None and last >= max(self._looked, self._begun) else None
+
+    def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
+        """See `PeriodicQuery.coming`: what has closed before an element, looked at in batches."""
         if self._said.tick != "batch" or not self._report.timing:
             return False
         last = self._reports.last(at)
-        return last is not None and last >= self._begun and self._plan(last)
+        begun = at if self._begun is None else self._begun
+        return last is not None and last >= begun and self._plan(last)
 
     def came(self, stream: Term, at: int) -> bool:
         """See `PeriodicQuery.came`: what is in windows now, or will be."""
@@ -75,6 +85,8 @@ class ReportingQuery(PeriodicQuery):
         for each in here:
             if each.graph in self._marks:
                 self._marks[each.graph].add(at)
+        if self.counts:
+            self._looked = max(self._looked, at)
         if self.counts or self._report.timing:
             return False
         found = [self._plan(at)] if not self._by_time else []
@@ -123,16 +135,17 @@ class ReportingQuery(PeriodicQuery):
 
     def answer(self, at: int) -> PeriodicAnswer | None:
         """See `PeriodicQuery.answer`."""
-        instant = self._instant(at) if self.counts else at
-        if instant is None or not self._holds(instant):
+        instant = max(at, self._looked) if self.counts else at
+        if not self._holds(instant):
             return None
         if not self.say_now(instant):
             return None
         operator = self._said.operator
         if operator == "RSTREAM":
             return self._made(instant, *self._solutions(instant))
-        variables, shown = self._changes(instant, operator)
-        return self._made(instant, variables, shown) if shown else None
+        made = self._made(instant, *self._changes(instant, operator))
+        # What came or went need not make a triple.
+        return made if made.rows else None
 
     def _solutions(self, instant: int) -> tuple[Sequence[Variable], Sequence[Row]]:
         variables, rows = self.evaluation.solutions(instant, self.question)
@@ -164,16 +177,10 @@ class ReportingQuery(PeriodicQuery):
             return quads_of(self.name, instant, query.template, self._said.graphs, variables, rows)
         return answer_of(self.name, instant, query, variables, rows)
 
-    def _instant(self, at: int) -> int | None:
-        """The instant that is looked at when an element comes; ``None``: none is."""
-        looked, at = self._looked, max(at, self._looked)
-        self._looked = at
+    def arrived(self) -> bool:
+        """See `PeriodicQuery.arrived`: time alone says when sliding windows close."""
         closed = any(isinstance(m, ElementMarks) and m.closed for m in self._marks.values())
-        if closed or not self._report.timing:
-            return at
-        last = self._reports.last(at - 1)
-        begun = at if self._begun is None else self._begun
-        return last if last is not None and last >= max(looked, begun) else None
+        return closed or not self._report.timing
 
     def _holds(self, instant: int) -> bool:
         """Whether the strategies that ask for the windows hold for one of them."""

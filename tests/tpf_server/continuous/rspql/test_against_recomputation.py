@@ -63,8 +63,34 @@ class Window:
 
 
 @dataclass(frozen=True)
+class ElementWindow:
+    stream: str
+    count: int
+    step: int
+
+    @property
+    def text(self) -> str:
+        return f"[ELEMENTS {self.count} STEP {self.step}]"
+
+    def fixed(self) -> list[tuple[int, int]]:
+        return []
+
+    def closes(self, at: int) -> bool:  # noqa: ARG002 (elements close it)
+        return False
+
+    def content(self, at: int, came: list[tuple[int, Element]]) -> frozenset[tuple[int, Element]]:
+        own = [each for each in came if each[1][1] == self.stream and each[1][0] <= at]
+        return frozenset(own[-self.count :])
+
+    def closed_by(self, came: list[tuple[int, Element]]) -> bool:
+        """Whether the last element closes it."""
+        own = [each for each in came if each[1][1] == self.stream]
+        return came[-1] in own and len(own) % self.step == 0
+
+
+@dataclass(frozen=True)
 class Case:
-    windows: tuple[Window, Window]
+    windows: tuple[Window | ElementWindow, Window | ElementWindow]
     shape: int
     operator: str
     close: bool
@@ -87,6 +113,8 @@ class Case:
         if not self.report:
             return False
         timing = self.close or self.period is not None
+        if any(isinstance(each, ElementWindow) for each in self.used):
+            return self.tick == "TUPLE" and self.period is None
         if self.tick == "TIME" and not timing and not self.change:
             return False
         if self.close and self.period is not None:
@@ -94,7 +122,7 @@ class Case:
         return True
 
     @property
-    def used(self) -> tuple[Window, ...]:
+    def used(self) -> tuple[Window | ElementWindow, ...]:
         return self.windows if self.shape in (1, 4) else self.windows[:1]
 
     @property
@@ -163,15 +191,20 @@ class Recomputation:
 
     def timely(self, at: int) -> bool:
         period = self.case.period
-        if period is not None and (at % period or at < min(w.start for w in self.case.used)):
+        if period is not None and at % period:
             return False
         return not self.case.close or any(w.closes(at) for w in self.case.used)
 
-    def look(self, at: int, came: list[tuple[int, Element]]) -> None:
+    def look(
+        self,
+        at: int,
+        came: list[tuple[int, Element]],
+        closed: tuple[Window | ElementWindow, ...] = (),
+    ) -> None:
         case = self.case
         contents = [w.content(at, came) for w in case.used]
         if not any(
-            (not case.close or w.closes(at))
+            (not case.close or w.closes(at) or w in closed)
             and (not case.change or now != before)
             and (not case.non_empty or now)
             for w, now, before in zip(case.used, contents, self.last_contents, strict=True)
@@ -220,7 +253,13 @@ class Recomputation:
             found = [i for i in range(looked + 1, at) if self.timely(i)]
             looked = max(looked, at - 1)
             if found:
-                self.look(found[-1], self.elements)
+                self.look(found[-1], self.elements[:place])
+            came = self.elements[: place + 1]
+            closed = tuple(
+                w for w in case.used if isinstance(w, ElementWindow) and w.closed_by(came)
+            )
+            if closed and case.close:
+                self.look(at, came, closed)
         return self.answers
 
 
@@ -232,9 +271,11 @@ windows = st.builds(
     st.sampled_from([0, 0, 3, 7]),
     st.sampled_from([0, 0, 0, 4]),
 )
+counted = st.builds(ElementWindow, st.sampled_from(STREAMS), st.integers(1, 4), st.integers(1, 3))
+any_window = st.one_of(windows, windows, windows, counted)
 cases = st.builds(
     Case,
-    st.tuples(windows, windows),
+    st.tuples(any_window, any_window),
     st.integers(0, 4),
     st.sampled_from(["RSTREAM", "ISTREAM", "DSTREAM"]),
     st.booleans(),

@@ -395,3 +395,22 @@ def test_graphs_are_kept_only_where_a_query_asks_for_them() -> None:
     run.push((4, "a p 4"), graph="h")
     run.engine.finish()
     assert run.rows == [(SECOND, [("a",)] * 4)]
+
+
+@pytest.mark.parametrize("operator", ["ISTREAM", "DSTREAM"])
+@pytest.mark.parametrize("template", ["{ ?b :of ?a }", "{ GRAPH ?b { ?a :of ?a } }"])
+def test_what_makes_no_triple_is_no_answer_of_a_difference(operator, template):
+    """A literal is no subject, and no graph."""
+    engine = CsparqlEngine()
+    query = register(
+        engine,
+        f"PREFIX : <http://x/> REGISTER {operator} <o> AS CONSTRUCT {template}"
+        " FROM NAMED WINDOW :w ON :s [RANGE 1s STEP 1s] WHERE { WINDOW :w { ?a :is ?b } }",
+    )
+    for at, value in ((500, '"1"'), (1_500, "<http://x/thing>"), (2_500, '"2"')):
+        engine.push("http://x/s", ("<http://x/a>", "<http://x/is>", value), at)
+    engine.advance(4_000)
+    # The thing comes at 2 s, and goes at 3 s.
+    assert [(each.at, len(each.rows)) for each in query] == [
+        (2_000 if operator == "ISTREAM" else 3_000, 1)
+    ]
