@@ -68,9 +68,10 @@ class Player:
         """Trips come by blocks."""
         number = 0
         for block in blocks:
-            self._read(partial(_of_block, block, number))
+            self._read(partial(_of_block, block, number), number)
             self._feed.push_batch(*block)
             number += block.values.num_rows
+        self._finish()
 
     def play_single(self, single: Sequence[Trip]) -> None:
         """Trips come one by one."""
@@ -82,10 +83,15 @@ class Player:
             for writer in writers:
                 writer.read_at = read_at
             push(*record)
+        self._finish()
 
-    def _read(self, times: Callable[[int], tuple[datetime, datetime]]) -> None:
+    def _finish(self) -> None:
         for writer in self._writers:
-            writer.times = times
+            writer.finish()
+
+    def _read(self, times: Callable[[int], tuple[datetime, datetime]], first: int = 0) -> None:
+        for writer in self._writers:
+            writer.times, writer.first = times, first
             writer.read_at = time.perf_counter()
 
     @property

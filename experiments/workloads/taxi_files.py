@@ -22,6 +22,7 @@ from annotations.terms import literal_parts
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.workloads.taxi import INSTANT, STREAM_COLUMNS, Trip, TripColumns
 from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.elements.timestamps import milliseconds
 
 TAXI_VARIABLE: Final = "TPF_TAXI"
 _RECORDED: Final = Path(__file__).parents[3] / "shared/data/taxi/trips_10k.csv.gz"
@@ -135,6 +136,7 @@ class ChallengeAnswers:
     Attributes:
         delays: seconds, one for each line.
         read_at: when the trips that are under way were read, by `time.perf_counter`.
+        first: the number of the first of these.
         times: pick-up and drop-off of a trip, by its number.
     """
 
@@ -143,17 +145,49 @@ class ChallengeAnswers:
         self._cells = cells
         self.delays: list[float] = []
         self.read_at = 0.0
+        self.first = 0
         self.times: Callable[[int], tuple[datetime, datetime]] = _unknown
+        self._last: _Answer = []
+        self._waiting: tuple[int, _Answer, str, float] | None = None
 
     def take(self, emission: Emission) -> None:
-        """A callback of a query that emits its whole answer."""
-        self.write(
-            emission.sequence - 1,
-            [[_number(term or "") for term in row] for row in emission.rows],
-        )
+        """A callback of a query that emits its whole answer.
+
+        What changes between two trips is of the second one, if that leaves it so: lines are of
+        trips.
+        """
+        number = emission.sequence - 1
+        between = number < self.first or emission.at != milliseconds(self.times(number)[1])
+        number += between
+        answer = [[_number(term or "") for term in row] for row in emission.rows]
+        if self._waiting is not None and self._waiting[0] < number:
+            self.finish()
+        if between:
+            self._waiting = number, answer, *self._line(number, answer)
+            return
+        self._waiting = None
+        if answer != self._last:
+            self.write(number, answer)
 
     def write(self, number: int, answer: _Answer) -> None:
         """Write the answer after a trip."""
+        self._put(answer, *self._line(number, answer))
+
+    def finish(self) -> None:
+        """The trips that were read have come."""
+        if self._waiting is not None:
+            _, answer, line, delay = self._waiting
+            self._waiting = None
+            if answer != self._last:
+                self._put(answer, line, delay)
+
+    def _put(self, answer: _Answer, line: str, delay: float) -> None:
+        self._last = answer
+        self._write(line)
+        self.delays.append(delay)
+
+    def _line(self, number: int, answer: _Answer) -> tuple[str, float]:
+        """The line after a trip, and its delay."""
         width = self._cells * 2
         parts = []
         for row in answer:
@@ -165,8 +199,8 @@ class ChallengeAnswers:
         parts += ["NULL"] * (each * _LISTED - len(parts))
         pickup, dropoff = self.times(number)
         delay = time.perf_counter() - self.read_at
-        self._write(f"{_local(pickup)},{_local(dropoff)},{','.join(parts)},{1000 * delay:.3f}\n")
-        self.delays.append(delay)
+        times = f"{_local(pickup)},{_local(dropoff)}"
+        return f"{times},{','.join(parts)},{1000 * delay:.3f}\n", delay
 
 
 def _unknown(number: int) -> tuple[datetime, datetime]:

@@ -112,23 +112,12 @@ class Reference:
         return " ".join(parts)
 
     def boundaries(self, after: int, before: int) -> set[int]:
-        """The instants in between at which it is looked at: the multiples of its slides."""
+        """The multiples of its slides in between."""
         return {
             at
             for slide in {slide for _, slide in self._slides()}
             for at in range(after // slide * slide + slide, before, slide)
         }
-
-    def slides(self, before: Mapping[str, int], now: Mapping[str, int]) -> bool:
-        """Whether a stream has come to a multiple of the slide of a window over it.
-
-        Args:
-            before: the time of each stream a millisecond ago.
-            now: the same now.
-        """
-        return any(
-            before[stream] // slide < now[stream] // slide for stream, slide in self._slides()
-        )
 
     def _slides(self) -> list[tuple[str, int]]:
         return [
@@ -311,8 +300,8 @@ class Clocks:
         return moves
 
     def _go(self, at: int, look: "Look") -> None:
-        before, self._front = self.times(), at
-        look(at, before, self.times())
+        self._front = at
+        look(at, self.times())
 
     def _catch_up(self, streams: list[str], until: int, look: "Look") -> None:
         assert self._front is not None
@@ -323,10 +312,10 @@ class Clocks:
                     self._lag[each] = max(0, self._front - at)
                     if at > self._front:
                         self._newest[each] = at
-            look(at, before, self.times())
+            look(at, self.times())
 
 
-Look = Callable[[int, Mapping[str, int], Mapping[str, int]], None]
+Look = Callable[[int, Mapping[str, int]], None]
 
 
 class Beside:
@@ -342,6 +331,7 @@ class Beside:
         self.reference = Reference(text, static)
         self._before: Bag = Counter()
         self._at = at
+        self._spoken: set[int] = set()
 
     def arrive(self, arrival: Arrival, clocks: Clocks) -> list[Tick]:
         """What an element changes, where streams are ahead and behind."""
@@ -361,9 +351,8 @@ class Beside:
         return ticks
 
     def _looking(self, ticks: list[Tick]) -> Look:
-        def look(at: int, before: Mapping[str, int], now: Mapping[str, int]) -> None:
-            if self.reference.slides(before, now):
-                self._look(at, now, ticks)
+        def look(at: int, now: Mapping[str, int]) -> None:
+            self._look(at, now, ticks)
 
         return look
 
@@ -373,34 +362,26 @@ class Beside:
         ticks.append((at, now - before, before - now, now))
 
     def seen(self, at: int, *, begun: bool = True) -> list[Tick]:
-        """The instants at which it is looked at until one: what came, what went, all of it.
+        """Every millisecond until an instant: what came, what went, all of it.
 
         Args:
             at: an instant.
             begun: whether anything has come, so that time passes from then on.
         """
-        boundaries = set() if self._at is None else self.reference.boundaries(self._at, at)
-        found = []
-        for each in (*sorted(boundaries), at):
-            now, before = self.reference.solutions(each), self._before
-            found.append((each, now - before, before - now, now))
-            self._before = now
+        first = at if self._at is None else min(self._at + 1, at)
+        found: list[Tick] = []
+        for each in range(first, at + 1):
+            self._look(each, each, found)
+        self._spoken = {at} if self._at is None else {at, *self.reference.boundaries(self._at, at)}
         self._at = at if begun else None
         return found
 
+    def all_of(self, ticks: list[Tick]) -> list[tuple[int, Bag]]:
+        """What is told of these ticks by who tells everything: `seen` gave them.
 
-def tells_all(ticks: list[Tick], told: list[tuple[int, Bag]]) -> bool:
-    """Whether what was told at these ticks is all that there is.
-
-    It is told at the last one, an element; before that where something changes, or may have.
-    """
-    said = dict(told)
-    changed = {at for at, new, old, _ in ticks if new or old}
-    return (
-        len(said) == len(told)
-        and said.items() <= {at: now for at, _, _, now in ticks}.items()
-        and {*said} >= {*changed, ticks[-1][0]}
-    )
+        That is at an element and at each multiple of a slide, and where something changes.
+        """
+        return [(at, now) for at, new, old, now in ticks if new or old or at in self._spoken]
 
 
 def _closing(text: str, at: int) -> int:

@@ -64,12 +64,13 @@ def continuous_service(
         create_streams=settings.create_streams,
         routing=cast(Routing, settings.join_routing),
         kernel=cast(Kernel, settings.stream_kernel),
+        # The clock lets queries answer for empty windows, but no replay through years of nothing.
+        skip_idle=not by_clock,
     )
     periodic = CsparqlEngine(
         base=base,
         limits=limits,
         patience=settings.stream_patience,
-        # The clock lets queries answer for empty windows, but no replay through years of nothing.
         eager=by_clock,
         skip_idle=not by_clock,
         # By CPU: what else the machine does makes no answers rarer.

@@ -89,7 +89,11 @@ def test_answers_are_written_as_the_challenge_wants_them() -> None:
         f'"9"{decimal}',
         f'"3"{integer}',
     )
-    first.take(Emission(2, 0, (row,)))
+    first.take(Emission(2, 1_356_998_520_000, (row,)))
+    # Between two trips: not the answer of the next one any more.
+    first.take(Emission(2, 1_356_998_520_001, ()))
+    first.take(Emission(3, 1_356_998_520_000, (row,)))
+    first.finish()
     second.write(0, [[Decimal(300), Decimal(400), Decimal(2), Decimal("8.50"), Decimal("4.25")]])
     *line, delay = routes.getvalue().rstrip("\n").split(",")
     assert line[:4] == ["2013-01-01 00:01:00", "2013-01-01 00:02:00", "152.155", "15.9"]

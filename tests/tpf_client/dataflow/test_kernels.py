@@ -15,7 +15,9 @@ from tpf_client.dataflow.kernels import (
 from tpf_client.dataflow.state.ranked_groups import RankedGroups
 from tpf_client.dataflow.state.ranking import NONE, Branch, By, Ranking
 
-RANKING = Ranking(1, (Branch(5),), (By(1, NONE, descending=True),), (0,), 0, 2, apart=False)
+RANKING = Ranking(
+    1, (Branch(5),), (By(1, NONE, descending=True),), (0,), 0, 2, apart=False, ticks=False
+)
 
 
 def test_who_asks_decides_then_the_environment(monkeypatch):

@@ -23,6 +23,7 @@
 #define SCALE_BITS 5
 #define MOST_PLACES 18
 #define NONE (-1)
+#define WITH_ROW INT64_MIN
 #define MOST_KEYS 64
 #define MOST_BRANCHES 8
 #define MOST_NUMBERS 8
@@ -96,7 +97,9 @@ typedef struct {
     Py_buffer *column;
     Py_ssize_t offset, wanted, reserve;
     int64_t width;
-    char apart, changed, refused;
+    char apart, ticks, changed, refused;
+    /* At which instant, before the next row, what is shown changed; or `WITH_ROW`. */
+    int64_t passed;
     /* The window: `log_room` is a power of two; entries from `first` to before `next`. */
     int64_t *log;
     size_t log_room;
@@ -151,17 +154,19 @@ static int64_t *entry_of(const Ranked *self, int64_t number)
 
 /* ------------------------------------------------------------------------------- memory */
 
-/* Make an array longer; whether that could be done. */
+/* Make an array longer, given where the pointer to it is; whether that could be done. */
 static int longer(void *array, size_t count, size_t each)
 {
-    void **place = array;
+    void *found;
     if (each && count > (size_t)PY_SSIZE_T_MAX / each)
         return 0;
     size_t bytes = count * each;
-    void *found = realloc(*place, bytes > 0 ? bytes : 1);
+    /* Pointers of every type are written here: as bytes, since none may be read as another. */
+    memcpy(&found, array, sizeof found);
+    found = realloc(found, bytes > 0 ? bytes : 1);
     if (found == NULL)
         return 0;
-    *place = found;
+    memcpy(array, &found, sizeof found);
     return 1;
 }
 
@@ -841,12 +846,9 @@ static int reserve_row(Ranked *self, Py_ssize_t row, int64_t *cells)
     return 1;
 }
 
-/* Take a row; whether it may have changed what is shown. */
-static int take(Ranked *self, Py_ssize_t row, int64_t *cells)
+/* What is too old at an instant goes. */
+static void let_go(Ranked *self, int64_t at)
 {
-    int64_t at = ((const int64_t *)self->column[0].buf)[row];
-    int64_t subject = ((const int64_t *)self->column[1].buf)[row];
-    int matters = 0;
     for (int n = 0; n < self->branches; n++) {
         Branch *branch = self->branch + n;
         while (is_gone(self, branch->gone, at, branch->width))
@@ -856,6 +858,45 @@ static int take(Ranked *self, Py_ssize_t row, int64_t *cells)
     }
     while (is_gone(self, self->first, at, self->width))
         drop_subject(self, entry_of(self, self->first++)[1]);
+}
+
+/* The first instant at which the entry `number` has gone, or `soonest` where that is earlier. */
+static int64_t sooner(const Ranked *self, int64_t number, int64_t width, int64_t soonest)
+{
+    int64_t last;
+    if (number >= self->next || __builtin_add_overflow(entry_of(self, number)[0], width, &last))
+        return soonest;
+    return last < soonest ? last + 1 : soonest;
+}
+
+/* Let time pass until a row comes, or what is shown may have changed; whether it has. */
+static int pass(Ranked *self, int64_t until)
+{
+    for (;;) {
+        int64_t at = until;
+        for (int n = 0; n < self->branches; n++) {
+            const Branch *branch = self->branch + n;
+            at = sooner(self, branch->gone, branch->width, at);
+            if (branch->gated)
+                at = sooner(self, branch->other_gone, branch->other_width, at);
+        }
+        if (at >= until)
+            return 0;
+        let_go(self, at);
+        if (self->touched_count && placed(self)) {
+            self->passed = at;
+            return 1;
+        }
+    }
+}
+
+/* Take a row; whether it may have changed what is shown. */
+static int take(Ranked *self, Py_ssize_t row, int64_t *cells)
+{
+    int64_t at = ((const int64_t *)self->column[0].buf)[row];
+    int64_t subject = ((const int64_t *)self->column[1].buf)[row];
+    int matters = 0;
+    let_go(self, at);
     if (self->apart && self->touched_count && placed(self)) {
         matters = 1;
         self->before_count = shown_count(self);
@@ -893,7 +934,7 @@ static int take(Ranked *self, Py_ssize_t row, int64_t *cells)
 
 static Py_ssize_t taken(Ranked *self, Py_ssize_t start, Py_ssize_t stop, int quiet)
 {
-    const int64_t *subjects = self->column[1].buf;
+    const int64_t *times = self->column[0].buf, *subjects = self->column[1].buf;
     int64_t cells[MOST_KEYS];
     for (Py_ssize_t row = start; row < stop; row++) {
         if (!reserve_row(self, row, cells)) {
@@ -905,6 +946,10 @@ static Py_ssize_t taken(Ranked *self, Py_ssize_t start, Py_ssize_t stop, int qui
             return row;
         }
         self->before_count = -1;
+        if (self->ticks && !quiet && pass(self, times[row])) {
+            self->changed = 1;
+            return row;
+        }
         if (take(self, row, cells) && !quiet) {
             self->changed = 1;
             return row + 1;
@@ -951,6 +996,7 @@ static PyObject *ranked_run(PyObject *object, PyObject *arguments)
         goto finish;
     }
     self->changed = self->refused = 0;
+    self->passed = WITH_ROW;
     self->before_count = -1;
     done = taken(self, start, stop, quiet);
 finish:
@@ -1210,9 +1256,9 @@ static int read_ranking(Ranked *self, PyObject *ranking)
     PyObject *branches, *order, *ties;
     /* As `Ranking` has them. */
     Py_ssize_t keys = 0, offset = 0, wanted = 0;
-    int apart = 0;
-    if (!PyArg_ParseTuple(ranking, "nO!O!O!nnp", &keys, &PyTuple_Type, &branches, &PyTuple_Type,
-                          &order, &PyTuple_Type, &ties, &offset, &wanted, &apart))
+    int apart = 0, ticks = 0;
+    if (!PyArg_ParseTuple(ranking, "nO!O!O!nnpp", &keys, &PyTuple_Type, &branches, &PyTuple_Type,
+                          &order, &PyTuple_Type, &ties, &offset, &wanted, &apart, &ticks))
         return 0;
     if (keys < 1 || keys > MOST_KEYS || PyTuple_Size(order) < 1 || PyTuple_Size(order) > 1000 ||
         PyTuple_Size(ties) > 1000 || PyTuple_Size(branches) < 1 ||
@@ -1224,6 +1270,8 @@ static int read_ranking(Ranked *self, PyObject *ranking)
     self->wanted = wanted;
     self->reserve = 3 * wanted < 32 ? 32 : 3 * wanted;
     self->apart = (char)apart;
+    self->ticks = (char)ticks;
+    self->passed = WITH_ROW;
     self->all_best = 1;
     self->before_count = -1;
     if (!read_branches(self, branches) || !read_order(self, order, ties))
@@ -1267,6 +1315,7 @@ static PyMethodDef methods[] = {
 static PyMemberDef members[] = {
     {"changed", T_BOOL, offsetof(Ranked, changed), READONLY, "Whether the last row may matter."},
     {"refused", T_BOOL, offsetof(Ranked, refused), READONLY, "Whether a row was not taken."},
+    {"passed", T_LONGLONG, offsetof(Ranked, passed), READONLY, "When it changed without a row."},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -19,6 +19,7 @@ from tpf_client.dataflow.state.ranking import (
     NONE,
     PARTS,
     SUM,
+    WITH_ROW,
     Branch,
     Cells,
     IntegerColumn,
@@ -149,6 +150,8 @@ class RankedGroups:
         changed: whether the last row that `run` took may have changed what is shown.
         refused: whether `run` stopped before a row that it cannot take, because its subject was
             there when it came; nothing has gone for it yet.
+        passed: the instant before the next row at which what is shown may have changed (see
+            `Ranking.ticks`); `WITH_ROW` where that came with the last one.
     """
 
     def __init__(self, ranking: Ranking) -> None:
@@ -175,6 +178,7 @@ class RankedGroups:
         self._before: list[Cells] | None = None
         self.changed = False
         self.refused = False
+        self.passed = WITH_ROW
 
     def __len__(self) -> int:
         """How many rows the window has."""
@@ -224,11 +228,15 @@ class RankedGroups:
         times, rows, *parts = batch
         subjects, touched, apart = self._subjects, self._touched, self._ranking.apart
         self.changed = self.refused = False
+        self.passed = WITH_ROW
         self._before = None
         for number in range(start, stop):
             at, subject = times[number], rows[number]
             if subject in subjects:
                 self.refused = True
+                return number
+            if self._ranking.ticks and not quiet and self._pass(at):
+                self.changed = True
                 return number
             self._let_go(at)
             matters = False
@@ -260,6 +268,23 @@ class RankedGroups:
         return self._before
 
     # --------------------------------------------------------------------------------- rows
+
+    def _pass(self, until: int) -> bool:
+        """Let time pass until a row comes, or what is shown may have changed; whether it has."""
+        while True:
+            at = until
+            for place, branch in self._branches:
+                entries, others = self._entries[place], self._others[place]
+                if entries:
+                    at = min(at, entries[0].at + branch.width + 1)
+                if others:
+                    at = min(at, others[0].at + branch.other_width + 1)
+            if at >= until:
+                return False
+            self._let_go(at)
+            if self._touched and self._place():
+                self.passed = at
+                return True
 
     def _let_go(self, at: int) -> None:
         """What is too old goes."""

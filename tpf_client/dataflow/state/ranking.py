@@ -18,6 +18,8 @@ MOST_SUMMED: Final = 10**10
 """The numbers of a sum are less than this, and more than its negative: as many as fit into a memory
 never need more than 128 bits."""
 NONE: Final = -1
+WITH_ROW: Final = -(1 << 63)
+"""Before every instant: it happened when a row came."""
 MOST_SIZE: Final = (1 << 63) - 1
 
 
@@ -79,6 +81,7 @@ class Ranking(NamedTuple):
         offset: how many of the first groups are not shown.
         wanted: how many groups are shown, with those.
         apart: whether what goes before a row comes is looked at by itself.
+        ticks: whether each instant counts at which something goes between two rows.
     """
 
     keys: int
@@ -88,6 +91,7 @@ class Ranking(NamedTuple):
     offset: int
     wanted: int
     apart: bool
+    ticks: bool
 
 
 class IntegerColumn(Protocol):
@@ -102,6 +106,7 @@ class RankedState(Protocol):
 
     changed: bool
     refused: bool
+    passed: int
 
     def __len__(self) -> int: ...
 

@@ -41,6 +41,9 @@ class Engine(FusingEngine):
             orders these: ``compiled`` where it was built, else ``off``: the operators, as for all
             else; or ``python``, which is slower than these. Without it the environment variable
             LIVE_LINKED_DATA_KERNEL says it.
+        skip_idle: whether queries that emit everything (`paper-rstream`) leave out multiples of
+            their slides at which nothing is in their windows: where nobody says how time passes
+            between two elements, that may be years.
 
     Attributes:
         semantics: see above.
@@ -58,6 +61,7 @@ class Engine(FusingEngine):
         share: bool = True,
         routing: Routing = "reviewed",
         kernel: Kernel | None = None,
+        skip_idle: bool = False,
     ) -> None:
         super().__init__(
             base,
@@ -68,6 +72,7 @@ class Engine(FusingEngine):
             share=share,
             routing=routing,
             kernel=kernel,
+            skip_idle=skip_idle,
         )
         self.semantics = semantics
 

@@ -23,7 +23,8 @@ class FusingEngine(TickEngine):
         found = plans.fusion.together
         if found is None or found.windows != takers or len(self._windows) > len(takers):
             return None
-        others = self.sliding or stream.counting or self._emitter.emitting
+        slides = any(each.slides for each in self.ticking)
+        others = slides or stream.counting or self._emitter.emitting
         return None if others else found
 
     def fuse(self, found: FusedStream, stream: ElementStream, rows: FusedRows, triples: int) -> int:
@@ -44,7 +45,9 @@ class FusingEngine(TickEngine):
         self._plans.fusion.active = found
 
         def passed(at: int, count: int) -> None:
-            self.front = stream.latest = at
+            self.front = at
+            if count:
+                stream.latest = at
             self.arrivals += count
             stream.elements += count
             stream.triples += count * triples

@@ -45,6 +45,8 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
         share: whether queries that differ in constants only share a plan.
         routing: of joins.
         kernel: what takes records that come in batches (see `kernels`).
+        skip_idle: whether queries that emit everything leave out multiples of their slides at which
+            nothing is in their windows.
 
     Attributes:
         front: the newest instant that elements or `advance` told, in milliseconds since 1970;
@@ -53,7 +55,7 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
         dropped: how many elements came too late: older than the newest of their stream, or than
             what `advance` said.
         reorders: whether elements wait for late ones.
-        sliding: plans that are looked at between elements, too.
+        ticking: plans that are looked at between elements, too.
         streams: by their names.
     """
 
@@ -68,6 +70,7 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
         share: bool,
         routing: Routing = "reviewed",
         kernel: Kernel | None = None,
+        skip_idle: bool = False,
     ) -> None:
         super().__init__(base, limits, require_graphs=require_graphs)
         self.front = NEVER
@@ -94,8 +97,9 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
             routing=routing,
             kernel=kernel,
             reorders=self.reorders,
+            skip_idle=skip_idle,
         )
-        self.sliding = self._plans.sliding.plans
+        self.ticking = self._plans.ticking.plans
         self._emitter = Emitter(self._plans, self.streams, self._tick)
         self._housekeeping = Housekeeping(
             self._plans.plans,

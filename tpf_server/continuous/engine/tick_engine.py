@@ -16,6 +16,7 @@ from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.plan_engine import PlanEngine
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+from tpf_server.continuous.engine.windows.stream_time import NEVER
 from tpf_server.continuous.engine.windows.streams import ElementStream
 
 
@@ -66,7 +67,7 @@ class TickEngine(PlanEngine):
         stream.elements += 1
         stream.triples += triples
         plans = self._plans
-        if plans.early or self.sliding:
+        if plans.early or self.ticking:
             self._admit()
         else:
             plans.phase.inserting = True
@@ -107,11 +108,11 @@ class TickEngine(PlanEngine):
         until = min(at, front)
         behind = [each for each in self.streams.values() if each.at(front) < until]
         if behind:
-            self._catch_up(behind, at)
+            self._catch_up(behind, at + 1)
             if at <= front:
                 self._move_to(behind, at)
                 self._changed(at)
-        self._pass_until(at)
+        self._pass_until(at + 1)
         self._told = at
         for each in self.streams.values():
             each.tell(at, max(at, front))
@@ -119,9 +120,9 @@ class TickEngine(PlanEngine):
             self._pass(at)
 
     def reach(self, stream: ElementStream, at: int) -> None:
-        """Stop at each boundary of a slide before an instant at which a window changes.
+        """Stop at each instant before another at which a window changes.
 
-        So what a window holds at a boundary is reported, whenever the next element comes.
+        So what changes between elements is reported, whenever the next one comes.
 
         Args:
             stream: the one whose element says so.
@@ -138,9 +139,18 @@ class TickEngine(PlanEngine):
             self._pass(boundary, partial(Plan.slides_to, at=boundary))
 
     def _boundary(self, before: int) -> int | None:
-        first = self._windows.boundary(before)
-        own = self._plans.sliding.boundary(self.front, before if first is None else first)
-        return first if own is None else own
+        ticking = self._plans.ticking
+        if self._plans.awake and self._pending() and self.front + 1 < before:
+            return self.front + 1
+        found = self._windows.boundary(before)
+        if ticking.repeating:
+            own = ticking.boundary(self.front, before if found is None else found)
+            found = found if own is None else own
+        if ticking.netting:
+            # Last: windows let go what is too old by then.
+            gone = self._windows.next_gone(before if found is None else found)
+            found = found if gone is None else gone
+        return found
 
     def _catch_up(self, streams: Collection[ElementStream], at: int) -> None:
         """Streams that are behind come to the time of the engine, or to an instant before it."""
@@ -154,11 +164,20 @@ class TickEngine(PlanEngine):
             moved = self._move_to(streams, boundary)
             self._changed(boundary, partial(Plan.slides_to, at=boundary, streams=moved))
 
+    def _pending(self) -> bool:
+        """Whether a plan that emits differences has some already, because it is new."""
+        return self.front != NEVER and self._plans.pending()
+
     def _boundary_of(self, streams: Collection[ElementStream], before: int) -> int | None:
-        first = self._windows.boundary_of(streams, before)
-        until = before if first is None else first
-        own = self._plans.sliding.boundary_of(streams, self.front, until)
-        return first if own is None else own
+        found = [
+            self._windows.boundary_of(streams, before),
+            self._windows.next_gone_of(streams, before),
+            self._plans.ticking.boundary_of(streams, self.front, before),
+        ]
+        if self._plans.awake and self._pending():
+            soonest = min(each.at(self.front) for each in streams) + 1
+            found.append(soonest if soonest < before else None)
+        return min((each for each in found if each is not None), default=None)
 
     def finish(self) -> None:
         """No more elements will come: process those that wait, for late ones or for a slide."""
@@ -173,7 +192,7 @@ class TickEngine(PlanEngine):
     def _tick(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
         if self._plans.fusion.active is not None:
             self.settle()
-        if self.sliding:
+        if self.ticking:
             # Before it enters, others may be told what was before it.
             self.arriving.append(triples)
             try:
@@ -184,11 +203,11 @@ class TickEngine(PlanEngine):
             stream.deliver(at, triples)
             self.end_arrival(at)
 
-    def _pass(self, at: int, due: Callable[[Plan], bool] | None = None) -> None:
-        """It is a later instant, and nothing arrives; who is `due` may emit, or everybody."""
+    def _pass(self, at: int, slides: Callable[[Plan], bool] | None = None) -> None:
+        """It is a later instant, and nothing arrives; for `slides` see `_changed`."""
         self.front = at
         self._windows.expire(at)
-        self._changed(at, due)
+        self._changed(at, slides)
 
     def _move_to(self, streams: Collection[ElementStream], at: int) -> list[ElementStream]:
         """It is a later instant on some streams only; returns those that were not there yet."""
@@ -210,9 +229,20 @@ class TickEngine(PlanEngine):
                 if window.moves and window.log:
                     window.expire(self.front)
 
-    def _changed(self, at: int, due: Callable[[Plan], bool] | None = None) -> None:
-        """Rows went out of windows: now others come in, and what thereby changes is emitted."""
+    def _changed(self, at: int, slides: Callable[[Plan], bool] | None = None) -> None:
+        """Rows went out of windows: now others come in, and what thereby changes is emitted.
+
+        Args:
+            at: the instant.
+            slides: whether a plan is at a multiple of a slide: who does not emit differences emits
+                then only. ``None``: everybody may.
+        """
         self._admit()
+        due = None
+        if slides is not None:
+            due = partial(_may_emit, slides=slides)
+            for plan in filter(slides, self._plans.ticking.repeating):
+                plan.delivery.rouse()
         self._plans.flush(due)
         self._plans.phase.inserting = False
         self._emitter.emit(self.arrivals, at, due)
@@ -235,5 +265,9 @@ class TickEngine(PlanEngine):
         for plan in self._plans.early:
             plan.flush()
         self._plans.phase.inserting = True
-        if self.sliding:
+        if self.ticking:
             self._windows.admit(self.front)
+
+
+def _may_emit(plan: Plan, *, slides: Callable[[Plan], bool]) -> bool:
+    return plan.nets or slides(plan)

@@ -23,6 +23,7 @@ from tpf_client.dataflow.state.ranking import (
     NONE,
     PARTS,
     SUM,
+    WITH_ROW,
     Branch,
     By,
     Ranking,
@@ -154,7 +155,7 @@ def some_branch(chance):
 def some_ranking(chance):
     keys = chance.choice((1, 1, 2, 3))
     branches = tuple(some_branch(chance) for _ in range(chance.choice((1, 1, 2, 2, 3))))
-    known = places_of(Ranking(keys, branches, (), (), 0, 1, apart=False))
+    known = places_of(Ranking(keys, branches, (), (), 0, 1, apart=False, ticks=False))
     sizes = [size for size, _ in known]
     places = [*range(keys), *sizes, *(place for _, numbers in known for place in numbers)]
     order = [
@@ -172,6 +173,7 @@ def some_ranking(chance):
         offset=offset,
         wanted=offset + chance.choice((1, 3, 10, 40)),
         apart=chance.random() < 0.5,
+        ticks=chance.random() < 0.5,
     )
 
 
@@ -222,7 +224,16 @@ def check(make, seed, rows=160):
     width = max(max(each.width, each.other_width) for each in ranking.branches)
     state = make(ranking)
     window, at, shown = [], 0, []
+    widths = {each for branch in ranking.branches for each in (branch.width, branch.other_width)}
     steps = chance.choice(((0, 0, 1), (0, 1, 5), (0, 30)))
+    passed = 0
+
+    def same_until(instant):
+        """Between rows nothing changes that is not told."""
+        gone = {each[0] + of + 1 for each in window for of in widths} if ranking.ticks else ()
+        for each in gone:
+            assert not passed < each < instant or best(window, ranking, each) == shown
+
     while rows > 0:
         size = min(rows, chance.choice((1, 7, 50)))
         rows -= size
@@ -236,16 +247,26 @@ def check(make, seed, rows=160):
             done = state.run(batch, done, chance.choice((size, min(size, done + 3))))
             for row in range(before, done):
                 now = times[row]
+                same_until(now)
+                passed = now
                 window = [each for each in window if each[0] >= now - width]
                 then = best(window, ranking, now)
                 window.append((now, subjects[row], parts[row]))
                 found = best(window, ranking, now)
-                if row < done - 1 or not state.changed:
+                if row < done - 1 or not state.changed or state.passed != WITH_ROW:
                     assert found == shown
                     assert not ranking.apart or then == shown
                 elif ranking.apart:
                     assert then == (shown if state.before() is None else state.before())
                 shown = found
+            if state.passed != WITH_ROW:
+                assert ranking.ticks
+                assert state.changed
+                assert passed < state.passed < times[done]
+                same_until(state.passed)
+                passed = state.passed
+                window = [each for each in window if each[0] >= passed - width]
+                shown = best(window, ranking, passed)
             assert state.shown() == shown
             assert len(state) == len(window)
             assert sys.getsizeof(state) > 0
@@ -263,7 +284,9 @@ def test_they_are_the_window_counted_anew(made):
         check(made, seed)
 
 
-COUNTS = Ranking(1, (Branch(5),), (By(1, NONE, descending=True),), (0, 1), 0, 2, apart=False)
+COUNTS = Ranking(
+    1, (Branch(5),), (By(1, NONE, descending=True),), (0, 1), 0, 2, apart=False, ticks=False
+)
 
 
 def test_a_subject_that_is_there_is_refused_and_nothing_happens(made):

@@ -54,7 +54,7 @@ def test_query(store, name):
         iri = f"http://localhost/{graph}"
         engine.attach(_Shared(store, ox.NamedNode(iri)), iri)
     emissions = {}
-    engine.register(text, lambda emission: emissions.__setitem__(emission.sequence, emission))
+    engine.register(text, lambda emission: emissions.__setitem__(emission[:2], emission))
 
     sensors = Sensors(DATA, store)
     arrivals = sorted(
@@ -67,13 +67,16 @@ def test_query(store, name):
     )
     reference = Reference(_for_sparql(text), store)
     before = Counter()
-    rows = 0
+    rows = last = 0
     try:
         for sequence, arrival in enumerate(arrivals, 1):
+            if last and arrival.at != last:
+                before = reference.solutions(arrival.at - 1)
+            last = arrival.at
             reference.arrive(arrival)
             engine.push(arrival.stream, arrival.triples, arrival.at)
             now = reference.solutions(arrival.at)
-            emission = emissions.get(sequence)
+            emission = emissions.get((sequence, arrival.at))
             assert Counter(emission.rows if emission else ()) == now - before, sequence
             rows += sum((now - before).values())
             before = now

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from tests.support.continuous_reference import Arrival, Beside, Clocks, tells_all
+from tests.support.continuous_reference import Arrival, Beside, Clocks
 from tests.support.random_continuous_queries import STATIC, STREAMS, QueryWriter, random_elements
 from tests.tpf_server.continuous.cqels.test_random_queries import (
     EXAMPLES,
@@ -78,7 +78,7 @@ def test_it_is_a_union_of_all_streams(random: Random) -> None:
         came, went, whole = [emitted(query) for query in queries]
         assert came == [(when, new) for when, new, _, _ in ticks if new], (text, elements)
         assert went == [(when, old) for when, _, old, _ in ticks if old], (text, elements)
-        assert tells_all(ticks, whole), (text, elements)
+        assert whole == beside.all_of(ticks), (text, elements)
 
 
 @settings(max_examples=EXAMPLES or 30, deadline=None)

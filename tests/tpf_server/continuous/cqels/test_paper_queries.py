@@ -229,9 +229,11 @@ def test_debs(text: str, expected: list[tuple[int, tuple[str, ...]]], policy: Se
             for name, value in values.items()
         ]
         engine.push("http://localhost/Taxi", element, at * MINUTE)
+    # What the instants between trips change is another matter.
     found = [
         (each.at // MINUTE, tuple(str(term).split('"')[1] for term in row))
         for each in query
         for row in each.rows
+        if not each.at % MINUTE
     ]
     assert found == expected

@@ -15,7 +15,7 @@ import pyoxigraph as ox
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.continuous_reference import Arrival, Bag, Beside, Clocks, Tick, tells_all
+from tests.support.continuous_reference import Arrival, Bag, Beside, Clocks, Tick
 from tests.support.random_continuous_queries import (
     NODES,
     STATIC,
@@ -87,7 +87,7 @@ def test_differences(random: Random) -> None:
         came, went, whole, answers = [emitted(query) for query in queries]
         assert came == [(when, new) for when, new, _, _ in ticks if new], (text, elements)
         assert went == [(when, old) for when, _, old, _ in ticks if old], (text, elements)
-        assert tells_all(ticks, whole), (text, elements)
+        assert whole == beside.all_of(ticks), (text, elements)
         assert answers == [(at, all_) for at, new, old, all_ in ticks if new or old], text
 
 

@@ -8,7 +8,7 @@ have changed.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tpf_client.dataflow.state.ranking import (
     MOST_PLACES,
     NONE,
     PARTS,
+    WITH_ROW,
     Cells,
     RankedState,
 )
@@ -46,6 +47,10 @@ _NEVER: Final = -(1 << 63)
 _KIND: Final = (1 << TAG_BITS + SCALE_BITS) - 1
 
 
+Position: TypeAlias = tuple[int, int]
+"""How many rows came, and to which instant time has passed since."""
+
+
 class FusedRows(NamedTuple):
     """Rows of windows as columns.
 
@@ -72,8 +77,9 @@ class FusedPlan:
 
     Attributes:
         windows: those that it is about.
-        reached: the first row of a batch that it did not take.
-        changed: whether what it shows may have changed with the row before that.
+        reached: the first row of a batch that it did not take, and the instant before this row to
+            which time has passed, or `WITH_ROW`.
+        changed: whether what it shows may have changed then, or with the row before that.
         refused: whether it cannot take that row.
         unfit: whether the last batch, or what the windows held, had values that it cannot
             compute with exactly.
@@ -86,7 +92,7 @@ class FusedPlan:
         self.plan = plan
         self.windows: set[StarWindow] = {group.source.window for group in shape.groups}
         self.windows |= {each.gate.other.window for each in shape.groups if each.gate is not None}
-        self.reached = 0
+        self.reached: Position = (0, WITH_ROW)
         self.changed = self.refused = self.makes_terms = self.unfit = False
         self._shape = shape
         self._kernel: Kernel = kernel
@@ -174,14 +180,14 @@ class FusedPlan:
 
     def batch(self, columns: Sequence[Column], count: int) -> Any:
         """Rows for `go_on`."""
-        self.reached = 0
+        self.reached = (0, WITH_ROW)
         self.changed = self.refused = False
         return self._state.batch([column[:count] for column in columns])
 
     def go_on(self, batch: Any, stop: int) -> None:
         """Take rows until what is shown may have changed; see `reached`."""
         state = self._state
-        self.reached = state.run(batch, self.reached, stop)
+        self.reached = state.run(batch, self.reached[0], stop), state.passed
         self.changed, self.refused = state.changed, state.refused
 
     def show_before(self) -> None:

@@ -11,10 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.state.ranking import WITH_ROW
 from tpf_client.sparql.expressions.inlined import TAG
 from tpf_server.continuous.engine.delivery import Phase
 from tpf_server.continuous.engine.plans.column_expressions import Column
-from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows
+from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows, Position
 from tpf_server.continuous.engine.windows.star_window import StarWindow
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 
@@ -91,8 +92,9 @@ class FusedStream:
 
         Args:
             rows: at least one; none is older than the one before it, nor than the engine.
-            passed: is told of rows that came: the time of the last one, and how many. What they
-                changed is to be emitted before the next one comes.
+            passed: is told of rows that came: the time of the last one, and how many; and of
+                instants between rows at which something changed, with none. What changed is to be
+                emitted before the next one comes.
 
         Returns:
             How many came.
@@ -113,23 +115,28 @@ class FusedStream:
             return 0
         last = self._blocks[self._next] = _Taken(rows)
         self._next += 1
-        done = 0
+        done, instant = 0, WITH_ROW
         try:
             while done < count and self.active:
                 before = done
                 try:
-                    done = self._go_on(batches, done, count)
+                    done, instant = self._go_on(batches, (done, instant), count)
                     last.taken = done
                     self._arrived += done - before
                     self._kept += done - before
                     if done > before:
                         self._at = int(rows.times[done - 1])
-                        self._show(done)
+                        if instant != WITH_ROW:
+                            # What these changed is not shown.
+                            passed(self._at, done - before)
+                            before = done
+                    self._at = max(self._at, instant)
+                    self._show((done, instant))
                 except Exception as error:  # noqa: BLE001 (see `_fail`)
-                    self._fail(error, came=done > before)
-                if done > before:
-                    passed(int(rows.times[done - 1]), done - before)
-                if any(each.refused and each.reached == done for each in self._plans):
+                    self._fail(error, came=done > before or instant != WITH_ROW)
+                if done > before or instant != WITH_ROW:
+                    passed(self._at, done - before)
+                if any(each.refused and each.reached == (done, instant) for each in self._plans):
                     self.settle()
         except BaseException:
             # Some plans may be ahead: they took rows that do not come any more.
@@ -191,16 +198,18 @@ class FusedStream:
             found.append(columns)
         return found, count
 
-    def _go_on(self, batches: Sequence[Any], done: int, count: int) -> int:
+    def _go_on(self, batches: Sequence[Any], position: Position, count: int) -> Position:
         """All plans take rows until one shows something else; some may be ahead."""
         for plan, batch in zip(self._plans, batches, strict=True):
-            if plan.reached == done:
+            if plan.reached == position:
                 plan.go_on(batch, count)
-            count = min(count, plan.reached)
-        return count
+            rows, instant = plan.reached
+            # Who looks at an instant before a row stops nobody before that row.
+            count = min(count, rows + (instant != WITH_ROW))
+        return min(plan.reached for plan in self._plans)
 
-    def _show(self, done: int) -> None:
-        changed = [each for each in self._plans if each.changed and each.reached == done]
+    def _show(self, position: Position) -> None:
+        changed = [each for each in self._plans if each.changed and each.reached == position]
         for plan in changed:
             plan.show_before()
         self._phase.inserting = True

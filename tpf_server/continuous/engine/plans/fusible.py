@@ -326,7 +326,7 @@ def plan_shape(plan: Plan) -> PlanShape | None:
         return None
     return PlanShape(
         tuple(reader.groups),
-        ranking._replace(offset=offset, wanted=wanted, apart=plan.flushes_early),
+        ranking._replace(offset=offset, wanted=wanted, apart=plan.flushes_early, ticks=plan.nets),
         order,
         part.row,
         tuple(reader.distinct),
@@ -357,7 +357,14 @@ def _ranking(reader: _Reader, part: _Part, by: Sequence[tuple[int, bool]]) -> Ra
     if missing or max(len(order), len(ties)) > _MOST_CONDITIONS:
         raise _NotFusibleError
     return Ranking(
-        reader.keys, tuple(reader.branches), tuple(order), tuple(ties), 0, 1, apart=False
+        reader.keys,
+        tuple(reader.branches),
+        tuple(order),
+        tuple(ties),
+        0,
+        1,
+        apart=False,
+        ticks=False,
     )
 
 

@@ -60,8 +60,8 @@ class Plan:
     Attributes:
         follows: whether what it holds follows from what is in its windows alone.
         slides: of each window with a slide, whether the plan needs it or not, the time of its
-            stream and the slide. Between elements the plan emits at their multiples only.
-        passing: its windows without a slide that time empties.
+            stream and the slide. Between elements a plan that does not net emits at their
+            multiples only.
         waits: whether it may hold something back that it was not asked for.
         nets: whether it emits differences, so that it matters what is gone from windows.
         batches: tells how it takes batches of records.
@@ -140,7 +140,6 @@ class Plan:
 
         self._windows = windows
         self.slides = windows.slides(query.windows)
-        self.passing = [each for each, _ in self.leaves.subscriptions if _passes(each)]
         self.nets = self.leaves.nets
         self.waits = False
         self.batches: Callable[[], dict[str, Any]] = dict
@@ -161,7 +160,7 @@ class Plan:
         for join in self.leaves.joins:
             join.start()
         for window, entry in self.leaves.subscriptions:
-            window.connect(entry)
+            window.connect(entry, nets=self.nets)
         for cache, entry in self.leaves.caches:
             cache.consumers.append(entry)
         for cache in self._own_caches:
@@ -175,18 +174,14 @@ class Plan:
         """There is one more stream, which a query over every stream reads."""
         for window, branch in self.leaves.stream_came(name):
             branch.takes_expired = not self.stateless
-            window.connect(branch)
-            if _passes(window):
-                self.passing.append(window)
+            window.connect(branch, nets=self.nets)
         self.slides = self._windows.slides(self.query.windows)
 
     def stream_gone(self, name: Term) -> None:
         """A stream is gone, and what a query over every stream saw of it."""
         for window, branch in self.leaves.stream_gone(name):
-            window.disconnect(branch)
+            window.disconnect(branch, nets=self.nets)
             window.release(self)
-            if window in self.passing:
-                self.passing.remove(window)
         self.slides = self._windows.slides(self.query.windows)
         self.flush()
 
@@ -209,6 +204,11 @@ class Plan:
             at - time.lag > time.latest and not (at - time.lag) % slide
             for time, slide in self.slides
         )
+
+    @property
+    def idle(self) -> bool:
+        """Whether its windows hold nothing."""
+        return not any(window.held for window, _ in self.leaves.subscriptions)
 
     @property
     def unused(self) -> bool:
@@ -314,7 +314,7 @@ class Plan:
     def stop(self) -> None:
         """Let go of the windows and indexes."""
         for window, entry in self.leaves.subscriptions:
-            window.disconnect(entry)
+            window.disconnect(entry, nets=self.nets)
             window.release(self)
         for cache, entry in self.leaves.caches:
             cache.consumers.remove(entry)
@@ -360,10 +360,6 @@ class Plan:
         """Solutions in the order of the query, if it has one."""
         self._sorted_by.sort(solutions)
         return solutions
-
-
-def _passes(window: WindowInput) -> bool:
-    return window.moves and not window.slides
 
 
 def _volatile(query: algebra.Query) -> bool:

@@ -17,13 +17,13 @@ from tpf_server.continuous.engine.plans.member_plans import MemberPlan, shares_o
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.plans.row_maker import RowMaker
-from tpf_server.continuous.engine.plans.sliding_plans import SlidingPlans
 from tpf_server.continuous.engine.plans.templates import (
     Template,
     common_query,
     differing,
     template_of,
 )
+from tpf_server.continuous.engine.plans.ticking_plans import TickingPlans
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import INSTANCE
@@ -47,13 +47,14 @@ class PlanRegistry:
         routing: of joins.
         kernel: what takes records that come in batches.
         reorders: whether elements wait for late ones.
+        skip_idle: see `TickingPlans`.
 
     Attributes:
         plans: all of them.
         holding: what holds something back until the end of a tick (see `HoldingPlans`).
         early: what of it is to be flushed before rows come in, too.
         awake: deliveries that have something to emit.
-        sliding: plans of queries that have windows with a slide.
+        ticking: plans that are looked at between elements.
         repeating: deliveries that emit at every tick.
         phase: what the engine is doing.
         fusion: knows the plan that takes batches of records as columns.
@@ -71,13 +72,14 @@ class PlanRegistry:
         routing: Routing = "reviewed",
         kernel: Kernel | None = None,
         reorders: bool = False,
+        skip_idle: bool = False,
     ) -> None:
         self._routing: Routing = routing
         self.plans: dict[Plan, None] = {}
         self._holders = HoldingPlans(windows.touched)
         self.holding, self.early = self._holders.holding, self._holders.early
         self.awake: list[Delivery] = []
-        self.sliding = SlidingPlans()
+        self.ticking = TickingPlans(skip_idle=skip_idle)
         self.repeating: list[Delivery] = []
         self.phase = Phase()
         self.fusion = Fusion(self.plans, self.phase, kernel, reorders=reorders)
@@ -197,7 +199,7 @@ class PlanRegistry:
         self.plans[plan] = None
         self._plan_of[delivery] = plan
         self._holders.add(plan)
-        self.sliding.add(plan)
+        self.ticking.add(plan)
         self.fusion.added(plan)
         if not delivery.silent:
             self.repeating.append(delivery)
@@ -261,7 +263,7 @@ class PlanRegistry:
         plan.stop()
         del self.plans[plan], self._owners[plan], self._plan_of[plan.delivery]
         self._holders.remove(plan)
-        self.sliding.remove(plan)
+        self.ticking.remove(plan)
         self.fusion.removed(plan)
         for deliveries in (self.awake, self.repeating):
             if plan.delivery in deliveries:
@@ -310,9 +312,9 @@ class PlanRegistry:
         """There is one more stream; the plans that read every stream."""
         plans = [plan for plan in self.plans if plan.leaves.unions]
         for plan in plans:
-            self.sliding.remove(plan)
+            self.ticking.remove(plan)
             plan.stream_came(name)
-            self.sliding.add(plan)
+            self.ticking.add(plan)
             self._holders.grown(plan)
         return plans
 
@@ -320,9 +322,9 @@ class PlanRegistry:
         """A stream is gone."""
         for plan in self.plans:
             if plan.leaves.unions:
-                self.sliding.remove(plan)
+                self.ticking.remove(plan)
                 plan.stream_gone(name)
-                self.sliding.add(plan)
+                self.ticking.add(plan)
         self._windows.drop_idle()
 
     def drop_idle(self) -> None:
@@ -348,6 +350,10 @@ class PlanRegistry:
                 each()
 
         return finish
+
+    def pending(self) -> bool:
+        """Whether a plan that emits differences has some that were not emitted."""
+        return any(self._plan_of[each].nets for each in self.awake)
 
     def owners(self, plan: Plan) -> tuple[RegisteredQuery, ...]:
         """The queries of a plan."""

@@ -192,6 +192,9 @@ class Slices(TopK):
             if len(came) >= len(went) and not self._clash(news, came, went, limits[begin:end]):
                 self._send([(row, 1) for row in rows], tuple(numbers[begin:end]), sign)
                 continue
+            if not came:
+                # Who had all rows has no other now.
+                end = bisect_left(limits, len(news.before), begin, end)
             while begin < end:
                 limit = limits[begin]
                 alike = bisect_right(limits, limit)

@@ -1,10 +1,12 @@
-"""At which instants between elements plans are looked at: the multiples of their slides.
+"""Which plans are looked at between elements, and when.
 
-What a query says decides that, and nothing else: neither what its windows hold, nor which of them
-its plan needs, nor who else is there. So it emits the same beside others as alone.
+Plans of queries that have a window with a slide are looked at at its multiples. Plans that emit
+differences are looked at whenever something leaves one of their windows, too, so that they emit the
+same whether elements follow each other closely or not. What a query says decides that, and nothing
+else: so it emits the same beside others as alone.
 
-Windows with a slide say themselves when they change (see `WindowRegistry`). What time takes out of
-the other windows of such a query comes to light at the next multiple.
+Windows say themselves when they change (see `WindowRegistry`). Here are the instants at which
+nothing need change: who emits everything does so at each multiple of its slides.
 """
 
 from collections.abc import Container
@@ -13,78 +15,67 @@ from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.windows.stream_time import NEVER, StreamTime
 
 
-class SlidingPlans:
-    """Plans of queries that have windows with a slide.
+class TickingPlans:
+    """Plans that are looked at between elements.
+
+    Args:
+        skip_idle: whether multiples are left out at which nothing is in the windows of a plan.
 
     Attributes:
         plans: all of them.
+        netting: those that emit differences.
+        repeating: those that emit everything at the multiples of their slides.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, skip_idle: bool = False) -> None:
         self.plans: list[Plan] = []
-        # For the others it does not matter when something goes.
-        self._netting: list[Plan] = []
+        self.netting: list[Plan] = []
+        self.repeating: list[Plan] = []
+        self._skip_idle = skip_idle
 
     def add(self, plan: Plan) -> None:
-        """One more plan; nothing happens where no window slides."""
-        if plan.slides:
+        """One more plan; nothing happens where elements alone matter to it."""
+        if plan.slides or plan.nets:
             self.plans.append(plan)
-            if plan.nets:
-                self._netting.append(plan)
+        if plan.nets:
+            self.netting.append(plan)
+        if plan.slides and not plan.delivery.silent:
+            self.repeating.append(plan)
 
     def remove(self, plan: Plan) -> None:
         """A plan is gone."""
-        if plan.slides:
-            self.plans.remove(plan)
-            if plan.nets:
-                self._netting.remove(plan)
+        for plans in (self.plans, self.netting, self.repeating):
+            if plan in plans:
+                plans.remove(plan)
 
     def boundary(self, front: int, before: int) -> int | None:
-        """The first instant of the engine at which what has gone from windows comes to light.
+        """The first instant of the engine at which somebody emits everything.
 
         Args:
             front: the present one.
             before: an instant that it must be before.
         """
-        found = []
-        for plan in self._netting if front != NEVER else ():
-            gone = _gone(plan, front + 1)
-            if gone is None:
-                continue
-            for time, slide in plan.slides:
-                first = max(gone - time.lag, time.latest + 1)
-                found.append(_multiple(first, slide) + time.lag)
+        found = [
+            _multiple(time.at(front) + 1, slide) + time.lag
+            for plan in self._speaking(front)
+            for time, slide in plan.slides
+        ]
         return min((each for each in found if each < before), default=None)
 
     def boundary_of(self, streams: Container[StreamTime], front: int, before: int) -> int | None:
         """The same for some streams, as an instant of these."""
-        found = []
-        for plan in self._netting if front != NEVER else ():
-            gone = _gone(plan, NEVER, streams)
-            if gone is None:
-                continue
-            for time, slide in plan.slides:
-                if time in streams:
-                    found.append(_multiple(max(gone, time.at(front) + 1), slide))
+        found = [
+            _multiple(time.at(front) + 1, slide)
+            for plan in self._speaking(front)
+            for time, slide in plan.slides
+            if time in streams
+        ]
         return min((each for each in found if each < before), default=None)
 
-
-def _gone(plan: Plan, pending: int, streams: Container[StreamTime] | None = None) -> int | None:
-    """The first instant from which on something has gone from a plan's windows without a slide.
-
-    Args:
-        plan: the plan.
-        pending: what it is, where something has.
-        streams: those whose instant it is; ``None``: of the engine.
-    """
-    if plan.delivery.awake or plan.waits:
-        return pending
-    found = []
-    for window in plan.passing:
-        if window.log and (streams is None or window.time in streams):
-            lag = window.time.lag if streams is None else 0
-            found.append(window.last_instant(window.log[0][0]) + lag + 1)
-    return min(found, default=None)
+    def _speaking(self, front: int) -> list[Plan]:
+        if front == NEVER:
+            return []
+        return [each for each in self.repeating if not (self._skip_idle and each.idle)]
 
 
 def _multiple(at: int, slide: int) -> int:

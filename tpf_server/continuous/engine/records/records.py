@@ -111,7 +111,7 @@ class RecordFeed:
             self._prepare(values)
         if type(timestamp) is not int:
             timestamp = milliseconds(timestamp)
-        if engine.sliding and not engine.reorders:
+        if engine.ticking and not engine.reorders:
             # Before there is any integer of a term that nothing holds.
             engine.reach(stream, timestamp)
         if type(subject) is int and self._code is not None and 0 <= subject < MOST_SERIAL:
@@ -302,7 +302,7 @@ class RecordFeed:
         names = {
             "begin": self._engine.begin_arrival,
             "end": self._engine.end_arrival,
-            "sliding": self._engine.sliding,
+            "ticking": self._engine.ticking,
             "reach": self._engine.reach,
             "stream": self._stream,
             "engine": self._engine,
@@ -318,7 +318,7 @@ class RecordFeed:
             f"    for subject, at, {''.join(f'row{number}, ' for number in numbers)}"
             "in zip(subjects, times, *rows):",
             "        done += 1",
-            "        if sliding:",
+            "        if ticking:",
             "            reach(stream, at)",
             f"        if begin(stream, at, {len(self._predicates)}):",
             *(f"            arrive{number}(at, subject, row{number})" for number in numbers),

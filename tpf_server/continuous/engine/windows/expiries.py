@@ -90,16 +90,42 @@ class Expiries:
 
     def expire(self, now: int, /) -> None:
         """Let go what is too old at an instant, of those that are in the heap."""
-        due = self._due
-        while (found := due.first(now)) is not None:
-            window = self._windows[found[1]]
-            log = window.log
-            if log:
-                window.expire(now)
-                # What comes from now on goes no earlier, except for what has waited for a slide.
-                if log or not window.slides:
-                    oldest = log[0][0] if log else window.time.at(now)
-                    due.put_off(max(window.last_instant(oldest) + window.time.lag, now))
-                    continue
-            due.drop()
-            window.scheduled = False
+        while (found := self._due.first(now)) is not None:
+            self._expire_first(self._windows[found[1]], now)
+
+    def _expire_first(self, window: WindowInput, now: int) -> None:
+        due, log = self._due, window.log
+        if log:
+            window.expire(now)
+            # What comes from now on goes no earlier, except for what has waited for a slide.
+            if log or not window.slides:
+                oldest = log[0][0] if log else window.time.at(now)
+                due.put_off(max(window.last_instant(oldest) + window.time.lag, now))
+                return
+        due.drop()
+        window.scheduled = False
+
+    def next_gone(self, before: int) -> int | None:
+        """The first instant of the engine at which something leaves a window that is `netted`.
+
+        Others may let go what is too old by then.
+
+        Args:
+            before: an instant that it must be before.
+        """
+        if not self._ordered:
+            soonest = before
+            for number, (log, width, _) in zip(self._windows, self.timed, strict=True):
+                if log and log[0][0] + width + 1 < soonest and self._windows[number].netted:
+                    soonest = log[0][0] + width + 1
+            return soonest if soonest < before else None
+        heap = self._due.heap
+        if not heap or heap[0][0] >= before - 1:
+            return None
+        while (first := self._due.first(before - 1)) is not None:
+            last, window = first[0], self._windows[first[1]]
+            if window.netted and window.log:
+                if window.last_instant(window.log[0][0]) + window.time.lag <= last:
+                    return last + 1
+            self._expire_first(window, last + 1)
+        return None

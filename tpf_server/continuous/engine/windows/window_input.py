@@ -51,6 +51,8 @@ class WindowInput:
         consumers: who hears of rows.
         holders: plans that hold something back, to be flushed after rows came or went.
         calm: whether no row came or went since these were flushed.
+        netted: how many of its consumers are of plans that emit differences, to which it matters
+            when something leaves it; 0 where it slides, and so changes at boundaries only.
         scheduled: whether it is known when the oldest row goes, or nobody wants to know.
         recent: some rows that came lately, to measure with.
         arrive_row: takes the row of a single triple: its timestamp (or number, see `arrive`) and
@@ -85,6 +87,7 @@ class WindowInput:
         self.elsewhere = 0
         self.holders: list[Any] = []
         self.calm = True
+        self.netted = 0
         self.scheduled = True
         self._touch = touch
         self._schedule_at: Callable[[WindowInput, int], None] | None = None
@@ -104,9 +107,15 @@ class WindowInput:
         self._slide = window.slide if isinstance(window, Range) else None
         self._boundary: int | None = None
 
-    def connect(self, consumer: Consumer) -> None:
-        """Let a join hear of rows."""
+    def connect(self, consumer: Consumer, *, nets: bool) -> None:
+        """Let a join hear of rows.
+
+        Args:
+            consumer: the join.
+            nets: whether its plan emits differences.
+        """
         self.consumers.append(consumer)
+        self.netted += nets and not self.slides
         if consumer.takes_expired:
             self._leavers.append(consumer)
 
@@ -139,9 +148,10 @@ class WindowInput:
         entries = (self._log, self._hidden, self._waiting)
         return all(each[0][0] > position for each in entries if each)
 
-    def disconnect(self, consumer: Consumer) -> None:
-        """A join wants to hear no more."""
+    def disconnect(self, consumer: Consumer, *, nets: bool) -> None:
+        """A join wants to hear no more; see `connect`."""
         self.consumers.remove(consumer)
+        self.netted -= nets and not self.slides
         if consumer in self._leavers:
             self._leavers.remove(consumer)
 

@@ -167,6 +167,24 @@ class WindowRegistry:
         ]
         return _first(found, before)
 
+    def next_gone(self, before: int) -> int | None:
+        """The first instant at which something leaves a window of a plan that emits differences.
+
+        Args:
+            before: an instant of the engine that it must be before.
+        """
+        return self._expiries.next_gone(before)
+
+    def next_gone_of(self, streams: Iterable[ElementStream], before: int) -> int | None:
+        """The same for some streams, as an instant of these."""
+        found = [
+            window.last_instant(window.log[0][0]) + 1
+            for stream in streams
+            for window in stream.inputs
+            if window.netted and window.moves and window.log
+        ]
+        return _first(found, before)
+
     def boundary_of(self, streams: Container[ElementStream], before: int) -> int | None:
         """The same for some streams, as an instant of these."""
         found = [
