@@ -10,7 +10,7 @@ from tpf_client.errors import UnsupportedQueryError
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.engine.base_iri import BASE
 from tpf_server.continuous.engine.delivery import Callback
-from tpf_server.continuous.engine.elements.timestamps import milliseconds
+from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST, milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.fusing_engine import FusingEngine
 from tpf_server.continuous.engine.limits import EngineLimits
@@ -170,18 +170,20 @@ class Engine(FusingEngine):
 
         Raises:
             ElementError: a term that is none.
-            TimestampError: no instant.
+            TimestampError: no instant of the years 1 to 9999.
             UnknownStreamError: see `stream`.
         """
         if self._closed:
             self._check_open()
-        found = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
-        at = timestamp if type(timestamp) is int else milliseconds(timestamp)
+        at = timestamp
+        if type(at) is not int or not EARLIEST <= at <= LATEST:
+            at = milliseconds(timestamp)
         # What most elements come to, without the steps in between.
         known = (
             self._known_triple(*element) if type(element) is tuple and len(element) == 3 else None
         )
         triples = self.encoded(element) if known is None else [known]
+        found = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
         if self.reorders:
             self.arrive(found, triples, at)
         else:

@@ -94,11 +94,16 @@ class RunningQuery(Generic[EmissionT]):
         """Some of the emissions that wait."""
         some: list[Emission] = []
         rows = 0
-        while self.waiting and rows < _ROWS:
-            each = self._next()
-            some.append(self.emission(each, self._given))
+        for number, each in enumerate(self.waiting, self._given + 1):
+            some.append(self.emission(each, number))
             rows += len(some[-1].rows) or 1
-        return self.columns.batch(some)
+            if rows >= _ROWS:
+                break
+        batch = self.columns.batch(some)
+        # Those that cannot be written wait on.
+        for _ in some:
+            self._next()
+        return batch
 
     def emission(self, each: EmissionT, number: int) -> Emission:
         """What it emitted as an emission of CQELS.

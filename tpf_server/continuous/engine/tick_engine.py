@@ -100,7 +100,7 @@ class TickEngine(PlanEngine):
         moves, and elements from then on are not late.
         """
         self._check_open()
-        at = timestamp if type(timestamp) is int else milliseconds(timestamp)
+        at = milliseconds(timestamp)
         at -= self._waiting.lateness
         for time, (stream, triples) in self._waiting.until(at):
             self._tick(stream, triples, time)

@@ -3,8 +3,9 @@
 Window close and periodic with the tick of time are known ahead; these instants are due as those of
 C-SPARQL are. All others are found as elements come: with the tick of time, where content enters or
 leaves a window; with that of batches, once for each timestamp; with that of tuples at each element,
-at once: for what has closed before it comes, and for what it closes or changes itself. The windows of the latter two are those of the query alone, because they are moved to
-instants that other queries have left behind.
+at once: for what has closed before it comes, and for what it closes or changes itself. The windows
+of the latter two are those of the query alone, because they are moved to instants that other
+queries have left behind.
 """
 
 from bisect import bisect_left

@@ -7,14 +7,15 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotations.terms import literal
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import canonical_term
-from tpf_server.continuous.engine.errors import ElementError, TimestampError
+from tpf_server.continuous.engine.errors import ContinuousError, ElementError, TimestampError
+from tpf_server.continuous.engine.semantics import SEMANTICS
 from tpf_server.store.static.ox_terms import ox_term, text_of
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -179,3 +180,80 @@ def test_integers_of_other_libraries_are_timestamps(engine):
     for wrong in (True, np.bool_(True), 1.5, np.float64(2), "3", None):
         with pytest.raises(TimestampError, match="not an instant"):
             engine.push("urn:s", GOOD, wrong)
+
+
+BAD = [
+    (["<urn:r>", Decimal("NaN")], 0),
+    (["<urn:r>", Decimal("-Infinity")], 0),
+    ([None, 1], 0),
+    (["a room", 1], 0),
+    (["<urn:r>", "\ud800"], 0),
+    (["<urn:r>"], 0),
+    (["<urn:r>", object()], 0),
+    (["<urn:r>", datetime(2026, 1, 1)], 0),  # noqa: DTZ001 (that is what is wrong)
+    (["<urn:r>", 1], 253_402_300_800_000),
+    (["<urn:r>", 1], None),
+]
+STARS = [
+    "SELECT ?r ?n { STREAM <urn:s> [%s] { ?x <urn:in> ?r ; <urn:v> ?n } }",
+    "SELECT ?r (SUM(?n) AS ?t) { STREAM <urn:s> [%s] { ?x <urn:in> ?r ; <urn:v> ?n } } GROUP BY ?r",
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False), st.sampled_from([*SEMANTICS.values()]))
+def test_what_is_refused_changes_nothing(random, policy):
+    """Whenever it comes: as the first record, after a registration, in the midst of others."""
+    engines = [Engine(semantics=policy) for _ in range(2)]
+    feeds = [each.record_feed("urn:s", ["urn:in", "urn:v"]) for each in engines]
+    queries = [[], []]
+    at = 0
+    for number in range(random.randint(2, 12)):
+        # Values that nobody takes are not looked at.
+        if not number or random.random() < 0.4:
+            window = random.choice(["NOW", "RANGE 3ms", "RANGE 4ms SLIDE 2ms", "TRIPLES 3"])
+            text = random.choice(STARS) % window
+            for each, found in zip(engines, queries, strict=True):
+                found.append(each.register(text))
+        at += random.randint(0, 4)
+        if random.random() < 0.5:
+            values, when = random.choice(BAD)
+            subject = random.choice(["<urn:x>", '"x"', "x", 7])
+            with pytest.raises(ContinuousError):
+                feeds[0].push(subject, values, at if when == 0 else when)
+            with pytest.raises(ContinuousError):
+                engines[0].push("urn:s", ("<urn:x>", "<urn:in>", "no term"), at)
+        value = random.choice([1, Decimal("2.5"), '"many"'])
+        for each in feeds:
+            each.push("<urn:x>", ["<urn:r>", value], at)
+    first, second = [[[*query] for query in found] for found in queries]
+    assert first == second
+    assert engines[0].time == engines[1].time
+
+
+@pytest.mark.parametrize("at", [-62_135_596_800_001, 253_402_300_800_000, 2**63, 2**70])
+def test_instants_without_a_date_are_refused(at):
+    """What was emitted before can be read in every format."""
+    engine = Engine()
+    query = engine.register("SELECT ?o { STREAM <urn:s> [RANGE 1s] { ?x <urn:p> ?o } }")
+    feed = engine.record_feed("urn:s", ["urn:p"])
+    engine.push("urn:s", ("<urn:x>", "<urn:p>", "<urn:o>"), 1)
+    for push in (
+        lambda: engine.push("urn:s", ("<urn:x>", "<urn:p>", "<urn:o>"), at),
+        lambda: feed.push("<urn:x>", ["<urn:o>"], at),
+        lambda: engine.advance(at),
+        lambda: CsparqlEngine().push("urn:s", ("<urn:x>", "<urn:p>", "<urn:o>"), at),
+    ):
+        with pytest.raises(TimestampError, match=str(at)):
+            push()
+    assert [batch.num_rows for batch in query.results(format="arrow")] == [1]
+
+
+def test_what_cannot_be_written_as_columns_waits_on():
+    engine = Engine()
+    query = engine.register("SELECT ?o { STREAM <urn:s> [RANGE 1s] { ?x <urn:p> ?o } }")
+    engine.push("urn:s", ("<urn:x>", "<urn:p>", "<urn:o>"), 1)
+    query.waiting.append(query.waiting[0]._replace(at=2**70))
+    with pytest.raises(OverflowError):
+        list(query.results(format="arrow"))
+    assert [each.at for each in query] == [1, 2**70]

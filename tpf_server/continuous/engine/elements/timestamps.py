@@ -19,7 +19,7 @@ def milliseconds(timestamp: object) -> int:
     """Milliseconds since 1970 of an instant (rounded down), or of what is that number already.
 
     Raises:
-        TimestampError: a naive datetime, or no instant at all.
+        TimestampError: a naive datetime, no instant at all, or not of the years 1 to 9999.
     """
     if isinstance(timestamp, datetime):
         if timestamp.tzinfo is None:
@@ -28,7 +28,10 @@ def milliseconds(timestamp: object) -> int:
     # Integers of other libraries, too.
     if isinstance(timestamp, bool) or not isinstance(timestamp, Integral):
         raise TimestampError(f"not an instant: {timestamp!r}")
-    return int(timestamp)
+    at = int(timestamp)
+    if not EARLIEST <= at <= LATEST:
+        raise TimestampError(f"not in the years 1 to 9999: {at}")
+    return at
 
 
 def iso(at: int) -> str:

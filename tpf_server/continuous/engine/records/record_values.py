@@ -64,7 +64,9 @@ def column_encoder(
             "        seconds = d.days * 86400 + d.seconds",
             f"        {target} = seconds * 1000000 << {TAG_BITS} | {DATE_TIME}",
         ]
-    scale = -int(example.as_tuple().exponent) if isinstance(example, Decimal) else -1
+    scale = -1
+    if isinstance(example, Decimal) and example.is_finite():
+        scale = -int(example.as_tuple().exponent)
     if not 0 <= scale <= MOST_SCALE:
         return [f"    {target} = value(v)"]
     names["Decimal"] = Decimal

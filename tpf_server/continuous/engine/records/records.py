@@ -17,7 +17,7 @@ from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.codegen import compiled
 from tpf_client.sparql.expressions.inlined import MOST_SERIAL
 from tpf_server.continuous.engine.elements.elements import canonical_term
-from tpf_server.continuous.engine.elements.timestamps import milliseconds
+from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST, milliseconds
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.fusing_engine import FusingEngine
 from tpf_server.continuous.engine.plans.column_expressions import Column
@@ -109,11 +109,15 @@ class RecordFeed:
         stream = self._stream
         if self._version != stream.version:
             self._prepare(values)
-        if type(timestamp) is not int:
+        if type(timestamp) is not int or not EARLIEST <= timestamp <= LATEST:
             timestamp = milliseconds(timestamp)
         if engine.ticking and not engine.reorders:
-            # Before there is any integer of a term that nothing holds.
+            # Before there is any integer of a term that nothing holds; and what is refused moves
+            # no window.
+            self._look_at(subject, values)
             engine.reach(stream, timestamp)
+            if self._version != stream.version:
+                self._prepare(values)
         if type(subject) is int and self._code is not None and 0 <= subject < MOST_SERIAL:
             number = self._dictionary.serial(self._code, subject)
         else:
@@ -251,19 +255,34 @@ class RecordFeed:
         canonical_term(text)
         return 0
 
+    def _look_at(self, subject: object, values: Sequence[RecordValue]) -> None:
+        """See that a record could come.
+
+        Raises:
+            ElementError: it is refused.
+        """
+        self._check(len(values))
+        canonical_term(self._subject_text(subject))
+        for place in self._wanted():
+            if inlined_value(values[place]) is None:
+                canonical_term(term_text(values[place]))
+
     def _subject(self, subject: object) -> TermId:
         """The integer of a subject.
 
         Raises:
             ElementError: it is none.
         """
+        return self._encode(self._subject_text(subject))
+
+    def _subject_text(self, subject: object) -> str:
         if isinstance(subject, str):
             if subject[:1] == '"' or subject[:2] == "<<":
                 raise ElementError(f"not a subject: {subject!r}")
-            return self._encode(subject)
+            return subject
         if isinstance(subject, bool) or not isinstance(subject, Integral) or self._prefix is None:
             raise ElementError(f"not a subject: {subject!r}")
-        return self._encode(f"<{self._prefix}{int(subject)}>")
+        return f"<{self._prefix}{int(subject)}>"
 
     def _subjects(self, subjects: pa.Array) -> _Cells:
         if not pa.types.is_integer(subjects.type) or subjects.null_count:
@@ -332,12 +351,12 @@ class RecordFeed:
     def _prepare(self, values: Sequence[RecordValue]) -> None:
         """Find out who takes which values, and make the code for values that look like these."""
         self._check(len(values))
-        self._version = self._stream.version
+        version = self._stream.version
         shape = self._stream.shape(self._predicates)
         if shape is None:
-            self._takers = None
+            self._takers, self._version = None, version
             return
-        self._takers = [entry for entry, _ in shape]
+        takers = self._takers = [entry for entry, _ in shape]
         columns = [place for _, place in shape]
         names: dict[str, Any] = {
             "value": self.value,
@@ -358,11 +377,13 @@ class RecordFeed:
             lines += column_encoder(f"o{place}", values[place], self._dictionary, names)
         lines.append(f"    if begin(stream, at, {width}):")
         for number, places in enumerate(columns):
-            names[f"arrive{number}"] = self._takers[number].arrive_star
+            names[f"arrive{number}"] = takers[number].arrive_star
             row = "".join("subject, " if place < 0 else f"o{place}, " for place in places)
             lines.append(f"        arrive{number}(at, subject, ({row}))")
         lines.append("        end(at)")
         self._take = compiled("\n".join(lines), "take", names)
+        # Last: until then there is no code that takes a record.
+        self._version = version
 
     def _check(self, columns: int) -> None:
         if columns != len(self._predicates):

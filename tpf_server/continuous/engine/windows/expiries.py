@@ -124,8 +124,8 @@ class Expiries:
             return None
         while (first := self._due.first(before - 1)) is not None:
             last, window = first[0], self._windows[first[1]]
-            if window.netted and window.log:
-                if window.last_instant(window.log[0][0]) + window.time.lag <= last:
-                    return last + 1
+            log = window.log
+            if window.netted and log and window.last_instant(log[0][0]) + window.time.lag <= last:
+                return last + 1
             self._expire_first(window, last + 1)
         return None
