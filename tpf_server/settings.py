@@ -226,6 +226,9 @@ class Settings:
     )
     max_queries: int = setting(10_000, "most continuous queries, of each language")
     max_window: int = setting(10_000_000, "most elements in the windows of one continuous query")
+    max_join_rows: int = setting(
+        1_000_000, "most rows that the joins of one query in CQELS-QL make at once"
+    )
     max_results: int = setting(10_000, "most emissions of one continuous query that are kept")
     max_result_rows: int = setting(100_000, "most rows that these have together")
     max_result_bytes: int = setting(
@@ -316,6 +319,7 @@ class Settings:
         for name in (
             "workers", "page_size", "max_page_size", "max_body", "body_timeout", "idle_timeout",
             "followers", "query_seconds", "query_rows", "query_memory", "max_queries", "max_window",
+            "max_join_rows",
             "max_results", "max_result_rows", "max_result_bytes",
         ):  # fmt: skip
             if getattr(self, name) < 1:

@@ -23,6 +23,8 @@ from tpf_client.sparql.expressions.inlined import (
 
 _PREFIX_BITS: Final = 8
 _FIRST: Final = 1 << TAG_BITS
+_LONG: Final = 256
+"""A text counts once more for so many characters."""
 _SERIAL_TEXT = re.compile(r"<(.*?)(0|[1-9]\d{0,14})>")
 
 
@@ -89,6 +91,8 @@ class TermDictionary:
     def __init__(self, *, keeps: bool = True) -> None:
         self._keeps = self._lasts = keeps
         self._passing: set[TermId] = set()
+        # How many terms those of these count for that are long, beside themselves.
+        self._long = 0
         self._next = 1
         self._prefixes: list[str] = []
         self.texts: dict[TermId, Term] = _Texts(self._prefixes)
@@ -118,6 +122,7 @@ class TermDictionary:
         self.texts[found] = term
         if not self._keeps:
             self._passing.add(found)
+            self._long += len(term) // _LONG
         return found
 
     def register_prefix(self, prefix: str) -> int | None:
@@ -149,8 +154,8 @@ class TermDictionary:
 
     @property
     def passing(self) -> int:
-        """How many terms of the table came with a stream, or were computed."""
-        return len(self._passing)
+        """How many terms of the table came with a stream, or were computed; long ones are more."""
+        return len(self._passing) + self._long
 
     @property
     def lasting(self) -> int:
@@ -182,6 +187,8 @@ class TermDictionary:
         for number in stale:
             del self._numbers[self.texts.pop(number)]
         self._passing.difference_update(stale)
+        texts = self.texts
+        self._long = sum(len(texts[each]) // _LONG for each in self._passing)
         if stale:
             for forget in self._forgetters:
                 forget(stale)

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 from annotations.terms import QuadPattern, Variable
 from tpf_client.dataflow.changes import Schema, Sink, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.errors import LimitError
 from tpf_client.sparql.algebra import Pattern
 from tpf_client.sparql.expressions.environment import Environment
 
@@ -226,6 +227,56 @@ class Meter:
 
 
 NodeT = TypeVar("NodeT", bound=Node)
+
+
+class Work:
+    """How many rows joins may still make.
+
+    Args:
+        most: so many at once, for each query.
+        exceeded: is called once, when that is not enough.
+        guards: whether others than joins of windows make rows, too, which a `guard` counts.
+
+    Attributes:
+        left: how many more; below 0 it is over for good.
+        most: how many at once, for all queries.
+    """
+
+    __slots__ = ("_each", "_exceeded", "guards", "left", "most")
+
+    def __init__(self, most: int, exceeded: Callable[[], None], *, guards: bool = False) -> None:
+        self.left = self.most = self._each = most
+        self.guards = guards
+        self._exceeded: Callable[[], None] | None = exceeded
+
+    def spend(self, _solution: Solution, _count: int) -> None:
+        """A row was made; as a `guard`.
+
+        Raises:
+            LimitError: it is one too many.
+        """
+        self.left -= 1
+        if self.left < 0:
+            raise LimitError(f"more than {self.most} rows")
+
+    def renew(self, rows: int) -> None:
+        """So many more may be made, but no more than `most` at once."""
+        if self.left >= 0:
+            self.left = min(self.most, self.left + rows)
+
+    def share(self, queries: int) -> None:
+        """So many queries make these rows now."""
+        more = self._each * max(1, queries) - self.most
+        self.most += more
+        if self.left >= 0:
+            self.left = max(0, self.left + more)
+
+    def end(self) -> None:
+        """It was exceeded: from now on no row is made."""
+        self.left = -1
+        exceeded, self._exceeded = self._exceeded, None
+        if exceeded is not None:
+            exceeded()
 
 
 class Dataflow:

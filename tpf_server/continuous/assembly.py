@@ -57,7 +57,11 @@ def continuous_service(
     # So that a stream is called by its URL.
     base = f"{settings.base}streams/"
     by_clock = settings.stream_time == "clock"
-    limits = EngineLimits(queries=settings.max_queries, window_rows=settings.max_window)
+    limits = EngineLimits(
+        queries=settings.max_queries,
+        window_rows=settings.max_window,
+        join_rows=settings.max_join_rows,
+    )
     engine = Engine(
         base=base,
         limits=limits,

@@ -8,7 +8,7 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.elements.timestamps import LATEST, iso
-from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.continuous.engine.errors import ElementError, EngineClosedError
 from tpf_server.continuous.engine.records.record_bodies import RecordBody
 from tpf_server.continuous.engine.records.record_columns import milliseconds_of
 from tpf_server.continuous.policies import Policies
@@ -129,6 +129,8 @@ class Intake:
         else:
             return None
         for each in elements:
+            if self._engine.abandoned:
+                raise EngineClosedError("the server stops")
             if isinstance(each, Element):
                 self._streams.arrive(stream, each.triples, each.at)
                 accepted += 1

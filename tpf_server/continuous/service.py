@@ -43,6 +43,9 @@ _FEW: Final = 16
 """So many plans the garbage collector may look through."""
 Executors: TypeAlias = Callable[[AbstractContextManager[Any]], tuple[Mapping[str, Executor], str]]
 
+_PATIENCE: Final = 1.0
+"""Seconds that an end waits for what is under way."""
+
 
 def nothing_else(_lock: AbstractContextManager[Any]) -> tuple[Mapping[str, Executor], str]:
     """No executors beside the native engine."""
@@ -433,6 +436,11 @@ class ContinuousService:
     def close(self) -> None:
         """Stop everything; who follows results is told so."""
         self._remote.stop()
+        if self._lock.acquire(timeout=_PATIENCE):
+            self._lock.release()
+        else:
+            # What is under way may take longer than a process that stops can wait.
+            self._engine.abandon()
         with self._lock:
             self._links.stop()
             again, self._closed = self._closed, True

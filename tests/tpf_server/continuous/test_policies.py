@@ -8,6 +8,7 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.errors import (
     ElementError,
+    JoinLimitError,
     UnknownGraphError,
     UnknownStreamError,
     WindowLimitError,
@@ -246,6 +247,83 @@ def test_unknown_streams_and_graphs_are_made_or_refused():
         Engine(create_streams=False).register(text)
     with pytest.raises(UnknownGraphError):
         Engine(require_graphs=True).register(text)
+
+
+PRODUCTS = {
+    "windows": "STREAM <urn:s> [ALL] { ?c <urn:p> ?d } STREAM <urn:s> [ALL] { ?e <urn:p> ?f }",
+    "the same object": "STREAM <urn:s> [ALL] { ?c <urn:p> ?b . ?e <urn:p> ?b }",
+    "static data": "?c <urn:q> ?d . ?e <urn:q> ?f",
+    "optional": "OPTIONAL { STREAM <urn:s> [ALL] { ?c <urn:p> ?d . ?e ?x ?f } }",
+    "groups": "{ SELECT ?c { STREAM <urn:s> [ALL] { ?c <urn:p> ?d } } }"
+    " { SELECT ?e { STREAM <urn:s> [ALL] { ?e <urn:p> ?f } } }",
+}
+
+
+@pytest.mark.parametrize("policy", ["cqels", "paper"])
+@pytest.mark.parametrize("select", ["*", "(MAX(?c) AS ?n) (MIN(?e) AS ?m)"])
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_product_stops_its_query_and_no_other(product, select, policy):
+    """It makes about as many rows as are allowed, and lets go of everything."""
+    engine = Engine(limits=EngineLimits(join_rows=5_000), semantics=SEMANTICS[policy])
+    engine.add([(f"<urn:{n}>", "<urn:q>", f"<urn:o{n}>") for n in range(30)])
+    took = []
+    body = f"STREAM <urn:s> [ALL] {BODY} {PRODUCTS[product]}"
+    greedy = engine.register(f"SELECT {select} {{ {body} }}", lambda each: took.extend(each.rows))
+    modest = engine.register(f"SELECT ?a {{ STREAM <urn:s> [ALL] {BODY} }}")
+    for number in range(100):
+        engine.push("urn:s", (f"<urn:{number}>", "<urn:p>", "<urn:o>"), number)
+    assert greedy.state == "stopped"
+    assert isinstance(greedy.error, JoinLimitError)
+    assert len(took) <= 3 * 5_000
+    assert modest.emitted == 100
+    modest.close()
+    assert not engine._plans.plans
+    assert not len(engine._windows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * { ?c <urn:q> ?d . ?e <urn:q> ?f }",
+        "SELECT * { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } ?c ?p ?d . ?e ?p ?f }",
+        "SELECT * { STREAM <urn:s> [NOW] { ?a ?p ?b } { SELECT ?c ?e { ?c ?x ?d . ?e ?y ?f } } }",
+        "SELECT * { STREAM <urn:s> [NOW] { ?a ?p ?b } OPTIONAL { ?c <urn:q> ?d . ?e <urn:q> ?f } }",
+    ],
+)
+def test_a_product_of_static_patterns_is_refused(text):
+    engine = Engine()
+    engine.add([(f"<urn:{n}>", "<urn:q>", f"<urn:o{n}>") for n in range(1_100)])
+    with pytest.raises(JoinLimitError, match="1000000 rows"):
+        engine.register(text)
+    assert not engine.queries
+    assert not engine._plans.plans
+    assert not len(engine._windows)
+
+
+def test_a_join_goes_on_as_long_as_each_element_makes_few_rows():
+    engine = Engine(limits=EngineLimits(join_rows=1_000))
+    text = "SELECT * { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } ?b <urn:q> ?c }"
+    engine.add([("<urn:o>", "<urn:q>", f"<urn:{n}>") for n in range(4)])
+    query = engine.register(text, lambda _: None)
+    for number in range(1_000):
+        engine.push("urn:s", (f"<urn:{number}>", "<urn:p>", "<urn:o>"), number)
+    assert (query.state, query.emitted) == ("running", 4_000)
+
+
+def test_long_values_are_forgotten_before_there_are_many():
+    """Each is as long as all that are in the window."""
+    engine = Engine()
+    query = engine.register(
+        "SELECT (GROUP_CONCAT(?b) AS ?all) { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } }",
+        lambda _: None,
+    )
+    most = 0
+    for number in range(600):
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", f'"{number:0500}"'), number)
+        most = max(most, sum(map(len, engine.dictionary.texts.values())))
+    assert query.emitted == 600
+    # All of them have ninety million characters.
+    assert most < 30_000_000
 
 
 def test_a_window_over_its_limit_stops_its_query_and_no_other():

@@ -22,10 +22,11 @@ from typing import Any, Final, Literal, get_args
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.codegen import compiled
-from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.node import Node, Work
 from tpf_client.dataflow.state.join_input import JoinCondition, JoinInput
 from tpf_client.dataflow.state.route_costs import RouteCosts
 from tpf_client.dataflow.state.row_index import columns_text
+from tpf_client.errors import LimitError
 from tpf_client.sparql.rewrite.join_order import greedy_order
 
 Routing = Literal["reviewed", "fixed", "per-tuple"]
@@ -47,6 +48,8 @@ class MultiwayJoin(Node):
         conditions: on variables of the inputs.
         needed: the variables that somebody needs of the result, in the order of its schema.
         routing: when routes are chosen.
+        work: how many rows may be made; ``None``: any number. With it a route ends where that is
+            exceeded, also by who takes its rows.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class MultiwayJoin(Node):
         conditions: Sequence[JoinCondition],
         needed: Schema,
         routing: Routing = "reviewed",
+        work: Work | None = None,
     ) -> None:
         names = {name for each in inputs for name in each.variables}
         schema = tuple(name for name in needed if name in names)
@@ -68,6 +72,7 @@ class MultiwayJoin(Node):
         # Of two inputs there is one order.
         self._routing: Routing = routing if len(inputs) > 2 else "reviewed"
         self._settled = False
+        self._work = work
 
     def columns_of(self, entry: object) -> tuple[int, ...] | None:
         """The columns of an input that its own are, where it has no other input or condition."""
@@ -223,9 +228,10 @@ class MultiwayJoin(Node):
 
     def _generated(self, start: int, order: tuple[int, ...]) -> Callable[[Solution, int], None]:
         each = self.inputs[start]
-        if not order and not self._conditions and each.variables == self.schema:
+        passes = not order and not self._conditions and each.variables == self.schema
+        if passes and (self._work is None or not self._work.guards):
             return self.emit
-        names: dict[str, Any] = {"emit": self.emit}
+        names: dict[str, Any] = {"emit": self.emit, "work": self._work, "LimitError": LimitError}
         numbers: dict[Variable, int] = {}
         for name in each.variables:
             numbers[name] = len(numbers)
@@ -271,6 +277,10 @@ class MultiwayJoin(Node):
             for name in new:
                 numbers[name] = len(numbers)
             targets = columns_text((numbers[name] for name in new), prefix="v")
+            if self._work is not None:
+                lines.append(f"{indent}work.left -= len(found{step})")
+                lines.append(f"{indent}if work.left < 0:")
+                lines.append(f"{indent}    raise LimitError")
             lines.append(f"{indent}for {targets}, times{step} in found{step}.items():")
             indent += "    "
             loops += 1
@@ -285,4 +295,7 @@ class MultiwayJoin(Node):
         values = "".join(f"v{numbers[name]}, " for name in self.schema)
         lines.append(f"{indent}emit(({values}), {' * '.join(copies)})")
         lines += reversed(inner)
+        if self._work is not None:
+            body = [f"    {line}" for line in lines[1:]]
+            lines[1:] = ["    try:", *body, "    except LimitError:", "        work.end()"]
         return compiled("\n".join(lines), "route", names)

@@ -101,7 +101,7 @@ class Engine(FusingEngine):
             ContinuousSyntaxError: the text is no query.
             UnsupportedContinuousQueryError: it cannot be run.
             UnknownStreamError, UnknownGraphError: by setting, it names one that does not exist.
-            LimitError: there are as many queries as allowed.
+            LimitError: there are as many queries as allowed, or its joins make too many rows.
         """
         query = parse(text, self.base)
         return self.start(query, callback, name=name, semantics=semantics, into=into)
@@ -156,6 +156,9 @@ class Engine(FusingEngine):
         if registered.plan is not None:
             self._housekeeping.added(registered.plan)
         self._begun(registered)
+        self._stop_exceeded()
+        if registered.error is not None:
+            raise registered.error
         return registered
 
     # ----------------------------------------------------------------------------- elements

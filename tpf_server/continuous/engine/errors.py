@@ -18,6 +18,7 @@ ServerError
     ├── TimestampError               400  a timestamp that is no instant
     ├── LimitError                   429  a limit of the engine is reached
     │   ├── WindowLimitError         429  a window outgrew its memory: its query was stopped
+    │   ├── JoinLimitError           429  joins made too many rows: their query was stopped
     │   └── BacklogError             429  a reader of results was too slow: it was cut off
     ├── CallbackError                500  the callback of a query raised: its query was stopped
     └── EngineClosedError            503  the engine was closed
@@ -182,6 +183,10 @@ class EngineLimitError(ContinuousError):
 
 class WindowLimitError(EngineLimitError):
     """A window holds more rows than allowed: its query was stopped, the others go on."""
+
+
+class JoinLimitError(EngineLimitError):
+    """The joins of a query make more rows than allowed: it was stopped, or not begun."""
 
 
 class BacklogError(EngineLimitError):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from annotations.terms import Term
-from tpf_server.continuous.engine.errors import WindowLimitError
+from tpf_server.continuous.engine.errors import EngineLimitError, WindowLimitError
 from tpf_server.continuous.engine.forgetting import Forgetting
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.windows.streams import ElementStream
@@ -31,7 +31,7 @@ class Housekeeping:
         streams: Mapping[Term, ElementStream],
         forgetting: Forgetting,
         window_rows: int,
-        stop: Callable[[Plan, WindowLimitError], None],
+        stop: Callable[[Plan, EngineLimitError], None],
         merge: Callable[[], None],
     ) -> None:
         self._plans = plans
@@ -40,7 +40,7 @@ class Housekeeping:
         self._window_rows = window_rows
         self._stop = stop
         self._merge = merge
-        self._next_adaptation = 0
+        self._next_adaptation = self._looked = 0
         self._next_limit = 0
 
     def run(self, arrivals: int) -> int:
@@ -53,11 +53,14 @@ class Housekeeping:
             After how many more arrivals to do it again.
         """
         self._merge()
+        triples = self._triples()
+        gone, self._looked = triples - self._looked, triples
+        for plan in self._plans:
+            plan.work.renew(gone * plan.work.most // 100)
         if arrivals >= self._next_adaptation:
             self._next_adaptation = arrivals + min(arrivals, _ADAPTATION)
             for plan in self._plans:
                 plan.adapt()
-        triples = self._triples()
         if triples >= self._next_limit:
             self._limit(triples)
         self._forgetting.sweep_where_due()

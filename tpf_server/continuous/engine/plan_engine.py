@@ -12,9 +12,10 @@ from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_server.continuous.engine.emitter import Emitter
 from tpf_server.continuous.engine.errors import (
+    EngineLimitError,
+    JoinLimitError,
     StreamNameError,
     UnknownStreamError,
-    WindowLimitError,
 )
 from tpf_server.continuous.engine.housekeeping import Housekeeping
 from tpf_server.continuous.engine.limits import EngineLimits
@@ -55,6 +56,7 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
         dropped: how many elements came too late: older than the newest of their stream, or than
             what `advance` said.
         reorders: whether elements wait for late ones.
+        abandoned: whether no more elements are to come, because the engine is about to be closed.
         ticking: plans that are looked at between elements, too.
         streams: by their names.
     """
@@ -79,6 +81,7 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
         self.arrivals = 0
         self.dropped = 0
         self.reorders = bool(lateness)
+        self.abandoned = False
         self.streams: dict[Term, ElementStream] = {}
         self._create_streams = create_streams
         self._waiting: ReorderBuffer[tuple[ElementStream, list[EncodedTriple]]] = ReorderBuffer(
@@ -98,6 +101,7 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
             kernel=kernel,
             reorders=self.reorders,
             skip_idle=skip_idle,
+            join_rows=self.limits.join_rows,
         )
         self.ticking = self._plans.ticking.plans
         self._emitter = Emitter(self._plans, self.streams, self._tick)
@@ -221,7 +225,23 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
             for cache, _ in plan.leaves.caches:
                 yield from cache.tables
 
-    def _stop(self, plan: Plan, error: WindowLimitError) -> None:
+    def _stop_exceeded(self) -> None:
+        """End the queries whose joins made too many rows."""
+        plans = self._plans.exceeded
+        while plans:
+            plan = plans.pop()
+            if self.abandoned:
+                continue
+            allowed = f"the joins of the query made more than {plan.work.most} rows at once"
+            self._stop(plan, JoinLimitError(allowed))
+
+    def abandon(self) -> None:
+        """End the tick that is under way; said in another thread, before the engine is closed."""
+        self.abandoned = True
+        for plan in tuple(self._plans.plans):
+            plan.work.end()
+
+    def _stop(self, plan: Plan, error: EngineLimitError) -> None:
         for owner in self._plans.owners(plan):
             owner.stop(error)
 

@@ -246,6 +246,8 @@ class TickEngine(PlanEngine):
         self._plans.flush(due)
         self._plans.phase.inserting = False
         self._emitter.emit(self.arrivals, at, due)
+        if self._plans.exceeded:
+            self._stop_exceeded()
 
     def end_arrival(self, at: int) -> None:
         """What the arrival at an instant derived is sent and emitted."""
@@ -257,6 +259,8 @@ class TickEngine(PlanEngine):
             delivery.rouse()
         if plans.awake:
             self._emitter.emit(self.arrivals, at)
+        if plans.exceeded:
+            self._stop_exceeded()
         self._until_housekeeping -= 1
         if not self._until_housekeeping:
             self._until_housekeeping = self._housekeeping.run(self.arrivals)

@@ -75,7 +75,7 @@ class ElementWindow:
     def fixed(self) -> list[tuple[int, int]]:
         return []
 
-    def closes(self, at: int) -> bool:  # noqa: ARG002 (elements close it)
+    def closes(self, at: int) -> bool:
         return False
 
     def content(self, at: int, came: list[tuple[int, Element]]) -> frozenset[tuple[int, Element]]:

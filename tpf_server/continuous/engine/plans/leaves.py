@@ -8,7 +8,7 @@ from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.changes import Schema
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.node import Node, Work
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin, Routing
 from tpf_client.dataflow.state.join_input import JoinCondition, JoinInput
 from tpf_client.dataflow.state.row_index import RowBag
@@ -102,7 +102,9 @@ class ContinuousLeaves:
         opens: bool,
         add: Callable[[MultiwayJoin], None],
         routing: Routing = "reviewed",
+        work: Work | None = None,
     ) -> None:
+        self._work = work
         self._routing: Routing = routing
         self.joins: list[MultiwayJoin] = []
         self.caches: list[tuple[StaticCache, JoinInput]] = []
@@ -203,7 +205,7 @@ class ContinuousLeaves:
         if self._dispatches:
             stamps = (n for each in inputs for n in each.variables if n.startswith(STAMP))
             needed = (*needed, *stamps)
-        join = MultiwayJoin(inputs, checks, needed, self._routing)
+        join = MultiwayJoin(inputs, checks, needed, self._routing, self._work)
         self.joins.append(join)
         self._add(join)
         return join

@@ -1,18 +1,20 @@
 """The plan of a query, or of several that differ in constants: its dataflow and its sources."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
+from functools import partial
 from typing import Any
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Dataflow, Node
+from tpf_client.dataflow.node import Dataflow, Node, Work
 from tpf_client.dataflow.operators.closure import Closure
 from tpf_client.dataflow.operators.extend import Extend
 from tpf_client.dataflow.operators.filter import Filter
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin, Routing
 from tpf_client.dataflow.operators.project import Project
 from tpf_client.dataflow.operators.union import Union
+from tpf_client.errors import LimitError
 from tpf_client.sparql import algebra
 from tpf_client.sparql.expressions.compiler import is_volatile
 from tpf_client.sparql.expressions.environment import Environment
@@ -56,8 +58,11 @@ class Plan:
             result `INSTANCE` is a column then.
         opens: whether instances may be added while elements flow.
         routing: of joins.
+        join_rows: how many rows joins may make at once.
+        exceeded: is called where that is not enough.
 
     Attributes:
+        work: what is left of these rows.
         follows: whether what it holds follows from what is in its windows alone.
         slides: of each window with a slide, whether the plan needs it or not, the time of its
             stream and the slide. Between elements a plan that does not net emits at their
@@ -82,6 +87,8 @@ class Plan:
         *,
         opens: bool = False,
         routing: Routing = "reviewed",
+        join_rows: int,
+        exceeded: Callable[["Plan"], None],
     ) -> None:
         self.query = query
         self.delivery = delivery
@@ -90,6 +97,11 @@ class Plan:
         self.lifted = lifted
         self.instances: dict[int, Instance] = {}
         self.flow = Dataflow(dictionary)
+        joins = (algebra.Join, algebra.LeftJoin, algebra.Path, algebra.Minus)
+        guards = any(isinstance(each, joins) for each in everything(query.query))
+        self.work = Work(join_rows, partial(exceeded, self), guards=guards)
+        if guards:
+            self.flow.guard = self.work.spend
         self.leaves = ContinuousLeaves(
             query,
             windows,
@@ -103,6 +115,7 @@ class Plan:
             opens,
             self._added,
             routing,
+            self.work,
         )
         emitting = emitting_group(query.query) if semantics.aggregates == "rows" else None
         paths = any(isinstance(each, algebra.Path) for each in everything(query.query))
@@ -205,6 +218,19 @@ class Plan:
             for time, slide in self.slides
         )
 
+    def affords(self, solutions: Sequence[tuple[Solution, int]]) -> bool:
+        """Whether so many rows may be emitted; equal ones were one row so far."""
+        count = 0
+        for _, times in solutions:
+            count += times
+        work = self.work
+        if count > (work.most if self.delivery.whole else work.left):
+            work.end()
+            return False
+        if not self.delivery.whole:
+            work.left -= count
+        return True
+
     @property
     def idle(self) -> bool:
         """Whether its windows hold nothing."""
@@ -218,6 +244,7 @@ class Plan:
     def add_instance(self, instance: Instance) -> None:
         """One more query that differs in its constants only; it sees what comes from now on."""
         self.instances[instance.number] = instance
+        self.work.share(len(self.instances))
         self._began = self._positions()
         # No row of a window came after it yet.
         self._change_instance(instance, 1, sends=not self.leaves.subscriptions)
@@ -225,6 +252,7 @@ class Plan:
     def adopt(self, instance: Instance) -> None:
         """A query goes on here that has run elsewhere, where it saw what is in these windows."""
         self.instances[instance.number] = instance
+        self.work.share(len(self.instances))
         self._select(instance, news=False)
 
     def _select(self, instance: Instance, *, news: bool) -> None:
@@ -256,6 +284,7 @@ class Plan:
     def drop_instance(self, number: int) -> None:
         """That query is gone."""
         instance = self.instances.pop(number)
+        self.work.share(len(self.instances))
         # Operators that keep nothing have nothing to forget.
         self._change_instance(instance, -1, sends=not self.stateless)
 
@@ -304,12 +333,15 @@ class Plan:
     def flush(self) -> None:
         """Let the operators send what they held back."""
         self.waits = False
-        for node in self.holding:
-            node.flush()
-        if self.cyclic:
-            while any(node.pending for node in self.holding):
-                for node in self.holding:
-                    node.flush()
+        try:
+            for node in self.holding:
+                node.flush()
+            if self.cyclic:
+                while any(node.pending for node in self.holding):
+                    for node in self.holding:
+                        node.flush()
+        except LimitError:
+            self.work.end()
 
     def stop(self) -> None:
         """Let go of the windows and indexes."""

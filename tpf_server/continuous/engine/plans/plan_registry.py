@@ -10,6 +10,7 @@ from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.engine.delivery import Delivery, Phase
+from tpf_server.continuous.engine.errors import EngineLimitError
 from tpf_server.continuous.engine.plans.describer import Describer
 from tpf_server.continuous.engine.plans.fusion import Fusion
 from tpf_server.continuous.engine.plans.holding_plans import HoldingPlans
@@ -48,6 +49,7 @@ class PlanRegistry:
         kernel: what takes records that come in batches.
         reorders: whether elements wait for late ones.
         skip_idle: see `TickingPlans`.
+        join_rows: rows that the joins of a plan may make at once.
 
     Attributes:
         plans: all of them.
@@ -57,6 +59,7 @@ class PlanRegistry:
         ticking: plans that are looked at between elements.
         repeating: deliveries that emit at every tick.
         phase: what the engine is doing.
+        exceeded: plans whose joins made too many rows, and whose queries are to be stopped.
         fusion: knows the plan that takes batches of records as columns.
     """
 
@@ -73,7 +76,10 @@ class PlanRegistry:
         kernel: Kernel | None = None,
         reorders: bool = False,
         skip_idle: bool = False,
+        join_rows: int,
     ) -> None:
+        self._join_rows = join_rows
+        self.exceeded: list[Plan] = []
         self._routing: Routing = routing
         self.plans: dict[Plan, None] = {}
         self._holders = HoldingPlans(windows.touched)
@@ -191,11 +197,17 @@ class PlanRegistry:
             lifted,
             opens=opens,
             routing=self._routing,
+            join_rows=self._join_rows,
+            exceeded=self.exceeded.append,
         )
+        try:
+            plan.start()
+        except EngineLimitError:
+            plan.stop()
+            raise
         self._owners[plan] = {}
         if owner is not None:
             self._own(owner, plan, number)
-        plan.start()
         self.plans[plan] = None
         self._plan_of[delivery] = plan
         self._holders.add(plan)
@@ -377,6 +389,8 @@ class PlanRegistry:
             ordered = plan.order is None or delivery.ready is not None
             solutions, removed = delivery.take()
             if not solutions and delivery.silent:
+                continue
+            if not plan.affords(solutions):
                 continue
             if not ordered:
                 solutions = plan.ordered(solutions)

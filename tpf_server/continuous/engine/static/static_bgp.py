@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from annotations.terms import QuadPattern, Term, Variable
 from tpf_client.sparql.algebra import variables_of_quad
 from tpf_client.sparql.rewrite.join_order import greedy_order
+from tpf_server.continuous.engine.errors import JoinLimitError
 from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_data import GraphChange
 
@@ -19,6 +20,9 @@ BoundRow = tuple[Term, ...]
 
 LOOKUP_COST: Final = 4
 """To look a pattern up costs about as much as reading this many triples in one go."""
+_MOST: Final = 1_000_000
+_SHARE: Final = 4
+"""A join has no more rows than `_MOST`, or so many times as what is joined."""
 
 
 def evaluate_static(
@@ -93,11 +97,13 @@ def _join(
     else:
         for row in read:
             partners.setdefault(row[: len(shared)], []).append(row[len(shared) :])
-    return schema + new, [
-        row + partner
-        for row in rows
-        for partner in partners.get(tuple(row[place] for place in at), ())
-    ]
+    found = []
+    most = max(_MOST, _SHARE * (len(rows) + sum(map(len, partners.values()))))
+    for row in rows:
+        found += [row + each for each in partners.get(tuple([row[place] for place in at]), ())]
+        if len(found) > most:
+            raise JoinLimitError(f"the static patterns of the query have more than {most} rows")
+    return schema + new, found
 
 
 def _values(
