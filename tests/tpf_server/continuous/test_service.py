@@ -3,6 +3,8 @@
 import gc
 import subprocess
 import sys
+import threading
+import time
 import weakref
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -337,3 +339,43 @@ def test_plans_are_out_of_the_collectors_sight_until_queries_are_deleted():
         hall.service.delete(f"q{number}")
     assert sum(each() is not None for each in alive) <= 16
     gc.unfreeze()
+
+
+def test_an_end_does_not_wait_for_a_batch_that_is_under_way(monkeypatch):
+    """Its rest does not come, and who pushed it is told so."""
+    monkeypatch.setattr("tpf_server.continuous.service._PATIENCE", 0.0)
+    engine = Engine()
+    service = ContinuousService(
+        engine, CsparqlEngine(beside=engine), ManualClock(NOON), Policies(time="elements")
+    )
+    working = threading.Event()
+
+    def work(_emission):
+        working.set()
+        for _ in range(100_000):
+            if engine.abandoned:
+                break
+            time.sleep(0.0001)
+
+    engine.register("SELECT ?a { STREAM <http://localhost/s> [NOW] { ?a <urn:p> ?b } }", work)
+    product = engine.register(
+        "SELECT * { STREAM <http://localhost/s> [ALL] { ?a <urn:p> ?b }"
+        " STREAM <http://localhost/s> [ALL] { ?c <urn:p> ?d } }"
+    )
+    triple = (Term("<urn:a>"), Term("<urn:p>"), Term("<urn:o>"))
+    elements = [Element(at, (triple,), at) for at in range(1, 50)]
+    refused: list[Exception] = []
+
+    def push():
+        try:
+            service.push("http://localhost/s", elements)
+        except EngineClosedError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=push)
+    thread.start()
+    assert working.wait(30)
+    service.close()
+    thread.join(30)
+    assert [str(each) for each in refused] == ["the server stops"]
+    assert (engine.arrivals, product.state) == (1, "closed")

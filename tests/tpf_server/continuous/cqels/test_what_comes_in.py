@@ -224,8 +224,8 @@ def test_what_is_refused_changes_nothing(random, policy):
             with pytest.raises(ContinuousError):
                 engines[0].push("urn:s", ("<urn:x>", "<urn:in>", "no term"), at)
         value = random.choice([1, Decimal("2.5"), '"many"'])
-        for each in feeds:
-            each.push("<urn:x>", ["<urn:r>", value], at)
+        for feed in feeds:
+            feed.push("<urn:x>", ["<urn:r>", value], at)
     first, second = [[[*query] for query in found] for found in queries]
     assert first == second
     assert engines[0].time == engines[1].time

@@ -20,6 +20,7 @@ from tpf_client.sparql.expressions.compiler import is_volatile
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.visitor import everything
 from tpf_server.continuous.engine.delivery import Delivery
+from tpf_server.continuous.engine.errors import JoinLimitError
 from tpf_server.continuous.engine.plans.dispatch import Dispatch
 from tpf_server.continuous.engine.plans.emitting_group import emitting_group
 from tpf_server.continuous.engine.plans.leaves import ContinuousLeaves, Windows
@@ -247,7 +248,22 @@ class Plan:
         self.work.share(len(self.instances))
         self._began = self._positions()
         # No row of a window came after it yet.
-        self._change_instance(instance, 1, sends=not self.leaves.subscriptions)
+        try:
+            self._change_instance(instance, 1, sends=not self.leaves.subscriptions)
+        except JoinLimitError:
+            self._forget_instance(instance.number)
+            raise
+
+    def _forget_instance(self, number: int) -> None:
+        """It could not be added: its static patterns have too many rows."""
+        del self.instances[number]
+        self.work.share(len(self.instances))
+        if self._slices is not None:
+            self._slices.remove(number)
+        for cache in self._own_caches:
+            cache.drop(number, sends=False)
+        for dispatch in self.dispatches:
+            dispatch.remove(number)
 
     def adopt(self, instance: Instance) -> None:
         """A query goes on here that has run elsewhere, where it saw what is in these windows."""

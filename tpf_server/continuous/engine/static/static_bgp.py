@@ -26,10 +26,19 @@ _SHARE: Final = 4
 
 
 def evaluate_static(
-    dataset: Dataset, patterns: Sequence[QuadPattern]
+    dataset: Dataset, patterns: Sequence[QuadPattern], *, limited: bool = False
 ) -> tuple[tuple[Variable, ...], list[BoundRow]]:
-    """The solutions of a basic graph pattern, as a bag, and the variables of their columns."""
-    return _evaluate(dataset, patterns, (), [()])
+    """The solutions of a basic graph pattern, as a bag, and the variables of their columns.
+
+    Args:
+        dataset: of which quads.
+        patterns: joined, at least one.
+        limited: whether joins have no more rows than `_MOST` says.
+
+    Raises:
+        JoinLimitError: they would have more.
+    """
+    return _evaluate(dataset, patterns, (), [()], limited=limited)
 
 
 def touched(
@@ -59,13 +68,16 @@ def _evaluate(
     patterns: Sequence[QuadPattern],
     schema: tuple[Variable, ...],
     rows: list[BoundRow],
+    *,
+    limited: bool = False,
 ) -> tuple[tuple[Variable, ...], list[BoundRow]]:
     """Rows joined with patterns."""
     counts = {pattern: dataset.count(pattern) for pattern in patterns}
     order = greedy_order(patterns, variables_of_quad, lambda each, _: counts[each], known=schema)
     for pattern in order:
         if rows:
-            schema, rows = _join(dataset, schema, rows, pattern, counts[pattern])
+            most = _MOST if limited else None
+            schema, rows = _join(dataset, schema, rows, (pattern, counts[pattern]), most)
         else:
             schema += tuple(name for name in variables_of_quad(pattern) if name not in schema)
     return schema, rows
@@ -75,9 +87,10 @@ def _join(
     dataset: Dataset,
     schema: tuple[Variable, ...],
     rows: list[BoundRow],
-    pattern: QuadPattern,
-    count: int,
+    counted: tuple[QuadPattern, int],
+    most: int | None,
 ) -> tuple[tuple[Variable, ...], list[BoundRow]]:
+    pattern, count = counted
     names = variables_of_quad(pattern)
     shared = tuple(name for name in names if name in schema)
     new = tuple(name for name in names if name not in schema)
@@ -98,10 +111,11 @@ def _join(
         for row in read:
             partners.setdefault(row[: len(shared)], []).append(row[len(shared) :])
     found = []
-    most = max(_MOST, _SHARE * (len(rows) + sum(map(len, partners.values()))))
+    if most is not None:
+        most = max(most, _SHARE * (len(rows) + sum(map(len, partners.values()))))
     for row in rows:
         found += [row + each for each in partners.get(tuple([row[place] for place in at]), ())]
-        if len(found) > most:
+        if most is not None and len(found) > most:
             raise JoinLimitError(f"the static patterns of the query have more than {most} rows")
     return schema + new, found
 

@@ -130,7 +130,7 @@ class StaticCache:
         if change.triples is None or len(change.triples) * _FOLLOW_COST > max(
             _FOLLOW_COST**2, self.size, *map(self._dataset.count, patterns)
         ):
-            return lambda: self.refresh(instance)
+            return lambda: self.refresh(instance, limited=False)
         schema, before = touched(self._dataset, patterns, change)
 
         def finish() -> None:
@@ -145,23 +145,28 @@ class StaticCache:
         """Put in what was prepared."""
         found = change.prepared.difference(self._dataset, self._patterns(instance, number))
         if found is None:
-            self.refresh(instance)
+            self.refresh(instance, limited=False)
             return
         schema, come, gone = found
         delta = self._encoded(schema, come.elements(), number)
         delta.subtract(self._encoded(schema, gone.elements(), number))
         self._change(number, delta)
 
-    def refresh(self, instance: Instance | None, *, sends: bool = True) -> None:
+    def refresh(
+        self, instance: Instance | None, *, sends: bool = True, limited: bool = True
+    ) -> None:
         """Evaluate (for an instance, where rows are per instance) and send what changed.
 
         Args:
             instance: see above.
             sends: false where it is known that what changed meets no row of a window.
+            limited: see `evaluate_static`; what is there already may grow.
         """
         number = self._number(instance)
         if number is not None:
-            schema, rows = evaluate_static(self._dataset, self._patterns(instance, number))
+            schema, rows = evaluate_static(
+                self._dataset, self._patterns(instance, number), limited=limited
+            )
             self._replace(number, self._encoded(schema, rows, number), sends=sends)
 
     def _number(self, instance: Instance | None) -> TermId | None:
