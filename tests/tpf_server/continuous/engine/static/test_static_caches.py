@@ -47,9 +47,9 @@ def evaluations(monkeypatch) -> list[object]:
     found: list[object] = []
     whole = vars(static_cache)["evaluate_static"]
 
-    def evaluate(dataset, patterns):
+    def evaluate(dataset, patterns, **more):
         found.append(tuple(patterns))
-        return whole(dataset, patterns)
+        return whole(dataset, patterns, **more)
 
     monkeypatch.setattr(static_cache, "evaluate_static", evaluate)
     return found
