@@ -47,7 +47,7 @@ _NEVER: Final = -(1 << 63)
 _KIND: Final = (1 << TAG_BITS + SCALE_BITS) - 1
 
 
-RowsAndInstant: TypeAlias = tuple[int, int]
+FusedPosition: TypeAlias = tuple[int, int]
 """How many rows came, and to which instant time has passed since."""
 
 
@@ -92,7 +92,7 @@ class FusedPlan:
         self.plan = plan
         self.windows: set[StarWindow] = {group.source.window for group in shape.groups}
         self.windows |= {each.gate.other.window for each in shape.groups if each.gate is not None}
-        self.reached: RowsAndInstant = (0, WITH_ROW)
+        self.reached: FusedPosition = (0, WITH_ROW)
         self.changed = self.refused = self.makes_terms = self.unfit = False
         self._shape = shape
         self._kernel: Kernel = kernel
