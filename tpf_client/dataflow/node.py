@@ -97,6 +97,9 @@ class Node:
         self._claimed = False
         self._reported: dict[Key, Solution] = {}
 
+    def limit(self, work: "Work") -> None:
+        """Make no more rows than this allows; only nodes that join look at it."""
+
     def connect(self, sink: Sink) -> None:
         """Let `sink` receive every further change; to be called before the first change flows."""
         assert not self._claimed, "somebody asks for these rows"
@@ -235,7 +238,7 @@ class Work:
     Args:
         most: so many at once, for each query.
         exceeded: is called once, when that is not enough.
-        guards: whether others than joins of windows make rows, too, which a `guard` counts.
+        guards: whether nodes behind joins of windows make rows, too.
 
     Attributes:
         left: how many more; below 0 it is over for good.
@@ -249,13 +252,13 @@ class Work:
         self.guards = guards
         self._exceeded: Callable[[], None] | None = exceeded
 
-    def spend(self, _solution: Solution, _count: int) -> None:
-        """A row was made; as a `guard`.
+    def spend(self, rows: int) -> None:
+        """So many rows are about to be made.
 
         Raises:
-            LimitError: it is one too many.
+            LimitError: they are too many.
         """
-        self.left -= 1
+        self.left -= rows
         if self.left < 0:
             raise LimitError(f"more than {self.most} rows")
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tpf_client.dataflow.changes import UNBOUND, Solution, places_of, selection
-from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.node import Node, Work
 from tpf_client.dataflow.operators.layout import KeyOf, key_reader, layout
 
 _Index = dict[Any, dict[Solution, int]]
@@ -42,6 +42,7 @@ class HashJoin(Node):
             self._layout.schema, self._layout.certain, monotone=left.monotone and right.monotone
         )
         self.probes = 0
+        self._work: Work | None = None
         self._left: _Index = {}
         self._right: _Index = {}
         shared = self._layout.shared
@@ -60,12 +61,18 @@ class HashJoin(Node):
             left.connect(self._push_left)
             right.connect(self._push_right)
 
+    def limit(self, work: Work) -> None:
+        """See `Node.limit`."""
+        self._work = work
+
     def _push_left(self, solution: Solution, count: int) -> None:
         key = self._left_key(solution)
         put(self._left, key, solution, count)
         self.probes += 1
         partners = self._right.get(key)
         if partners:
+            if self._work is not None:
+                self._work.spend(len(partners))
             emit = self.emit
             for rest, times in partners.items():
                 emit(solution + rest, count * times)
@@ -77,6 +84,8 @@ class HashJoin(Node):
         self.probes += 1
         partners = self._left.get(key)
         if partners:
+            if self._work is not None:
+                self._work.spend(len(partners))
             emit = self.emit
             for partner, times in partners.items():
                 emit(partner + rest, count * times)

@@ -8,7 +8,7 @@ have changed.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -45,10 +45,6 @@ _REMEMBERED: Final = 1000
 """So many rows that were shown are kept, made of the same groups."""
 _NEVER: Final = -(1 << 63)
 _KIND: Final = (1 << TAG_BITS + SCALE_BITS) - 1
-
-
-FusedPosition: TypeAlias = tuple[int, int]
-"""How many rows came, and to which instant time has passed since."""
 
 
 class FusedRows(NamedTuple):
@@ -92,7 +88,7 @@ class FusedPlan:
         self.plan = plan
         self.windows: set[StarWindow] = {group.source.window for group in shape.groups}
         self.windows |= {each.gate.other.window for each in shape.groups if each.gate is not None}
-        self.reached: FusedPosition = (0, WITH_ROW)
+        self.reached: tuple[int, int] = (0, WITH_ROW)
         self.changed = self.refused = self.makes_terms = self.unfit = False
         self._shape = shape
         self._kernel: Kernel = kernel

@@ -15,7 +15,7 @@ from tpf_client.dataflow.state.ranking import WITH_ROW
 from tpf_client.sparql.expressions.inlined import TAG
 from tpf_server.continuous.engine.delivery import Phase
 from tpf_server.continuous.engine.plans.column_expressions import Column
-from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows, FusedPosition
+from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows
 from tpf_server.continuous.engine.windows.star_window import StarWindow
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 
@@ -198,7 +198,9 @@ class FusedStream:
             found.append(columns)
         return found, count
 
-    def _go_on(self, batches: Sequence[Any], position: FusedPosition, count: int) -> FusedPosition:
+    def _go_on(
+        self, batches: Sequence[Any], position: tuple[int, int], count: int
+    ) -> tuple[int, int]:
         """All plans take rows until one shows something else; some may be ahead."""
         for plan, batch in zip(self._plans, batches, strict=True):
             if plan.reached == position:
@@ -208,7 +210,7 @@ class FusedStream:
             count = min(count, rows + (instant != WITH_ROW))
         return min(plan.reached for plan in self._plans)
 
-    def _show(self, position: FusedPosition) -> None:
+    def _show(self, position: tuple[int, int]) -> None:
         changed = [each for each in self._plans if each.changed and each.reached == position]
         for plan in changed:
             plan.show_before()

@@ -101,8 +101,6 @@ class Plan:
         joins = (algebra.Join, algebra.LeftJoin, algebra.Path, algebra.Minus)
         guards = any(isinstance(each, joins) for each in everything(query.query))
         self.work = Work(join_rows, partial(exceeded, self), guards=guards)
-        if guards:
-            self.flow.guard = self.work.spend
         self.leaves = ContinuousLeaves(
             query,
             windows,
@@ -140,6 +138,8 @@ class Plan:
         self.schema = node.schema
         if not {*self.schema} <= {*variables, INSTANCE}:
             delivery.visible = projection(self.schema, (*variables, INSTANCE))
+        for each in self.flow.nodes:
+            each.limit(self.work)
         self.dispatches = builder.dispatches
         node.connect(delivery.push)
         self._own_caches = [each for each, _ in self.leaves.caches if each not in static_caches]
