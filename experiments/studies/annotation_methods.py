@@ -24,10 +24,10 @@ from experiments.studies.annotation_report import (
     LABELLINGS,
     NO_LABELLING,
     ON_PAGE,
+    POLLING,
     REWRITTEN,
     annotation_items,
 )
-from experiments.studies.change_signal_report import POLLING
 from experiments.workloads.trains import Answers, Recording, recording
 from tpf_client import Client
 from tpf_client.solutions import Solutions

@@ -10,8 +10,8 @@ from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
 from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
-from experiments.studies.change_signal_report import POLLING
 
+POLLING = "polling"
 ON_PAGE = "on the page"
 REWRITTEN = "by rewritten patterns"
 NO_LABELLING = "-"
