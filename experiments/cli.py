@@ -2,6 +2,8 @@
 
 import json
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +30,16 @@ app = typer.Typer(
 )  # fmt: skip
 
 _Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for results and report.")]
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """An error is a line and an exit status: 2 for wrong use, otherwise 1."""
+    try:
+        yield
+    except ExperimentError as error:
+        typer.echo(f"tpf-experiments: {error}", err=True)
+        raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
 
 
 @app.command("list")
@@ -63,22 +75,20 @@ def run(
     complete = True
     # As an interrupt: what was started is ended, and the report says what there is.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with _errors():
         configuration = read_run_configuration(config, quick=quick, names=names())
         chosen = _chosen(name)
         output.mkdir(parents=True, exist_ok=True)
-        with progress_bar() as progress:
-            runner = Runner(output, configuration, SystemClock(), progress, resume=resume)
-            for experiment in chosen:
-                complete &= _run(runner, experiment, progress)
-        report = write_report(output, EXPERIMENTS)
-    except ExperimentError as error:
-        typer.echo(f"tpf-experiments: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
-    except KeyboardInterrupt:
-        write_report(output, EXPERIMENTS)
-        typer.echo("tpf-experiments: interrupted; go on with --resume", err=True)
-        raise typer.Exit(130) from None
+        try:
+            with progress_bar() as progress:
+                runner = Runner(output, configuration, SystemClock(), progress, resume=resume)
+                for experiment in chosen:
+                    complete &= _run(runner, experiment, progress)
+            report = write_report(output, EXPERIMENTS)
+        except KeyboardInterrupt:
+            write_report(output, EXPERIMENTS)
+            typer.echo("tpf-experiments: interrupted; go on with --resume", err=True)
+            raise typer.Exit(130) from None
     typer.echo(str(report))
     if not complete:
         typer.echo("tpf-experiments: not everything was measured; the report says what", err=True)
@@ -100,11 +110,8 @@ def _run(runner: Runner, experiment: Experiment, progress: Progress) -> bool:
 @app.command()
 def report(output: _Output) -> None:
     """Write the report anew from the raw data."""
-    try:
+    with _errors():
         typer.echo(str(write_report(output, EXPERIMENTS)))
-    except ExperimentError as error:
-        typer.echo(f"tpf-experiments: {error}", err=True)
-        raise typer.Exit(1) from None
 
 
 @app.command()
@@ -117,11 +124,8 @@ def publish(
     ] = None,
 ) -> None:
     """Write page, summary and figures of the results for publishing, e.g. to docs/report."""
-    try:
+    with _errors():
         typer.echo(str(publish_report(output, EXPERIMENTS, to, readme)))
-    except ExperimentError as error:
-        typer.echo(f"tpf-experiments: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
 
 
 @app.command()
@@ -132,11 +136,8 @@ def unpack(
     output: _Output,
 ) -> None:
     """Bring back the results of a published report, for report, compare or run --resume."""
-    try:
+    with _errors():
         typer.echo(", ".join(unpack_report(published, output)))
-    except ExperimentError as error:
-        typer.echo(f"tpf-experiments: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
 
 
 @app.command()
@@ -169,7 +170,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """Compare two runs, or two commits. Status 1 where something got worse than allowed."""
-    try:
+    with _errors():
         if at_most is not None and not at_most >= 1:
             raise ConfigurationError(f"--at-most is a factor from 1 on, not {at_most:g}")
         if commits is None:
@@ -191,9 +192,6 @@ def compare(
                 lambda line: typer.echo(line, err=True),
             )  # fmt: skip
         found = compare_runs(*sides, column or ())
-    except ExperimentError as error:
-        typer.echo(f"tpf-experiments: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
     typer.echo(json.dumps(found.as_json(at_most), indent=1) if as_json else found.as_text(at_most))
     if at_most is not None and (failure := _failure(found, at_most)):
         typer.echo(f"tpf-experiments: {failure}", err=True)

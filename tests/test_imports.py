@@ -65,7 +65,8 @@ LIBRARIES: dict[str, set[str]] = {
     "experiments": {"rich", "typer"},
     "experiments.workloads": {"pyarrow", "pyoxigraph"},
     "experiments.harness": {
-        "flask", "granian", "jinja2", "matplotlib", "psutil", "requests", "rich",
+        "flask", "granian", "jinja2", "matplotlib", "psutil", "requests", "rich", "scipy",
+        "werkzeug",
     },
     "experiments.studies": {
         "numpy", "psutil", "pyoxigraph", "rdflib", "requests", "typer", "urllib3",

@@ -1,16 +1,17 @@
 """A process between client and server that adds latency, and counts requests and bytes.
 
 It passes bytes on between loopback ports. What a client sends arrives so many milliseconds later,
-as over a network with that round trip; a new connection costs one round trip, too. A line on
-standard input, the delay in milliseconds, is answered by a line with what passed since the last
-one: ``{"requests": 1, "bytes": 2, "connections": 3}``. Clients are counted on that send one
-request at a time over each connection.
+as over a network with that round trip; a new connection costs one round trip, too. An order,
+``{"delay": 20.0}`` (milliseconds), is answered with what passed since the last one:
+``{"requests": 1, "bytes": 2, "connections": 3}``. Clients are counted on that send one request at a
+time over each connection.
 """
 
 import asyncio
-import json
-import sys
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from experiments.harness.processes import LOOPBACK
 
@@ -89,23 +90,16 @@ class DelayProxy:
             sink.close()
 
 
-async def _run(target: int, port: int) -> None:
-    proxy = DelayProxy(target)
-    loop = asyncio.get_running_loop()
-    async with await proxy.serve(port):
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        while line := await loop.run_in_executor(None, sys.stdin.readline):
-            answer, proxy.passed = proxy.passed, Passed()
-            proxy.delay = float(line) / 1000
-            sys.stdout.write(json.dumps(asdict(answer)) + "\n")
-            sys.stdout.flush()
+def proxy(target: str, port: str) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """What the process does with its orders; it listens when this returns."""
+    passing = DelayProxy(int(target))
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    asyncio.run_coroutine_threadsafe(passing.serve(int(port)), loop).result()
 
+    def handle(order: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer, passing.passed = passing.passed, Passed()
+        passing.delay = order["delay"] / 1000
+        return asdict(answer)
 
-def main() -> None:
-    """``delay_proxy TARGET PORT``: until standard input ends."""
-    asyncio.run(_run(int(sys.argv[1]), int(sys.argv[2])))
-
-
-if __name__ == "__main__":
-    main()
+    return handle

@@ -5,14 +5,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-# Quantiles 0.975 of Student's t distribution for 1, 2, … 30 degrees of freedom.
-_T = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-_NORMAL = 1.959964
-"""The quantile of the normal distribution, which that of many degrees comes near."""
+from scipy.special import stdtrit
+
 _LARGEST = math.log(1e300)
 
 
@@ -64,22 +58,14 @@ def ratio_estimate(before: Sequence[float], after: Sequence[float]) -> MeanEstim
     if total := sum(parts):
         shares = zip(parts, (first, second), strict=True)
         degrees = total**2 / sum(part**2 / (len(values) - 1) for part, values in shares)
-        half = _quantile(max(1, int(degrees))) * math.sqrt(total)
+        half = _quantile(max(1.0, degrees)) * math.sqrt(total)
     low, high = math.exp(ratio - half), math.exp(min(ratio + half, _LARGEST))
     return MeanEstimate(math.exp(ratio), low, high, repetitions)
 
 
-def _quantile(degrees: int) -> float:
-    """The quantile 0.975; beyond the table by the expansion of Cornish and Fisher.
-
-    Its first terms (Abramowitz and Stegun, 26.7.5) are exact to five digits there.
-    """
-    if degrees <= len(_T):
-        return _T[degrees - 1]
-    x = _NORMAL
-    first = (x**3 + x) / 4
-    second = (5 * x**5 + 16 * x**3 + 3 * x) / 96
-    return x + first / degrees + second / degrees**2
+def _quantile(degrees: float) -> float:
+    """The quantile 0.975 of Student's t distribution."""
+    return float(stdtrit(degrees, 0.975))
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

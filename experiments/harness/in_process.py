@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import requests
 from requests.adapters import BaseAdapter
+from werkzeug.test import run_wsgi_app
 
 from annotations.clock import ManualClock
 from tpf_server.app import create_app
@@ -64,25 +65,17 @@ class InProcess(BaseAdapter):
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
         """Answer a request from the application, at once and whole."""
-        answered: list[tuple[str, list[tuple[str, str]]]] = []
-
-        def start_response(status: str, fields: list[tuple[str, str]], *_: Any) -> None:
-            answered.append((status, fields))
-
         environ = _environ(request)
         with self.work.measured():
-            chunks = self.app(environ, start_response)
+            chunks, status, fields = run_wsgi_app(self.app, environ, buffered=True)
             body = b"".join(chunks)
-            if hasattr(chunks, "close"):
-                chunks.close()
         self.work.requests += 1
         self.work.bytes += len(body)
-        status, fields = answered[-1]
         code, reason = status.split(" ", 1)
         response = requests.Response()
         response.status_code = int(code)
         response.reason = reason
-        response.headers.update(fields)
+        response.headers.update(fields.items())
         response.url = request.url or ""
         response.request = request
         response.raw = io.BytesIO(body)

@@ -8,12 +8,10 @@ process of its own so that its work is not counted for the server.
     {"id": 1, "latencies": [0.001, …], "bytes": 123, "seconds": 1.0}
 """
 
-import json
 import selectors
 import socket
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.errors import MeasurementError
@@ -146,21 +144,17 @@ def generate(
             connection.socket.close()
 
 
-def main() -> None:
-    """Follow orders until standard input ends."""
-    for line in sys.stdin:
-        order = json.loads(line)
+def load() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """What the process does with its orders."""
+
+    def handle(order: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            answer = generate(
+            return generate(
                 order["port"], [text.encode("latin-1") for text in order["requests"]],
                 connections=order["connections"], seconds=order["seconds"],
                 status=order["status"], pause=order["pause"],
             )  # fmt: skip
         except (MeasurementError, OSError, ValueError) as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        sys.stdout.write(json.dumps({**answer, "id": order["id"]}) + "\n")
-        sys.stdout.flush()
+            return {"error": f"{type(error).__name__}: {error}"}
 
-
-if __name__ == "__main__":
-    main()
+    return handle

@@ -250,6 +250,11 @@ def python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
+def child(target: str, *arguments: str) -> list[str]:
+    """The command of a process that follows orders: see `experiments.harness.child`."""
+    return python("experiments.harness.child", target, *arguments)
+
+
 def await_answer(process: Process, url: str, seconds: float) -> float:
     """Wait until a server answers with status 200; return the seconds that it took.
 

@@ -10,7 +10,7 @@ import csv
 import io
 import os
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias
 from annotations.whole_files import replaced_file
 from experiments.errors import ConfigurationError
 from experiments.harness.estimates import MeanEstimate, estimate
-from experiments.harness.items import Point
+from experiments.harness.items import Point, Table
 from experiments.harness.measurement import CellValue, Measurement, ResultRow
 
 _Key: TypeAlias = tuple[str, ...]
@@ -256,12 +256,31 @@ class Results:
 
     def series(
         self, by: str, x: str, y: str, *, numeric: bool = True, **wanted: CellValue
-    ) -> Iterator[tuple[str, list[Point]]]:
+    ) -> dict[str, list[Point]]:
         """The points of each value of the column `by`, where there are any."""
         chosen = self.where(**wanted)
-        for name in chosen.distinct(by):
-            if points := chosen.points(x, y, numeric=numeric, **{by: name}):
-                yield name, points
+        return {
+            name: points
+            for name in chosen.distinct(by)
+            if (points := chosen.points(x, y, numeric=numeric, **{by: name}))
+        }
+
+    def table(self, title: str, by: Mapping[str, str], means: Mapping[str, str]) -> Table:
+        """A row for each combination of some columns, with the means of others.
+
+        Args:
+            title: of the table.
+            by: the columns that are combined, with their headings.
+            means: the columns of which the mean is shown, with their headings.
+        """
+        groups: dict[_Key, list[Mapping[str, str]]] = {}
+        for row in self.rows:
+            groups.setdefault(tuple(row[column] for column in by), []).append(row)
+        rows = [
+            (*key, *(Results(group, {}, {}).mean(column) for column in means))
+            for key, group in groups.items()
+        ]
+        return Table(title, (*by.values(), *means.values()), rows)
 
 
 def _text(value: CellValue) -> str:

@@ -20,6 +20,10 @@ from experiments.harness.processes import (
     started,
 )
 
+OURS = "ours"
+CONSTANT = "constant Flask view"
+REFERENCE = "@ldf/server"
+"""As figures call the servers."""
 TOKEN = "the experiments' own"
 _START_SECONDS = 180.0
 _CONVERT_SECONDS = 1800.0
@@ -59,7 +63,7 @@ def command(name: str) -> str:
 
 @contextmanager
 def fragment_server(
-    folder: Path, config: str = "", *data: Path, name: str = "ours", base_url: str = ""
+    folder: Path, config: str = "", *data: Path, name: str = OURS, base_url: str = ""
 ) -> Iterator[Server]:
     """``tpf-server`` with one worker, that knows nothing of any before it.
 
@@ -94,7 +98,7 @@ def constant_server() -> Iterator[Server]:
         "constant view", python("experiments.harness.constant_server", str(port))
     ) as process:
         seconds = await_answer(process, f"http://{LOOPBACK}:{port}/1", _START_SECONDS)
-        yield Server("constant Flask view", process, port, seconds)
+        yield Server(CONSTANT, process, port, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ class ReferenceData:
     @property
     def name(self) -> str:
         """As figures call the server."""
-        return f"@ldf/server ({self.kind})"
+        return f"{REFERENCE} ({self.kind})"
 
 
 def reference_data(triples: Path, folder: Path) -> ReferenceData:

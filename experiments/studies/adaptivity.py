@@ -1,16 +1,16 @@
 """``adaptivity``: what it pays to choose the routes of joins anew, where streams drift."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from math import exp, log
 from random import Random
+from statistics import geometric_mean
 from typing import Any, Final, Literal, Self
 
 from experiments.harness.claims import checks
-from experiments.harness.items import Figure, Finding, Item, Point, Table
+from experiments.harness.items import Figure, Finding, Item, Point
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
@@ -19,7 +19,11 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
 
 _Element = tuple[str, tuple[str, str, str]]
-_WHEN: Final = {"reviewed": "reviewed from time to time", "per-tuple": "chosen for each row"}
+_WHEN: Final[dict[Routing, str]] = {
+    "reviewed": "reviewed from time to time",
+    "per-tuple": "chosen for each row",
+}
+_LABEL: Final = "µs of CPU per element"
 _BLOCK: Final = 200
 """Elements that an engine takes before another one does."""
 _COLD: Final = 1000
@@ -155,59 +159,47 @@ class Adaptivity:
         )
 
     def report(self, results: Results) -> Iterable[Item]:
-        """A table, a figure, and which routing costs least."""
-        rows = [row for row in results.rows if row.get("us_fixed") is not None]
-        header = (*self.keys, *self.values)
-        yield Table("Per element", header, [[row.get(key) for key in header] for row in rows])
-        costs: dict[Routing, dict[str, float]] = {routing: {} for routing in ROUTINGS}
-        for case in dict.fromkeys(str(row["case"]) for row in rows):
-            for routing, each in costs.items():
-                found = [float(row[_column(routing)] or 0) for row in rows if row["case"] == case]
-                each[case] = min(found)
-        yield Figure(
-            "adaptivity",
-            "An element of a join, by when routes are chosen",
-            "streams",
-            "µs of CPU per element",
-            {
-                routing: [Point(case, cost) for case, cost in each.items()]
-                for routing, each in costs.items()
-            },
-            kind="bars",
-        )
-        yield from _by_parameter(costs)
-        averages: dict[str, float] = {}
-        for routing, each in costs.items():
-            ratios = {case: cost / costs["fixed"][case] for case, cost in each.items()}
-            if routing == "fixed" or not ratios:
-                continue
-            mean = exp(sum(map(log, ratios.values())) / len(ratios))
-            averages[routing] = mean
-            least, most = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
-            yield Finding(
-                f"Routes that are {_WHEN[routing]} cost {rounded(mean)} times the CPU of fixed "
-                "ones in the geometric mean, from "
-                f"{rounded(ratios[least])} ({least}) to {rounded(ratios[most])} ({most}).",
-                headline=True,
-            )
-        yield from checks("adaptivity", {"adaptive": lambda: averages.get("reviewed")})
-
-
-def _by_parameter(costs: Mapping[Routing, Mapping[str, float]]) -> Iterator[Figure]:
-    """A figure for each parameter of the workload."""
-    for field, (label, cases) in _PARAMETERS.items():
-        series: dict[str, list[Point]] = {
-            routing: [
-                Point(getattr(DRIFT_CASES[case], field), each[case])
-                for case in cases
-                if case in each
-            ]
+        """A table, figures, and which routing costs least."""
+        costs = {
+            routing: {
+                case: min(results.numbers(_column(routing), case=case))
+                for case in results.distinct("case")
+            }
+            for routing in ROUTINGS
+        }
+        yield results.table("Per element", {"case": "case"}, {name: name for name in self.values})
+        bars: dict[str, list[Point]] = {
+            routing: [Point(case, cost) for case, cost in each.items()]
             for routing, each in costs.items()
         }
-        yield Figure(
-            f"adaptivity-by-{field}", f"An element of a join, by {label.split(' (')[0]}", label,
-            "µs of CPU per element", series, log_x=field != "streams",
-        )  # fmt: skip
+        title = "An element of a join, by when routes are chosen"
+        yield Figure("adaptivity", title, "streams", _LABEL, bars, kind="bars")
+        for field, (label, cases) in _PARAMETERS.items():
+            lines: dict[str, list[Point]] = {
+                routing: [
+                    Point(getattr(DRIFT_CASES[case], field), each[case])
+                    for case in cases
+                    if case in each
+                ]
+                for routing, each in costs.items()
+            }
+            yield Figure(
+                f"adaptivity-by-{field}", f"An element of a join, by {label.split(' (')[0]}",
+                label, _LABEL, lines, log_x=field != "streams",
+            )  # fmt: skip
+        means = {
+            routing: geometric_mean([each[case] / cost for case, cost in costs["fixed"].items()])
+            for routing, each in costs.items()
+            if each
+        }
+        for routing, when in _WHEN.items():
+            if routing in means:
+                yield Finding(
+                    f"Routes that are {when} cost {rounded(means[routing])} times the CPU of "
+                    "fixed ones in the geometric mean of all cases.",
+                    headline=True,
+                )
+        yield from checks("adaptivity", {"adaptive": lambda: means.get("reviewed")})
 
 
 def _column(routing: Routing) -> str:

@@ -11,27 +11,36 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Self
 
 from annotations.labels import Labelling
 from annotations.methods import METHODS
 from experiments.errors import MeasurementError
+from experiments.harness.claims import checks
 from experiments.harness.in_process import Application, ServerWork, application
-from experiments.harness.items import Item
+from experiments.harness.items import Figure, Finding, Item, Point, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
-from experiments.studies.annotation_report import (
-    LABELLINGS,
-    NO_LABELLING,
-    ON_PAGE,
-    POLLING,
-    REWRITTEN,
-    annotation_items,
-)
 from experiments.workloads.trains import Answers, Recording, recording
 from tpf_client import Client
 from tpf_client.solutions import Solutions
 
+POLLING = "polling"
+ON_PAGE = "on the page"
+REWRITTEN = "by rewritten patterns"
+NO_LABELLING = "-"
+LABELLINGS: tuple[Labelling, ...] = ("expiration", "interval")
+_KEYS = {
+    "method": "method", "labelling": "labelling", "labels": "labels", "cache": "cache",
+    "latency_ms": "latency, ms",
+}  # fmt: skip
+_LATER = {
+    "requests": "requests", "bytes": "bytes", "seconds": "seconds",
+    "client_cpu_ms": "CPU of client, ms", "server_cpu_ms": "CPU of server, ms",
+    "late_seconds": "seconds late", "right": "share of right answers",
+}  # fmt: skip
 _PAUSE = timedelta(milliseconds=50)
 
 
@@ -125,8 +134,118 @@ class AnnotationMethods:
         yield MeasurementGroup("in process", partial(_open, recorded, run), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Per tick in the mean, then over time."""
-        yield from annotation_items(results)
+        """The first evaluation and the later ones, over time and by latency; claims."""
+        near = results.where(latency_ms="0")
+        first = Results([row for row in results.rows if row["tick"] == "0"], {}, {})
+        after = Results([row for row in results.rows if row["tick"] != "0"], {}, {})
+        later = after.where(latency_ms="0")
+        yield from _sentences(results, later)
+        yield after.table("Evaluations after the first one, in the mean", _KEYS, _LATER)
+        yield first.table("First evaluations", _KEYS, _LATER)
+        for labels, name in ((ON_PAGE, "labels"), (REWRITTEN, "rewritten")):
+            for column in ("requests", "seconds"):
+                chosen = near.where(labels=labels, cache="on")
+                series = {
+                    f"{method}, {labelling}": chosen.points(
+                        "tick", column, method=method, labelling=labelling
+                    )
+                    for method in chosen.distinct("method")
+                    for labelling in LABELLINGS
+                }
+                yield Figure(
+                    f"{column}-{name}", f"Labels {labels}, with the cache", "evaluation",
+                    f"{column} per evaluation", series, markers=False,
+                )  # fmt: skip
+            if len(results.distinct("latency_ms")) > 1:
+                yield Figure(
+                    f"latency-{name}",
+                    f"An evaluation by the distance of the server, labels {labels}",
+                    "annotation method", "ms per evaluation after the first",
+                    _by_latency(after.where(labels=labels)), kind="bars", log_y=True,
+                )  # fmt: skip
+        late = near.where(cache="off").points("method", "late_seconds", numeric=False)
+        yield Figure(
+            "late", "How late an answer is", "client", "seconds after the publication",
+            {"mean": late}, kind="bars",
+        )  # fmt: skip
+        means = [
+            mean
+            for method in results.distinct("method")
+            for labelling in LABELLINGS
+            if (mean := later.mean(
+                "requests", method=method, labelling=labelling, labels=ON_PAGE, cache="on"
+            )) is not None
+        ]  # fmt: skip
+        yield Target(
+            "requests per evaluation of the train query after the first one, largest mean",
+            max(means, default=None), 3.0,
+            compared="original query streamer: 6–25 for two departures, growing with history",
+        )  # fmt: skip
+        yield from checks(
+            "annotation-methods",
+            {
+                "expiration": partial(_growth, later, "expiration"),
+                "interval": partial(_growth, later, "interval"),
+                "graphs": partial(_of_graphs, later),
+            },
+        )
+
+
+def _sentences(results: Results, later: Results) -> Iterator[Finding]:
+    wrong = sum(row["right"] == "0" for row in results.rows)
+    yield Finding(
+        f"{len(results.rows) - wrong:,} of {len(results.rows):,} evaluations on the "
+        f"{results.distinct('source')[0]} recording gave exactly the answer of pyoxigraph over the "
+        "facts that were valid at that instant."
+    )
+    for labels in (ON_PAGE, REWRITTEN):
+        chosen = later.where(labels=labels, cache="on")
+        seconds = chosen.mean("seconds")
+        if seconds is not None:
+            yield Finding(
+                f"Labels {labels}: an evaluation after the first one takes "
+                f"{rounded(chosen.mean('requests') or 0)} requests and "
+                f"{duration(1000 * seconds)} in the mean.",
+                headline=True,
+            )
+
+
+def _by_latency(later: Results) -> dict[str, list[Point]]:
+    return {
+        f"{latency} ms away, cache {cache}": [
+            Point(f"{method}, {labelling}", 1000 * mean)
+            for method in later.distinct("method")
+            for labelling in LABELLINGS
+            if (mean := later.mean(
+                "seconds", method=method, labelling=labelling, cache=cache, latency_ms=latency
+            ))
+        ]
+        for latency in later.distinct("latency_ms")
+        for cache in ("on", "off")
+    }  # fmt: skip
+
+
+def _growth(later: Results, labelling: str) -> float | None:
+    """Requests in the last quarter of the time by those in the first, with the cache."""
+    ratios = []
+    for labels in (ON_PAGE, REWRITTEN):
+        chosen = later.where(labels=labels, labelling=labelling, cache="on")
+        ticks = sorted({int(row["tick"]) for row in chosen.rows})
+        if quarter := len(ticks) // 4:
+            first, last = (
+                fmean(float(row["requests"]) for row in chosen.rows if int(row["tick"]) in each)
+                for each in (set(ticks[:quarter]), set(ticks[-quarter:]))
+            )
+            ratios += [last / first] if first else []
+    return max(ratios, default=None)
+
+
+def _of_graphs(later: Results) -> float | None:
+    chosen = later.where(labels=REWRITTEN, cache="on")
+    means = {name: chosen.mean("seconds", method=name) for name in chosen.distinct("method")}
+    graphs = means.pop("named-graph", None)
+    others = [mean for mean in means.values() if mean]
+    return graphs / min(others) if graphs and others else None
 
 
 @contextmanager

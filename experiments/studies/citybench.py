@@ -5,7 +5,7 @@ Source: Ali, Gao, Mileo 2015, *CityBench*, section 5.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,23 +18,30 @@ from annotations.clock import SystemClock
 from annotations.terms import DEFAULT_GRAPH, Quad
 from experiments.errors import MeasurementError
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Item
+from experiments.harness.items import Figure, Finding, Item, Table
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
-from experiments.harness.processes import Process, python, started
+from experiments.harness.processes import Process
+from experiments.harness.report import rounded, shown_value
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
-from experiments.studies.board_modes import (
+from experiments.studies.boards import (
     CQELS_MODE,
     CSPARQL_MODE,
+    PLACES,
     SPARK_MODE,
+    START_SECONDS,
     STREAMER,
+    Looks,
+    MachineLimits,
     Mode,
     Side,
+    client_processes,
     engine_settings,
+    marked,
     need_java,
+    timed,
+    watch,
 )
-from experiments.studies.board_watch import START_SECONDS, Looks, MachineLimits, timed, watch
-from experiments.studies.citybench_report import citybench_items
 from experiments.workloads.citybench import (
     CITYBENCH_QUERIES,
     CITYBENCH_WINDOW,
@@ -47,6 +54,7 @@ from experiments.workloads.citybench import (
 from loaders.sources.citybench import SENSOR_GRAPHS
 
 _MODES = (STREAMER, CQELS_MODE, CSPARQL_MODE)
+_COMPLETE = 0.999
 _CITY = "city"
 _SENSORS = "sensors"
 _STREAM: Final = re.compile(r"STREAM\s+<(https?://[^>]+)>")
@@ -178,8 +186,41 @@ class CityBenchQueries:
                 yield MeasurementGroup(group, opened, measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Completeness and latency by query, by rate and by instances."""
-        return citybench_items(results, (*self.keys, *self.values))
+        """Completeness and latency by query, at each rate and with each number of queries."""
+        one = min(results.distinct("instances"), key=float, default="")
+        slow = min(results.distinct("rate"), key=float, default="")
+        for mode in results.distinct("mode"):
+            chosen = results.where(mode=mode)
+            complete, latency = chosen.numbers("completeness"), chosen.numbers("latency_p50_ms")
+            if complete:
+                yield Finding(
+                    f"CityBench, {mode}: complete in "
+                    f"{sum(share >= _COMPLETE for share in complete)} of {len(complete)} "
+                    f"measurements, the least {rounded(100 * min(complete))} %; median latencies "
+                    f"of {shown_value(min(latency))} to {shown_value(max(latency))} ms.",
+                    headline=True,
+                )
+        for rate, instances in [
+            *((rate, one) for rate in sorted(results.distinct("rate"), key=float)),
+            *((slow, n) for n in sorted(results.distinct("instances"), key=float) if n != one),
+        ]:
+            chosen = results.where(rate=rate, instances=instances)
+            for name, column, title, label in (
+                ("completeness", "completeness", "Completeness", "share of the observations"),
+                ("latency", "latency_p50_ms", "Latency, median", "ms"),
+                ("server", "server_percent", "CPU of the server", "% of a core"),
+            ):
+                yield Figure(
+                    f"{name}-{instances}-at-{rate}",
+                    f"{title}: {instances} times each query, readings per second: {rate}", "query",
+                    label, marked(
+                        chosen, "query", chosen.series("mode", "query", column, numeric=False)
+                    ),
+                    kind="bars", log_y=name != "completeness", places=PLACES,
+                )  # fmt: skip
+        columns = (*self.keys, *self.values)
+        rows = [[row[name] or None for name in columns] for row in results.rows]
+        yield Table("All measurements", columns, rows)
 
 
 @contextmanager
@@ -202,12 +243,7 @@ def _open(settings: Sizes, run: Run, limits: MachineLimits, *, spark: bool) -> I
         },
     }
     stores = run.static.stores(run.folder, parts, now)
-    with ExitStack() as stack:
-        clients = [
-            stack.enter_context(started(f"client {n}", python("experiments.studies.board_clients")))
-            for n in range(settings.processes)
-        ]
-        feed = stack.enter_context(started("feed", python("experiments.studies.citybench_feed")))
+    with client_processes(settings.processes, "SensorReadings") as (clients, feed):
         yield OpenedCity(found, stores, run.folder, clients, feed, settings, limits)
 
 

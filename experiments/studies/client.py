@@ -1,8 +1,7 @@
 """``client``: what a query costs the client, by kind of query, server, client and latency."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,26 +14,22 @@ from annotations.clock import SystemClock
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.free_port import free_port
 from experiments.harness import peers
-from experiments.harness.items import Item
+from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
-from experiments.harness.processes import LOOPBACK, Process, python, started
+from experiments.harness.processes import LOOPBACK, Process, child, started
+from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from experiments.harness.servers import (
+    OURS,
+    REFERENCE,
     Server,
     fragment_server,
     reference_data,
     reference_server,
 )
 from experiments.harness.static_loading import StaticLoading
-from experiments.studies.client_report import (
-    COMUNICA,
-    COMUNICA_BRTPF,
-    OURS_PLAIN,
-    RESTRICTED,
-    client_report,
-)
-from experiments.studies.fragment_servers import OURS, REFERENCE
 from experiments.workloads.shop import (
+    COMPARED,
     GRAPH_FORMS,
     IN_GRAPHS,
     SHOP_LIMIT,
@@ -43,11 +38,19 @@ from experiments.workloads.shop import (
     Shop,
 )
 
+COMUNICA = "Comunica"
+COMUNICA_BRTPF = "Comunica, source type brtpf"
+OURS_PLAIN = "ours, plain TPF"
+RESTRICTED = "ours, brTPF and large pages"
 SolutionBag: TypeAlias = Counter[tuple[str | None, ...]]
 
 _DATASET = "shop"
 _ANSWER_SECONDS = 300.0
 _READY_SECONDS = 30.0
+_COLUMNS = {
+    "requests": "requests", "bytes": "bytes", "first_seconds": "first result, s",
+    "seconds": "all, s", "client_cpu_ms": "CPU of client, ms", "server_cpu_ms": "CPU of server, ms",
+}  # fmt: skip
 _WARM_UP = ("chain", "optional", "order+limit")
 
 
@@ -85,9 +88,7 @@ class _Place:
 
     def passed(self, delay: float) -> Mapping[str, int]:
         """What passed the proxy since this was last asked; sets the delay in milliseconds."""
-        self.proxy.write_line(f"{delay:g}")
-        answer: dict[str, int] = json.loads(self.proxy.read_line(_READY_SECONDS))
-        return answer
+        return self.proxy.ask({"delay": delay}, _READY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,86 @@ class Clients:
 
     def report(self, results: Results) -> Iterable[Item]:
         """Totals, then query by query."""
-        return client_report(results)
+        latencies = results.distinct("latency_ms")
+        yield from _totals(results)
+        first = results.where(latency_ms=latencies[0])
+        yield Figure(
+            "requests", "Requests per query", "query", "requests", _by_pair(first, "requests"),
+            kind="bars", log_y=True,
+        )  # fmt: skip
+        for latency in latencies:
+            yield Figure(
+                f"seconds-{latency}", f"Seconds per query, {latency} ms of latency added", "query",
+                "seconds", _by_pair(results.where(latency_ms=latency), "seconds"), kind="bars",
+                log_y=True,
+            )  # fmt: skip
+        keys = {
+            "query": "query", "server": "server", "client": "client", "latency_ms": "latency, ms",
+        }  # fmt: skip
+        yield results.table("Query by query", keys, _COLUMNS)
+        wrong = [row for row in results.rows if row["right"] == "0"]
+        listed = dict.fromkeys(
+            f"; {_pair_name(row['client'], row['server'])}, {row['query']}" for row in wrong
+        )
+        yield Finding(
+            f"{len(wrong):,} of {len(results.rows):,} answers differ from those of pyoxigraph over "
+            f"the same data{''.join(listed)}."
+        )
+        triples = int(results.distinct("triples")[0])
+        for column, server, latency, limit, known in (
+            ("requests", OURS_PLAIN, latencies[0], 900.0, ""),
+            ("requests", RESTRICTED, latencies[0], 120.0, ""),
+            (
+                "seconds", RESTRICTED, latencies[-1], 6.0,
+                "with 20 ms on 105,773 other triples: Comunica 29.9, Client.js 23.4",
+            ),
+        ):  # fmt: skip
+            chosen = results.where(latency_ms=latency, client=OURS, server=server)
+            yield Target(
+                f"{column} of our client for 8 queries on {triples:,} triples, {latency} ms of "
+                f"latency added, {server}",
+                total(chosen, column, COMPARED), limit, compared=known,
+            )  # fmt: skip
+
+
+def _pair_name(client: str, server: str) -> str:
+    return f"{'our client' if client == OURS else client} on {server}"
+
+
+def _by_pair(results: Results, column: str) -> dict[str, list[Point]]:
+    pairs = dict.fromkeys((row["client"], row["server"]) for row in results.rows)
+    return {
+        _pair_name(client, server): results.points(
+            "query", column, numeric=False, client=client, server=server
+        )
+        for client, server in pairs
+    }
+
+
+def total(results: Results, column: str, queries: Sequence[str]) -> float | None:
+    """The sum over queries of the mean of a column; ``None`` unless all were measured."""
+    means = [results.mean(column, query=query) for query in queries]
+    known = [mean for mean in means if mean is not None]
+    return sum(known) if len(known) == len(queries) and known else None
+
+
+def _totals(results: Results) -> Iterator[Item]:
+    """The sums over all queries, by client and server, with each latency."""
+    queries = results.distinct("query")
+    rows = []
+    for latency in results.distinct("latency_ms"):
+        for client, server in dict.fromkeys((row["client"], row["server"]) for row in results.rows):
+            chosen = results.where(latency_ms=latency, client=client, server=server)
+            sums = {column: total(chosen, column, queries) for column in _COLUMNS}
+            rows.append((_pair_name(client, server), latency, *sums.values()))
+            if sums["requests"] and sums["seconds"]:
+                yield Finding(
+                    f"{_pair_name(client, server)}: {len(queries)} queries with {latency} ms of "
+                    f"latency added take {rounded(sums['requests'])} requests and "
+                    f"{rounded(sums['seconds'])} s.",
+                    headline=latency == results.distinct("latency_ms")[-1],
+                )
+    yield Table("All queries, one after the other", ("", "latency, ms", *_COLUMNS.values()), rows)
 
 
 @contextmanager
@@ -203,9 +283,9 @@ def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterat
                 static.load({store: data}, SystemClock().now())
             config = "max_values = 0\nmax_page_size = 100\n" if name == OURS_PLAIN else ""
             server = stack.enter_context(fragment_server(folder, config, store, base_url=base))
-        order = python("experiments.harness.delay_proxy", str(server.port), str(port))
+        order = child("experiments.harness.delay_proxy:proxy", str(server.port), str(port))
         proxy = stack.enter_context(started("delay proxy", order))
-        proxy.read_line(_READY_SECONDS)
+        proxy.ask({"delay": 0.0}, _READY_SECONDS)
         yield _Place(server, proxy, base + _DATASET)
 
 
@@ -216,7 +296,7 @@ def _client(name: str) -> Iterator[Process]:
         peers.package("@comunica/query-sparql")
         order = [peers.new_node(), str(script), str(peers.node_modules())]
     else:
-        order = python("experiments.studies.client_process")
+        order = child("experiments.studies.processes:questions")
     with started(name, order) as process:
         yield process
 

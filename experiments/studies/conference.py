@@ -14,7 +14,7 @@ from experiments.harness.estimates import percentile
 from experiments.harness.items import Item
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.results import Results
-from experiments.studies.board_modes import CQELS_MODE, CSPARQL_MODE
+from experiments.studies.boards import CQELS_MODE, CSPARQL_MODE
 from experiments.studies.conference_report import conference_items
 from experiments.workloads.conference import (
     BADGES,

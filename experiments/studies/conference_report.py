@@ -7,7 +7,7 @@ from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
 from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
-from experiments.studies.board_modes import CQELS_MODE, CSPARQL_MODE, PLACES
+from experiments.studies.boards import CQELS_MODE, CSPARQL_MODE, PLACES
 
 # Microseconds of the original engines, on other machines, with 10^5 static triples: CQELS for each
 # event, published in 2011, measured again (paced at 100 events per second); C-SPARQL for each

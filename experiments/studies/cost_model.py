@@ -1,36 +1,309 @@
-"""``cost-model``: what a million clients would take, from measurements of some hundred."""
+"""``cost-model``: what a million clients would take, from measurements of some hundred.
+
+An *instance* is one worker process on one core. With n clients on k instances
+
+    load of an instance    fixed + per_client · n / k           percent of a core
+    it may be at most      100 · min(utilisation, deadline / period)
+    so                     k = ⌈per_client · n / (allowed − fixed)⌉
+    memory                 k · memory_fixed + memory_per_client · n
+    traffic                bytes_per_client · n
+    machines               the most of k / cores, memory / memory of a machine, traffic / network
+    cost per month         machines · price + traffic · price
+
+`fixed` is what an instance does without any client: it takes what is published. The load comes at
+once, when facts are renewed: so what a renewal causes has to be done within the deadline, and an
+instance that is busier than deadline / period cannot do that.
+"""
 
 import json
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from experiments.errors import MeasurementError, UnavailableError
-from experiments.harness.items import Item
+from experiments.harness.items import Figure, Finding, Item, Point
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
-from experiments.harness.report import FACTS, RAW
+from experiments.harness.report import FACTS, RAW, rounded, shown_value
 from experiments.harness.results import RawData, Results
-from experiments.studies.board_modes import CACHED, CSPARQL_MODE
-from experiments.studies.cost_formula import (
-    Costs,
-    Line,
-    Prices,
-    fitted,
-    size,
-)
-from experiments.studies.cost_model_report import (
-    CHECK,
-    FIT,
-    MODES,
-    SIMULATION,
-    SIZE_PART,
-    cost_model_report,
-)
-from experiments.studies.cost_simulation import simulated
+from experiments.studies.boards import CACHED, CQELS_MODE, CSPARQL_MODE, PLACES, STREAMER
 from experiments.studies.server_vs_client import ServerVsClient
+
+MODES = (STREAMER.name, CACHED.name, CQELS_MODE.name, CSPARQL_MODE.name)
+FIT, CHECK, SIZE_PART, SIMULATION = "fit", "held out", "size", "simulation"
+"""The parts of the results."""
+_TABLES = {
+    FIT: ("Inputs of the formula: fixed + per client · n", ("quantity",), {
+        "fixed": "fixed", "per_client": "per client", "period": "period, s",
+    }),
+    SIZE_PART: ("What it takes", ("clients", "limit"), {
+        "instances": "instances", "caches": "caches", "memory_gib": "GiB", "machines": "machines",
+        "gb_month": "GB per month", "cost_month": "cost per month",
+        "client_cores": "cores at the clients",
+    }),
+    CHECK: ("Numbers of clients that the fit did not see", ("quantity", "clients"), {
+        "predicted": "predicted", "measured": "measured",
+    }),
+    SIMULATION: ("Simulation: all come within the jitter after a renewal", ("clients",), {
+        "instances": "instances", "predicted_busy": "formula: load, %", "busy": "simulated, %",
+        "busiest": "of the busiest, %", "wait_p50_s": "wait and service, median s",
+        "wait_p99_s": "99 %, s",
+    }),
+}  # fmt: skip
+"""Title, further keys and columns of the table of each part."""
+SECONDS_PER_MONTH = 365.25 / 12 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """``fixed + per_client · n``; neither is negative."""
+
+    fixed: float
+    per_client: float
+
+    def at(self, clients: float) -> float:
+        """Its value for so many clients."""
+        return self.fixed + self.per_client * clients
+
+
+def fitted(points: Mapping[float, float]) -> Line:
+    """The line with the least sum of squared relative errors.
+
+    Args:
+        points: values, none of them negative, by numbers of clients.
+
+    Raises:
+        ValueError: there are fewer than two numbers of clients.
+    """
+    if len(points) < 2:
+        raise ValueError("a line needs two numbers of clients")
+    weighted = [(n, y, 1 / max(y, 1e-9) ** 2) for n, y in points.items()]
+    total = sum(w for _, _, w in weighted)
+    mean_n = sum(w * n for n, _, w in weighted) / total
+    mean_y = sum(w * y for _, y, w in weighted) / total
+    spread = sum(w * (n - mean_n) ** 2 for n, _, w in weighted)
+    slope = sum(w * (n - mean_n) * (y - mean_y) for n, y, w in weighted) / spread
+    if slope < 0:
+        return Line(mean_y, 0.0)
+    if mean_y - slope * mean_n < 0:
+        # Through the origin.
+        slope = sum(w * n * y for n, y, w in weighted) / sum(w * n * n for n, _, w in weighted)
+        return Line(0.0, slope)
+    return Line(mean_y - slope * mean_n, slope)
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What was measured of a mode.
+
+    Args:
+        server: CPU of the server, percent of a core.
+        cache: CPU of the cache in front, percent of a core; ``None`` without one.
+        clients: CPU of all clients, percent of a core.
+        traffic: bytes per second to all clients.
+        memory: MiB of the server's process.
+        period: seconds in which the facts were renewed.
+    """
+
+    server: Line
+    cache: Line | None
+    clients: Line
+    traffic: Line
+    memory: Line
+    period: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What is rented, and for how much.
+
+    Args:
+        utilisation: to which share a core is used, in the mean, at most.
+        deadline: seconds within which everybody has the answer after a renewal.
+        machine_cores: of a machine.
+        machine_memory: GiB of a machine.
+        machine_network: Gbit/s of a machine.
+        machine_price: of a machine for a month.
+        traffic_price: of a gigabyte (10^9 bytes) that leaves.
+    """
+
+    utilisation: float
+    deadline: float
+    machine_cores: int
+    machine_memory: float
+    machine_network: float
+    machine_price: float
+    traffic_price: float
+
+    def allowed(self, period: float) -> float:
+        """Percent of a core that an instance may use in the mean."""
+        return 100 * min(self.utilisation, self.deadline / period)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What it takes.
+
+    Args:
+        instances: of the server.
+        caches: instances of the cache.
+        memory: GiB.
+        machines: for both.
+        client_cores: cores that are busy at the clients, all together.
+        gigabytes: that leave in a month.
+        cost: per month, in the currency of the prices.
+        limit: what the number of machines follows from: cores, memory or network.
+    """
+
+    instances: int
+    caches: int
+    memory: float
+    machines: int
+    client_cores: float
+    gigabytes: float
+    cost: float
+    limit: str
+
+
+def instances(line: Line, clients: float, allowed: float) -> int:
+    """How many instances of this load so many clients need.
+
+    Raises:
+        ValueError: an instance has no room left for a single client.
+    """
+    room = allowed - line.fixed
+    if room <= 0:
+        raise ValueError("what is published takes all that an instance may use")
+    return max(1, math.ceil(line.per_client * clients / room))
+
+
+def size(costs: Costs, prices: Prices, clients: float) -> Size:
+    """What so many clients take.
+
+    A cache asks the server for what it does not have, whoever its clients are: each cache is taken
+    to cause what the one that was measured did.
+
+    Raises:
+        ValueError: an instance has no room left for a single client.
+    """
+    allowed = prices.allowed(costs.period)
+    if costs.cache is None:
+        caches, needed = 0, instances(costs.server, clients, allowed)
+    else:
+        caches = instances(costs.cache, clients, allowed)
+        load = costs.server.fixed * caches + costs.server.per_client * clients
+        needed = max(1, math.ceil(load / allowed))
+    memory = (needed * costs.memory.fixed + costs.memory.per_client * clients) / 1024
+    traffic = costs.traffic.at(clients)
+    by_limit = {
+        "cores": math.ceil((needed + caches) / prices.machine_cores),
+        "memory": math.ceil(memory / prices.machine_memory),
+        "network": math.ceil(8 * traffic / (1e9 * prices.machine_network)),
+    }
+    limit = max(by_limit, key=lambda name: by_limit[name])
+    machines = max(1, by_limit[limit])
+    gigabytes = traffic * SECONDS_PER_MONTH / 1e9
+    cost = machines * prices.machine_price + gigabytes * prices.traffic_price
+    cores = costs.clients.at(clients) / 100
+    return Size(needed, caches, memory, machines, cores, gigabytes, cost, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class LineComparison:
+    """Where one line is below another.
+
+    Args:
+        below: whether it is below for large n.
+        crossing: the n > 0 at which that changes; ``None``: nowhere.
+    """
+
+    below: bool
+    crossing: float | None
+
+
+def compared_lines(one: Line, other: Line) -> LineComparison:
+    """Where `one` is below `other`."""
+    slope = other.per_client - one.per_client
+    start = other.fixed - one.fixed
+    below = slope > 0 or (slope == 0 and start > 0)
+    crossing = -start / slope if slope else None
+    return LineComparison(below, crossing if crossing is not None and crossing > 0 else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What the simulation saw.
+
+    Args:
+        busy: percent of a core that instances were busy, in the mean.
+        busiest: the same of the busiest one.
+        median: seconds from the arrival of a client to the end of its service.
+        late: the 99th percentile of that.
+    """
+
+    busy: float
+    busiest: float
+    median: float
+    late: float
+
+
+def simulated(
+    load: Line, clients: int, instances: int, period: float, spread: float, periods: int, seed: int
+) -> Waits:
+    """Simulate clients whose answers are renewed all at once, first come, first served.
+
+    In each period a client comes at the renewal plus a random delay, and takes a random time of
+    exponential distribution. The instance itself takes the renewal first. Nothing of the formula
+    is used.
+
+    Args:
+        load: percent of a core; `fixed` for an instance, the rest for each client.
+        clients: how many.
+        instances: over which clients are spread at random.
+        period: seconds between two renewals.
+        spread: seconds over which clients come after a renewal.
+        periods: how many are simulated, after one that is not counted.
+        seed: where chance comes from.
+    """
+    chance = np.random.default_rng(seed)
+    place = chance.integers(0, instances, clients)
+    each = load.per_client / 100 * period
+    own = load.fixed / 100 * period
+    waits = []
+    busy = np.zeros(instances)
+    free = np.zeros(instances)
+    order = np.argsort(place, kind="stable")
+    bounds = np.searchsorted(place[order], np.arange(instances + 1))
+    for number in range(periods + 1):
+        begin = number * period
+        arrivals = begin + chance.uniform(0, spread, clients)
+        services = chance.exponential(each, clients)
+        for instance in range(instances):
+            mine = order[bounds[instance] : bounds[instance + 1]]
+            mine = mine[np.argsort(arrivals[mine])]
+            came = np.concatenate(([begin], arrivals[mine]))
+            came[0] = max(begin, free[instance])  # the renewal waits for what is left
+            took = np.concatenate(([own], services[mine]))
+            done = np.cumsum(took)
+            # Each begins when it has come and the one before it is done.
+            ends = done + np.maximum.accumulate(came - (done - took))
+            free[instance] = ends[-1]
+            if number:
+                busy[instance] += took.sum()
+                waits.append(ends[1:] - came[1:])
+    every = np.concatenate(waits)
+    shares = 100 * busy / (periods * period)
+    return Waits(
+        float(shares.mean()),
+        float(shares.max()),
+        float(np.median(every)),
+        float(np.percentile(every, 99)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +390,96 @@ class CostModel:
 
     def report(self, results: Results) -> Iterable[Item]:
         """Findings, the inputs, the formula's results, the checks."""
-        return cost_model_report(results)
+        lines: dict[str, dict[str, Line]] = {}
+        for row in results.where(part=FIT).rows:
+            line = Line(float(row["fixed"]), float(row["per_client"]))
+            lines.setdefault(row["mode"], {})[row["quantity"]] = line
+        yield from _sentences(results, lines)
+        for part, (title, keys, columns) in _TABLES.items():
+            yield results.where(part=part).table(
+                title, {name: name for name in ("mode", *keys)}, columns
+            )
+        for name, column, title, label in (
+            ("cost", "cost_month", "Cost per month, with the prices of the configuration", "cost"),
+            ("instances", "instances", "Instances of the server", "instances (cores)"),
+        ):
+            series = results.series("mode", "clients", column, part=SIZE_PART)
+            yield Figure(
+                name, title, "clients", label, series, log_x=True, log_y=True, places=PLACES
+            )
+        both = {
+            mode: [Point(n, _added(each, "clients").at(n)) for n in (1, 10, 100, 1000, 10_000)]
+            for mode, each in lines.items()
+        }
+        yield Figure(
+            "both-sides", "CPU of server, cache and clients together, by the formula", "clients",
+            "% of a core", both, log_x=True, log_y=True, markers=False, places=PLACES,
+        )  # fmt: skip
+        held_out = results.where(part=CHECK, quantity="server")
+        predicted = {
+            f"{mode}, {column}": held_out.points("clients", column, mode=mode)
+            for mode in held_out.distinct("mode")
+            for column in ("measured", "predicted")
+        }
+        yield Figure(
+            "held-out", "CPU of the server: measured, and predicted from fewer clients", "clients",
+            "% of a core", predicted, log_x=True, log_y=True,
+            places={f"{mode}, measured": place for mode, place in PLACES.items()},
+        )  # fmt: skip
+
+
+def _added(lines: Mapping[str, Line], *clients: str) -> Line:
+    """The CPU of server and cache, and of the clients where they are named."""
+    each = [lines[name] for name in ("server", "cache", *clients) if name in lines]
+    return Line(sum(line.fixed for line in each), sum(line.per_client for line in each))
+
+
+def _sentences(results: Results, lines: Mapping[str, Mapping[str, Line]]) -> Iterator[Finding]:
+    sizes = results.where(part=SIZE_PART)
+    most = max((int(n) for n in sizes.distinct("clients")), default=0)
+    parts = [
+        f"{rounded(float(row['cost_month']))} in {row['mode']} ({row['machines']} machines)"
+        for row in sizes.where(clients=most).rows
+    ]
+    if parts:
+        yield Finding(
+            f"Extrapolated to {most:,} clients, with the prices of the configuration, a month "
+            f"costs {'; '.join(parts)}.",
+            headline=True,
+        )
+    for mode in (CQELS_MODE.name, CSPARQL_MODE.name):
+        for what, clients in (("the server alone", ()), ("both sides together", ("clients",))):
+            if mode in lines and STREAMER.name in lines:
+                ours, theirs = (_added(lines[name], *clients) for name in (STREAMER.name, mode))
+                found = compared_lines(ours, theirs)
+                where = "at every number of clients" if found.crossing is None else (
+                    f"above {rounded(found.crossing)} clients"
+                )  # fmt: skip
+                less = "less" if found.below else "more"
+                yield Finding(
+                    f"By the fitted lines, {what}: fragments take {less} CPU than {mode} {where}.",
+                    headline=True,
+                )
+    errors = [
+        abs(float(row["predicted"]) / float(row["measured"]) - 1)
+        for row in results.where(part=CHECK).rows
+        if row["quantity"] != "memory" and float(row["measured"] or 0)
+    ]
+    if errors:
+        yield Finding(
+            "At numbers of clients which the fit did not see, the formula is off by at most "
+            f"{rounded(100 * max(errors))} %."
+        )
+    elif lines:
+        yield Finding("No larger number of clients was measured, so nothing measured checks it.")
+    simulated_rows = results.where(part=SIMULATION)
+    off = [abs(float(r["predicted_busy"]) / float(r["busy"]) - 1) for r in simulated_rows.rows]
+    if off:
+        yield Finding(
+            f"The simulation's load of an instance differs from the formula's by at most "
+            f"{rounded(100 * max(off))} %; 99 of 100 clients are served within "
+            f"{shown_value(max(simulated_rows.numbers('wait_p99_s')))} s in every case."
+        )
 
 
 @contextmanager

@@ -2,29 +2,25 @@
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import psutil
 
+from annotations.terms import Term
 from experiments.errors import UnavailableError
+from experiments.harness.claims import checks
 from experiments.harness.cpu_time import cpu_time
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Item
+from experiments.harness.items import Figure, Finding, Item, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from experiments.studies.conference import conference_graphs
-from experiments.studies.csparql_report import (
-    claims_report,
-    native_report,
-    rules_on_spark_report,
-    rules_report,
-    spark_report,
-)
-from experiments.studies.spark_market import SparkMarket
 from experiments.workloads.conference import BADGES, Conference
 from experiments.workloads.market import EXCHANGE, MARKETS, brokers, market_query, transactions
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
@@ -32,6 +28,12 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
 from tpf_server.continuous.engine.static.store_graph import StoreGraph
 
+# Milliseconds per evaluation of the original engine on another machine, with 10^4 and 10^5 static
+# triples, step 1 s.
+_ORIGINAL = {
+    ("Q1", 10_000): 39.0, ("Q1", 100_000): 231.0, ("Q3", 10_000): 44.0, ("Q3", 100_000): 257.0,
+    ("Q2", 10_000): 21.0, ("stream", 10_000): 10.0,
+}  # fmt: skip
 _FROM = f"FROM STREAM <{BADGES}> [RANGE 3s STEP 1s]"
 _PREFIXES = """PREFIX lv: <http://example.org/floorplan#>
 PREFIX dc: <http://purl.org/dc/elements/1.1/> PREFIX foaf: <http://xmlns.com/foaf/0.1/>
@@ -166,12 +168,119 @@ class PeriodicQueries:
                 )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Figures, tables and targets."""
-        yield from native_report(results.where(part="native"))
-        yield from rules_report(results.where(part="rules"))
-        yield from spark_report(results.where(part="spark"))
-        yield from rules_on_spark_report(results.where(part="spark rules"))
-        yield from claims_report(results)
+        """Evaluations natively, what the rules save, Spark by cores, and the claims."""
+        native, rules, spark, rules_on_spark = (
+            results.where(part=each) for each in ("native", "rules", "spark", "spark rules")
+        )
+        ms, us = "CPU per evaluation, median (ms)", "CPU per triple (µs)"
+        for title, chosen, columns in (
+            ("Evaluations on the native engine", native, ("ms_median", "ms_mean", "ms_p99")),
+            ("Rules on the native engine", rules, ("ms_median", "ms_mean", "ms_p99")),
+            ("On Spark, without its start", spark, ("events_per_second", "cpu_us_per_event")),
+            ("Rules on Spark", rules_on_spark, ("events_per_second", "cpu_us_per_event")),
+        ):
+            keys = {name: name for name in self.keys[1:]}
+            yield chosen.table(title, keys, {name: name for name in (*columns, "rows")})
+        yield from _native(native)
+        yield Figure(
+            "native-by-size", "One evaluation on the native engine", "static triples", ms,
+            native.series("query", "static", "ms_median"), log_x=True,
+        )  # fmt: skip
+        for where, name, chosen, column, unit in (
+            ("Natively", "rules", rules, "ms_median", ms),
+            ("On Spark", "spark-rules", rules_on_spark, "cpu_us_per_event", us),
+        ):
+            for query in chosen.distinct("query"):
+                yield from _by_size(
+                    f"{name}-{query.replace(' ', '-')}", chosen.where(query=query), column, unit
+                )
+                yield from _effects(chosen.where(query=query), column, f"{where}, {query}")
+        yield Figure(
+            "spark-by-cores", "Spark by cores", "cores", "triples per second",
+            spark.series("query", "cores", "events_per_second"),
+        )  # fmt: skip
+        filters = rules.where(query="filters")
+        windows, sizes = filters.distinct("window"), filters.distinct("static")
+        widest = filters.where(window=max(windows, key=float, default=""))
+        largest = filters.where(static=max(sizes, key=float, default=""))
+        on_spark = rules_on_spark.where(query="filters")
+        yield from checks(
+            "csparql",
+            {
+                "filters by window": partial(_worst, largest, "push both", "ms_median"),
+                "filters by data": partial(_worst, widest, "push both", "ms_median"),
+                "filters on Spark": partial(_worst, on_spark, "push both", "cpu_us_per_event"),
+                "aggregates": partial(_worst_of_aggregates, rules),
+            },
+        )
+
+
+def _native(native: Results) -> Iterator[Item]:
+    """Beside the original engine."""
+    ratios = []
+    for (name, size), original in _ORIGINAL.items():
+        measured = native.mean("ms_median", query=name, static=size)
+        yield Target(
+            f"{name}, {size} static triples: CPU ms per evaluation, median", measured, original,
+            compared=f"original engine, on another machine: {original:g} ms",
+        )  # fmt: skip
+        ratios += [original / measured] if measured else []
+    if ratios:
+        yield Finding(
+            f"On another machine the original engine took {rounded(min(ratios))} to "
+            f"{rounded(max(ratios))} times as "
+            "long for an evaluation as the native engine.",
+            headline=True,
+        )
+
+
+def _by_size(name: str, chosen: Results, column: str, unit: str) -> Iterator[Figure]:
+    """The time with each rule, by the size of the window and of the data."""
+    for x, label, other, choose in (
+        ("window", "range of the window (s)", "static", min if "spark" in name else max),
+        ("static", "static triples", "window", max),
+    ):
+        fixed = choose(chosen.distinct(other), key=float)
+        part = chosen.where(**{other: fixed})
+        if len(part.distinct(x)) > 1:
+            yield Figure(
+                f"{name}-by-{x}", f"Rewriting rules by {label}, {other} {fixed}", label, unit,
+                part.series("rules", x, column), log_x=x == "static",
+            )  # fmt: skip
+
+
+def _effects(chosen: Results, column: str, what: str) -> Iterator[Finding]:
+    """The CPU with each rule by that without any."""
+    parts = [
+        f"{label} {rounded(min(ratios))} to {rounded(max(ratios))}"
+        for label in chosen.distinct("rules")
+        if label != "none" and (ratios := list(_ratios(chosen, label, column)))
+    ]
+    if parts:
+        yield Finding(f"{what}: CPU with rules, times that without: {', '.join(parts)}.")
+
+
+def _worst(chosen: Results, label: str, column: str) -> float | None:
+    return max(_ratios(chosen, label, column), default=None)
+
+
+def _worst_of_aggregates(native: Results) -> float | None:
+    found = [
+        _worst(native.where(query=query), label, "ms_median")
+        for query, label in (
+            ("by market", "distribute totally"), ("over markets", "distribute partially"),
+        )
+    ]  # fmt: skip
+    return max((ratio for ratio in found if ratio is not None), default=None)
+
+
+def _ratios(chosen: Results, label: str, column: str) -> Iterator[float]:
+    """The cost with a rule by that without any, in each case."""
+    for row in chosen.where(rules=label).rows:
+        case = {name: row[name] for name in ("query", "static", "window", "cores")}
+        one, other = (chosen.mean(column, rules=each, **case) for each in (label, "none"))
+        if one is not None and other:
+            yield one / other
 
 
 def _key(
@@ -223,6 +332,66 @@ def _conference(
     conference = Conference(run.seed)
     with conference_graphs(conference, run, size) as graphs:
         yield graphs, list(conference.badges(100 * settings.seconds))
+
+
+@dataclass(slots=True)
+class SparkMarket:
+    """Streams in files, and a Spark that reads them.
+
+    Args:
+        session: Spark.
+        java: its process.
+        work: a directory.
+        events: triples that a replay has.
+        static: the countries of brokers.
+        size: how many brokers there are.
+    """
+
+    session: Any
+    java: psutil.Process
+    work: Path
+    events: int
+    static: Sequence[StoreGraph]
+    size: int
+    number: int = 0
+    directories: Mapping[str, Path] = field(default_factory=dict)
+
+    def write(self, seed: int, events: int) -> None:
+        """Make the streams anew."""
+        from tpf_server.continuous.csparql.spark.execution import punctuate
+
+        self.number += 1
+        self.directories = {
+            m: self.work / f"market{self.number}-{n}" for n, m in enumerate(MARKETS)
+        }
+        lines: tuple[list[str], list[str]] = ([], [])
+        end = 0
+        for market, at, triples in transactions(seed, self.size, events // 2):
+            lines[market].extend(f"{at}\t" + "\t".join(each) + "\n" for each in triples)
+            end = at
+        for number, directory in enumerate(self.directories.values()):
+            directory.mkdir(parents=True)
+            (directory / "elements.tsv").write_text("".join(lines[number]))
+            punctuate(directory, end // 1000 * 1000)
+
+    def replay(self, text: str, rules: tuple[Rule, ...]) -> int:
+        """Run a query over them; how many rows its answers have."""
+        from tpf_server.continuous.csparql.spark.execution import SparkExecution
+
+        self.number += 1
+        engine = CsparqlEngine()
+        for graph in self.static:
+            engine.attach(graph)
+        predicates = {
+            Term(f"<{name}>"): frozenset(Term(f"<{EXCHANGE}{each}>") for each in ("does", "with"))
+            for name in MARKETS
+        }
+        execution = SparkExecution(
+            self.session, text, engine.static, self.directories, self.work / f"out{self.number}",
+            rules=rules, predicates=predicates,
+        )  # fmt: skip
+        execution.replay()
+        return sum(len(answer.rows) for answer in execution.results.read())
 
 
 class _Stopwatch:

@@ -1,38 +1,286 @@
 """``fragments``: what a fragment costs the server, by pattern and format."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Self
+from urllib.parse import quote
 
+import psutil
 import requests
 
-from experiments.errors import MeasurementError
-from experiments.harness.items import Item
+from annotations.clock import SystemClock
+from experiments.errors import MeasurementError, UnavailableError
+from experiments.harness.estimates import percentile
+from experiments.harness.items import Figure, Finding, Item, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.processes import LOOPBACK, Process, child, started
+from experiments.harness.report import rounded
 from experiments.harness.results import Results
-from experiments.harness.servers import Server
-from experiments.studies.fragment_report import fragments_report
-from experiments.studies.fragment_requests import (
-    FORMATS,
-    NOT_MODIFIED,
-    PATTERNS,
-    PEOPLE_DATASET,
-    SELDOM,
-    paths,
-    request,
-)
-from experiments.studies.fragment_servers import (
+from experiments.harness.servers import (
     CONSTANT,
     OURS,
     REFERENCE,
-    PeopleFiles,
-    Running,
-    mapped,
-    running_server,
+    Server,
+    constant_server,
+    fragment_server,
+    reference_data,
+    reference_server,
 )
-from experiments.workloads.people import People
+from experiments.harness.static_loading import StaticLoading
+from experiments.workloads.people import PEOPLE, People
+
+PEOPLE_DATASET = "people"
+FORMATS = {
+    "TriG": "application/trig",
+    "N-Quads": "application/n-quads",
+    "JSON-LD": "application/ld+json",
+    "HTML": "text/html",
+}
+"""Media types by what figures call them."""
+PATTERNS = (
+    "first page", "predicate", "subject", "existence", "predicate+object", "deep page",
+)  # fmt: skip
+NOT_MODIFIED = "304"
+"""Stands where a pattern would: a page that the client has."""
+SELDOM = "subject, seldom"
+"""Stands where a pattern would: subjects, a few in a second."""
+_URLS = 200
+_ANSWER_SECONDS = 240.0
+_STORE_FILES = frozenset({".npy", ".arrow", ".hdt"})
+# CPU milliseconds per request, and the reference server with HDT as measured on a machine like the
+# one that the targets were set for.
+_TARGETS = {
+    ("TriG", "first page"): (0.25, 0.54),
+    ("TriG", "predicate"): (0.25, 0.56),
+    ("TriG", "subject"): (0.15, 0.28),
+    ("TriG", "existence"): (0.10, 0.20),
+    ("TriG", "deep page"): (0.25, 6.7),
+    ("HTML", "first page"): (1.5, 30.0),
+    ("JSON-LD", "first page"): (0.5, 2.3),
+    ("TriG", NOT_MODIFIED): (0.08, None),
+    ("TriG", SELDOM): (0.5, None),
+}
+
+# The same as ratios of medians to the reference server in the same run.
+_RATIOS = {
+    ("TriG", "first page"): 0.5,
+    ("TriG", "predicate"): 0.5,
+    ("TriG", "subject"): 0.5,
+    ("TriG", "predicate+object"): 0.5,
+    ("TriG", "existence"): 0.5,
+    ("TriG", "deep page"): 0.05,
+    ("JSON-LD", "first page"): 0.15,
+    ("HTML", "first page"): 0.03,
+}
+
+
+_COLUMNS = {
+    "cpu_ms": "CPU ms", "requests_per_second": "requests/s", "p50_ms": "p50 ms",
+    "p99_ms": "p99 ms", "body_bytes": "bytes",
+}  # fmt: skip
+_START_COLUMNS = {
+    "start_seconds": "seconds to the first answer", "start_memory_mib": "MiB of the worker then",
+    "memory_mib": "MiB after the requests", "mapped_mib": "of those, pages of the store",
+}  # fmt: skip
+
+
+def request(port: int, path: str, media_type: str, fields: str = "") -> str:
+    """A whole request; `fields` end its header."""
+    return f"GET {path} HTTP/1.1\r\nHost: {LOOPBACK}:{port}\r\nAccept: {media_type}\r\n{fields}\r\n"
+
+
+def paths(people: People, seed: int, pattern: str) -> Iterator[str]:
+    """Paths of requests of a class of patterns; with random constants where it has some."""
+    chance = random.Random(f"{seed} {pattern}")
+    if pattern == "first page":
+        yield f"/{PEOPLE_DATASET}"
+        return
+    if pattern == "predicate":
+        yield _path(predicate=f"{PEOPLE}knows")
+        return
+    for _ in range(_URLS):
+        person = people.person(chance)
+        subject, city = f"{PEOPLE}person/{person}", f"{PEOPLE}city/{person % people.cities}"
+        match pattern:
+            case "subject":
+                yield _path(subject=subject)
+            case "existence":
+                yield _path(subject=subject, predicate=f"{PEOPLE}city", object=city)
+            case "predicate+object":
+                yield _path(predicate=f"{PEOPLE}city", object=city)
+            case _:
+                yield f"/{PEOPLE_DATASET}?page={chance.randrange(2, max(3, people.triples // 100))}"
+
+
+def _path(**terms: str) -> str:
+    query = "&".join(f"{name}={quote(term, safe='')}" for name, term in terms.items())
+    return f"/{PEOPLE_DATASET}?{query}"
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleFiles:
+    """The data in the forms that the servers read, made when they are first needed.
+
+    Args:
+        people: the data.
+        folder: where the files are; those that are there are used again.
+        static: makes our store.
+    """
+
+    people: People
+    folder: Path
+    static: StaticLoading
+
+    def triples(self) -> Path:
+        """The file of N-Triples."""
+        path = self.folder / "people.nt"
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.people.write(path)
+        return path
+
+    def store(self) -> Path:
+        """Our store."""
+        store = self.folder / PEOPLE_DATASET
+        if not store.exists():
+            self.static.load({store: self.triples()}, SystemClock().now())
+        return store
+
+
+def server(name: str, files: PeopleFiles, folder: Path) -> AbstractContextManager[Server]:
+    """One of the servers, with one worker.
+
+    Args:
+        name: as in the raw data.
+        files: what it serves.
+        folder: where it keeps what is its own.
+
+    Raises:
+        UnavailableError: it is not here.
+    """
+    if name == CONSTANT:
+        return constant_server()
+    if name == REFERENCE:
+        return reference_server(
+            reference_data(files.triples(), files.folder), PEOPLE_DATASET, folder
+        )
+    # Without live facts, whose pages are made once for all who ask at the same time: every answer
+    # is a page that is made for it, as the other server makes it.
+    source = json.dumps(str(files.store().resolve()))
+    return fragment_server(
+        folder, f"[datasets.{PEOPLE_DATASET}]\nsource = {source}\nlive = false\n"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The servers of a group by name, and the process that asks them."""
+
+    files: PeopleFiles
+    servers: Mapping[str, Server]
+    generator: Process
+    connections: int
+
+    def named(self, name: str) -> Server:
+        """A server by the name in the raw data.
+
+        Raises:
+            MeasurementError: it could not be started.
+        """
+        try:
+            return self.servers[name]
+        except KeyError:
+            raise MeasurementError(f"{name} is not running") from None
+
+    def ask(
+        self,
+        server: Server,
+        requests: Sequence[str],
+        seconds: float,
+        status: int = 200,
+        pause: float = 0.0,
+    ) -> ResultRow:
+        """Have requests sent, again from the first when all were sent; what that cost.
+
+        Args:
+            server: who is asked.
+            requests: whole requests.
+            seconds: for how long.
+            status: that all answers must have.
+            pause: seconds between an answer and the next request, over one connection.
+
+        Raises:
+            MeasurementError: the server answered otherwise, or not at all.
+        """
+        order = {
+            "port": server.port, "connections": 1 if pause else self.connections,
+            "seconds": seconds, "status": status, "requests": requests, "pause": pause,
+        }  # fmt: skip
+        before = server.process.usage()
+        answer = self.generator.ask(order, _ANSWER_SECONDS)
+        used = server.process.usage().since(before)
+        if "error" in answer:
+            raise MeasurementError(str(answer["error"]))
+        latencies: list[float] = answer["latencies"]
+        count = len(latencies)
+        return {
+            "requests": count,
+            "seconds": answer["seconds"],
+            "requests_per_second": count / answer["seconds"],
+            "p50_ms": 1000 * percentile(latencies, 50),
+            "p99_ms": 1000 * percentile(latencies, 99),
+            "cpu_ms": 1000 * used.cpu / count,
+            "body_bytes": answer["bytes"] / count,
+            "kind": server.name,
+        }
+
+    def start_another(self, name: str) -> tuple[float, int]:
+        """Start the same server once more: seconds to the first answer, and its memory then."""
+        with (
+            TemporaryDirectory(dir=self.files.folder) as folder,
+            server(name, self.files, Path(folder)) as another,
+        ):
+            return another.start_seconds, another.worker_memory()
+
+
+@contextmanager
+def running_server(
+    files: PeopleFiles, connections: int, names: Sequence[str], say: Callable[[str], None]
+) -> Iterator[Running]:
+    """Start the servers; one that is not here is left out, and that is said."""
+    with ExitStack() as stack:
+        servers = {}
+        for name in names:
+            try:
+                opened = server(name, files, files.folder / name.rpartition("/")[2])
+                servers[name] = stack.enter_context(opened)
+            except UnavailableError as error:
+                say(f"{name}: {error}")
+        generator = stack.enter_context(
+            started("load generator", child("experiments.harness.load_generator:load"))
+        )
+        yield Running(files, servers, generator, connections)
+
+
+def mapped(server: Server) -> int:
+    """Bytes of the worker's memory that are pages of a store: those that the system can take back.
+
+    Workers share them, and with the page cache.
+    """
+    sizes = server.process.resident_each()
+    largest = max(sizes, key=lambda pid: sizes[pid])
+    return sum(
+        region.rss
+        for region in psutil.Process(largest).memory_maps()
+        if Path(region.path).suffix in _STORE_FILES
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +349,71 @@ class Fragments:
 
     def report(self, results: Results) -> Iterable[Item]:
         """Cost per request by pattern and by format, start and memory, targets."""
-        return fragments_report(results)
+        first, largest = results.distinct("triples")[0], results.distinct("triples")[-1]
+        main = results.where(triples=first)
+        page = main.where(pattern="first page", format="TriG")
+        ours = page.mean("cpu_ms", server=OURS)
+        others = {
+            name: mean / ours
+            for name in (REFERENCE, CONSTANT)
+            if ours and (mean := page.mean("cpu_ms", server=name))
+        }
+        if ours is not None:
+            yield Finding(
+                f"The first page of {int(first):,} triples (TriG, 100 triples) costs one worker "
+                f"{rounded(ours)} ms of CPU"
+                + "".join(f"; {rounded(ratio)} times as much: {n}" for n, ratio in others.items())
+                + ".",
+                headline=True,
+            )
+        cpu = "server CPU per request, ms"
+        for name, x, column, label, wanted in (
+            ("cpu-by-pattern", "pattern", "cpu_ms", cpu, {"format": "TriG"}),
+            ("cpu-by-format", "format", "cpu_ms", cpu, {"pattern": "first page"}),
+            (
+                "requests-per-second", "pattern", "requests_per_second", "requests per second",
+                {"format": "TriG"},
+            ),
+        ):  # fmt: skip
+            yield Figure(
+                name, f"{' '.join(wanted.values())}, {int(first):,} triples, one worker", x, label,
+                main.series("server", x, column, numeric=False, **wanted), kind="bars",
+                log_y=column == "cpu_ms",
+            )  # fmt: skip
+        if first != largest:
+            series = results.series("pattern", "triples", "cpu_ms", server=OURS, format="TriG")
+            yield Figure("cpu-by-size", "TriG, ours", "triples", cpu, series, log_x=True)
+        asked = Results([row for row in main.rows if row["cpu_ms"]], {}, {})
+        keys = {"pattern": "pattern", "format": "format", "kind": "server"}
+        yield asked.table("Every kind of request", keys, _COLUMNS)
+        yield results.where(pattern="start").table(
+            "Start, and memory", {"triples": "triples", "kind": "server"}, _START_COLUMNS
+        )
+        yield from _targets(main, int(first))
+        started_ours = results.where(triples=largest, server=OURS)
+        yield Target(
+            f"seconds until the server answers, {int(largest):,} triples",
+            started_ours.mean("start_seconds"), 1.0, compared="reference server: 2",
+        )  # fmt: skip
+        yield Target(
+            f"MiB of memory of the worker at its start, {int(largest):,} triples",
+            started_ours.mean("start_memory_mib"), 120.0,
+            compared="reference server: 130–300 on 1 M",
+        )  # fmt: skip
+
+
+def _targets(main: Results, triples: int) -> Iterator[Target]:
+    for (form, pattern), (limit, reference) in _TARGETS.items():
+        known = "" if reference is None else f"reference server with HDT on 1 M: {reference:g}"
+        measured = main.mean("cpu_ms", server=OURS, pattern=pattern, format=form)
+        what = f"CPU ms per request, {form}, {pattern}, {triples:,} triples"
+        yield Target(what, measured, limit, compared=known)
+    for (form, pattern), limit in _RATIOS.items():
+        asked = main.where(pattern=pattern, format=form)
+        ours, theirs = (asked.numbers("cpu_ms", server=name) for name in (OURS, REFERENCE))
+        ratio = median(ours) / median(theirs) if ours and theirs else None
+        what = f"CPU of a request by that of the reference server, {form}, {pattern}"
+        yield Target(what, ratio, limit)
 
 
 def _warm_up(seconds: float, opened: Running) -> None:
@@ -145,17 +457,17 @@ def _measure(
     opened: Running,
     pause: float = 0.0,
 ) -> Iterator[ResultRow]:
-    server = opened.server(name)
+    server = opened.named(name)
     if name == CONSTANT:
         # As many bytes as ours sends for the first of these requests.
-        size = len(_page(opened.server(OURS), asked[0], media_type).content)
+        size = len(_page(opened.named(OURS), asked[0], media_type).content)
         asked = [f"/{size}"]
     orders = [request(server.port, path, media_type) for path in asked]
     yield opened.ask(server, orders, seconds, pause=pause)
 
 
 def _measure_not_modified(path: str, seconds: float, opened: Running) -> Iterator[ResultRow]:
-    server = opened.server(OURS)
+    server = opened.named(OURS)
     tag = _page(server, path, FORMATS["TriG"]).headers.get("ETag")
     if tag is None:
         raise MeasurementError("there is no entity tag")
@@ -164,7 +476,7 @@ def _measure_not_modified(path: str, seconds: float, opened: Running) -> Iterato
 
 
 def _measure_start(name: str, opened: Running) -> Iterator[ResultRow]:
-    server = opened.server(name)
+    server = opened.named(name)
     start_seconds, start_memory = opened.start_another(name)
     yield {
         "start_seconds": start_seconds,

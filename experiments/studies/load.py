@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
 from experiments.errors import MeasurementError, ProcessFailedError, UnavailableError
-from experiments.harness.items import Figure, Finding, Item, Table, Target
+from experiments.harness.items import Figure, Finding, Item, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import Process, started
 from experiments.harness.report import rounded, sentence_list
@@ -29,6 +28,11 @@ LOCAL = "one process"
 _SAMPLE_SECONDS = 0.1
 _MOST_SECONDS = 1800.0
 _TEN_MILLION = 10_000_000
+_COLUMNS = {
+    "seconds": "seconds", "triples_per_second": "triples per second",
+    "peak_mib": "most memory of all its processes, MiB", "cpu_seconds": "CPU seconds",
+    "input_mib": "input MiB", "store_mib": "store MiB",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +91,30 @@ class Load:
                 yield MeasurementGroup(engine, partial(_open, engine, run.folder), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Seconds and memory by size; whether both engines write the same."""
-        yield from _headlines(results)
-        for column, label in (
-            ("seconds", "seconds"),
-            ("peak_mib", "most memory of all its processes, MiB"),
-            ("triples_per_second", "triples per second"),
-        ):
-            series = dict(results.series("engine", "triples", column))
+        """Seconds and memory by size; the stores of all engines are compared."""
+        for engine, points in results.series("engine", "triples", "seconds").items():
+            yield Finding(
+                f"{engine}: a store of {points[-1].x:,.0f} triples in {rounded(points[-1].y)} s, "
+                f"with at most {rounded(max(results.numbers('peak_mib', engine=engine)))} MiB of "
+                "memory.",
+                headline=True,
+            )
+        for column in ("seconds", "peak_mib", "triples_per_second"):
+            series = results.series("engine", "triples", column)
+            label = _COLUMNS[column]
             yield Figure(column, label, "triples", label, series, log_x=True, log_y=True)
-        yield _table(results)
-        yield _same(results)
+        yield results.table("Loads", {"triples": "triples", "engine": "engine"}, _COLUMNS)
+        different = [
+            f"{int(size):,}"
+            for size in results.distinct("triples")
+            if len(results.where(triples=size).distinct("version")) > 1
+        ]
+        if len(results.distinct("engine")) > 1:
+            yield Finding(
+                f"The engines wrote different stores of {sentence_list(different)} triples."
+                if different
+                else "All engines wrote the same stores, byte for byte."
+            )
         seconds = results.mean("seconds", triples=_TEN_MILLION, engine=ON_SPARK)
         yield Target("seconds to load 10,000,000 triples with Spark", seconds, 75.0)
 
@@ -159,96 +176,3 @@ def _watch(process: Process) -> tuple[int, float]:
         time.sleep(_SAMPLE_SECONDS)
     process.popen.wait()
     return peak, cpu
-
-
-def _headlines(results: Results) -> Iterator[Item]:
-    sizes = sorted(int(size) for size in results.distinct("triples"))
-    for engine in results.distinct("engine"):
-        own = results.where(engine=engine)
-        largest = [size for size in sizes if own.numbers("seconds", triples=size)]
-        if not largest:
-            continue
-        seconds = own.mean("seconds", triples=largest[-1])
-        peak = own.mean("peak_mib", triples=largest[-1])
-        assert seconds is not None
-        assert peak is not None
-        text = (
-            f"{engine.capitalize() if engine == LOCAL else engine} makes a store of "
-            f"{largest[-1]:,} triples in {rounded(seconds)} s "
-            f"({rounded(largest[-1] / seconds)} triples/s) with at most {rounded(peak)} MiB of "
-            "memory"
-        )
-        first = own.mean("seconds", triples=largest[0])
-        if len(largest) > 1 and first:
-            text += (
-                f"; {largest[-1] / largest[0]:g} times the triples of the smallest size take "
-                f"{rounded(seconds / first)} times its seconds"
-            )
-        yield Finding(text + ".", headline=True)
-        steps = []
-        for smaller, larger in pairwise(largest):
-            more = own.mean("seconds", triples=larger), own.mean("seconds", triples=smaller)
-            if more[0] is not None and more[1] is not None:
-                each = (more[0] - more[1]) / (larger - smaller) * 1e6
-                steps.append(f"{rounded(each)} s from {smaller:,} to {larger:,}")
-        if steps:
-            yield Finding(
-                f"{engine.capitalize() if engine == LOCAL else engine}: each further million "
-                f"triples takes {sentence_list(steps)}."
-            )
-    spark, local = (
-        {point.x: point.y for point in results.points("triples", "seconds", engine=engine)}
-        for engine in (ON_SPARK, LOCAL)
-    )
-    faster = [
-        f"{int(float(size)):,}" for size in spark if size in local and spark[size] < local[size]
-    ]
-    both = [size for size in spark if size in local]
-    if both:
-        yield Finding(
-            f"Spark is faster than one process for {sentence_list(faster)} triples."
-            if faster
-            else "Spark is not faster than one process for "
-            f"{sentence_list([f'{int(float(size)):,}' for size in both])} triples."
-        )
-
-
-def _table(results: Results) -> Table:
-    rows = [
-        (
-            f"{int(size):,}",
-            engine,
-            *(
-                results.mean(column, triples=size, engine=engine)
-                for column in (
-                    "seconds", "triples_per_second", "peak_mib", "cpu_seconds", "input_mib",
-                    "store_mib",
-                )
-            ),
-        )
-        for size in results.distinct("triples")
-        for engine in results.distinct("engine")
-        if results.where(triples=size, engine=engine).rows
-    ]  # fmt: skip
-    header = (
-        "triples", "engine", "seconds", "triples/s", "peak MiB", "CPU seconds", "input MiB",
-        "store MiB",
-    )  # fmt: skip
-    return Table("Loads", header, rows)
-
-
-def _same(results: Results) -> Finding:
-    compared, different = [], []
-    for size in results.distinct("triples"):
-        chosen = results.where(triples=size)
-        if len(chosen.distinct("engine")) > 1:
-            compared.append(f"{int(size):,}")
-            if len(chosen.distinct("version")) > 1:
-                different.append(f"{int(size):,}")
-    if not compared:
-        return Finding("Only one engine was measured, so their stores could not be compared.")
-    if different:
-        return Finding(f"The engines wrote different stores of {sentence_list(different)} triples.")
-    return Finding(
-        f"Both engines wrote the same store, byte for byte, of {sentence_list(compared)} triples."
-    )

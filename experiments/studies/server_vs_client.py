@@ -3,36 +3,68 @@
 Source: Taelman et al. 2016, section 6, figures 2a and 2b.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Self
 
 from annotations.clock import SystemClock
 from annotations.methods import METHODS
 from experiments.errors import MeasurementError, UnavailableError
-from experiments.harness.items import Item
+from experiments.harness.claims import checks
+from experiments.harness.items import Check, Figure, Finding, Item, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
-from experiments.harness.processes import Process, python, started
+from experiments.harness.processes import Process
+from experiments.harness.report import duration, rounded, sentence_list
 from experiments.harness.results import Results
-from experiments.studies.board_modes import (
+from experiments.studies.boards import (
     CACHED,
     CQELS_MODE,
     CSPARQL_MODE,
+    PLACES,
     REWRITING,
     SHARED,
     SPARK_MODE,
     STREAMER,
+    Looks,
+    MachineLimits,
     Mode,
     Times,
+    client_processes,
+    is_busy,
+    marked,
     need_java,
+    renewals,
     side,
+    watch,
 )
-from experiments.studies.board_report import board_items
-from experiments.studies.board_watch import Looks, MachineLimits, renewals, watch
 from experiments.workloads.board import Board, board
+
+_MAIN_SIZE = "200"
+_ENGINES = (CQELS_MODE.name, CSPARQL_MODE.name)
+_MAIN = (STREAMER.name, CACHED.name, *_ENGINES)
+_METHODS = tuple(mode.name for mode in REWRITING)
+_COLUMNS = {
+    "server_percent": "server, % of a core", "cache_percent": "cache, %",
+    "client_first_percent": "a client process at first, %", "client_percent": "and later, %",
+    "start_seconds": "until all had answers, s", "start_server_cpu_s": "server CPU for that, s",
+    "latency_p50_ms": "latency, median ms", "latency_p95_ms": "95 %",
+    "completeness": "completeness", "requests": "requests", "bytes": "bytes",
+    "seconds": "in so many seconds", "failed": "failed", "server_memory_mib": "server MiB",
+}  # fmt: skip
+_CPU = "% of a core"
+_FIGURES = (
+    ("server-cpu", "server_percent", "CPU of the server", _CPU),
+    ("client-cpu", "client_percent", "CPU of a client process after the start", _CPU),
+    ("client-cpu-first", "client_first_percent", "CPU of a client process at first", _CPU),
+    ("latency", "latency_p50_ms", "From publication to the answer, median", "ms"),
+    ("memory", "server_memory_mib", "Memory of the server's largest process", "MiB"),
+)
+"""Name, column, title and unit of the figures by the number of queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +193,224 @@ class ServerVsClient:
             yield MeasurementGroup(name, opened, measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """The server's side, the clients' side, latency, all figures."""
-        yield from board_items(results)
+        """The answer, the server's side, the clients' side, latency, claims."""
+        totals = results.where(kind="total")
+        size = _calm_size(totals)
+        yield from _answers(totals, size)
+        for mode in _ENGINES:
+            ours, theirs = (_cpu(totals, each) for each in (STREAMER.name, mode))
+            if cheaper := [f"{n:,.0f}" for n in theirs if n in ours and ours[n] < theirs[n]]:
+                yield Finding(
+                    f"The server's CPU is lower with fragments than in {mode} at "
+                    f"{sentence_list(cheaper)} queries: {rounded(min(ours.values()))} to "
+                    f"{rounded(max(ours.values()))} % of a core.",
+                    headline=True,
+                )
+        yield from _figures(results, totals)
+        yield totals.table("All modes", {"mode": "mode", "queries": "queries"}, _COLUMNS)
+        yield from _targets(totals)
+        yield from _claims(totals, size)
+
+
+def _calm_size(totals: Results) -> str | None:
+    """200 queries, or the most of all modes; where the machine was no limit, if there is one."""
+    there = [mode for mode in _ENGINES if totals.where(mode=mode).rows]
+    modes = (STREAMER.name, *there)
+    sizes = [set(totals.where(mode=mode).distinct("queries")) for mode in modes]
+    common = set.intersection(*sizes)
+    busy = {row["queries"] for row in totals.rows if row["mode"] in modes and is_busy(row)}
+    chosen = common - busy or common
+    return _MAIN_SIZE if _MAIN_SIZE in chosen else max(chosen, key=int, default=None)
+
+
+def _figures(results: Results, totals: Results) -> Iterator[Figure]:
+    main = Results([row for row in totals.rows if row["mode"] not in _METHODS], {}, {})
+    for name, column, title, label in _FIGURES:
+        yield Figure(
+            name, title, "concurrent queries", label,
+            marked(main, "queries", main.series("mode", "queries", column)),
+            log_x=True, log_y=name == "server-cpu", places=PLACES,
+            answer=name in ("server-cpu", "client-cpu"),
+        )  # fmt: skip
+    methods = Results([row for row in totals.rows if row["mode"] in _METHODS], {}, {})
+    for size in methods.distinct("queries"):
+        series = {
+            what: methods.points("mode", column, numeric=False, queries=size)
+            for what, column in (("server", "server_percent"), ("all clients", "clients_percent"))
+        }
+        yield Figure(
+            f"methods-{size}", f"{size} queries, patterns rewritten by annotation method",
+            "annotation method", "CPU, % of a core", series, kind="bars",
+        )  # fmt: skip
+    seconds = results.where(kind="second", queries=_MAIN_SIZE)
+    rows = Results([row for row in seconds.rows if row["mode"] in _MAIN], {}, {})
+    for what, name in (
+        (("server", "the server"), ("client", "a client process")) if rows.rows else ()
+    ):
+        yield Figure(
+            f"{what}-over-time", f"CPU of {name} over time, {_MAIN_SIZE} queries", "second", _CPU,
+            rows.series("mode", "second", f"{what}_percent"), markers=False, places=PLACES,
+        )  # fmt: skip
+
+
+def _targets(totals: Results) -> Iterator[Target]:
+    main = totals.where(queries=_MAIN_SIZE)
+    ours = main.mean("server_percent", mode=STREAMER.name)
+    for mode, limit in ((STREAMER.name, 2.0), (CACHED.name, 0.5)):
+        yield Target(
+            f"CPU of the server with 200 queries, % of a core, {mode}",
+            main.mean("server_percent", mode=mode), limit, compared="paper: < 1 % of 12 cores",
+        )  # fmt: skip
+    for mode in (*_ENGINES, SPARK_MODE.name):
+        if ours and (other := main.mean("server_percent", mode=mode)):
+            yield Target(
+                f"CPU of {mode} by that of fragments, 200 queries", other / ours, 10.0,
+                at_most=False, compared="paper: more than ten times on average",
+            )  # fmt: skip
+
+
+def _answers(totals: Results, size: str | None) -> Iterator[Finding]:
+    """What fragments cost the server, what they cost the clients, and when to choose which."""
+    there = [mode for mode in _ENGINES if totals.where(mode=mode, queries=size or "").rows]
+    if size is None or not there:
+        return
+    for text in (
+        _of_the_server(totals, size, there),
+        _of_a_client(totals, size, there),
+        _choice(totals, (STREAMER.name, *there)),
+    ):
+        if text:
+            yield Finding(text, answer=True)
+
+
+def _of_the_server(totals: Results, size: str, engines: Sequence[str]) -> str:
+    ours = totals.mean("server_percent", mode=STREAMER.name, queries=size)
+    if not ours:
+        return ""
+    others = {mode: totals.mean("server_percent", mode=mode, queries=size) for mode in engines}
+    parts = [
+        f"{rounded(other / ours)} times that in {mode} ({rounded(other)} %)"
+        for mode, other in others.items()
+        if other is not None
+    ]
+    text = (
+        f"Keeping the answers of {size} clients up to date costs a server of fragments "
+        f"{rounded(ours)} % of a core, against {sentence_list(parts)}"
+    )
+    server = totals.mean("server_percent", mode=CACHED.name, queries=size)
+    cache = totals.mean("cache_percent", mode=CACHED.name, queries=size)
+    if server is None or cache is None:
+        return f"{text}."
+    return (
+        f"{text}; behind a cache it is {rounded(server)} %, and {rounded(cache)} % for the cache."
+    )
+
+
+def _of_a_client(totals: Results, size: str, engines: Sequence[str]) -> str:
+    parts = []
+    for mode in (STREAMER.name, *engines):
+        cpu = totals.mean("clients_percent", mode=mode, queries=size)
+        delay = totals.mean("latency_p50_ms", mode=mode, queries=size)
+        if cpu is None or delay is None:
+            return ""
+        whose = "" if mode == STREAMER.name else f" in {mode}"
+        parts.append(
+            f"{rounded(10 * cpu / int(size))} ms of CPU per second and an answer "
+            f"{duration(delay)} after its publication{whose}"
+        )
+    return f"It costs each client {parts[0]}, against {sentence_list(parts[1:])}."
+
+
+def _choice(totals: Results, modes: Sequence[str]) -> str:
+    names = {mode: "fragments" if mode == STREAMER.name else mode for mode in modes}
+    parts = []
+    for what, columns in (
+        ("the server's CPU", ("server_percent",)),
+        ("the CPU of server and clients together", ("server_percent", "clients_percent")),
+        ("the delay", ("latency_p50_ms",)),
+    ):
+        sums = {mode: _sums(totals, mode, columns) for mode in modes}
+        sizes = sorted(set.intersection(*(set(each) for each in sums.values())))
+        best = _in_turn(
+            sizes, {n: min((sums[mode][n], names[mode]) for mode in modes)[1] for n in sizes}
+        )
+        if len(best) > 1:
+            choice = sentence_list([f"{name} for {sentence_list(n)}" for name, n in best.items()])
+            parts.append(f"where {what} counts, {choice} clients")
+        parts += [f"where {what} counts, {name}" for name in best if len(best) == 1]
+    return f"Which to choose: {'; '.join(parts)}." if parts else ""
+
+
+def _in_turn(sizes: Sequence[float], winners: Mapping[float, str]) -> dict[str, list[str]]:
+    """For which of the sizes each wins, those that follow each other as one."""
+    best: dict[str, list[str]] = {}
+    for name, group in groupby(sizes, winners.__getitem__):
+        run = [f"{n:,.0f}" for n in group]
+        best.setdefault(name, []).append(" to ".join(dict.fromkeys((run[0], run[-1]))))
+    return best
+
+
+def _sums(totals: Results, mode: str, columns: Sequence[str]) -> Mapping[float, float]:
+    """The sum of some columns of a mode, by the number of queries."""
+    found: dict[float, float] = {}
+    for column in columns:
+        for point in totals.points("queries", column, mode=mode):
+            found[float(point.x)] = found.get(float(point.x), 0.0) + point.y
+    return found
+
+
+def _claims(totals: Results, size: str | None) -> Iterator[Check]:
+    ours = partial(totals.mean, mode=STREAMER.name, queries=size or "")
+    return checks(
+        "server-vs-client",
+        {
+            "server": partial(ours, "server_percent"),
+            "engines": partial(_times, totals),
+            "growth": partial(_growth, totals),
+            "start": lambda: _ratio(ours("client_percent"), ours("client_first_percent")),
+            "idle": partial(_idle, totals, size or ""),
+        },
+    )
+
+
+def _cpu(totals: Results, mode: str) -> Mapping[float, float]:
+    return _sums(totals, mode, ("server_percent",))
+
+
+def _times(totals: Results) -> float | None:
+    """How many times as much CPU an engine takes, in the mean over engines and sizes."""
+    ours = _cpu(totals, STREAMER.name)
+    ratios = [
+        other / ours[size]
+        for mode in _ENGINES
+        for size, other in _cpu(totals, mode).items()
+        if ours.get(size)
+    ]
+    return fmean(ratios) if ratios else None
+
+
+def _growth(totals: Results) -> float | None:
+    ours, *others = (_slope(_cpu(totals, mode)) for mode in (STREAMER.name, *_ENGINES))
+    known = [slope for slope in others if slope is not None]
+    return _ratio(ours, min(known, default=None))
+
+
+def _slope(by_size: Mapping[float, float]) -> float | None:
+    """What a client adds, between the fewest and the most."""
+    if len(by_size) < 2:
+        return None
+    few, many = min(by_size), max(by_size)
+    return (by_size[many] - by_size[few]) / (many - few)
+
+
+def _idle(totals: Results, size: str) -> float | None:
+    ours = totals.mean("clients_percent", mode=STREAMER.name, queries=size)
+    theirs = [totals.mean("clients_percent", mode=mode, queries=size) for mode in _ENGINES]
+    return _ratio(max((cpu for cpu in theirs if cpu is not None), default=None), ours)
+
+
+def _ratio(one: float | None, other: float | None) -> float | None:
+    return None if one is None or not other else one / other
 
 
 @contextmanager
@@ -172,12 +420,7 @@ def _open(
     if spark:
         need_java()
     store = run.static.store(run.folder / "board", departures.static, SystemClock().now())
-    with ExitStack() as stack:
-        clients = [
-            stack.enter_context(started(f"client {n}", python("experiments.studies.board_clients")))
-            for n in range(settings.processes)
-        ]
-        feed = stack.enter_context(started("feed", python("experiments.studies.board_feed")))
+    with client_processes(settings.processes, "BoardRenewals") as (clients, feed):
         yield OpenedBoard(departures, store, run.folder, clients, feed, settings, run.seed, limits)
 
 

@@ -1,28 +1,44 @@
 """``taxi``: the DEBS 2015 challenge, from its file of trips to its files of answers.
 
-Source: paper 001, section 4, table 1.
+Source: paper 001, section 4, table 1. Beside it Pathway counts the trips of each route.
 """
 
+import csv
 import gc
 import io
+import json
+import os
+import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
 from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from experiments.errors import MeasurementError
 from experiments.harness import peers
+from experiments.harness.claims import checks
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Item
+from experiments.harness.items import Figure, Finding, Item, Point, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
-from experiments.studies.taxi_peer import COMMITS, PATHWAY, counted_by_pathway
-from experiments.studies.taxi_player import QUESTIONS, Player
-from experiments.studies.taxi_report import taxi_items
-from experiments.workloads.taxi import Trip, TripColumns
+from experiments.workloads.taxi import (
+    PREDICATES,
+    SUBJECTS,
+    TAXI_STREAM,
+    Trip,
+    TripColumns,
+    frequent_routes,
+    profitable_areas,
+    trips,
+)
 from experiments.workloads.taxi_files import (
     ChallengeAnswers,
     as_trips,
@@ -30,12 +46,186 @@ from experiments.workloads.taxi_files import (
     recorded_file,
     write_trips,
 )
-from experiments.workloads.taxi_recomputation import best_routes, route_counts
-from experiments.workloads.taxi_trips import trips
+from experiments.workloads.taxi_recomputation import (
+    Route,
+    best_routes,
+    frequent_routes_anew,
+    profitable_areas_anew,
+    route_counts,
+)
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.engine.semantics import PAPER_ANSWER
 
 SYNTHETIC, RECORDED, FILE = "synthetic", "recorded", "file"
-_WAYS: Final = ("file", "parsed", "one by one")
+_SINGLE: Final = "one by one"
+_WAYS: Final = (FILE, "parsed", _SINGLE)
 ANEW: Final = "computed anew"
+_RATE: Final = "trips_per_second"
+_KEYS: Final = {"source": "trips", "query": "query", "minutes": "window, minutes", "way": "way"}
+_COLUMNS: Final = {
+    "trips": "trips", "seconds": "execution, s", "cpu_seconds": "CPU, s",
+    _RATE: "trips per second of CPU", "answers": "answers", "delay_mean_us": "delay, mean µs",
+    "delay_p50_us": "median", "delay_p99_us": "99 %", "delay_max_us": "largest",
+    "factor": "times the CPU", "same": "same answers",
+}  # fmt: skip
+_PUBLISHED: Final = {"Q1": (65.77, 22.0), "Q2": (69.02, 68.0), "Q1 and Q2": (76.64, None)}
+"""CQELS: seconds for two million trips, and the mean delay in µs."""
+
+
+PATHWAY: Final = "Pathway"
+COMMITS: Final = {PATHWAY: 1, f"{PATHWAY}, 1,000 trips a commit": 1000}
+"""How many trips have their answer at once, by way."""
+_PROGRAM: Final = Path(__file__).with_name("native") / "pathway_routes.py"
+_LONGEST_SECONDS: Final = 3600
+
+
+class PeerCounts(NamedTuple):
+    """What a peer counted, and what that took from parsed trips to the last change.
+
+    Args:
+        version: of the peer.
+        seconds: of time.
+        cpu_seconds: of all its threads.
+        counts: trips by route in the last window.
+    """
+
+    version: str
+    seconds: float
+    cpu_seconds: float
+    counts: Counter[Route]
+
+
+def counted_by_pathway(path: Path, minutes: int, commit: int, folder: Path) -> PeerCounts:
+    """Have Pathway count the trips of routes, with one worker and without its monitoring.
+
+    Args:
+        path: a file of trips, as the challenge has them.
+        minutes: the length of the window.
+        commit: trips that have their answer at once.
+        folder: where the changes of counts are written.
+
+    Raises:
+        UnavailableError: there is no Pathway.
+        MeasurementError: it failed.
+    """
+    changes = folder / "changes.csv"
+    settings = {name: text for name, text in os.environ.items() if not name.startswith("PATHWAY_")}
+    done = subprocess.run(  # noqa: S603
+        [
+            peers.python_with("pathway"), str(_PROGRAM),
+            str(path), str(minutes), str(commit), str(changes),
+        ],
+        env=settings | {"PATHWAY_THREADS": "1"}, capture_output=True, text=True,
+        timeout=_LONGEST_SECONDS, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise MeasurementError(f"Pathway failed: {done.stderr.strip()[-400:]}")
+    said = json.loads(done.stdout)
+    last: Counter[Route] = Counter()
+    for _, counts in changed_counts(changes):
+        last = counts
+    return PeerCounts(said["version"], said["seconds"], said["cpu_seconds"], last)
+
+
+def changed_counts(path: Path) -> Iterator[tuple[int, Counter[Route]]]:
+    """The counts of routes after each commit that changed some, with its number from 0.
+
+    The counts are the same object each time.
+    """
+    counts: Counter[Route] = Counter()
+    with path.open(encoding="ascii", newline="") as file:
+        for instant, changes in groupby(csv.DictReader(file), lambda row: int(row["time"])):
+            for row in changes:
+                route = (
+                    int(row["east"]),
+                    int(row["south"]),
+                    int(row["to_east"]),
+                    int(row["to_south"]),
+                )
+                counts[route] += int(row["diff"]) * int(row["trips"])
+                if not counts[route]:
+                    del counts[route]
+            yield instant // 2 - 1, counts
+
+
+class TaxiQuestion(NamedTuple):
+    """One of the challenge's: in CQELS-QL, computed anew, and how many cells a row names."""
+
+    text: Callable[[int], str]
+    anew: Callable[[Sequence[Trip], int], Iterator[Sequence[Sequence[Decimal | int]]]]
+    cells: int
+
+
+_Q1: Final = TaxiQuestion(frequent_routes, frequent_routes_anew, 2)
+_Q2: Final = TaxiQuestion(profitable_areas, profitable_areas_anew, 1)
+QUESTIONS: Final = {"Q1": (_Q1,), "Q2": (_Q2,), "Q1 and Q2": (_Q1, _Q2)}
+"""The queries of each name."""
+
+
+class Player:
+    """The engine with the queries of a name, and the files of their answers.
+
+    Args:
+        name: one of `QUESTIONS`.
+        minutes: the length of the windows.
+        folder: where the files are written.
+        stack: what closes them, and the engine.
+
+    Attributes:
+        paths: the files, one for each query.
+    """
+
+    def __init__(self, name: str, minutes: int, folder: Path, stack: ExitStack) -> None:
+        self.paths = [folder / f"answers{number}.csv" for number in range(len(QUESTIONS[name]))]
+        self._writers = []
+        self._engine = Engine(semantics=PAPER_ANSWER)
+        for question, path in zip(QUESTIONS[name], self.paths, strict=True):
+            file = stack.enter_context(path.open("w", encoding="ascii"))
+            writer = ChallengeAnswers(file, question.cells)
+            self._writers.append(writer)
+            self._engine.register(question.text(minutes), writer.take)
+        stack.callback(self._engine.close)
+        self._feed = self._engine.record_feed(TAXI_STREAM, PREDICATES, SUBJECTS)
+
+    def play(self, blocks: Iterable[TripColumns]) -> None:
+        """Trips come by blocks."""
+        number = 0
+        for block in blocks:
+            self._read(partial(_of_block, block, number), number)
+            self._feed.push_batch(*block)
+            number += block.values.num_rows
+        self._finish()
+
+    def play_single(self, single: Sequence[Trip]) -> None:
+        """Trips come one by one."""
+        push, writers, clock = self._feed.push, self._writers, time.perf_counter
+        records = [(number, trip[1:], trip.at) for number, trip in enumerate(single)]
+        self._read(lambda number: (single[number].pickup, single[number].dropoff))
+        for record in records:
+            read_at = clock()
+            for writer in writers:
+                writer.read_at = read_at
+            push(*record)
+        self._finish()
+
+    def _finish(self) -> None:
+        for writer in self._writers:
+            writer.finish()
+
+    def _read(self, times: Callable[[int], tuple[datetime, datetime]], first: int = 0) -> None:
+        for writer in self._writers:
+            writer.times, writer.first = times, first
+            writer.read_at = time.perf_counter()
+
+    @property
+    def delays(self) -> list[float]:
+        """Of all answers, in seconds."""
+        return [delay for writer in self._writers for delay in writer.delays]
+
+
+def _of_block(block: TripColumns, first: int, number: int) -> tuple[datetime, datetime]:
+    _, pickups, dropoffs = block.values.columns[:3]
+    return pickups[number - first].as_py(), dropoffs[number - first].as_py()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +321,89 @@ class TaxiQueries:
         )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Table 1, figures, targets."""
-        yield from taxi_items(results)
+        """Table 1, figures, targets and claims."""
+        main = results.where(source=SYNTHETIC)
+        lengths = sorted(main.where(way=FILE).distinct("minutes"), key=int)
+        yield Figure(
+            "rate", "From the file of trips to the files of answers", "window (minutes)",
+            "trips per second of CPU", main.series("query", "minutes", _RATE, way=FILE),
+            marks={
+                ("CQELS, published", query): [Point(30, 2e6 / seconds)]
+                for query, (seconds, _) in _PUBLISHED.items()
+            },
+        )  # fmt: skip
+        yield Figure(
+            "delay", "From a trip to its answer, one by one", "window (minutes)",
+            "median delay (µs)", main.series("query", "minutes", "delay_p50_us", way=_SINGLE),
+            marks={
+                ("CQELS, published (mean)", query): [Point(30, delay)]
+                for query, (_, delay) in _PUBLISHED.items()
+                if delay
+            },
+        )  # fmt: skip
+        for query in main.distinct("query"):
+            shortest = main.where(query=query, minutes=lengths[0] if lengths else "")
+            rate, delay = (
+                shortest.mean(_RATE, way=FILE), shortest.mean("delay_p50_us", way=_SINGLE),
+            )  # fmt: skip
+            if rate and delay is not None:
+                yield Finding(
+                    f"{query}, windows of {lengths[0]} minutes: {rounded(rate)} trips per second "
+                    f"of CPU from file to file; the median delay of an answer is "
+                    f"{duration(delay / 1000)}.",
+                    headline=True,
+                )
+        yield from _compared(main)
+        yield results.table("From trips to answers", _KEYS, _COLUMNS)
+        for name, limit in (("Q1", 150_000.0), ("Q2", 60_000.0)):
+            rate = main.mean(_RATE, query=name, way="parsed", minutes=30)
+            yield Target(
+                f"{name}: trips per second of CPU, parsed before", rate, limit, at_most=False,
+                compared="CQELS, published: about 30,000",
+            )  # fmt: skip
+        found: dict[str, Callable[[], float | None]] = {"windows": partial(_growth, main, lengths)}
+        for query in _PUBLISHED:
+            chosen = main.where(query=query, minutes=30)
+            found[f"{query} rate"] = partial(chosen.mean, _RATE, way=FILE)
+            found[f"{query} factor"] = partial(chosen.mean, "factor", way=ANEW)
+            found[f"{query} delay"] = partial(_mean_delay, chosen)
+        yield from checks("taxi", found)
+
+
+def _mean_delay(chosen: Results) -> float | None:
+    """The mean delay in milliseconds."""
+    mean = chosen.mean("delay_mean_us", way=_SINGLE)
+    return None if mean is None else mean / 1000
+
+
+def _growth(main: Results, lengths: Sequence[str]) -> float | None:
+    """The largest ratio of the delays with the longest and with the shortest windows."""
+    delays = main.where(way=_SINGLE)
+    ratios = [
+        long / short
+        for query in delays.distinct("query")
+        if len(lengths) > 1
+        and (short := delays.mean("delay_p50_us", query=query, minutes=lengths[0]))
+        and (long := delays.mean("delay_p50_us", query=query, minutes=lengths[-1]))
+    ]
+    return max(ratios, default=None)
+
+
+def _compared(main: Results) -> Iterator[Finding]:
+    """How many times the CPU recomputation and Pathway take, and if their answers are the same."""
+    for way in (ANEW, *COMMITS):
+        chosen = main.where(way=way)
+        factors = {query: chosen.mean("factor", query=query) for query in chosen.distinct("query")}
+        parts = [
+            f"{rounded(factor)} times for {name}" for name, factor in factors.items() if factor
+        ]
+        if parts:
+            same = "differ from ours" if "0" in chosen.distinct("same") else "are the same"
+            yield Finding(
+                f"{way[0].upper()}{way[1:]}: {', '.join(parts)} the CPU of the engine on the same "
+                f"trips; the answers {same}.",
+                headline=True,
+            )
 
 
 @contextmanager

@@ -13,13 +13,13 @@ from typing import Final, Self
 from annotations.clock import SystemClock
 from annotations.instants import parse_instant
 from annotations.terms import Quad, Term
-from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
+from experiments.harness.items import Finding, Item, Table, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
-from experiments.harness.processes import Process, python, started
+from experiments.harness.processes import Process, child, python, started
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, fragment_server
-from experiments.studies.board_modes import BOARD_DATASET
+from experiments.studies.boards import BOARD_DATASET
 from experiments.workloads.board import Board, board
 from experiments.workloads.trains import train_query
 
@@ -88,27 +88,15 @@ class ClientTicks:
         )
 
     def report(self, results: Results) -> Iterable[Item]:
-        """A table, a figure, and what is aimed at."""
-        header = (*self.keys, *self.values)
-        rows = [row for row in results.rows if row.get("ms_tick") is not None]
-        yield Table("CPU of a client", header, [[row.get(key) for key in header] for row in rows])
-        sizes = sorted({int(row["facts"]) for row in rows})
+        """A table, and what is aimed at."""
+        sizes = sorted(map(int, results.distinct("facts")))
+        columns = (*self.keys, *self.values)
+        rows = [[row[column] for column in columns] for row in results.rows]
+        yield Table("CPU of a client", columns, rows)
 
         def least(column: str, facts: int) -> float:
             return min(results.numbers(column, facts=facts))
 
-        yield Figure(
-            "ticks",
-            "One continuous query at its client",
-            "labelled facts",
-            "ms of CPU",
-            {
-                _TITLES[column]: [Point(size, least(column, size)) for size in sizes]
-                for column in ("ms_tick", "ms_unchanged", "ms_start")
-            },
-            log_x=True,
-            log_y=True,
-        )
         for size in sizes:
             yield Finding(
                 f"{size:,} labelled facts: {rounded(least('ms_tick', size))} ms of CPU for an "
@@ -125,7 +113,7 @@ class ClientTicks:
 def _open() -> Iterator[Process]:
     with started("import", python(_FOLLOWER), environment=_BYTECODE) as first:
         first.read_line(_IMPORT_SECONDS)
-    with started("feed", python("experiments.studies.board_feed")) as feed:
+    with started("feed", child("experiments.studies.processes:BoardRenewals")) as feed:
         yield feed
 
 

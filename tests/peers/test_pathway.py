@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from experiments.studies.taxi import TaxiQueries
-from experiments.studies.taxi_peer import COMMITS, PATHWAY, changed_counts, counted_by_pathway
+from experiments.studies.taxi import (
+    COMMITS,
+    PATHWAY,
+    TaxiQueries,
+    changed_counts,
+    counted_by_pathway,
+)
+from experiments.workloads.taxi import trips
 from experiments.workloads.taxi_files import write_trips
 from experiments.workloads.taxi_recomputation import Route, route_counts
-from experiments.workloads.taxi_trips import trips
 from tests.experiments.harness.test_runner import run
 from tests.support import peers
 

@@ -1,4 +1,4 @@
-// Answers queries with Comunica as studies/client_process.py does with our client: a question per line of
+// Answers queries with Comunica as studies/processes.py does with our client: a question per line of
 // standard input, an answer per line of standard output. The argument is the folder node_modules.
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';

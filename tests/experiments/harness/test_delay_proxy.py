@@ -1,6 +1,5 @@
 """The proxy that adds latency: what passes is unchanged, counted and late."""
 
-import json
 import time
 from collections.abc import Iterator
 
@@ -8,7 +7,7 @@ import pytest
 import requests
 
 from experiments.free_port import free_port
-from experiments.harness.processes import LOOPBACK, Process, python, started
+from experiments.harness.processes import LOOPBACK, Process, child, started
 from tests.experiments.harness.test_load_generator import Handler, port
 
 __all__ = ["port"]
@@ -18,16 +17,15 @@ DELAY_MS = 60
 @pytest.fixture
 def proxy(port: int) -> Iterator[tuple[Process, str]]:
     own = free_port()
-    order = python("experiments.harness.delay_proxy", str(port), str(own))
+    order = child("experiments.harness.delay_proxy:proxy", str(port), str(own))
     with started("proxy", order) as process:
-        assert process.read_line(30) == "ready\n"
+        process.ask({"delay": 0}, 30)
         yield process, f"http://{LOOPBACK}:{own}/"
 
 
 def passed(process: Process, delay: int) -> dict[str, int]:
-    process.write_line(str(delay))
-    answer: dict[str, int] = json.loads(process.read_line(30))
-    return answer
+    answer = process.ask({"delay": delay}, 30)
+    return {name: value for name, value in answer.items() if name != "id"}
 
 
 def test_requests_and_bytes_are_counted(proxy: tuple[Process, str]) -> None:
@@ -59,9 +57,9 @@ def test_every_round_trip_takes_longer(proxy: tuple[Process, str]) -> None:
 
 def test_a_server_that_is_gone_ends_the_connection(tmp_path: object) -> None:
     own = free_port()
-    order = python("experiments.harness.delay_proxy", str(free_port()), str(own))
+    order = child("experiments.harness.delay_proxy:proxy", str(free_port()), str(own))
     with started("proxy", order) as process:
-        process.read_line(30)
+        process.ask({"delay": 0}, 30)
         with pytest.raises(requests.ConnectionError):
             requests.get(f"http://{LOOPBACK}:{own}/", timeout=10)
         process.check()

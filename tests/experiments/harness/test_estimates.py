@@ -16,10 +16,17 @@ positive = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=6)
 def test_interval_of_a_known_sample() -> None:
     found = estimate([5.0, 7.0, 9.0])
     assert found is not None
-    # mean 7, standard deviation 2, t(0.975; 2) = 4.303
+    # mean 7, standard deviation 2, t(0.975; 2) = 4.302653
     assert found.mean == 7
-    assert found.high == pytest.approx(7 + 4.303 * 2 / 3**0.5)
-    assert found.low == pytest.approx(7 - 4.303 * 2 / 3**0.5)
+    assert found.high == pytest.approx(7 + 4.302653 * 2 / 3**0.5)
+    assert found.low == pytest.approx(7 - 4.302653 * 2 / 3**0.5)
+
+
+def test_the_interval_of_many_values_is_students_too() -> None:
+    found = estimate([0.0, 2.0] * 20)
+    assert found is not None
+    # t(0.975; 39) = 2.022691, where the normal distribution has 1.96
+    assert found.high == pytest.approx(1 + 2.022691 * (40 / 39) ** 0.5 / 40**0.5)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 7, 30, 31, 32, 40, 60, 120, 1000, 10**6])

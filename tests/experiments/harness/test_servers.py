@@ -8,7 +8,7 @@ import requests
 from annotations.clock import SystemClock
 from annotations.terms import DEFAULT_GRAPH, Quad, iri, literal
 from experiments.harness.servers import TOKEN, fragment_server
-from experiments.studies.board_feed import push_facts
+from experiments.studies.processes import push_facts
 
 
 def test_a_server_knows_nothing_of_one_before_it_in_the_same_folder(tmp_path: Path) -> None:

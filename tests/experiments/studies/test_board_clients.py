@@ -1,7 +1,7 @@
 """The client processes of measurements, where something goes wrong."""
 
 from experiments.free_port import free_port
-from experiments.studies.board_clients import Seen, Streamers
+from experiments.studies.processes import Seen, Streamers
 
 
 def test_a_query_whose_first_evaluation_fails_is_told_of() -> None:

@@ -8,7 +8,7 @@ import pytest
 import responses
 
 from annotations.instants import parse_instant
-from experiments.studies.board_feed import RenewedBoard
+from experiments.studies.processes import RenewedBoard
 from loaders.errors import PublishRefusedError
 
 BEGIN = datetime(2026, 11, 23, 12, tzinfo=UTC)

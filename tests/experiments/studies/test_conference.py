@@ -8,7 +8,7 @@ import pytest
 from experiments.harness.items import Check, Figure, Finding
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
-from experiments.studies.board_modes import CQELS_MODE, CSPARQL_MODE, PLACES
+from experiments.studies.boards import CQELS_MODE, CSPARQL_MODE, PLACES
 from experiments.studies.conference import ConferenceQueries, Sizes
 from experiments.workloads.conference import CONFERENCE_QUERIES, periodic_query
 from tests.experiments.harness.test_runner import run

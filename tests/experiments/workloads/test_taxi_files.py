@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from experiments.errors import MeasurementError, UnavailableError
-from experiments.workloads.taxi import Trip
+from experiments.workloads.taxi import Trip, trips
 from experiments.workloads.taxi_files import (
     TAXI_VARIABLE,
     ChallengeAnswers,
@@ -19,7 +19,6 @@ from experiments.workloads.taxi_files import (
     recorded_file,
     write_trips,
 )
-from experiments.workloads.taxi_trips import trips
 from tpf_server.continuous.engine.delivery import Emission
 
 LINE = (

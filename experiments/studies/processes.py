@@ -1,0 +1,531 @@
+"""Child processes of boards: clients that follow answers, and feeds that publish what they see.
+
+A process of clients follows these orders:
+
+=================  ==========================================================================
+``start``          starts the queries; answered when each has its first answer (or failed, or is
+                   followed, where the server evaluates it; with ``answered``, not before it has)
+``mark``           answered with what was received so far
+``stop``           ends them; ``arrivals`` holds ``[query, what, instant, rows]`` for whatever
+                   reached an answer: renewals of the board by their number (in ``?delay``),
+                   observations of sensors by their IRI (in ``?obId…``)
+=================  ==========================================================================
+
+A feed answers ``start`` when its first batch is published, and ``stop`` with the instants at which
+each was sent. `questions` answers single queries.
+"""
+
+import json
+import random
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from http import HTTPStatus
+from typing import Any, TypeAlias
+from urllib.parse import quote, urljoin
+
+import requests
+from rdflib import Graph
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from annotations.clock import Clock, SystemClock
+from annotations.instants import format_instant
+from annotations.labels import Expiration
+from annotations.terms import Quad
+from experiments.errors import MeasurementError
+from experiments.harness.wire import WireBytes
+from experiments.workloads.board import number_of, renewal
+from loaders.errors import LoaderError, PublishRefusedError
+from loaders.publisher import Publisher
+from loaders.sources.citybench_sensors import SERVICES
+from tpf_client import Client
+from tpf_client.errors import ClientError
+from tpf_client.solutions import Solutions
+from tpf_client.stream import Update
+
+_REQUEST_SECONDS = 60.0
+_PARALLELISM = 2
+_AGAIN_SECONDS = 0.2
+
+What: TypeAlias = int | str
+"""The number of a renewal, or the IRI of an observation."""
+
+
+def _what(row: Iterable[tuple[str, str]]) -> Iterator[What]:
+    for name, term in row:
+        if name == "delay":
+            yield number_of(term)
+        elif name.startswith("obId"):
+            yield term
+
+
+@dataclass(slots=True)
+class Seen:
+    """What reached the answers.
+
+    Args:
+        queries: how many there are.
+        whole: whether each answer is a whole one; otherwise rows of a renewal add up.
+    """
+
+    queries: int
+    whole: bool = False
+    arrivals: dict[tuple[int, What], tuple[float, int]] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    updates: int = 0
+    ready: threading.Event = field(default_factory=threading.Event)
+    _begun: set[int] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, query: int) -> None:
+        """A query has its first answer, or will never have one."""
+        with self._lock:
+            self._begun.add(query)
+            if len(self._begun) >= self.queries:
+                self.ready.set()
+
+    def add(self, query: int, rows: Iterable[Iterable[tuple[str, str]]]) -> None:
+        """An answer got rows, each of variables with their terms."""
+        now = time.time()
+        found: Counter[What] = Counter()
+        for row in rows:
+            found.update(_what(row))
+        with self._lock:
+            self.updates += 1
+            for what, more in found.items():
+                at, before = self.arrivals.get((query, what), (now, 0))
+                self.arrivals[query, what] = (
+                    at,
+                    max(before, more) if self.whole else before + more,
+                )
+
+    def fail(self, query: int, reason: str) -> None:
+        """Something went wrong with a query."""
+        with self._lock:
+            self.errors.append(reason)
+        self.begin(query)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the process answers with in the end."""
+        with self._lock:
+            return {
+                "arrivals": [
+                    [query, what, at, rows] for (query, what), (at, rows) in self.arrivals.items()
+                ],
+                "errors": self.errors[:3],
+                "failed": len(self.errors),
+                "updates": self.updates,
+            }
+
+
+class Streamers:
+    """Query streamers over fragments.
+
+    Each query has a client of its own, as users far from each other have, or all share one, as
+    those of one application do.
+    """
+
+    def __init__(self, order: Mapping[str, Any], seen: Seen) -> None:
+        self._seen = seen
+        self._open = ExitStack()
+        queries = order["queries"]
+        if order["shared"]:
+            client = self._open.enter_context(Client(order["url"]))
+            self._clients = [client] * len(queries)
+        else:
+            self._clients = [
+                self._open.enter_context(Client(order["url"], parallelism=_PARALLELISM))
+                for _ in queries
+            ]
+        for number, (client, query) in enumerate(zip(self._clients, queries, strict=True)):
+            stream = client.stream(query, jitter=order["jitter"])
+            stream.start(partial(self._updated, number), partial(self._ended, number))
+            self._open.callback(stream.close)
+
+    def _ended(self, query: int, error: BaseException | None) -> None:
+        if error is not None:
+            self._seen.fail(query, f"{type(error).__name__}: {error}")
+
+    def _updated(self, query: int, update: Update) -> None:
+        if update.error is not None:
+            self._seen.fail(query, str(update.error))
+            return
+        self._seen.add(
+            query,
+            (
+                [
+                    (n, t)
+                    for n, t in zip(update.variables, solution.row, strict=True)
+                    if t is not None
+                ]
+                for solution in update.added
+            ),
+        )
+        self._seen.begin(query)
+
+    @property
+    def requests(self) -> int:
+        """How many were sent so far."""
+        return sum(client.statistics.requests for client in set(self._clients))
+
+    def close(self) -> None:
+        """End them."""
+        self._open.close()
+
+
+class Readers:
+    """Registers queries at the server, and reads their results as they come."""
+
+    def __init__(self, order: Mapping[str, Any], seen: Seen) -> None:
+        self._each = [_Reader(order, number, seen) for number in range(len(order["queries"]))]
+        for reader in self._each:
+            reader.start()
+
+    @property
+    def requests(self) -> int:
+        """How many were sent so far."""
+        return sum(reader.requests for reader in self._each)
+
+    def close(self) -> None:
+        """Stop reading; the server with its queries is ended by whoever started it."""
+        for reader in self._each:
+            reader.stopping = True
+
+
+class _Reader(threading.Thread):
+    """Registers a query and reads its results until the connection ends."""
+
+    def __init__(self, order: Mapping[str, Any], number: int, seen: Seen) -> None:
+        super().__init__(daemon=True)
+        self.requests = 0
+        self._order, self._number, self._seen = order, number, seen
+        self._authorization = {"Authorization": f"Bearer {order['token']}"}
+        self.stopping = False
+
+    def run(self) -> None:
+        try:
+            url = self._register()
+            if url is not None:
+                self._follow(url)
+        except requests.RequestException as error:
+            self._fail(str(error))
+
+    def _fail(self, reason: str) -> None:
+        if not self.stopping:
+            self._seen.fail(self._number, reason)
+
+    def _register(self) -> str | None:
+        patience = time.monotonic() + self._order["patience"]
+        while True:
+            self.requests += 1
+            made = requests.post(
+                f"{self._order['url']}queries",
+                data=self._order["queries"][self._number].encode(),
+                headers=self._authorization | {"Content-Type": "application/sparql-query"},
+                timeout=_REQUEST_SECONDS,
+            )
+            # A server takes few bodies at a time, and says so to the others.
+            if made.status_code != 503 or time.monotonic() > patience:
+                break
+            time.sleep(_AGAIN_SECONDS * random.uniform(0.5, 1.5))
+        if made.status_code != 201:
+            self._fail(f"{made.status_code}: {made.text[:200]}")
+            return None
+        return urljoin(str(self._order["url"]), made.headers["Location"])
+
+    def _follow(self, url: str) -> None:
+        self.requests += 1
+        headers = {"Accept": "application/x-ndjson"}
+        with requests.get(
+            f"{url}/results", stream=True, headers=headers, timeout=_REQUEST_SECONDS
+        ) as results:
+            if results.status_code != HTTPStatus.OK:
+                self._fail(f"{results.status_code}: {results.text[:200]}")
+                return
+            if not self._order.get("answered"):
+                self._seen.begin(self._number)
+            for line in results.iter_lines(chunk_size=None):
+                if line and not self.stopping:
+                    self._emitted(json.loads(line))
+        self._fail("the results ended")
+
+    def _emitted(self, emission: Mapping[str, Any]) -> None:
+        if "error" in emission:
+            self._fail(str(emission["error"]))
+            return
+        rows = emission.get("result", emission.get("added", []))
+        self._seen.add(self._number, (row.items() for row in rows))
+        self._seen.begin(self._number)
+
+
+class BoardClients:
+    """What a process of clients does with its orders."""
+
+    def __init__(self) -> None:
+        self._wire = WireBytes()
+        self._wire.install()
+        self._running: Streamers | Readers | None = None
+        self._seen = Seen(0)
+        self._before = 0
+
+    def __call__(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Follow an order."""
+        if order["do"] == "start":
+            return self._start(order)
+        running = self._running
+        answer = {
+            "requests": 0 if running is None else running.requests,
+            "bytes": self._wire.received - self._before,
+        }
+        if order["do"] == "stop":
+            if running is not None:
+                running.close()
+            self._wire.shut()
+            self._running = None
+            return answer | self._seen.to_json()
+        return answer
+
+    def _start(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        self._seen = seen = Seen(len(order["queries"]), order["whole"])
+        self._before, self._running = self._wire.received, None
+        try:
+            self._running = (Streamers if order["mode"] == "facts" else Readers)(order, seen)
+        except (ClientError, OSError) as error:
+            seen.fail(0, f"{type(error).__name__}: {error}")
+            return {}
+        return {"ready": not order["queries"] or seen.ready.wait(order["patience"])}
+
+
+_AGAIN = Retry(
+    60, connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.05,
+    backoff_max=1.0, respect_retry_after_header=False, raise_on_status=False,
+)  # fmt: skip
+_FAILURES = (LoaderError, MeasurementError, OSError)
+
+
+def push_facts(order: Mapping[str, Any], quads: list[Quad], end: datetime, number: int) -> None:
+    """Publish facts that hold until an instant.
+
+    Raises:
+        LoaderError: the server refuses them, or cannot be reached.
+    """
+    publisher = Publisher(order["url"], SystemClock(), order["token"])
+    try:
+        publisher.publish(tuple(quads), Expiration(end), f"renewal-{number}")
+    finally:
+        publisher.close()
+
+
+def push_elements(order: Mapping[str, Any], quads: list[Quad], at: datetime) -> None:
+    """Push each fact as an element of a stream.
+
+    Raises:
+        MeasurementError: the server refuses them.
+        requests.RequestException: it cannot be reached.
+    """
+    timestamp = format_instant(at)
+    lines = [json.dumps({"timestamp": timestamp, "triple": list(quad[:3])}) for quad in quads]
+    push_lines(order["url"], order["token"], lines)
+
+
+def push_lines(url: str, token: str, lines: Sequence[str]) -> None:
+    """Push elements to a stream, a line of JSON each; again where the server has no time for them.
+
+    Raises:
+        MeasurementError: the server refuses them.
+        requests.RequestException: it cannot be reached.
+    """
+    with requests.Session() as session:
+        # A server takes few bodies at a time, and says so to the others.
+        session.mount("http://", HTTPAdapter(max_retries=_AGAIN))
+        response = session.post(
+            url, data="\n".join(lines).encode(), timeout=30,
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"},
+        )  # fmt: skip
+    if not response.ok:
+        raise MeasurementError(f"elements are refused: {response.status_code} {response.text}")
+
+
+class BoardFeed(threading.Thread, ABC):
+    """Publishes until it is stopped.
+
+    Args:
+        order: what to do.
+
+    Attributes:
+        sent: when each batch was sent, in seconds since 1970.
+        error: why it ended too early.
+    """
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        super().__init__(daemon=True)
+        self.sent: list[float] = []
+        self.error: str | None = None
+        self.started = threading.Event()
+        self.order = order
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        """Publish until stopped."""
+        try:
+            self.publish(SystemClock())
+        except _FAILURES as error:
+            self.error = f"{type(error).__name__}: {error}"
+        self.started.set()
+
+    def end(self) -> None:
+        """Stop it."""
+        self.stopping.set()
+        self.join()
+
+    @abstractmethod
+    def publish(self, clock: Clock) -> None:
+        """Publish until stopped, and call `note` for each batch."""
+
+    def note(self, sent: datetime) -> None:
+        """A batch was sent."""
+        self.sent.append(sent.timestamp())
+        self.started.set()
+
+
+class RenewedBoard(BoardFeed):
+    """Renews the board, at the longest for so many seconds."""
+
+    def publish(self, clock: Clock) -> None:
+        """Publish a renewal in every period."""
+        order = self.order
+        period, lead = timedelta(seconds=order["period"]), timedelta(seconds=order["lead"])
+        begin = clock.now()
+        for number in range(1 + int(order["seconds"] / order["period"])):
+            due = begin + number * period - (lead if number else timedelta(0))
+            clock.wait_until(due, self.stopping)
+            if self.stopping.is_set():
+                return
+            quads = list(renewal(order["departures"], number))
+            now = clock.now()
+            if order["mode"] == "facts":
+                end = begin + (number + 1) * period
+                try:
+                    push_facts(order, quads, end, number)
+                except PublishRefusedError as error:
+                    # A server without time for it until it was over has lost it; the next may come.
+                    if error.status != HTTPStatus.UNPROCESSABLE_ENTITY or clock.now() < end:
+                        raise
+            else:
+                push_elements(order, quads, now)
+            self.note(now)
+
+
+class SensorFeed(BoardFeed):
+    """Publishes a reading of every sensor at every tick."""
+
+    def publish(self, clock: Clock) -> None:
+        """Publish the ticks."""
+        order = self.order
+        period, lead = timedelta(seconds=order["period"]), timedelta(seconds=order["lead"])
+        window = timedelta(seconds=order["window"])
+        begin = clock.now()
+        for number, tick in enumerate(order["ticks"]):
+            due = begin + number * period
+            clock.wait_until(due - lead, self.stopping)
+            if self.stopping.is_set():
+                return
+            now = clock.now()
+            if order["mode"] == "facts":
+                quads = [Quad(*quad) for quads in tick.values() for quad in quads]
+                push_facts(order, quads, due + window, number)
+            else:
+                for sensor, quads in tick.items():
+                    element = {"timestamp": format_instant(now), "triples": [q[:3] for q in quads]}
+                    stream = f"{order['url']}streams/{quote(SERVICES + sensor, safe='')}"
+                    push_lines(stream, order["token"], [json.dumps(element)])
+            self.note(now)
+
+
+class _FollowedFeed:
+    """What a process that publishes does with its orders."""
+
+    kind: type[BoardFeed]
+
+    def __init__(self) -> None:
+        self._feed: BoardFeed | None = None
+
+    def __call__(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Follow an order."""
+        answer: dict[str, Any] = {}
+        if order["do"] == "start":
+            self._feed = self.kind(order)
+            self._feed.start()
+            self._feed.started.wait()
+        elif self._feed is not None:
+            self._feed.end()
+            answer["sent"] = self._feed.sent
+        if self._feed is not None and self._feed.error is not None:
+            answer["error"] = self._feed.error
+        return answer
+
+
+class BoardRenewals(_FollowedFeed):
+    """A feed of renewals."""
+
+    kind = RenewedBoard
+
+
+class SensorReadings(_FollowedFeed):
+    """A feed of readings."""
+
+    kind = SensorFeed
+
+
+def _rows_of_answer(query: str, url: str) -> Iterator[list[str | None]]:
+    """The rows of an answer, terms in N-Triples in the order of the variables' names.
+
+    Raises:
+        ClientError: there is none.
+    """
+    with Client(url) as client:
+        result = client.query(query)
+        if isinstance(result, Solutions):
+            names = [f"?{name}" for name in result.variables]
+            order = sorted(range(len(names)), key=names.__getitem__)
+            for solution in result:
+                yield [solution.row[place] for place in order]
+        elif isinstance(result, Graph):
+            for triple in result:
+                yield [term.n3() for term in triple]
+        else:
+            yield [str(result).lower()]
+
+
+def questions() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """What a process that answers queries does: every question has a new client.
+
+    The answer has the rows, or an error, the seconds until the first row and until the last one,
+    and the seconds of CPU.
+    """
+
+    def handle(order: Mapping[str, Any]) -> Mapping[str, Any]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        rows: list[list[str | None]] = []
+        first: float | None = None
+        found: dict[str, Any] = {"rows": rows}
+        try:
+            for row in _rows_of_answer(order["query"], order["url"]):
+                first = first or time.perf_counter() - wall
+                rows.append(row)
+        except ClientError as error:
+            found = {"error": f"{type(error).__name__}: {error}"}
+        return found | {
+            "first": first,
+            "seconds": time.perf_counter() - wall,
+            "cpu": time.process_time() - cpu,
+        }
+
+    return handle
