@@ -225,16 +225,22 @@ class Results:
         found = self.estimate(column, **wanted)
         return None if found is None else found.mean
 
-    def median(self, column: str, **wanted: CellValue) -> float | None:
-        """Median of a column; ``None`` where nothing was measured."""
-        numbers = self.numbers(column, **wanted)
-        return statistics.median(numbers) if numbers else None
+    def medians(self, by: Sequence[str], columns: Sequence[str]) -> "Results":
+        """One row for each combination of `by`, with the medians of some columns of numbers.
 
-    def medians(self, x: str, y: str, **wanted: CellValue) -> list[Point]:
-        """A point per value of one column: median of another; without an interval."""
-        chosen = self.where(**wanted)
-        found = [(float(value), chosen.median(y, **{x: value})) for value in chosen.distinct(x)]
-        return [Point(place, middle) for place, middle in sorted(found) if middle is not None]
+        One collection of garbage would make a mean useless.
+        """
+        groups: dict[_Key, list[Mapping[str, str]]] = {}
+        for row in self.rows:
+            groups.setdefault(tuple(row[column] for column in by), []).append(row)
+        rows = []
+        for group in groups.values():
+            row = dict(group[0])
+            for column in columns:
+                numbers = [float(each[column]) for each in group if each[column]]
+                row[column] = _text(statistics.median(numbers)) if numbers else ""
+            rows.append(row)
+        return Results(rows, self.left_out, self.failures, self.missing)
 
     def points(self, x: str, y: str, *, numeric: bool = True, **wanted: CellValue) -> list[Point]:
         """A point per value of one column: mean and confidence interval of another.

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
+from experiments.harness.claims import checks
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Item
+from experiments.harness.items import Figure, Finding, Item, Point, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
-from experiments.studies.boards import CQELS_MODE, CSPARQL_MODE
-from experiments.studies.conference_report import conference_items
+from experiments.studies.boards import CQELS_MODE, CSPARQL_MODE, PLACES
 from experiments.workloads.conference import (
     BADGES,
     FLOORPLAN,
@@ -32,6 +33,29 @@ _TEMPLATES = ("Q1", "Q2", "Q3", "Q4", "Q5")
 _TOGETHER = ("Q1", "Q3", "Q4")
 """Those that the paper registers many times."""
 _LARGE = 1_000_000
+# Microseconds of the original engines, on other machines, with 10^5 static triples: CQELS for each
+# event, published in 2011, measured again (paced at 100 events per second); C-SPARQL for each
+# evaluation.
+_PUBLISHED = {"Q1": 470.0, "Q2": 3900.0, "Q3": 510.0, "Q4": 530.0, "Q5": 21_830.0}
+_ORIGINAL = {"Q1": 243.0, "Q2": 553.0, "Q3": 371.0, "Q4": 417.0, "Q5": 1058.0}
+_PUBLISHED_PERIODIC = {
+    "Q1": 332_460.0, "Q2": 99_840.0, "Q3": 331_680.0, "Q4": 395_180.0, "Q5": 322_640.0,
+}  # fmt: skip
+# The original CQELS, with 10, 100 and 1,000 queries at the same time.
+_ORIGINAL_TOGETHER = {
+    "Q1": (2_300.0, 10_500.0, 53_000.0),
+    "Q3": (3_200.0, 16_200.0, 80_000.0),
+    "Q4": (3_500.0, 13_100.0, 118_000.0),
+}
+_STATIC = 100_000.0
+_BY_PAPER = "published 2011, another machine"
+_ORIGINALLY = "original, another machine"
+_LABEL = "CPU per execution (µs)"
+_COLUMNS = {
+    "execution_us": "CPU per execution, µs", "us_mean": "CPU per event, µs",
+    "us_p50": "event, median µs", "us_p99": "99 %", "rows": "rows",
+    "us_per_row": "CPU per row, µs", "registration_seconds": "registration, s",
+}  # fmt: skip
 _Events = Sequence[tuple[int, tuple[str, str, str]]]
 
 
@@ -131,8 +155,122 @@ class ConferenceQueries:
             )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Figures 4 and 5, table 2, the targets."""
-        yield from conference_items(results)
+        """Figures 4 and 5, table 2, targets, claims."""
+        keys = {
+            "engine": "engine", "query": "query", "static": "static triples",
+            "instances": "queries",
+        }  # fmt: skip
+        results = results.medians(list(keys), list(_COLUMNS))
+        single = results.where(instances=1)
+        ours = single.where(engine=CQELS_MODE.name)
+        many = {row["static"] for row in results.rows if row["instances"] != "1"}
+        together = Results([row for row in results.rows if row["static"] in many], {}, {})
+        yield from _figures(single, together)
+        yield from _sentences(single, together)
+        yield results.table("Executions (medians)", keys, _COLUMNS)
+        for name, original in _ORIGINAL.items():
+            column, what = ("us_per_row", "row") if name == "Q2" else ("us_mean", "event")
+            points = ours.points("static", column, query=name)
+            least = min((point.y for point in points), default=None)
+            yield Target(
+                f"{name}: µs per {what}, least of all static sizes", least,
+                3.0 if name == "Q2" else 10.0,
+                compared=f"original engine, on another machine: {original:.0f} µs per event",
+            )  # fmt: skip
+        for name, (_, _, last) in _ORIGINAL_TOGETHER.items():
+            points = together.points("instances", "us_mean", engine=CQELS_MODE.name, query=name)
+            yield Target(
+                f"{name}, 1,000 queries: µs per event",
+                min((point.y for point in points if float(point.x) >= 1000), default=None), 100.0,
+                compared=f"original engine, on another machine: {last:,.0f}",
+            )  # fmt: skip
+        at_paper = ours.where(static=int(_STATIC))
+        yield from checks(
+            "conference",
+            {
+                **{name: partial(at_paper.mean, "us_mean", query=name) for name in _PUBLISHED},
+                "C-SPARQL": partial(_periodic_ratio, single.where(static=int(_STATIC))),
+                "flat": partial(_growth, ours),
+                "instances": partial(_with_most, together),
+            },
+        )
+
+
+def _figures(single: Results, together: Results) -> Iterator[Figure]:
+    for query in single.distinct("query"):
+        yield Figure(
+            f"static-{query}", f"{query} by the size of the static data", "static triples", _LABEL,
+            single.series("engine", "static", "execution_us", query=query),
+            log_x=True, log_y=True, places=PLACES,
+            marks={
+                (whose, mode.name): [Point(_STATIC, published[query])]
+                for whose, mode, published in (
+                    (_BY_PAPER, CQELS_MODE, _PUBLISHED),
+                    (_ORIGINALLY, CQELS_MODE, _ORIGINAL),
+                    (_BY_PAPER, CSPARQL_MODE, _PUBLISHED_PERIODIC),
+                )
+            },
+        )  # fmt: skip
+    for query, measured in _ORIGINAL_TOGETHER.items():
+        series = together.series("engine", "instances", "execution_us", query=query)
+        if any(len(points) > 1 for points in series.values()):
+            points = [Point(n, us) for n, us in zip((10, 100, 1000), measured, strict=True)]
+            yield Figure(
+                f"instances-{query}", f"{query} by the number of queries at the same time",
+                "queries", _LABEL, series, log_x=True, log_y=True, places=PLACES,
+                marks={(_ORIGINALLY, CQELS_MODE.name): points},
+            )  # fmt: skip
+
+
+def _sentences(single: Results, together: Results) -> Iterator[Finding]:
+    at_paper = single.where(static=int(_STATIC))
+    for name in single.distinct("query"):
+        ours = at_paper.mean("us_mean", engine=CQELS_MODE.name, query=name)
+        theirs = at_paper.mean("execution_us", engine=CSPARQL_MODE.name, query=name)
+        if ours:
+            text = (
+                f"{name}: {rounded(ours)} µs per event in CQELS; on another machine the original "
+                f"engine took {rounded(_ORIGINAL[name])} µs"
+            )
+            if theirs is not None:
+                text += f"; {duration(theirs / 1000)} per evaluation in C-SPARQL"
+            yield Finding(f"{text}.")
+    for name in together.distinct("query"):
+        points = together.points("instances", "us_mean", engine=CQELS_MODE.name, query=name)
+        if len(points) > 1 and points[0].y:
+            yield Finding(
+                f"{name}: {points[-1].x:,.0f} queries at the same time take "
+                f"{rounded(points[-1].y / points[0].y)} times as long for an event as "
+                f"{points[0].x:,.0f} in CQELS.",
+                headline=True,
+            )
+
+
+def _periodic_ratio(at_paper: Results) -> float | None:
+    """The most times as long an evaluation in C-SPARQL takes as an event in CQELS."""
+    by_engine = at_paper.series("query", "engine", "execution_us", numeric=False)
+    pairs = [{point.x: point.y for point in points} for points in by_engine.values()]
+    names = (CQELS_MODE.name, CSPARQL_MODE.name)
+    ratios = [pair[names[1]] / pair[names[0]] for pair in pairs if pair.keys() >= set(names)]
+    return max(ratios, default=None)
+
+
+def _growth(ours: Results) -> float | None:
+    """The time with the most static triples by that with the fewest, of the worst query."""
+    series = ours.series("query", "static", "us_mean")
+    ratios = [
+        points[-1].y / points[0].y
+        for name, points in series.items()
+        if name != "Q2" and len(points) > 1
+    ]
+    return max(ratios, default=None)
+
+
+def _with_most(together: Results) -> float | None:
+    """Milliseconds with as many queries as the paper has, if there were."""
+    series = together.series("query", "instances", "us_mean", engine=CQELS_MODE.name)
+    ends = [points[-1] for points in series.values()]
+    return max((end.y / 1000 for end in ends if float(end.x) >= 1000), default=None)
 
 
 @contextmanager
