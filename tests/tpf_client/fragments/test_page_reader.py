@@ -271,6 +271,8 @@ def test_data_about_anything_are_answers(
                 wanted = judged(parse_query(query), query, said)
                 assert Counter(row.row for row in found) == wanted
         server.close()
+
+
 def _many(line: str) -> Callable[[int], str]:
     return lambda count: "\n".join(line.replace("%", str(n)) for n in range(count))
 
