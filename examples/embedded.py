@@ -9,9 +9,8 @@ from tempfile import TemporaryDirectory
 from flask import Flask, Response, url_for
 
 from annotations.clock import SystemClock
-from tpf_server.app import create_blueprint
+from tpf_server.app import DatasetOpener, create_blueprint
 from tpf_server.configuration import Configuration
-from tpf_server.datasets import DatasetOpener
 from tpf_server.settings import DatasetSettings, Settings
 
 app = Flask(__name__)

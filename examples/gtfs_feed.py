@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from annotations.terms import QuadPattern
-from tpf_server.store.static.opening import open_store
+from tpf_server.store.static.columnar import open_store
 
 TABLES = {
     "agency.txt": "agency_name,agency_url,agency_timezone\nLines,http://example.org/,Europe/Brussels",

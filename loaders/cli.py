@@ -4,17 +4,7 @@ from collections.abc import Callable
 
 import typer
 
-from loaders.commands import (
-    load_gtfs_rt,
-    load_json,
-    load_ldes,
-    load_ngsi_ld,
-    load_rdf,
-    load_siri,
-    load_sources,
-    publish,
-    stream,
-)
+from loaders.commands import load_feeds, load_ldes, load_rdf, load_sources, publish, stream
 from loaders.commands import replay as replay_commands
 
 load_app = typer.Typer(
@@ -32,10 +22,10 @@ LOADS: dict[str, Callable[..., None]] = {
     "irail": load_sources.irail,
     "flights": load_sources.flights,
     "gtfs": load_sources.gtfs,
-    "gtfs-rt": load_gtfs_rt.gtfs_rt,
-    "siri": load_siri.siri,
-    "json": load_json.json,
-    "ngsi-ld": load_ngsi_ld.ngsi_ld,
+    "gtfs-rt": load_feeds.gtfs_rt,
+    "siri": load_feeds.siri,
+    "json": load_feeds.json,
+    "ngsi-ld": load_feeds.ngsi_ld,
     "citybench": load_sources.citybench,
     "taxi": load_sources.taxi,
     "csv": load_sources.csv,

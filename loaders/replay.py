@@ -6,22 +6,89 @@ comes later moves back by the lag, so that the server is never flooded, no batch
 every fact holds for its whole (shortened) period.
 """
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from threading import Event
 
 from annotations.clock import Clock
-from annotations.instants import shifted, to_micros
+from annotations.errors import InstantError
+from annotations.instants import format_instant, parse_instant, shifted, to_micros
 from annotations.labels import Expiration, Interval, Label, Labelling
+from annotations.whole_files import replaced_file
 from annotations.wording import counted
-from loaders.errors import PublishRefusedError, ReplayError, ServerUnreachableError, SettingError
+from loaders.errors import (
+    PublishRefusedError,
+    ReplayError,
+    ServerUnreachableError,
+    SettingError,
+    StateError,
+)
 from loaders.progress import Report, Silent
 from loaders.publisher import Sender
-from loaders.replay_state import ReplayState, read_state
 from loaders.sources.base import Feed, FeedBatch
+
+# What a replay remembers on disk, so that it goes on after a stop: the last acknowledged batch.
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayState:
+    """One replay, and how far it is.
+
+    Args:
+        replay: what is replayed, whereto and with which labels; a state belongs to one such text.
+        run: identifies the run in its batch identifiers; a resumed replay keeps it, so that the
+            batch in doubt has the identifier that it had.
+        acknowledged: the instant (of the feed) of the last batch that the server has.
+    """
+
+    replay: str
+    run: str
+    acknowledged: datetime | None = None
+
+    def write(self, path: Path) -> None:
+        """Write it, whole or not at all.
+
+        Raises:
+            StateError: the file cannot be written.
+        """
+        values = asdict(self)
+        if self.acknowledged is not None:
+            values["acknowledged"] = format_instant(self.acknowledged)
+        try:
+            with replaced_file(path) as file:
+                json.dump(values, file)
+        except OSError as error:
+            raise StateError(f"{path}: {error.strerror or error}") from error
+
+
+def read_state(path: Path, replay: str) -> ReplayState | None:
+    """The state in a file; ``None`` where there is no file.
+
+    Raises:
+        StateError: it is damaged, or belongs to another replay.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        acknowledged = values["acknowledged"]
+        state = ReplayState(
+            str(values["replay"]),
+            str(values["run"]),
+            None if acknowledged is None else parse_instant(acknowledged),
+        )
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, InstantError) as error:
+        raise StateError(f"{path} is no state of a replay ({error})") from None
+    if state.replay != replay:
+        raise StateError(f"{path} belongs to another replay: {state.replay}")
+    return state
+
 
 _SLOWEST = 1e-6
 """The speed with which a day lasts for almost three thousand years."""

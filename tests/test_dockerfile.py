@@ -6,8 +6,7 @@ import tomllib
 from pathlib import Path
 
 from tpf_server.configuration import ENVIRONMENT_PREFIX
-from tpf_server.setting_table import table
-from tpf_server.settings import Settings
+from tpf_server.settings import Settings, table
 
 ROOT = Path(__file__).parents[1]
 STEPS = [

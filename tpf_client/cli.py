@@ -21,10 +21,17 @@ from annotations.seconds import seconds_from
 from tpf_client.client import MOST_GRACE, Client
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.fragments.destinations import not_a_url
-from tpf_client.live_table import STATIC, LiveTable
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
-from tpf_client.printing import Format, OutputConsole, named_format, print_answer, refusal
+from tpf_client.printing import (
+    STATIC,
+    Format,
+    LiveTable,
+    OutputConsole,
+    named_format,
+    print_answer,
+    refusal,
+)
 from tpf_client.sparql.parser import parse_query
 
 if TYPE_CHECKING:

@@ -3,20 +3,23 @@
 The same URL with ``Accept: text/event-stream`` gives an answer that is kept up to date.
 """
 
+import json
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import TypeAlias
+from wsgiref.util import application_uri
 
 import rdflib
+from rdflib.namespace import DCTERMS, RDF, RDFS
 
 from annotations.follower_slots import FollowerSlots
+from annotations.instants import FIRST, shifted
 from annotations.origins import is_called, origin_of
 from annotations.seconds import check_seconds
-from tpf_client.answer_bodies import FollowedBody, StreamedBody, begun
 from tpf_client.client import LEAST_PERIOD, MOST_GRACE, Client
-from tpf_client.description import description
 from tpf_client.errors import (
     ClientError,
     ClosedError,
@@ -24,9 +27,7 @@ from tpf_client.errors import (
     QueryError,
     QuerySyntaxError,
 )
-from tpf_client.kept_words import KeptWords
-from tpf_client.live_answer import work_of
-from tpf_client.live_answers import LiveAnswers, Wish
+from tpf_client.live_answers import FollowedBody, LiveAnswers, StreamedBody, Wish, begun, work_of
 from tpf_client.map_tiles import MapTiles
 from tpf_client.page_files import Example, Headers, PageFiles
 from tpf_client.planner.budget import Allowance, Budget, BudgetWatch
@@ -45,6 +46,89 @@ from tpf_client.sparql.algebra import DatasetClause
 from tpf_client.sparql.parser import with_dataset
 from tpf_client.sparql.results import BOOLEAN_WRITERS, RESULT_MEDIA_TYPES, ResultError
 from tpf_client.stream import Stream
+from tpf_client.streaming.streamer import Budgets
+
+# What the endpoint can, in RDF.
+#
+# Source: SPARQL 1.1 Service Description.
+
+_SD = rdflib.Namespace("http://www.w3.org/ns/sparql-service-description#")
+_FORMATS = rdflib.Namespace("http://www.w3.org/ns/formats/")
+_EVENT_STREAM = rdflib.URIRef("https://www.iana.org/assignments/media-types/text/event-stream")
+_DRAFT = rdflib.URIRef("https://spec.knows.idlab.ugent.be/sparql-11-incremental-protocol/latest/")
+
+
+def description(environ: WsgiEnvironment, path: str, urls: Sequence[str]) -> rdflib.Graph:
+    """The description of the service that a request asks.
+
+    Args:
+        environ: the request.
+        path: where queries are answered.
+        urls: the datasets that they are answered over.
+    """
+    here = rdflib.URIRef(application_uri(dict(environ)).rstrip("/") + path)
+    graph = rdflib.Graph()
+    graph.bind("sd", _SD)
+    graph.bind("formats", _FORMATS)
+    graph.add((here, RDF.type, _SD.Service))
+    graph.add((here, _SD.endpoint, here))
+    graph.add((here, _SD.supportedLanguage, _SD.SPARQL11Query))
+    graph.add((here, _SD.feature, _SD.BasicFederatedQuery))
+    for name in ("JSON", "XML", "CSV", "TSV"):
+        graph.add((here, _SD.resultFormat, _FORMATS[f"SPARQL_Results_{name}"]))
+    for name in ("Turtle", "N-Triples", "RDF_XML", "JSON-LD"):
+        graph.add((here, _SD.resultFormat, _FORMATS[name]))
+    # Answers that are kept up to date. The draft whose names they take has a vocabulary of its own,
+    # which is not used here, because the protocol is not followed to the letter.
+    graph.add((here, _SD.resultFormat, _EVENT_STREAM))
+    graph.add((_EVENT_STREAM, RDF.type, _FORMATS.Format))
+    graph.add((_EVENT_STREAM, _FORMATS.media_type, rdflib.Literal("text/event-stream")))
+    graph.add((_EVENT_STREAM, RDFS.seeAlso, _DRAFT))
+    data = rdflib.BNode()
+    graph.add((here, _SD.defaultDataset, data))
+    graph.add((data, RDF.type, _SD.Dataset))
+    for url in urls:
+        graph.add((data, DCTERMS.source, rdflib.URIRef(url)))
+    return graph
+
+
+# What the editor of the page completes: the words of the datasets, looked up now and then.
+
+KEPT = timedelta(minutes=10)
+"""How long they are taken for the present ones."""
+
+
+class KeptWords:
+    """The words of a client's datasets as JSON. Thread-safe.
+
+    Args:
+        client: who reads them.
+        budgets: gives what reading them may take.
+    """
+
+    def __init__(self, client: Client, budgets: Budgets) -> None:
+        self._client = client
+        self._budgets = budgets
+        self._lock = threading.Lock()
+        self._until: datetime = FIRST
+        self._body = b""
+
+    def body(self) -> bytes:
+        """An object with ``predicates`` and ``classes``, IRIs, what occurs most often first.
+
+        Raises:
+            ClientError: they could not be read.
+        """
+        with self._lock:
+            now = self._client.clock.now()
+            if now >= self._until:
+                with self._budgets() as budget:
+                    words = self._client.words(budget)
+                told = {"predicates": words.predicates, "classes": words.classes}
+                self._body = json.dumps(told, ensure_ascii=False).encode()
+                self._until = shifted(now, KEPT)
+            return self._body
+
 
 StartResponse: TypeAlias = Callable[[str, Headers], object]
 

@@ -1,15 +1,396 @@
 """The answers that readers follow: one for all who ask the same."""
 
+import json
+import logging
+import secrets
 import threading
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from datetime import datetime, timedelta
+from itertools import chain, islice
+from time import monotonic
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from annotations.clock import Clock
-from tpf_client.errors import ClosedError
-from tpf_client.live_answer import AnswerFollower, LiveAnswer, WorkCounts
+from annotations.instants import format_instant
+from tpf_client.errors import ClientError, ClosedError, LimitError
+from tpf_client.fragments.fetcher import Statistics
+from tpf_client.solutions import Solution, Solutions
 from tpf_client.sparql.tokens import tokenize
-from tpf_client.stream import Stream
+from tpf_client.stream import Stream, TimedSolution, Update
+
+# An answer that is kept up to date for many readers: server-sent events, computed once.
+#
+# The events of a reader, each with a JSON object as data:
+#
+# ===============  ================================================================================
+# ``initial``      the whole answer: an update (`Update.to_json`) whose ``added`` is all of it
+# ``update``       what changed, in the same form
+# ``up-to-date``   all that is known was told: ``at``, ``now`` (the server's clock, when this is
+#                  told), ``valid_until``, ``next_look``, ``dynamic``, ``rows``, ``late``: those
+#                  that are there by grace alone; of this query so far: ``pages`` wanted,
+#                  ``requests``,
+#                  ``bytes``, ``cached`` pages; ``endpoint``: the last three of all queries together
+# ``plan``         for readers that asked for it: the steps of the plan, with what was expected and
+#                  what was done, as of the last evaluation (`Stream.plan`)
+# ``error``        an evaluation failed; ``next_look`` says when it is tried again, ``null``: never
+# ===============  ================================================================================
+#
+# ``initial`` and ``update`` have ids. A reader that says the last one that it saw gets what came
+# after it, as far as that is kept, and else ``initial``.
+#
+# Source: the names are those of the draft SPARQL 1.1 Incremental Protocol (Ghent University);
+# ``docs/client.md`` says where we differ.
+
+_HEARTBEAT = 15.0
+"""Seconds of silence after which a reader is told that the connection lives."""
+LINGER = timedelta(seconds=30)
+"""So long an answer that nobody reads is kept up to date: its readers may come back."""
+_KEPT = 2**22
+"""Characters of updates that are kept for readers that come back, or are slow."""
+
+
+WorkCounts: TypeAlias = Callable[[], Mapping[str, int]]
+
+
+def work_of(done: Statistics) -> dict[str, int]:
+    """What was requested, as it is told."""
+    return {
+        "requests": done.requests,
+        "bytes": done.bytes,
+        "cached": done.cache_hits + done.merged,
+    }
+
+
+def applied(rows: Sequence[TimedSolution], update: Update) -> list[TimedSolution]:
+    """An answer after an update: what a reader does with it."""
+    gone = Counter(each.row for each in update.removed)
+    result = []
+    for each in rows:
+        if gone[each.row]:
+            gone[each.row] -= 1
+        else:
+            result.append(each)
+    for place, each in update.placed():
+        result.insert(len(result) if place is None else place, each)
+    return result
+
+
+class LiveAnswer:
+    """One continuous query and those who follow it. Thread-safe.
+
+    Args:
+        stream: the query, not started yet.
+        most_rows: so many solutions it may have; ``None``: any number.
+        work: tells what was requested for all queries so far.
+        over: called when there will be no more events.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        most_rows: int | None,
+        work: WorkCounts,
+        over: "Callable[[LiveAnswer], None]",
+    ) -> None:
+        self._stream = stream
+        self._most_rows = most_rows
+        self._work = work
+        self._on_over = over
+        self._run = secrets.token_hex(4)
+        self._lock = threading.Lock()
+        self._followers: set[AnswerFollower] = set()
+        self._rows: list[TimedSolution] = []
+        self._head: dict[str, Any] = {}
+        self._initial = ""
+        self._kept: deque[str] = deque()
+        self._kept_size = 0
+        self._status = ""
+        self._last_status: tuple[str, dict[str, Any]] = ("", {})
+        self.looks = 0
+        """How many evaluations there were, those that failed included."""
+        self.plan = ""
+        """The text of the event ``plan``."""
+        self.last = 0
+        self.left_at: datetime | None = None
+        self.error: BaseException | None = None
+        self.is_over = False
+
+    def start(self) -> None:
+        """Begin to evaluate."""
+        try:
+            self._stream.start(self._take, self._end)
+        except Exception as error:
+            # Others may wait for it already.
+            self._end(error)
+            raise
+
+    def close(self) -> None:
+        """Evaluate no more; its followers come to their end."""
+        self._stream.close()
+        self._end(None)
+
+    def follow(self, last_id: str | None, *, explain: bool) -> "AnswerFollower":
+        """A new follower, who saw the event of this id.
+
+        Args:
+            last_id: the id.
+            explain: whether the follower wants to know the plan, too.
+        """
+        follower = AnswerFollower(self, last_id, explain=explain)
+        with self._lock:
+            self.left_at = None
+            self._followers.add(follower)
+        return follower
+
+    def leave(self, follower: "AnswerFollower", now: datetime) -> None:
+        """A follower is gone."""
+        with self._lock:
+            self._followers.discard(follower)
+            if not self._followers:
+                self.left_at = now
+
+    def is_idle(self, now: datetime) -> bool:
+        """Whether nobody has followed for a while."""
+        return self.left_at is not None and now - self.left_at >= LINGER
+
+    def number_of(self, last_id: str | None) -> int:
+        """The number of an event that was seen; 0: none of ours."""
+        run, _, number = (last_id or "").partition("-")
+        if run != self._run or not (number.isascii() and number.isdecimal()) or len(number) > 18:
+            return 0
+        return int(number) if int(number) <= self.last else 0
+
+    def after(self, number: int, looks: int) -> tuple[list[str], int, int]:
+        """The texts of the events after an event, the number of the last one, and how many looks.
+
+        Args:
+            number: of the last event that was seen; 0: none.
+            looks: as returned before.
+        """
+        with self._lock:
+            texts = []
+            missing = self.last - number
+            if missing:
+                if number == 0 or missing > len(self._kept):
+                    texts.append(self._whole())
+                else:
+                    texts += [self._kept[n] for n in range(-missing, 0)]
+            if self.looks != looks:
+                # Who comes later than the evaluation is to know what time it is now.
+                texts.append(self._status if looks or self.is_over else self._told())
+            return texts, self.last, self.looks
+
+    def _told(self) -> str:
+        name, data = self._last_status
+        return self._event(name, data | {"now": format_instant(self._stream.now())})
+
+    def _whole(self) -> str:
+        if not self._initial:
+            rows = self._rows
+            data = self._head | {"valid": [each.span_json() for each in rows]}
+            self._initial = self._event("initial", data, self.last, {"added": rows, "removed": ()})
+        return self._initial
+
+    def _event(
+        self,
+        name: str,
+        data: dict[str, Any],
+        number: int | None = None,
+        lists: Mapping[str, Sequence[Solution]] = MappingProxyType({}),
+    ) -> str:
+        marked = "" if number is None else f"id: {self._run}-{number}\n"
+        text = json.dumps(data, ensure_ascii=False)
+        for key, rows in lists.items():
+            text = f'{text[:-1]}, "{key}": [{", ".join([row.json_text() for row in rows])}]}}'
+        return f"{marked}event: {name}\ndata: {text}\n\n"
+
+    def _take(self, update: Update) -> None:
+        """Take in an update, in a thread of the client."""
+        with self._lock:
+            placed = update.placed()
+            told = update.head(placed)
+            if update.error is None and (self.last == 0 or placed or update.removed):
+                self._change(update, told, [each for _, each in placed])
+            if update.error is not None:
+                failed = {name: told[name] for name in ("at", "error", "next_look")}
+                self._last_status = ("error", failed)
+            else:
+                names = ("at", "valid_until", "next_look", "dynamic", "warnings", "late")
+                status = {name: told[name] for name in names if name in told}
+                status |= {"rows": len(self._rows), "pages": update.pages}
+                status |= work_of(update.work) | {"endpoint": self._work()}
+                self._last_status = ("up-to-date", status)
+                if not self.plan or any(each.explain for each in self._followers):
+                    self.plan = self._event("plan", self._stream.plan())
+            self._status = self._told()
+            self.looks += 1
+            followers = tuple(self._followers)
+        for each in followers:
+            each.wake()
+        if self.is_idle(update.at):
+            self.close()
+
+    def _change(self, update: Update, told: dict[str, Any], added: Sequence[TimedSolution]) -> None:
+        self._rows = applied(self._rows, update)
+        if self._most_rows is not None and len(self._rows) > self._most_rows:
+            raise LimitError(f"more than {self._most_rows} solutions")
+        self.last += 1
+        self._initial = ""
+        head = ("vars", "at", "valid_until", "next_look", "boolean")
+        self._head = {name: told[name] for name in head if name in told}
+        if self.last == 1:
+            return
+        text = self._event("update", told, self.last, {"added": added, "removed": update.removed})
+        self._kept.append(text)
+        self._kept_size += len(text)
+        while self._kept_size > _KEPT:
+            self._kept_size -= len(self._kept.popleft())
+
+    def _end(self, error: BaseException | None) -> None:
+        with self._lock:
+            if self.is_over:
+                return
+            self.error = error
+            # Before it is told: who waits for the first evaluation holds no lock.
+            self.is_over = True
+            if error is not None:
+                reason = str(error) if isinstance(error, ClientError) else "an internal error"
+                self._status = self._event("error", {"error": reason, "next_look": None})
+                self.looks += 1
+            followers = tuple(self._followers)
+        for each in followers:
+            each.wake()
+        self._on_over(self)
+
+
+class AnswerFollower:
+    """Somebody who follows an answer; iterate over the texts to send.
+
+    Args:
+        answer: what is followed.
+        last_id: the id of the last event that was seen.
+        explain: whether it wants to know the plan, too.
+    """
+
+    def __init__(self, answer: LiveAnswer, last_id: str | None, *, explain: bool) -> None:
+        self.answer = answer
+        self.explain = explain
+        self._last_id = last_id
+        self._changed = threading.Event()
+        self._gone = False
+
+    def wake(self) -> None:
+        """There is something new."""
+        self._changed.set()
+
+    def end(self) -> None:
+        """Its reader has gone, or shall go."""
+        self._gone = True
+        self.wake()
+
+    def begin(self) -> None:
+        """Wait for the first evaluation.
+
+        Raises:
+            ClientError: it failed, and there will be no other.
+        """
+        while not (self.answer.looks or self.answer.is_over or self._gone):
+            self._changed.wait()
+            self._changed.clear()
+        if not self.answer.last and (self.answer.is_over or self._gone):
+            error = self.answer.error
+            raise error if isinstance(error, ClientError) else ClosedError("the query was closed")
+
+    def __iter__(self) -> Iterator[str]:
+        """What to send, as it comes; a comment where nothing comes for a while."""
+        number, looks, plan = self.answer.number_of(self._last_id), 0, ""
+        while not self._gone:
+            self._changed.clear()
+            over = self.answer.is_over
+            texts, number, looks = self.answer.after(number, looks)
+            if self.explain and self.answer.plan != plan:
+                plan = self.answer.plan
+                texts.append(plan)
+            yield from texts
+            if over:
+                return
+            if not texts and not self._changed.wait(_HEARTBEAT):
+                yield ": still here\n\n"
+
+
+# Bodies of answers that are sent as they come.
+
+_CHUNK = 2**14
+_PAUSE = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+def begun(solutions: Solutions, form: str) -> Iterator[str]:
+    """The text of solutions, whose first one is there: what goes wrong before has a status."""
+    pieces = solutions.pieces(form)
+    return chain(list(islice(pieces, 3)), pieces)
+
+
+class StreamedBody:
+    """The body of an answer that is not complete yet.
+
+    Args:
+        pieces: its text.
+        done: called at the end.
+    """
+
+    def __init__(self, pieces: Iterator[str], done: Callable[[], None]) -> None:
+        self._pieces = pieces
+        self._done = done
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The body in chunks that are worth sending, none held back for long."""
+        waiting: list[str] = []
+        size, sent = 0, monotonic() - _PAUSE
+        try:
+            for piece in self._pieces:
+                waiting.append(piece)
+                size += len(piece)
+                if size >= _CHUNK or monotonic() - sent >= _PAUSE:
+                    yield "".join(waiting).encode()
+                    waiting, size, sent = [], 0, monotonic()
+            if waiting:
+                yield "".join(waiting).encode()
+        except ClientError as error:
+            # The status is gone already: only a connection that breaks off can tell.
+            _log.warning("an answer was cut off: %s", error)
+            raise ConnectionAbortedError(str(error)) from error
+
+    def close(self) -> None:
+        """Stop what is under way."""
+        self._done()
+
+
+class FollowedBody:
+    """The body of an answer that is kept up to date.
+
+    Args:
+        follower: gives its text.
+        done: called at the end.
+    """
+
+    def __init__(self, follower: AnswerFollower, done: Callable[[], None]) -> None:
+        self._follower = follower
+        self._done = done
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The body in chunks, so that a slow reader makes nothing large wait beside it."""
+        for text in self._follower:
+            for start in range(0, len(text), _CHUNK):
+                yield text[start : start + _CHUNK].encode()
+
+    def close(self) -> None:
+        """Stop following."""
+        self._done()
 
 
 @dataclass(frozen=True, slots=True)

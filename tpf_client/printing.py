@@ -1,20 +1,206 @@
 """Answers on standard output: which formats there are for which form of query, and their text."""
 
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NoReturn
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
 
 from annotations.printable import printable
-from tpf_client.live_table import solution_table
-from tpf_client.solutions import Solutions, graph_text
-from tpf_client.sparql.algebra import QueryForm
+from annotations.terms import is_iri, is_literal, literal_parts
+from annotations.wording import counted
+from tpf_client.fragments.fetcher import Statistics
+from tpf_client.solutions import Solution, Solutions, graph_text
+from tpf_client.sparql.algebra import QueryForm, Row
 from tpf_client.sparql.results import BOOLEAN_WRITERS, RESULT_MEDIA_TYPES
 
 if TYPE_CHECKING:
     import rdflib
+
+    from tpf_client.stream import Update
+
+
+# Answers on a terminal: tables, and the board that updates in place.
+
+_MAX_COMPARISONS = 250_000
+"""More than a screen could show; then nothing is taken for changed."""
+
+STATIC = "nothing in this dataset is labelled: its answer cannot change"
+
+
+def cell(term: str | None) -> str:
+    """A term for people: the text of a literal, an IRI without its brackets."""
+    if term is None:
+        return ""
+    if is_literal(term):
+        return printable(literal_parts(term).lexical)
+    return printable(term[1:-1] if is_iri(term) else term)
+
+
+def solution_table(variables: Sequence[str], solutions: Sequence[Solution]) -> Table:
+    """Solutions as a table."""
+    table = Table(*variables, highlight=False)
+    for solution in solutions:
+        table.add_row(*(Text(cell(term)) for term in solution.row))
+    return table
+
+
+class LiveTable:
+    """The present answer of a continuous query, as something that rich can show.
+
+    New rows are green, changed cells yellow, rows that are late are dim, and rows that are gone are
+    struck out until the next update. A
+    row is a line, cut off where it is too long, and there are as many as leave room for the status
+    below them.
+
+    Args:
+        urls: of the datasets, to be shown.
+    """
+
+    def __init__(self, urls: Sequence[str] = ()) -> None:
+        self._urls = tuple(urls)
+
+    def render(self, update: "Update", statistics: Statistics) -> RenderableType:
+        """The board after an update."""
+        rows = [solution.row for solution in update.results]
+        added = [solution.row for solution in update.added]
+        removed = [solution.row for solution in update.removed]
+        changed = pairs(added, removed)
+        new = set(added)
+        late = Counter(solution.row for solution in update.late)
+        lines = []
+        for row in rows:
+            lines.append(_styled(row, changed.get(row), new, late=late[row] > 0))
+            late[row] -= 1
+        replaced = set(changed.values())
+        gone = [row for row in removed if row not in replaced]
+        lines += [[Text(_line(term), style="dim strike") for term in row] for row in gone]
+        status = Text(
+            f"{counted(len(rows), 'row')}{_late(update)} at {_time(update.at, update.at)} UTC"
+            f" · valid until {_time(update.valid_until, update.at)}"
+            f" · next look {_time(update.wakes_at, update.at)}",
+            style="bold",
+        )
+        work = f"{counted(statistics.requests, 'request')}, {statistics.cache_hits} from cache"
+        below = [status, _cut(" · ".join((*self._urls, work)), "dim")]
+        if not update.dynamic:
+            below.append(_cut(STATIC, ""))
+        below += [_cut(f"warning: {each}", "yellow") for each in update.warnings[:_WARNINGS]]
+        if update.error is not None:
+            below.append(_cut(f"error: {update.error}; trying again", "red"))
+        if update.form == "ASK":
+            style = "bold yellow" if added or removed else "bold"
+            said = {True: "yes", False: "no", None: "…"}[update.boolean]
+            lines = [[Text(said, style=style)]]
+            return _Frame(("answer",), lines, 1, below)
+        return _Frame(update.variables, lines, len(rows), below)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A table that leaves room for what is below it.
+
+    Args:
+        variables: the names of the columns.
+        lines: the rows to show, those that are gone last.
+        present: how many are not gone.
+        below: lines of text.
+    """
+
+    variables: Sequence[str]
+    lines: Sequence[Sequence[Text]]
+    present: int
+    below: Sequence[Text]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # A line is left for the cursor.
+        height = console.size.height - 1 - _FRAME
+        height -= sum(len(console.render_lines(text, options)) for text in self.below)
+        shown = self.lines
+        if len(shown) > height:
+            shown = shown[: max(height - 1, 0)]
+        if height > 0:
+            table = Table(highlight=False)
+            for name in self.variables:
+                table.add_column(name, no_wrap=True, overflow="ellipsis")
+            for line in shown:
+                table.add_row(*line)
+            yield table
+            if hidden := self.present - min(len(shown), self.present):
+                yield _cut(f"{counted(hidden, 'more row')}", "dim")
+        yield from self.below
+
+
+def _late(update: "Update") -> str:
+    return f" ({len(update.late)} late)" if update.late else ""
+
+
+_FRAME = 4
+"""Lines of a table that are no rows: its head and its border."""
+
+_WARNINGS = 3
+
+
+def _styled(row: Row, before: Row | None, new: set[Row], *, late: bool) -> list[Text]:
+    if late:
+        return [Text(_line(term), style="dim") for term in row]
+    if before is None:
+        style = "green" if row in new else ""
+        return [Text(_line(term), style=style) for term in row]
+    return [
+        Text(_line(term), style="" if term == old else "bold yellow")
+        for term, old in zip(row, before, strict=True)
+    ]
+
+
+def _line(term: str | None) -> str:
+    """A cell without line ends."""
+    return " ".join(cell(term).splitlines())
+
+
+def _cut(text: str, style: str) -> Text:
+    return Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:
+    """Which added row is which removed one, changed: those that agree in most cells.
+
+    In at least a half of them, or in what they name first; of equally many, in those that are more
+    to the left, as keys are.
+    """
+    new, old = dict.fromkeys(added), dict.fromkeys(removed)
+    if len(new) * len(old) > _MAX_COMPARISONS:
+        return {}
+    candidates = []
+    for row in new:
+        for other in old:
+            same = [a == b for a, b in zip(row, other, strict=True)]
+            named = len(row) > 0 and same[0] and row[0] is not None and is_iri(row[0])
+            if 2 * sum(same) >= len(row) or named:
+                candidates.append((sum(same), same, row, other))
+    candidates.sort(key=lambda each: each[:2], reverse=True)
+    result: dict[Row, Row] = {}
+    taken: set[Row] = set()
+    for _, _, row, other in candidates:
+        if row not in result and other not in taken:
+            result[row] = other
+            taken.add(other)
+    return result
+
+
+def _time(instant: datetime | None, now: datetime) -> str:
+    """An instant for people: to the second, in UTC; with its date where that is not today."""
+    if instant is None:
+        return "—"
+    utc = instant.astimezone(UTC)
+    return f"{utc:%H:%M:%S}" if utc.date() == now.astimezone(UTC).date() else f"{utc:%F %H:%M:%S}"
 
 
 class Format(StrEnum):

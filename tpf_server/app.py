@@ -1,29 +1,36 @@
 """The application: `create_app`, `create_blueprint` for embedding, `factory` for the workers."""
 
+import atexit
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 import click
 from flask import Blueprint, Flask
 
 from annotations.clock import Clock, SystemClock
+from annotations.follower_slots import FollowerSlots
 from tpf_server.claimed_port import mark_worker
 from tpf_server.configuration import Configuration
 from tpf_server.connections import Connections
-from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import ServerError, SettingsError, StoreClosedError, StoreError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.negotiation import Negotiator
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.reloading import MadeApplication, Reloading
-from tpf_server.settings import Settings
-from tpf_server.stopping import Followed, close_on_signals
+from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.sources import each_name_once, live_settings, log_place, static_store
+from tpf_server.store.live.log import LiveSettings
+from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.static.columnar import open_store
 from tpf_server.web.bodies import BodyReader
 from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.html_writer import HtmlWriter
@@ -39,6 +46,120 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
     from tpf_server.continuous.service import ContinuousService
+
+
+# Opens the stores of the datasets that the settings name.
+
+_LiveKey: TypeAlias = tuple[Path | str, LiveSettings, str]
+
+
+class DatasetOpener:
+    """Opens datasets, anew whenever the settings change.
+
+    A live store that is open already is shared: opening it would read all its facts once more.
+    """
+
+    def __init__(self) -> None:
+        # A store that was closed is not kept in memory.
+        self._live: WeakValueDictionary[_LiveKey, IndexedLiveStore] = WeakValueDictionary()
+
+    def open(self, configuration: Configuration) -> list[OpenDataset]:
+        """Open all datasets, or none.
+
+        Raises:
+            SettingsError: two datasets have one name.
+            StoreError: a store cannot be opened.
+        """
+        with ExitStack() as opened:
+            datasets = []
+            for settings in each_name_once(configuration.datasets):
+                dataset = self.open_one(settings, configuration.server)
+                opened.callback(dataset.close)
+                datasets.append(dataset)
+            opened.pop_all()
+            return datasets
+
+    def open_one(self, settings: DatasetSettings, server: Settings) -> OpenDataset:
+        """Open the stores of one dataset; an RDF file is indexed first, once.
+
+        Raises:
+            StoreError: a store cannot be opened.
+        """
+        with ExitStack() as opened:
+            static = live = None
+            store = static_store(settings, server)
+            if store is not None:
+                static = open_store(store)
+                opened.callback(static.close)
+            place = log_place(settings, server)
+            if place is not None:
+                live = self._live_store((place, live_settings(settings), settings.name))
+                opened.callback(live.close)
+            dataset = OpenDataset(settings, static, live)
+            opened.pop_all()
+            return dataset
+
+    def _live_store(self, key: _LiveKey) -> IndexedLiveStore:
+        known = self._live.get(key)
+        if known is not None:
+            try:
+                return known.share()
+            except StoreClosedError:
+                pass
+        store = self._live[key] = open_live_store(*key)
+        return store
+
+
+# Ends what is followed when its process is told to stop.
+#
+# Who follows keeps a request under way for ever, and a server that stops gracefully waits for
+# requests under way. The server has signal handlers of its own; what Python writes to the wakeup
+# file descriptor it writes whoever handles the signal.
+
+_STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
+
+
+_PATIENCE: Final = 5.0
+_SETTLING: Final = 0.1
+
+
+class Followed(Protocol):
+    """Something that requests follow for as long as it goes on.
+
+    Attributes:
+        slots: of those that follow.
+    """
+
+    slots: FollowerSlots
+
+    def close(self) -> None:
+        """Let all who follow come to their end."""
+
+
+def close_on_signals(*services: Followed) -> None:
+    """Close services at SIGTERM or SIGINT, from a thread; called in the main thread, once."""
+    for service in services:
+        atexit.register(_wait_for_followers, service)
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    signal.set_wakeup_fd(there.fileno(), warn_on_full_buffer=False)
+
+    def wait() -> None:
+        with here, there:
+            while received := here.recv(64):
+                if _STOPPING.intersection(received):
+                    for service in services:
+                        service.close()
+
+    threading.Thread(target=wait, name="signals", daemon=True).start()
+
+
+def _wait_for_followers(service: Followed) -> None:
+    """Let the threads of followers end: they must not wake up in an interpreter that is gone."""
+    service.close()
+    if service.slots.wait_until_empty(_PATIENCE):
+        # What the server does with a thread after its last word is out of our sight.
+        time.sleep(_SETTLING)
 
 
 _TIDY_SECONDS: Final = 1.0
@@ -235,7 +356,7 @@ class _Worker:
                         _say(f"dataset {name}: {error}")
 
     def _start(self, service: "ContinuousService") -> None:
-        from tpf_server.continuous.ticker import Ticker
+        from tpf_server.continuous.assembly import Ticker
 
         for name, error in service.refused.items():
             _say(f"query {name} cannot be begun again: {error}")

@@ -29,8 +29,7 @@ from tpf_server.deaths import Deaths, join_workers_surely
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.query_process import QueryProcess, orders
 from tpf_server.reloading import LOOK_SECONDS
-from tpf_server.setting_table import table
-from tpf_server.settings import Settings
+from tpf_server.settings import Settings, table
 from tpf_server.sources import check_sources, dataset_of_path, each_name_once, sources_changed
 from tpf_server.store.static.file_systems import is_store_url
 from tpf_server.workers import (

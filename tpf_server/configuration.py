@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tpf_server.errors import SettingsError
-from tpf_server.setting_table import SettingRow, table
-from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.settings import DatasetSettings, SettingRow, Settings, table
 
 ENVIRONMENT_PREFIX = "TPF_SERVER_"
 AT_START = (

@@ -15,8 +15,8 @@ import click
 from tpf_server.configuration import Configuration
 from tpf_server.errors import SettingsError, StoreError, StoreUnreachableError
 from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.live.logs import POSTGRESQL, open_log
-from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.static.checking import checked_store, is_store
 from tpf_server.store.static.fetching import fetch_store, fetched_store, has_changed
 from tpf_server.store.static.file_systems import is_store_url, local_path

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 from annotations.labels import Fact, Label
 from annotations.methods.base import Derived, LabelForm, Naming, OnError, Rewriting
-from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
 from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.names import fragment_iri, read_fragment_iri
 from annotations.methods.shapes import (
@@ -20,7 +19,10 @@ from annotations.methods.shapes import (
     PREDICATE,
     SUBJECT,
     FragmentIri,
+    LabelledNodes,
     Shape,
+    label_patterns,
+    label_shapes,
 )
 from annotations.terms import Quad, QuadPattern, TriplePattern, Variable
 

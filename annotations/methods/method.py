@@ -14,9 +14,8 @@ from typing import Final
 from annotations.errors import AnnotationError, DecodeError, EncodeError
 from annotations.labels import Fact, FactKey, Label, overlap_error, overlaps
 from annotations.methods.base import LabelForm, Naming, OnError, Part, Rewriting
-from annotations.methods.label_triples import LabelledNodes, read_labels
 from annotations.methods.names import is_minted
-from annotations.methods.shapes import Shape
+from annotations.methods.shapes import LabelledNodes, Shape, read_labels
 from annotations.terms import Quad, QuadPattern, Term, TriplePattern, Variable
 
 _FEW_FACTS: Final = 10_000

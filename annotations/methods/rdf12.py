@@ -11,7 +11,6 @@ from itertools import chain
 from annotations.errors import TermError
 from annotations.labels import Fact
 from annotations.methods.base import Derived, LabelForm, Naming, OnError, Rewriting
-from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
 from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.shapes import (
     GRAPH,
@@ -19,9 +18,12 @@ from annotations.methods.shapes import (
     PREDICATE,
     SUBJECT,
     FixedTerm,
+    LabelledNodes,
     Minted,
     Shape,
     TripleTerm,
+    label_patterns,
+    label_shapes,
 )
 from annotations.namespaces import RDF_REIFIES
 from annotations.terms import (

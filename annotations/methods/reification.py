@@ -9,9 +9,19 @@ from collections.abc import Callable, Iterator
 from annotations.errors import DecodeError
 from annotations.labels import Fact
 from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
-from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
 from annotations.methods.method import Method, labelled, without_fact
-from annotations.methods.shapes import GRAPH, OBJECT, PREDICATE, SUBJECT, FixedTerm, Minted, Shape
+from annotations.methods.shapes import (
+    GRAPH,
+    OBJECT,
+    PREDICATE,
+    SUBJECT,
+    FixedTerm,
+    LabelledNodes,
+    Minted,
+    Shape,
+    label_patterns,
+    label_shapes,
+)
 from annotations.namespaces import (
     RDF_OBJECT,
     RDF_PREDICATE,

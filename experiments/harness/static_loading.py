@@ -15,8 +15,8 @@ from annotations.clock import SystemClock
 from annotations.terms import Quad
 from loaders.outputs import line_of
 from loaders.rdf.build import load_rdf_spark
-from tpf_server.continuous.engine.static.store_graph import StoreGraph
-from tpf_server.store.static.opening import open_store
+from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.store.static.columnar import open_store
 from tpf_spark.errors import JavaNotFoundError, SparkMissingError
 from tpf_spark.java import find_java
 from tpf_spark.session import SparkSettings, spark_context

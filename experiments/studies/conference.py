@@ -27,7 +27,7 @@ from experiments.workloads.conference import (
 )
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.engine.static.store_graph import StoreGraph
+from tpf_server.continuous.engine.static.static_data import StoreGraph
 
 _TEMPLATES = ("Q1", "Q2", "Q3", "Q4", "Q5")
 _TOGETHER = ("Q1", "Q3", "Q4")

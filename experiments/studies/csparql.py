@@ -26,7 +26,7 @@ from experiments.workloads.market import EXCHANGE, MARKETS, brokers, market_quer
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
-from tpf_server.continuous.engine.static.store_graph import StoreGraph
+from tpf_server.continuous.engine.static.static_data import StoreGraph
 
 # Milliseconds per evaluation of the original engine on another machine, with 10^4 and 10^5 static
 # triples, step 1 s.

@@ -44,7 +44,7 @@ from experiments.harness.wire import WireBytes
 from experiments.workloads.board import number_of, renewal
 from loaders.errors import LoaderError, PublishRefusedError
 from loaders.publisher import Publisher
-from loaders.sources.citybench_sensors import SERVICES
+from loaders.sources.citybench import SERVICES
 from tpf_client import Client
 from tpf_client.errors import ClientError
 from tpf_client.solutions import Solutions

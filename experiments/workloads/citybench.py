@@ -16,8 +16,7 @@ import pyoxigraph as ox
 
 from annotations.terms import Quad
 from experiments.errors import MachineLimitError, UnavailableError
-from loaders.sources.citybench import SENSOR_GRAPHS, CityBench
-from loaders.sources.citybench_sensors import SERVICES
+from loaders.sources.citybench import SENSOR_GRAPHS, SERVICES, CityBench
 
 CITYBENCH_VARIABLE = "TPF_CITYBENCH"
 CITYBENCH_WINDOW = 3.0

@@ -22,7 +22,7 @@ from annotations.terms import literal_parts
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.workloads.taxi import INSTANT, STREAM_COLUMNS, Trip, TripColumns
 from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.elements.timestamps import milliseconds
+from tpf_server.continuous.engine.elements.elements import milliseconds
 
 TAXI_VARIABLE: Final = "TPF_TAXI"
 _RECORDED: Final = Path(__file__).parents[3] / "shared/data/taxi/trips_10k.csv.gz"

@@ -11,15 +11,12 @@ import typer
 from annotations.methods import METHODS, method_named
 from annotations.wording import counted
 from loaders.commands.options import InputSpan, LoadEngine, LoadWork
-from loaders.distributed.facts import write_facts_spark
-from loaders.distributed.session import session_of
-from loaders.distributed.shipping import input_places
-from loaders.distributed.streams import write_streams_spark
+from loaders.distributed.facts import write_facts_spark, write_streams_spark
+from loaders.distributed.shipping import input_places, session_of
 from loaders.dynamic import FeedStream, naming_of, write_facts, write_streams
 from loaders.outputs import put_where_wanted
 from loaders.progress import Report
-from loaders.sources.base import Feed, MeasurableFeed, StreamSource
-from loaders.sources.sizes import size_of
+from loaders.sources.base import Feed, MeasurableFeed, StreamSource, size_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

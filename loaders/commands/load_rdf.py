@@ -13,11 +13,11 @@ from loaders.commands.groups import grouped
 from loaders.rdf.build import load_rdf_spark
 from loaders.rdf.entailment import Regime
 from loaders.rdf.local import load_rdf_local
+from loaders.rdf.parting import StoreOutput
 from loaders.rdf.pieces import input_files
 from loaders.rdf.summary import RdfSummary
-from loaders.rdf.uploading import StoreOutput
 from loaders.remote_files import without_secrets
-from loaders.sources.sizes import size_of
+from loaders.sources.base import size_of
 
 
 @grouped

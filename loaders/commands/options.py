@@ -20,8 +20,8 @@ from loaders.errors import InputError, LoaderError
 from loaders.fetching import host_parts
 from loaders.progress import Report, shown_on
 from loaders.rdf.summary import RdfSummary
+from loaders.sources.base import SMALL
 from loaders.sources.gtfs import DEFAULT_BASE as DEFAULT_BASE
-from loaders.sources.sizes import SMALL
 from tpf_spark.errors import SparkMissingError
 from tpf_spark.session import SparkSettings, spark_context
 

@@ -25,8 +25,7 @@ from loaders.replay import ReplaySettings, replay_line
 from loaders.replay import replay as play
 from loaders.sources.base import Feed
 from loaders.sources.listening import Listener
-from loaders.sources.polling import Poller, Read
-from loaders.sources.recording import MessageFormat, RecordedMessages
+from loaders.sources.polling import MessageFormat, Poller, Read, RecordedMessages
 
 _ACCEPT = "application/ld+json, application/json;q=0.9, */*;q=0.1"
 

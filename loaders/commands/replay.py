@@ -31,7 +31,7 @@ from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.irail import Irail
-from loaders.sources.recording import MessageFormat, RecordedMessages
+from loaders.sources.polling import MessageFormat, RecordedMessages
 from loaders.sources.siri import SIRI_BASE, Siri
 from loaders.sources.taxi import Taxi
 

@@ -9,17 +9,178 @@ import io
 import os
 import pickle
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from itertools import groupby, pairwise
+from operator import attrgetter
 from pathlib import Path, PurePath
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
+import pyarrow as pa
+
+from annotations.instants import to_micros
+from annotations.terms import Quad
 from loaders.errors import InputError
 from loaders.places import InputPlace, RemotePlace
+from loaders.sources.base import LatestReadings, MeasurableFeed, StreamSource
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+
+# How a feed is cut into parts that any worker tells, without what the other parts say.
+
+# Many small rows as one binary value: Java moves few large values, whatever is in them.
+
+
+def packed_rows(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
+    """Rows of integers and texts as an Arrow stream; as many of the names as there are columns."""
+    columns = list(zip(*rows, strict=True))
+    batch = pa.record_batch([pa.array(column) for column in columns], list(names[: len(columns)]))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as writer:
+        writer.write_batch(batch)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def unpacked_rows(content: bytes) -> Iterator[tuple[Any, ...]]:
+    """The rows."""
+    with pa.ipc.open_stream(content) as reader:
+        yield from rows_of(reader)
+
+
+def rows_of(batches: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """The rows of Arrow batches, one by one."""
+    for batch in batches:
+        columns = [column.to_pylist() for column in batch.columns]
+        yield from zip(*columns, strict=True)
+
+
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+_OF_A_STREAM = 32
+"""Bits of a place that number what a stream says at one instant."""
+
+
+class FeedPart(NamedTuple):
+    """A span of time of a feed, or of one of its streams.
+
+    Args:
+        stream: the number of the stream; ``None``: of the feed itself.
+        start: first instant; ``None``: from the beginning.
+        until: first instant that is not part of it; ``None``: to the end.
+    """
+
+    stream: int | None
+    start: datetime | None
+    until: datetime | None
+
+
+class Telling(NamedTuple):
+    """What a part says at one instant.
+
+    Args:
+        at: when, in microseconds since 1970.
+        end: until when it holds; of a stream whose latest reading counts, `at`.
+        place: of the first statement among all that are said at this instant.
+        quads: the statements.
+    """
+
+    at: int
+    end: int
+    place: int
+    quads: tuple[Quad, ...]
+
+
+def feed_parts(
+    feed: MeasurableFeed, start: datetime | None, until: datetime | None, count: int
+) -> list[FeedPart]:
+    """About `count` parts of a feed: spans of time, or streams.
+
+    Where the latest readings of streams count, one for each: what a stream said before a span
+    would still hold in it.
+    """
+    if isinstance(feed, LatestReadings):
+        return [FeedPart(number, start, until) for number, _ in enumerate(feed.streams())]
+    return _spans(feed, None, start, until, count)
+
+
+def stream_parts(
+    source: StreamSource, start: datetime | None, until: datetime | None, count: int
+) -> list[FeedPart]:
+    """About `count` parts of the streams of a source, in the order of streams, then of time."""
+    streams = source.streams()
+    if len(streams) == 1 and isinstance(source, MeasurableFeed):
+        return _spans(source, 0, start, until, count)
+    return [FeedPart(number, start, until) for number, _ in enumerate(streams)]
+
+
+def tellings(feed: MeasurableFeed, part: FeedPart) -> Iterator[Telling]:
+    """What a part of a feed says, in order of time.
+
+    Raises:
+        InputError: the feed is malformed.
+    """
+    if part.stream is None:
+        for batch in feed.batches(part.start, part.until):
+            yield Telling(to_micros(batch.at), to_micros(batch.end), 0, batch.quads)
+        return
+    assert isinstance(feed, LatestReadings)
+    stream = feed.streams()[part.stream]
+    readings = feed.readings(stream, part.start, part.until)
+    for instant, said in groupby(readings, key=attrgetter("at")):
+        *_, latest = said
+        at = to_micros(instant)
+        yield Telling(at, at, part.stream << _OF_A_STREAM, latest.quads)
+
+
+def stream_of(place: int) -> int:
+    """The number of the stream that said what has this place."""
+    return place >> _OF_A_STREAM
+
+
+def _spans(
+    feed: MeasurableFeed,
+    stream: int | None,
+    start: datetime | None,
+    until: datetime | None,
+    count: int,
+) -> list[FeedPart]:
+    span = feed.span(start, until)
+    if span is None:
+        return []
+    count = max(1, min(count, span.polls))
+    width = (span.end - span.start) / count
+    cuts = [start, *(span.start + number * width for number in range(1, count)), until]
+    return [FeedPart(stream, *ends) for ends in pairwise(cuts)]
+
+
+# The session of jobs whose rows are few and large.
+
+_OPTIONS: Final = {
+    # A value may have megabytes: a task is to hold some of them, not thousands.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
+    # Java only carries rows from task to task: there is nothing to compile or to adapt.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def session_of(context: "SparkContext") -> "SparkSession":
+    """A session of a running Spark, whose other sessions are as they were."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession(context).newSession()
+    for name, value in _OPTIONS.items():
+        session.conf.set(name, value)
+    return session
+
 
 Thing = TypeVar("Thing")
 _opened: dict[str, Any] = {}

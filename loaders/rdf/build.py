@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from loaders.errors import InputError, OutputError
 from loaders.progress import Report, Silent
-from loaders.rdf.arrays import unpacked_terms
 from loaders.rdf.dictionary import (
     CutTerms,
     MergedRange,
@@ -59,6 +58,7 @@ from loaders.rdf.scan import (
     Scan,
     SourceInput,
     Staged,
+    unpacked_terms,
 )
 from loaders.rdf.staging import staging
 from loaders.rdf.summary import (

@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loaders.rdf.arrays import packed_terms, unpacked_terms
 from loaders.rdf.flow import Gathered, Message
-from loaders.rdf.scan import Chunk, Staged
+from loaders.rdf.scan import Chunk, Staged, packed_terms, unpacked_terms
 from tpf_server.store.static.columns import Ids
 
 

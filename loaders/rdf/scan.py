@@ -18,11 +18,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loaders.errors import InputError
-from loaders.rdf.arrays import packed_terms
 from loaders.rdf.pieces import Piece, PieceReader, Reject
 from loaders.sources.base import StaticSource
 from tpf_server.store.static.columns import Ids
 from tpf_server.store.static.rdf_files import QuadTexts
+
+# Arrays of terms as bytes that go from task to task: Arrow's format for streams.
+
+
+def packed_terms(terms: pa.Array) -> bytes:
+    """The bytes of an array of texts; of a slice, those of the slice."""
+    batch = pa.record_batch({"term": terms})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def unpacked_terms(packed: bytes) -> pa.Array:
+    """The array of these bytes, where they lie."""
+    return pa.ipc.open_stream(packed).read_next_batch().column(0)
+
 
 CHUNK_QUADS = 1_000_000
 """Rows with a common dictionary: bounds the memory of a worker."""

@@ -27,9 +27,8 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.places import InputPlace, input_place, names_below
-from loaders.sources.base import FeedBatch, FeedSpan
+from loaders.sources.base import FeedBatch, FeedSpan, size_of
 from loaders.sources.reading import archive, member
-from loaders.sources.sizes import size_of
 
 _DOCUMENT = re.compile(r"(?:.*/)?(\d{12,14})\.(?:dat|json)")
 

@@ -5,34 +5,359 @@ is a version of something (`ldes:versionOfPath`): what it says holds from its in
 newer version says otherwise. A deletion ends what was said.
 """
 
+import json
+import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+import pyoxigraph as ox
 import requests
 
 from annotations.clock import Clock
-from annotations.errors import AnnotationError, EncodeError
-from annotations.instants import instant_of_term
+from annotations.errors import AnnotationError, EncodeError, NestingError
+from annotations.instants import from_micros, instant_of_term, to_micros
 from annotations.labels import Expiration, Fact, Interval, Label, key_of
 from annotations.namespaces import (
     ACTIVITY,
     DEFAULT_VOCABULARY,
+    LDES,
     RDF_OBJECT,
     RDF_PREDICATE,
     RDF_STATEMENT,
     RDF_SUBJECT,
     RDF_TYPE,
+    TREE,
+    VOID,
     Vocabulary,
 )
 from annotations.origins import origin_of
-from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_iri
-from loaders.errors import InputError
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    Quad,
+    Term,
+    Triple,
+    is_blank_node,
+    is_iri,
+    is_triple_term,
+    triple_of_term,
+    triple_term,
+)
+from loaders.errors import InputError, StateError
 from loaders.fetching import answered
-from loaders.sources.ldes_nodes import ACCEPT, LdesNode, Member, instant_of, read_node
-from loaders.sources.ldes_state import KnownNode, LdesState, Waiting
+from tpf_server.store.static.ox_terms import read_quads
+
+# A node of a Linked Data Event Stream: its members, and where it leads.
+#
+# Sources: *Linked Data Event Streams*, version 1.0; the TREE hypermedia specification, which has a
+# member be all that is said of it, with blank nodes, and what stands in a graph of its name.
+
+ACCEPT: Final = (
+    "application/trig, application/n-quads;q=0.9, text/turtle;q=0.8, application/n-triples;q=0.7, "
+    "application/ld+json;q=0.5"
+)
+_MEMBER: Final = Term(f"<{TREE}member>")
+_VIEW: Final = Term(f"<{TREE}view>")
+_RELATION: Final = Term(f"<{TREE}relation>")
+_NODE: Final = Term(f"<{TREE}node>")
+_NAMES: Final = (
+    "timestampPath", "versionOfPath", "versionDeletePath", "versionDeleteObject", "immutable",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a stream.
+
+    Args:
+        name: its IRI.
+        quads: what is said of it, without blank nodes.
+    """
+
+    name: Term
+    quads: tuple[Quad, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LdesNode:
+    """A node.
+
+    Args:
+        members: those that it has.
+        leads_to: the URLs that its relations name, in order.
+        views: the URLs of roots, as it says.
+        about: what it says of the stream: objects by their names in the vocabulary of LDES, and
+            the namespace that its labels are in.
+    """
+
+    members: tuple[Member, ...] = ()
+    leads_to: tuple[str, ...] = ()
+    views: tuple[str, ...] = ()
+    about: Mapping[str, Term] = field(default_factory=dict)
+
+
+def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
+    """The node that an answer holds.
+
+    Raises:
+        InputError: it is no RDF, or says nothing of a stream.
+    """
+    essence = media_type.partition(";")[0].strip().lower()
+    form = ox.RdfFormat.from_media_type(essence) if essence else None
+    if form is None:
+        raise InputError(f"answers with {essence or 'no media type'} instead of RDF", url)
+    try:
+        quads = list(read_quads(content, form, base=url))
+    except NestingError as error:
+        raise InputError(error.reason, url, error.line) from None
+    except (SyntaxError, ValueError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise InputError(f"malformed {essence} ({reason})", url) from None
+    said: dict[Term, list[Quad]] = {}
+    graphs: dict[Term, list[Quad]] = {}
+    for quad in quads:
+        said.setdefault(quad.subject, []).append(quad)
+        if quad.graph:
+            graphs.setdefault(quad.graph, []).append(quad)
+    names = dict.fromkeys(quad.object for quad in quads if quad.predicate == _MEMBER)
+    relations = {quad.object for quad in quads if quad.predicate == _RELATION}
+    targets = [q.object for q in quads if q.predicate == _NODE and q.subject in relations]
+    views = [quad.object for quad in quads if quad.predicate == _VIEW]
+    stated = {Term(f"<{LDES}{name}>"): name for name in _NAMES}
+    stated[Term(f"<{VOID}vocabulary>")] = "vocabulary"
+    about: dict[str, Term] = {}
+    for quad in quads:
+        if quad.predicate in stated:
+            about.setdefault(stated[quad.predicate], quad.object)
+    if not (names or targets or views or about):
+        raise InputError("is no node of an event stream: no tree:view, no tree:member", url)
+    return LdesNode(
+        tuple(_member(name, said, graphs.get(name, ()), url) for name in names),
+        tuple(dict.fromkeys(_url(each, url) for each in targets)),
+        tuple(dict.fromkeys(_url(each, url) for each in views)),
+        about,
+    )
+
+
+def instant_of(member: Member, path: Term, place: str) -> datetime:
+    """What a member says when it was made.
+
+    Raises:
+        InputError: it does not, or with no time zone.
+    """
+    for quad in member.quads:
+        if quad.subject == member.name and quad.predicate == path:
+            try:
+                return instant_of_term(quad.object)
+            except AnnotationError as error:
+                raise InputError(f"member {member.name}: {error}", place) from None
+    raise InputError(f"member {member.name} has no {path}", place)
+
+
+def _member(
+    name: Term, said: Mapping[Term, list[Quad]], of_graph: Iterable[Quad], url: str
+) -> Member:
+    if not is_iri(name):
+        raise InputError(f"a member without a name: {name}", url)
+    found: dict[Quad, None] = {}
+    waiting, seen = [name], {name}
+    for quad in of_graph:
+        found[quad] = None
+        waiting += [part for part in (quad.subject, quad.object) if is_blank_node(part)]
+    while waiting:
+        for quad in said.get(waiting.pop(), ()):
+            found[quad] = None
+            if is_blank_node(quad.object) and quad.object not in seen:
+                seen.add(quad.object)
+                waiting.append(quad.object)
+    # A blank node means nothing outside its document.
+    names: dict[Term, Term] = {}
+
+    def shown(term: Term) -> Term:
+        if is_triple_term(term):
+            return triple_term(Triple(*map(shown, triple_of_term(term))))
+        if not is_blank_node(term):
+            return term
+        return names.setdefault(term, Term(f"{name[:-1]}#genid-{len(names)}>"))
+
+    # A graph of the member's name is there to hold it, and is none of what it says.
+    rows = (Quad(shown(s), p, shown(o), DEFAULT_GRAPH if g == name else g) for s, p, o, g in found)
+    return Member(name, tuple(dict.fromkeys(rows)))
+
+
+def _url(term: Term, place: str) -> str:
+    if not is_iri(term):
+        raise InputError(f"leads to {term}, which is no URL", place)
+    return term[1:-1].partition("#")[0]
+
+
+# What is remembered of an event stream that is followed, in a file of SQLite.
+#
+# Nodes that need not be read again, members that came, those that wait to be told in order, and
+# the newest version of everything. A step is one transaction: whoever is stopped goes on where it
+# was.
+
+_FORMAT: Final = "1"
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS nodes
+    (url TEXT PRIMARY KEY, etag TEXT NOT NULL, leads_to TEXT NOT NULL, full INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS members (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS waiting
+    (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, name TEXT NOT NULL, quads TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS waiting_in_order ON waiting (at, number);
+CREATE TABLE IF NOT EXISTS versions (entity TEXT PRIMARY KEY, at INTEGER, quads TEXT NOT NULL);
+"""
+
+
+class KnownNode(NamedTuple):
+    """A node that was read.
+
+    Args:
+        etag: its entity tag; empty where it has none.
+        leads_to: the URLs that it leads to.
+        full: whether it need not be read again.
+    """
+
+    etag: str
+    leads_to: tuple[str, ...]
+    full: bool
+
+
+class Waiting(NamedTuple):
+    """A member that was not told yet, and when it came about."""
+
+    number: int
+    at: datetime
+    member: Member
+
+
+class LdesState:
+    """The memory of one stream.
+
+    Args:
+        path: the file; ``:memory:``: nothing lasts.
+        stream: what is followed, and whereto; a file belongs to one such text.
+
+    Raises:
+        StateError: the file is none of these, or belongs to another stream.
+    """
+
+    def __init__(self, path: Path | str, stream: str) -> None:
+        self._path = path
+        with self._translated():
+            self._database = sqlite3.connect(path, isolation_level=None)
+            self._database.executescript(_SCHEMA)
+        for name, value in (("format", _FORMAT), ("stream", stream)):
+            known = self.setting(name, value)
+            if known != value:
+                raise StateError(f"{path} belongs to another stream: {known}")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._database.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StateError(f"{self._path}: {error}") from None
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """What is done in this block is remembered whole or not at all."""
+        with self._translated():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+
+    def setting(self, name: str, value: str | None = None) -> str:
+        """What was set first under a name; sets it to `value` if it is new."""
+        with self._translated():
+            if value is not None:
+                self._database.execute(
+                    "INSERT OR IGNORE INTO settings VALUES (?, ?)", (name, value)
+                )
+            row = self._database.execute("SELECT value FROM settings WHERE name = ?", (name,))
+            return str((row.fetchone() or ("",))[0])
+
+    def node(self, url: str) -> KnownNode | None:
+        """A node, as it was read last."""
+        with self._translated():
+            row = self._database.execute(
+                "SELECT etag, leads_to, full FROM nodes WHERE url = ?", (url,)
+            ).fetchone()
+        return None if row is None else KnownNode(row[0], tuple(json.loads(row[1])), bool(row[2]))
+
+    def remember(self, url: str, node: KnownNode) -> None:
+        """A node was read."""
+        self._database.execute(
+            "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)",
+            (url, node.etag, json.dumps(node.leads_to), node.full),
+        )
+
+    def add(self, member: Member, at: datetime) -> bool:
+        """Let a member wait, unless it came before; whether it is new."""
+        new = self._database.execute(
+            "INSERT OR IGNORE INTO members VALUES (?)", (member.name,)
+        ).rowcount
+        if new:
+            self._database.execute(
+                "INSERT INTO waiting (at, name, quads) VALUES (?, ?, ?)",
+                (to_micros(at), member.name, json.dumps(member.quads)),
+            )
+        return bool(new)
+
+    def waiting(self, limit: int) -> list[Waiting]:
+        """The members to tell next, in order; of one instant all, whatever the limit."""
+        with self._translated():
+            last = self._database.execute(
+                "SELECT at FROM waiting ORDER BY at, number LIMIT 1 OFFSET ?", (limit - 1,)
+            ).fetchone()
+            until = last[0] if last else 2**62
+            rows = self._database.execute(
+                "SELECT number, at, name, quads FROM waiting WHERE at <= ? ORDER BY at, number",
+                (until,),
+            ).fetchall()
+        return [
+            Waiting(number, from_micros(at), Member(Term(name), _quads(quads)))
+            for number, at, name, quads in rows
+        ]
+
+    def told(self, entries: Iterable[Waiting]) -> None:
+        """Members were told."""
+        self._database.executemany(
+            "DELETE FROM waiting WHERE number = ?", ((each.number,) for each in entries)
+        )
+
+    def version(self, entity: Term) -> tuple[datetime, tuple[Quad, ...]] | None:
+        """The newest version of something, and when it came about."""
+        row = self._database.execute(
+            "SELECT at, quads FROM versions WHERE entity = ?", (entity,)
+        ).fetchone()
+        return None if row is None else (from_micros(row[0]), _quads(row[1]))
+
+    def set_version(self, entity: Term, at: datetime, quads: Iterable[Quad]) -> None:
+        """There is a newer version of something."""
+        self._database.execute(
+            "INSERT OR REPLACE INTO versions VALUES (?, ?, ?)",
+            (entity, to_micros(at), json.dumps(list(quads))),
+        )
+
+
+def _quads(text: str) -> tuple[Quad, ...]:
+    return tuple(Quad(*map(Term, row)) for row in json.loads(text))
+
 
 OPEN: Final = datetime(9999, 12, 31, tzinfo=UTC)
 """The end of what holds until something newer comes."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from annotations.terms import Quad
 from loaders.errors import InputError
 from loaders.places import InputPlace, input_place
+from loaders.sources.base import size_of
 from loaders.sources.csvw_mapping import CSVW_PREFIXES, file_beside, read_metadata
-from loaders.sources.sizes import size_of
 
 
 class Tabular:

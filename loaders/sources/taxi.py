@@ -24,9 +24,8 @@ from annotations.terms import Quad, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.places import InputPlace, input_place
-from loaders.sources.base import FeedBatch, FeedSpan, Reading
+from loaders.sources.base import FeedBatch, FeedSpan, Reading, size_of
 from loaders.sources.reading import instant_in, rows
-from loaders.sources.sizes import size_of
 
 TAXI = "http://example.org/taxi#"
 TRIPS = "http://example.org/taxi/trips/"

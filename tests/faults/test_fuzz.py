@@ -19,7 +19,7 @@ import pytest
 from annotations.labels import Expiration, Interval
 from tests.faults.shots import DOCUMENTED, Answer, Gun, Shot, fire, request_bytes
 from tests.support.served import NOON, Served, parse, quad
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 
 STATIC = [
     *(quad(f"t{n}", "stop", f"s{n % 3}") for n in range(9)),

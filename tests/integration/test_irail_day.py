@@ -21,7 +21,7 @@ from tests.support.oracle import SolutionBag, bag, select, store_of
 from tests.support.served import Served
 from tests.support.streams import ticks
 from tpf_client.sparql.algebra import Row
-from tpf_client.streaming.tick import Tick
+from tpf_client.streaming.streamer import Tick
 
 __all__ = ["day"]
 pytestmark = [

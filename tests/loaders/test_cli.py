@@ -10,9 +10,9 @@ import pytest
 import commands
 from annotations.terms import QuadPattern, Variable
 from loaders.rdf.build import load_rdf_spark
-from loaders.sources.sizes import SMALL, size_of
+from loaders.sources.base import SMALL, size_of
 from tests.loaders.recordings import entry, write_directory, write_flights
-from tpf_server.store.static.opening import open_store
+from tpf_server.store.static.columnar import open_store
 from tpf_spark.errors import SparkSettingError
 from tpf_spark.session import SparkSettings
 

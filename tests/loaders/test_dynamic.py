@@ -12,12 +12,12 @@ from annotations.methods import METHODS
 from annotations.methods.method import Method
 from loaders.dynamic import (
     FeedStream,
+    history,
     naming_of,
     write_facts,
     write_streams,
 )
 from loaders.errors import OutputError
-from loaders.history import history
 from loaders.sources.base import FeedBatch
 from loaders.sources.irail import Irail
 from loaders.sources.taxi import Taxi

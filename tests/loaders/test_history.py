@@ -10,7 +10,7 @@ from hypothesis import given
 
 from annotations.labels import overlaps
 from annotations.terms import Quad, Term
-from loaders.history import NumberedBatch, history, placed_history
+from loaders.dynamic import NumberedBatch, history, placed_history
 from loaders.sources.base import FeedBatch
 
 BEGIN = datetime(2015, 12, 8, 12, tzinfo=UTC)

@@ -26,7 +26,7 @@ from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
 from loaders.sources.irail import Irail
 from loaders.sources.ngsi_ld import NgsiLd
-from loaders.sources.recording import RecordedMessages
+from loaders.sources.polling import RecordedMessages
 from loaders.sources.siri import Siri
 from loaders.sources.tabular import Tabular
 from loaders.sources.taxi import Taxi

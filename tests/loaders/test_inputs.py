@@ -14,8 +14,7 @@ import pytest
 import commands
 from loaders import remote_files as module
 from loaders.errors import InputError
-from loaders.inputs import remote_files
-from loaders.rdf.pieces import PieceReader, Reject, cut, input_files
+from loaders.rdf.pieces import PieceReader, Reject, cut, input_files, remote_files
 from loaders.remote_files import RemoteFile
 from tests.support.file_servers import put, web
 from tests.support.object_store import BUCKET, ObjectStore

@@ -14,9 +14,10 @@ import pytest
 
 import commands
 from annotations.methods import METHODS
-from loaders import copies, remote_files
+from loaders import places, remote_files
+from loaders.commands.load_sources import load_local, load_spark
 from loaders.distributed.facts import write_facts_spark
-from loaders.distributed.session import session_of
+from loaders.distributed.shipping import session_of
 from loaders.dynamic import naming_of, write_facts
 from loaders.errors import InputError
 from loaders.places import RemotePlace, input_place
@@ -27,9 +28,8 @@ from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
 from loaders.sources.irail import Irail
-from loaders.sources.recording import RecordedMessages
+from loaders.sources.polling import RecordedMessages
 from loaders.sources.taxi import Taxi
-from loaders.static import load_local, load_spark
 from tests.loaders.recordings import entry, write_directory, write_flights, write_zip
 from tests.loaders.sources import test_citybench, test_gtfs, test_tabular
 from tests.loaders.sources.test_gtfs_rt import record
@@ -120,9 +120,9 @@ def disk(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_is_kept() -> Iterator[None]:
-    copies._copy_of.cache_clear()
+    places._copy_of.cache_clear()
     yield
-    copies._copy_of.cache_clear()
+    places._copy_of.cache_clear()
 
 
 def loaded(load: Load, root: str, target: Path, *more: str) -> dict[str, bytes]:
@@ -275,7 +275,7 @@ def test_what_is_not_there_or_not_to_be_had_is_one_line(
     # The object store fails: at once, and with the first file that is read.
     monkeypatch.setattr(file_systems, "_ATTEMPTS", 2)
     remote_files._opened.cache_clear()
-    copies._copy_of.cache_clear()
+    places._copy_of.cache_clear()
     remote.fails = lambda method, path: method == "GET" and path.endswith("/trips.csv")
     assert said(f"taxi {root}/trips.csv --facts").startswith(f"{root}/trips.csv: ")
     remote.fails = lambda _method, _path: True
@@ -318,7 +318,7 @@ def test_a_file_is_fetched_once_and_is_the_one_that_was_found(
     assert sum(method == "GET" for method, _ in remote.requests) == 1
     assert "something" not in repr(elsewhere)
     # In another process it may have been replaced meanwhile.
-    copies._copy_of.cache_clear()
+    places._copy_of.cache_clear()
     with s3_system(remote.environment).open_output_stream(f"{BUCKET}/in/trips.csv") as out:
         out.write(b"another")
     for read in (elsewhere.open, elsewhere.read_bytes):

@@ -1,3 +1,5 @@
+"""Static data of the sources, loaded by Spark or in one process."""
+
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -6,12 +8,12 @@ import pyoxigraph as ox
 import pytest
 
 from annotations.terms import Quad, Term
+from loaders.commands.load_sources import load_local, load_spark
 from loaders.errors import InputError, OutputError
 from loaders.outputs import line_of
 from loaders.sources.base import StaticSource
 from loaders.sources.flights import Flights
 from loaders.sources.irail import Irail
-from loaders.static import load_local, load_spark
 from tests.loaders.recordings import entry, write_directory, write_flights, write_zip
 
 

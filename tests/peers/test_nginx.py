@@ -21,7 +21,7 @@ from tests.support.peers import NGINX, PROJECT
 from tests.support.running_server import TOKEN, RunningServer
 from tpf_client import Client, Solutions
 from tpf_client.fragments.transport import Limits
-from tpf_client.planner.blocks import BLOCK_BYTES
+from tpf_client.planner.key_answers import BLOCK_BYTES
 
 STATIC = "".join(f"<http://example.org/s{n}> <http://example.org/p> <x:o> .\n" for n in range(300))
 DELAY = Term("<http://example.org/delay>")

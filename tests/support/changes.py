@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tpf_client.dataflow.changes import Multiset, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Node
-from tpf_client.dataflow.operators.output import Output
+from tpf_client.dataflow.operators.basic import Output
 
 Tick = list[tuple[int, Solution, int]]
 """Changes: of which input, the solution, and how many copies come or go."""

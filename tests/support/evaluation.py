@@ -8,7 +8,7 @@ from tpf_client.dataflow.build.builder import build_query
 from tpf_client.dataflow.changes import UNBOUND, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Node, NodeT
-from tpf_client.dataflow.operators.each_endpoint import at_once
+from tpf_client.dataflow.operators.service import at_once
 from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.expressions.dates import DateTime, read_date_time
 from tpf_client.sparql.expressions.environment import Environment

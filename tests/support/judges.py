@@ -17,8 +17,7 @@ from annotations.terms import DEFAULT_GRAPH, Quad, is_variable
 from tests.support import specification
 from tests.support.oracle import store_of, term_of
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Exists, Expression, Pattern, Query
-from tpf_client.sparql.path_expressions import Repeat
+from tpf_client.sparql.algebra import Exists, Expression, Pattern, Query, Repeat
 from tpf_client.sparql.scopes import in_scope, variables_in
 
 Answer: TypeAlias = bool | Counter[tuple[str | None, ...]]

@@ -5,12 +5,11 @@ from typing import Any
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import UNBOUND, Condition, Multiset, Schema, Solution, projection
+from tpf_client.dataflow.operators.basic import Compute
 from tpf_client.dataflow.operators.closure import Edges, PairSolution, reachable
-from tpf_client.dataflow.operators.extend import Compute
 from tpf_client.dataflow.operators.layout import Layout, layout
 from tpf_client.dataflow.operators.matching import Pair
-from tpf_client.dataflow.operators.order import SeenAs, SortKeyOf
-from tpf_client.dataflow.operators.slice import window
+from tpf_client.dataflow.operators.order import SeenAs, SortKeyOf, window
 from tpf_client.dataflow.state.aggregates import Accumulator
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from tests.support.peers import POSTGRES
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 
 _SUPERUSER = "tester"

@@ -18,7 +18,7 @@ from tests.support.stores import static_store
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore
 
 BASE = "http://server.test/"

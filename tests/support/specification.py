@@ -24,13 +24,12 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.state.aggregates import accumulator
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, Pattern
+from tpf_client.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, Pattern, Repeat
 from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import FALSE, TRUE
 from tpf_client.sparql.ordering import sort_key
-from tpf_client.sparql.path_expressions import Repeat
 from tpf_client.sparql.paths import path_pattern
 from tpf_client.sparql.rewrite.restrict import restrict
 from tpf_client.sparql.scopes import in_scope

@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from annotations.terms import Quad, QuadPattern, is_variable
-from tpf_server.store.static.columnar import ColumnarStore
+from tpf_server.store.static.columnar import ColumnarStore, open_store
 from tpf_server.store.static.indexing import QuadIndexer
-from tpf_server.store.static.opening import open_store
 
 CREATED = datetime(2015, 12, 8, 10, 20, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from annotations.instants import instant_term
 from tests.support.served import BASE, Served
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tpf_client.dataflow.build.builder import build_query
-from tpf_client.dataflow.operators.output import Output
+from tpf_client.dataflow.operators.basic import Output
 from tpf_client.fragments.fetcher import Fetcher
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves
@@ -15,8 +15,7 @@ from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.parser import parse_query
-from tpf_client.streaming.streamer import Streamer
-from tpf_client.streaming.tick import Tick
+from tpf_client.streaming.streamer import Streamer, Tick
 
 
 def ticks(served: Served, path: str, query: str, until: datetime) -> Iterator[Tick]:

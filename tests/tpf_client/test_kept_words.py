@@ -11,8 +11,7 @@ from annotations.terms import Quad, iri, literal
 from tests.support.live_server import LiveServer
 from tests.tpf_client.test_endpoint import call
 from tpf_client import Client
-from tpf_client.endpoint import SparqlEndpoint
-from tpf_client.kept_words import KEPT
+from tpf_client.endpoint import KEPT, SparqlEndpoint
 
 EX = "http://example.org/"
 KINDS = 4

@@ -24,7 +24,7 @@ from tests.tpf_client.test_endpoint import call
 from tpf_client import Client
 from tpf_client.endpoint import SparqlEndpoint
 from tpf_client.errors import ClosedError
-from tpf_client.live_answer import LiveAnswer
+from tpf_client.live_answers import LiveAnswer
 from tpf_client.planner.budget import Allowance
 
 EX = "http://example.org/"
@@ -452,7 +452,7 @@ def test_rows_time_and_memory_are_limited(fragments: LiveServer, client: Client)
 def test_a_query_ends_some_time_after_its_readers_went(
     fragments: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tpf_client.live_answer.LINGER", timedelta(seconds=1))
+    monkeypatch.setattr("tpf_client.live_answers.LINGER", timedelta(seconds=1))
     fragments.publish(delays(soon(60), a=1))
     endpoint = SparqlEndpoint(client, min_interval=0.1)
     with serving(endpoint) as url:
@@ -467,7 +467,7 @@ def test_a_query_ends_some_time_after_its_readers_went(
 def test_a_reader_that_reads_nothing_is_dropped(
     fragments: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tpf_client.live_answer._HEARTBEAT", 0.05)
+    monkeypatch.setattr("tpf_client.live_answers._HEARTBEAT", 0.05)
     text = "x" * 200_000
     fragments.publish(
         [Fact(Quad(iri(f"{EX}{n}"), iri(EX + "delay"), literal(f"{text}{n}")), Expiration(soon(90)))

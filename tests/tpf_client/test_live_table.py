@@ -13,7 +13,7 @@ from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import Client
-from tpf_client.live_table import LiveTable, pairs
+from tpf_client.printing import LiveTable, pairs
 
 EX = "http://example.org/"
 

@@ -17,7 +17,7 @@ LIBRARIES = {
 SLOW = {"asyncio", "sqlite3", "unittest", "xml.dom", "xml.etree", "xml.sax"}
 """Of the standard library, what takes long to import and is not needed."""
 LATER = {
-    "annotations.methods", "tpf_client.stream", "tpf_client.streaming.annotated",
+    "annotations.methods", "tpf_client.stream", "tpf_client.streaming.detection",
     "tpf_client.streaming.streamer", "tpf_server",
 }  # fmt: skip
 PAGE = """

@@ -12,11 +12,11 @@ from annotations.labels import Expiration, Fact
 from annotations.methods.base import FactPattern
 from annotations.terms import Quad, QuadPattern, Term, Variable
 from tests.support.stores import CREATED
+from tpf_server.app import DatasetOpener
 from tpf_server.configuration import Configuration
-from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import StoreClosedError, StoreError
 from tpf_server.fragments.dataset import OpenDataset
-from tpf_server.fragments.plain import Plain
+from tpf_server.fragments.view import Plain
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.log import Record
 from tpf_server.store.live.sqlite_log import SqliteLog

@@ -5,8 +5,7 @@ import pytest
 
 from tpf_server.configuration import Configuration, read_configuration, settings_help
 from tpf_server.errors import SettingsError
-from tpf_server.setting_table import table
-from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.settings import DatasetSettings, Settings, table
 from tpf_server.sources import dataset_of_path, each_name_once
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "operations.md"

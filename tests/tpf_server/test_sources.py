@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.stores import CREATED
+from tpf_server.app import DatasetOpener
 from tpf_server.configuration import Configuration
-from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import CorruptStoreError, StoreError
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.sources import check_sources

@@ -4,15 +4,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
+
+from cachetools import LRUCache
 
 from annotations.clock import Clock
 from annotations.event_reader import ServerEvent
 from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from tpf_client.errors import ClientError, ClosedError, ConnectionFailedError, PageError, ParseError
-from tpf_client.fragments.cache import PageCache
 from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
@@ -20,11 +21,136 @@ from tpf_client.fragments.freshness import age, lifetime, made_before, read_http
 from tpf_client.fragments.library_requests import asker_for
 from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.fragments.parser import ACCEPTED_FORMATS, PageReader
-from tpf_client.fragments.server_clock import ServerClock
 from tpf_client.fragments.transport import Limits, Response, Transport
 
 if TYPE_CHECKING:
     import requests
+
+
+# Pages kept for reuse, bounded in bytes.
+
+_OVERHEAD = 5
+"""A parsed page takes about this many times the bytes of its body."""
+_LINES = 8
+"""What is remembered of its lines takes about so many times them beside that."""
+
+
+class PageCache:
+    """The pages read last, up to a number of bytes. Thread-safe.
+
+    It keeps stale pages as well: their entity tag saves the body when they are asked again.
+
+    Args:
+        capacity: bytes of memory, estimated from the sizes of the bodies.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._lock = threading.Lock()
+        self._capacity = capacity
+        self._pages: LRUCache[str, Page] = LRUCache(max(capacity, 1), getsizeof=_weight)
+
+    def get(self, url: str) -> Page | None:
+        """The page of this URL, fresh or stale."""
+        with self._lock:
+            return self._pages.get(url)
+
+    def put(self, page: Page) -> None:
+        """Keep a page, in place of the older one of its URL."""
+        with self._lock:
+            if _weight(page) <= self._capacity:
+                self._pages[page.url] = page
+            else:
+                self._pages.pop(page.url, None)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._pages.clear()
+
+    @property
+    def size(self) -> int:
+        """Estimated bytes in use."""
+        return int(self._pages.currsize)
+
+
+def _weight(page: Page) -> int:
+    lines = page.known is not None and page.known.lines.texts
+    return 1024 + (_OVERHEAD + _LINES if lines else _OVERHEAD) * page.size
+
+
+# The clock of a server, as far as its responses tell.
+#
+# A ``Date`` field has a resolution of one second, so one response bounds the offset between the
+# two clocks by a second and its round trip; the bounds of several responses are intersected.
+# Bounds grow with time, because clocks drift.
+
+_SECOND = timedelta(seconds=1)
+_DRIFT = 2e-4
+_ZERO = timedelta(0)
+
+
+class ServerClock:
+    """Bounds of the offset of a server's clock from ours. Thread-safe.
+
+    Args:
+        clock: our clock.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._low: timedelta | None = None
+        self._high = _ZERO
+        self._updated: datetime | None = None
+
+    def observe_date(self, date: datetime, sent: datetime, received: datetime) -> None:
+        """A response that was made between `sent` and `received` (ours) carries this ``Date``."""
+        self._observe(date - received, date - sent + _SECOND)
+
+    def observe_instant(self, instant: datetime, sent: datetime, received: datetime) -> None:
+        """The server's clock stood at exactly `instant` between `sent` and `received` (ours)."""
+        self._observe(instant - received, instant - sent)
+
+    def _observe(self, low: timedelta, high: timedelta) -> None:
+        with self._lock:
+            now = self._clock.now()
+            if self._low is not None and self._updated is not None:
+                slack = abs(now - self._updated) * _DRIFT
+                old_low, old_high = self._low - slack, self._high + slack
+                if old_low <= high and low <= old_high:
+                    low, high = max(low, old_low), min(high, old_high)
+                # Otherwise somebody set a clock: only what we just saw counts.
+            self._low, self._high, self._updated = low, high, now
+
+    @property
+    def known(self) -> bool:
+        """Whether any response told the time."""
+        return self._low is not None
+
+    def now(self) -> datetime:
+        """The instant that the server's clock has surely reached.
+
+        The earliest that the bounds allow, so that we never take a fact for ended that the server
+        still shows.
+        """
+        with self._lock:
+            return shifted(self._clock.now(), _ZERO if self._low is None else self._low)
+
+    def local(self, instant: datetime) -> datetime:
+        """The instant on our clock at which the server's has surely reached `instant`."""
+        with self._lock:
+            return shifted(instant, _ZERO if self._low is None else -self._low)
+
+    def bounded(self, date: datetime, sent: datetime) -> datetime:
+        """Our best estimate of when the server answered a request that we sent at `sent`.
+
+        Not before its ``Date``, and within the same second.
+        """
+        with self._lock:
+            offset = _ZERO if self._low is None else self._low
+            latest = shifted(date, _SECOND - timedelta(microseconds=1))
+            return min(max(date, shifted(sent, offset)), latest)
+
 
 _GROWTH = 8
 """How many times the bytes of its body the data of a page may take."""

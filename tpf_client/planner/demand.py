@@ -23,7 +23,7 @@ from tpf_client.sparql.algebra import Pattern
 from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.ordering import sort_key
-from tpf_client.sparql.rewrite.conditions import movable
+from tpf_client.sparql.rewrite.visitor import movable
 from tpf_client.sparql.scopes import variables_in
 
 RowsOf: TypeAlias = Callable[[Solution], Iterable[Solution]]

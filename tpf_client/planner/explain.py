@@ -1,10 +1,201 @@
 """A plan as text, and as JSON."""
 
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, TypeAlias
 
+from annotations.terms import QuadPattern, is_variable
 from tpf_client.planner.leaves import Step
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import Exists, Link, Pattern, children, parts_of
+from tpf_client.sparql.rewrite.visitor import everything
+
+# A plan as the tree that the query is: which parts are optional, which alternatives, which nested.
+#
+# A list of lines, each with how deep it lies, outermost first: so that a long chain is no deep
+# value.
+
+MOST_LINES: Final = 500
+"""Lines of a tree; beyond that nobody reads them."""
+
+_Shape: TypeAlias = frozenset[tuple[tuple[str, str, str], int]]
+
+
+def plan_tree(pattern: Pattern, steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """The lines of a plan.
+
+    A line has its ``depth``, its ``operator``, ``about`` (what it is about, as text), and
+    ``parts``: the numbers of those parts of the plan whose steps match what stands there.
+
+    Args:
+        pattern: what is evaluated, as it was rewritten.
+        steps: of its plan.
+    """
+    unclaimed = _Parts(steps)
+    lines: list[dict[str, Any]] = []
+    claims: dict[_Shape, list[int]] = {}
+    waiting: list[tuple[object, int]] = [(pattern, 0)]
+    while waiting and len(lines) < MOST_LINES:
+        each, depth = waiting.pop()
+        if isinstance(each, _Label):
+            lines.append({"depth": depth, "operator": each.text, "about": "", "parts": []})
+            waiting += [(inner, depth + 1) for inner in reversed(each.inside)]
+            continue
+        operator, about = _said(each)
+        parts: list[int] = []
+        if isinstance(each, algebra.BGP):
+            shape = _shape(each.patterns)
+            parts = unclaimed.of(shape)
+            claims.setdefault(shape, parts)
+        elif isinstance(each, algebra.Path):
+            parts = unclaimed.with_predicates(_predicates(each))
+        if operator:
+            lines.append({"depth": depth, "operator": operator, "about": about, "parts": parts})
+            depth += 1
+        waiting += [(inner, depth) for inner in reversed(_inside(each))]
+    # What was built again, for solutions of another kind.
+    for shape, parts in claims.items():
+        parts += unclaimed.all_of(shape)
+    rest = unclaimed.rest()
+    if rest:
+        lines.append({"depth": 0, "operator": "also", "about": "", "parts": rest})
+    return lines
+
+
+class _Label:
+    """A name in front of what a pattern has inside it."""
+
+    def __init__(self, text: str, *inside: object) -> None:
+        self.text = text
+        self.inside = inside
+
+
+def _inside(pattern: object) -> tuple[object, ...]:
+    """What stands inside a pattern, with what it is there."""
+    match pattern:
+        case algebra.LeftJoin(left, right, condition):
+            return left, _Label("OPTIONAL", right, *_exists(condition))
+        case algebra.Minus(left, right):
+            return left, _Label("MINUS", right)
+        case algebra.Union():
+            return tuple([_Label("either" if n == 0 else "or", side)
+                          for n, side in enumerate(_sides(pattern))])  # fmt: skip
+        case algebra.Join():
+            return children(pattern)
+        case algebra.BGP() | algebra.Path() | algebra.Values():
+            return ()
+    found: list[object] = []
+    for part in parts_of(pattern):
+        found += [part] if isinstance(part, Pattern) else _exists(part)
+    return tuple(found)
+
+
+def _sides(union: algebra.Union) -> list[Pattern]:
+    sides: deque[Pattern] = deque()
+    each: Pattern = union
+    while isinstance(each, algebra.Union):
+        sides.appendleft(each.right)
+        each = each.left
+    return [each, *sides]
+
+
+def _exists(value: object) -> list[_Label]:
+    """The patterns of EXISTS in an expression."""
+    return [
+        _Label("NOT EXISTS" if each.negated else "EXISTS", each.pattern)
+        for each in everything(value, Exists)
+        if isinstance(each, Exists)
+    ]
+
+
+def _said(pattern: object) -> tuple[str, str]:
+    """The name of an operator, and what it is about; no name: it is no line of its own."""
+    match pattern:
+        case algebra.BGP(patterns):
+            return ("match", "") if patterns else ("", "")
+        case algebra.Path():
+            return "path", f"{pattern.subject} … {pattern.object}"
+        case algebra.Filter(_, condition):
+            return "FILTER", _names(condition)
+        case algebra.Union():
+            return "UNION", ""
+        case algebra.Extend(_, variable):
+            return "BIND", str(variable)
+        case algebra.Values(variables, rows):
+            return "VALUES", f"{' '.join(variables)} ({len(rows)})"
+        case algebra.Group(_, keys, aggregates):
+            shown = " ".join(name for name, _ in keys if not name.startswith("?."))
+            return "GROUP BY", shown or ", ".join(each.name for _, each in aggregates)
+        case algebra.OrderBy(_, conditions):
+            return "ORDER BY", _names(conditions)
+        case algebra.Project(_, variables):
+            return "SELECT", " ".join(each for each in variables if not each.startswith("?."))
+        case algebra.Distinct():
+            return "DISTINCT", ""
+        case algebra.Slice(_, offset, limit):
+            asked = {"LIMIT": limit, "OFFSET": offset or None}
+            return " ".join(f"{name} {n}" for name, n in asked.items() if n is not None), ""
+        case algebra.Service(endpoint):
+            return "SERVICE", str(endpoint)
+    return "", ""
+
+
+def _names(value: object) -> str:
+    """The variables that an expression looks at."""
+    found = dict.fromkeys(
+        each.variable
+        for each in everything(value, Exists)
+        if isinstance(each, algebra.VariableRef) and not each.variable.startswith("?.")
+    )
+    return " ".join(found)
+
+
+def _predicates(path: algebra.Path) -> set[str]:
+    return {str(each.predicate) for each in everything(path.path) if isinstance(each, Link)}
+
+
+def _shape(patterns: Sequence[QuadPattern]) -> _Shape:
+    """Patterns whatever their order and their graph, which FROM may have changed."""
+    return frozenset(Counter((each[0], each[1], each[2]) for each in patterns).items())
+
+
+class _Parts:
+    """Parts of a plan that stand nowhere in the tree yet."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        patterns: dict[int, list[QuadPattern]] = {}
+        for step in steps:
+            patterns.setdefault(step.part, []).append(step.pattern)
+        self._shapes = {part: _shape(found) for part, found in patterns.items()}
+        self._patterns = patterns
+
+    def of(self, shape: _Shape) -> list[int]:
+        """The first part of this shape."""
+        found = next((part for part, each in self._shapes.items() if each == shape), None)
+        return [] if found is None else self._taken([found])
+
+    def all_of(self, shape: _Shape) -> list[int]:
+        """All parts of this shape."""
+        return self._taken([part for part, each in self._shapes.items() if each == shape])
+
+    def with_predicates(self, predicates: set[str]) -> list[int]:
+        """Parts of one step that is about one of these predicates, or about any."""
+        found = []
+        for part in self._shapes:
+            first, *others = self._patterns[part]
+            if not others and (first.predicate in predicates or is_variable(first.predicate)):
+                found.append(part)
+        return self._taken(found)
+
+    def rest(self) -> list[int]:
+        """What is left."""
+        return self._taken(list(self._shapes))
+
+    def _taken(self, parts: list[int]) -> list[int]:
+        for part in parts:
+            del self._shapes[part]
+        return parts
 
 
 def explain_plan(steps: Iterable[Step]) -> str:

@@ -1,22 +1,91 @@
 """Keys, and the fragments that answer them: one of each key, of blocks of keys, or the whole."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from annotations.terms import QuadPattern, Term, Variable, is_variable
+from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Change, Schema, Solution, projection
+from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.form import PATTERN_VARIABLES, Block
-from tpf_client.planner.blocks import packed
 from tpf_client.planner.demand import Need
-from tpf_client.planner.evaluation import Evaluation
-from tpf_client.planner.extraction import extractor
-from tpf_client.planner.lengths import SURPRISE
+from tpf_client.planner.evaluation import SURPRISE, Evaluation
 from tpf_client.planner.live_fragment import LiveFragment, OnQuadChanges, QuadChanges
-from tpf_client.planner.source import Estimate, Source, impossible, substitute
-from tpf_client.planner.star import Star
+from tpf_client.planner.source import Estimate, Source, Star, impossible, substitute
 from tpf_client.sparql.algebra import variables_of_quad
+
+# From the quads of a fragment to solutions of its pattern.
+
+
+def extractor(
+    pattern: QuadPattern, dictionary: TermDictionary
+) -> Callable[[Quad], Solution | None]:
+    """A function from a quad to the solution of the pattern's variables, ``None``: no match.
+
+    A variable as graph does not match the default graph (SPARQL 1.1, section 13.3).
+    """
+    variables = variables_of_quad(pattern)
+    places = [pattern.index(name) for name in variables]
+    repeats = [
+        (place, pattern.index(term))
+        for place, term in enumerate(pattern)
+        if is_variable(term) and pattern.index(term) != place
+    ]
+    constants = [
+        (place, term)
+        for place, term in enumerate(pattern[:3])
+        if not is_variable(term) and term.startswith(("_:", '"'))
+    ]
+    named_only = is_variable(pattern.graph)
+    encode = dictionary.encode
+    if not (repeats or constants or named_only):
+        if len(places) == 1:
+            (only,) = places
+            return lambda quad: (encode(quad[only]),)
+        if len(places) == 2:
+            first, second = places
+            return lambda quad: (encode(quad[first]), encode(quad[second]))
+
+    def extract(quad: Quad) -> Solution | None:
+        if named_only and quad.graph == DEFAULT_GRAPH:
+            return None
+        for place, first in repeats:
+            if quad[place] != quad[first]:
+                return None
+        for place, term in constants:
+            if quad[place] != term:
+                return None
+        return tuple([encode(quad[place]) for place in places])
+
+    return extract
+
+
+# Blocks of keys that one request is restricted to.
+
+BLOCK_BYTES = 5000
+"""UTF-8 of a block at most, which takes up to three times as much in a URL: servers and proxies
+refuse URLs much longer than this."""
+
+T = TypeVar("T")
+
+
+def packed(
+    rows: Iterable[tuple[tuple[Term, ...], T]], size: int
+) -> Iterator[Sequence[tuple[tuple[Term, ...], T]]]:
+    """Rows, each with what it stands for, in as few blocks as their number and length allow."""
+    block: list[tuple[tuple[Term, ...], T]] = []
+    taken = 0
+    for row in rows:
+        length = sum(len(term.encode()) + 3 for term in row[0])
+        if block and (len(block) >= size or taken + length > BLOCK_BYTES):
+            yield block
+            block, taken = [], 0
+        block.append(row)
+        taken += length
+    if block:
+        yield block
+
 
 Deliver: TypeAlias = Callable[[Iterable[Change]], None]
 

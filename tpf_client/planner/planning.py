@@ -13,7 +13,7 @@ from tpf_client.dataflow.build.join_order import steps_of
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Node
-from tpf_client.dataflow.operators.output import Output
+from tpf_client.dataflow.operators.basic import Output
 from tpf_client.errors import OriginError, ServiceError, UnsupportedQueryError
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.fragment_source import FragmentSource
@@ -31,10 +31,13 @@ from tpf_client.sparql.algebra import (
 from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
-from tpf_client.sparql.rewrite.filters_to_values import filters_to_values
-from tpf_client.sparql.rewrite.push_filters import push_filters
-from tpf_client.sparql.rewrite.push_limits import push_limits
-from tpf_client.sparql.rewrite.put_constants import put_constants, split_values
+from tpf_client.sparql.rewrite.push_down import (
+    filters_to_values,
+    push_filters,
+    push_limits,
+    put_constants,
+    split_values,
+)
 from tpf_client.sparql.rewrite.visitor import everything
 
 

@@ -25,6 +25,7 @@ from tpf_client.sparql.algebra import (
     Minus,
     OrderBy,
     OrderCondition,
+    PathExpression,
     Pattern,
     Project,
     Query,
@@ -36,9 +37,8 @@ from tpf_client.sparql.algebra import (
 )
 from tpf_client.sparql.depth import check_depth
 from tpf_client.sparql.modifiers_parser import ModifiersParser
-from tpf_client.sparql.path_expressions import PathExpression
 from tpf_client.sparql.rewrite.graph import graph_names, grounded
-from tpf_client.sparql.rewrite.operands import join
+from tpf_client.sparql.rewrite.visitor import join
 from tpf_client.sparql.scopes import in_scope, variables_in
 
 

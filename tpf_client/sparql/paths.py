@@ -10,24 +10,22 @@ from collections.abc import Callable
 from annotations.terms import QuadPattern, Term, TermOrVariable, Variable
 from tpf_client.sparql.algebra import (
     BGP,
+    Alternative,
     Call,
     Constant,
     Expression,
     Filter,
-    Join,
-    Path,
-    Pattern,
-    Union,
-    VariableRef,
-)
-from tpf_client.sparql.path_expressions import (
-    Alternative,
     Inverse,
+    Join,
     Link,
     NegatedSet,
+    Path,
     PathExpression,
+    Pattern,
     Repeat,
     Sequence,
+    Union,
+    VariableRef,
 )
 
 Fresh = Callable[[], Variable]

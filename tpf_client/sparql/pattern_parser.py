@@ -26,8 +26,7 @@ from tpf_client.sparql.algebra import (
 )
 from tpf_client.sparql.depth import balanced
 from tpf_client.sparql.rewrite.graph import grounded, same_if_joined_before
-from tpf_client.sparql.rewrite.operands import join
-from tpf_client.sparql.rewrite.rename import renamed
+from tpf_client.sparql.rewrite.visitor import join, renamed
 from tpf_client.sparql.scopes import in_scope, mentioned, variables_in
 from tpf_client.sparql.triples_parser import TriplesParser
 

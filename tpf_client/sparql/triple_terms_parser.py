@@ -27,11 +27,11 @@ from tpf_client.sparql.algebra import (
     Expression,
     Extend,
     Filter,
+    PathExpression,
     Pattern,
     VariableRef,
 )
 from tpf_client.sparql.expression_parser import ExpressionParser
-from tpf_client.sparql.path_expressions import PathExpression
 from tpf_client.sparql.scopes import TRIPLE_TERM, in_scope
 
 Emit = Callable[[TermOrVariable, PathExpression | TermOrVariable, TermOrVariable], None]

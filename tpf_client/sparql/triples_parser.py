@@ -7,19 +7,21 @@ from annotations.terms import (
     TermOrVariable,
     Variable,
 )
-from tpf_client.sparql.algebra import BGP, EMPTY_GROUP, Pattern
-from tpf_client.sparql.depth import balanced
-from tpf_client.sparql.path_expressions import (
+from tpf_client.sparql.algebra import (
+    BGP,
+    EMPTY_GROUP,
     Alternative,
     Inverse,
     Link,
     NegatedSet,
     PathExpression,
+    Pattern,
     Repeat,
     Sequence,
 )
+from tpf_client.sparql.depth import balanced
 from tpf_client.sparql.paths import path_pattern
-from tpf_client.sparql.rewrite.operands import join
+from tpf_client.sparql.rewrite.visitor import join
 from tpf_client.sparql.triple_terms_parser import Emit, TripleTermsParser
 
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"

@@ -15,8 +15,7 @@ from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from annotations.clock import Clock
-from tpf_client.streaming.streamer import Streamer
-from tpf_client.streaming.tick import Tick
+from tpf_client.streaming.streamer import Streamer, Tick
 
 TakeTick: TypeAlias = Callable[[Tick], Literal["go on", "pause"]]
 """Takes a tick; ``pause``: the query is not evaluated before `Job.resume`."""

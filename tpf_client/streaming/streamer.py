@@ -1,17 +1,21 @@
 """The query streamer: evaluates, waits until something expires, evaluates what expired again."""
 
+import random
+import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from annotations.clock import Clock, ManualClock
 from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from tpf_client.dataflow.changes import Solution
-from tpf_client.dataflow.operators.output import Output
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import UNBOUND, Change, Solution
+from tpf_client.dataflow.operators.basic import Output
 from tpf_client.errors import ClosedError, ServiceError, SourceError, UnstableError
 from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.planner.budget import Budget
@@ -23,11 +27,305 @@ from tpf_client.planner.service import Services
 from tpf_client.sparql.algebra import Row
 from tpf_client.streaming.change_signal import ChangeSignals
 from tpf_client.streaming.detection import Detected, detect_all
-from tpf_client.streaming.ear import Ear
-from tpf_client.streaming.planned_query import PlannedQuery
-from tpf_client.streaming.schedule import Schedule
-from tpf_client.streaming.tick import Tick
 from tpf_client.streaming.validity import Span, Validity
+
+# When to evaluate next.
+
+_ZERO = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How often a continuous query may and must be evaluated.
+
+    Args:
+        min_interval: the least time between two evaluations.
+        max_interval: the most time between two evaluations; ``None``: as long as nothing expires.
+        every: evaluate in this period, whatever expires; ``None``: when something expires.
+        jitter: up to this much is added at random, so that many clients do not come at once.
+        least: the least time between two evaluations whatever anybody says: no busy loop.
+        retry: the first pause after a failure, doubled for each further one.
+        max_retry: the longest pause after a failure.
+        chance: where jitter comes from.
+    """
+
+    min_interval: timedelta = _ZERO
+    max_interval: timedelta | None = None
+    every: timedelta | None = None
+    jitter: timedelta = _ZERO
+    least: timedelta = timedelta(milliseconds=100)
+    retry: timedelta = timedelta(seconds=1)
+    max_retry: timedelta = timedelta(minutes=1)
+    chance: random.Random = field(default_factory=random.Random, repr=False, compare=False)
+
+    def next(self, evaluated_at: datetime, due: datetime | None) -> datetime | None:
+        """The instant of the next evaluation; ``None``: never.
+
+        Args:
+            evaluated_at: the instant of the last one.
+            due: when the first fact that was looked at expires.
+        """
+        if self.every is not None:
+            instant: datetime | None = shifted(evaluated_at, self.every)
+        else:
+            instant = due
+            if self.max_interval is not None:
+                latest = shifted(evaluated_at, self.max_interval)
+                instant = latest if instant is None else min(instant, latest)
+        if instant is None:
+            return None
+        earliest = shifted(evaluated_at, max(self.min_interval, self.least))
+        return shifted(max(instant, earliest), self._some(self.jitter))
+
+    def pause(self, failures: int) -> timedelta:
+        """How long to wait after so many failures in a row: a half of it at random."""
+        longest: timedelta = min(self.retry * 2 ** min(failures - 1, 16), self.max_retry)
+        return longest / 2 + self._some(longest / 2)
+
+    def _some(self, most: timedelta) -> timedelta:
+        part: float = self.chance.random()
+        return most * part
+
+
+# What a continuous query hears of changes, and how that shortens its waiting.
+
+SAFETY: Final = timedelta(minutes=5)
+"""How often fragments are looked at all the same, whose server tells what changes."""
+
+
+class Ear:
+    """Listens for one query; what is heard waits until the query is evaluated.
+
+    Args:
+        signals: where things are heard.
+    """
+
+    def __init__(self, signals: ChangeSignals) -> None:
+        self._signals = signals
+        self._lock = threading.Lock()
+        self._urls: Sequence[str] = ()
+        self._ends: list[Callable[[], None]] = []
+        self._up: dict[str, bool] = {}
+        self._interest: frozenset[str] | None = None
+        self._changed: set[str] = set()
+        self._all = False
+        self._news = threading.Event()
+        self._ended = threading.Event()
+        self.on_news: Callable[[], object] = lambda: None
+
+    def follow(self, urls: Sequence[str]) -> None:
+        """Listen at these URLs from now on, and nowhere else."""
+        if urls == self._urls or self._ended.is_set():
+            return
+        ends, self._ends, self._urls = self._ends, [], urls
+        for end in ends:
+            end()
+        with self._lock:
+            self._up = dict.fromkeys(urls, False)
+        for url in urls:
+            self._ends.append(self._signals.follow(url, self._heard_at(url)))
+
+    def _heard_at(self, url: str) -> Callable[[bool, frozenset[str] | None], None]:
+        def heard(up: bool, predicates: frozenset[str] | None) -> None:
+            with self._lock:
+                turned = self._up.get(url) != up
+                self._up[url] = up
+                if predicates is None:
+                    self._all = True
+                else:
+                    wanted = self._interest
+                    mine = predicates if wanted is None else predicates & wanted
+                    self._changed |= mine
+                    if not mine and not turned:
+                        return
+                self._news.set()
+            self.on_news()
+
+        return heard
+
+    def tell(self, evaluation: Evaluation) -> None:
+        """Let an evaluation that begins know what was heard."""
+        with self._lock:
+            self._news.clear()
+            changed, self._changed = frozenset(self._changed), set()
+            every, self._all = self._all, False
+            up = bool(self._up) and all(self._up.values())
+        freshness = evaluation.freshness
+        if (freshness.signalled is not None) != up:
+            evaluation.freshness = replace(freshness, signalled=SAFETY if up else None)
+        if every or changed:
+            evaluation.mark(None if every else changed)
+
+    def wait(
+        self, wake: datetime, clock: Clock, schedule: Schedule, evaluation: Evaluation
+    ) -> Generator[datetime, None, bool]:
+        """Yield the instants to wait for, on our clock; whether something was heard before `wake`.
+
+        Args:
+            wake: when to go on at the latest.
+            clock: our clock.
+            schedule: how soon after an evaluation the next may be.
+            evaluation: of what changes are of interest.
+        """
+        with self._lock:
+            self._interest = evaluation.predicates()
+        soonest = shifted(clock.now(), max(schedule.min_interval, schedule.least))
+        while clock.now() < wake and not self._ended.is_set():
+            if not self._news.is_set():
+                yield wake
+            elif clock.now() < soonest:
+                yield min(soonest, wake)
+            else:
+                return True
+        return False
+
+    def wait_until(self, instant: datetime, clock: Clock) -> None:
+        """Wait until an instant, or until something is heard that was not before."""
+        if self._news.is_set():
+            clock.wait_until(instant, self._ended)
+        else:
+            clock.wait_until(instant, self._news)
+
+    def close(self) -> None:
+        """Listen no more; who waits goes on."""
+        self._ended.set()
+        ends, self._ends = self._ends, []
+        for end in ends:
+            end()
+        self._news.set()
+
+
+# A continuous query as it is planned now, until it has to be planned anew.
+
+LEAST_TERMS = 10_000
+"""So many terms are never too many to keep."""
+
+
+@dataclass(slots=True)
+class PlannedQuery:
+    """A query as it is planned now: its dataflow, and what of its answer was told."""
+
+    detected: Detected
+    evaluation: Evaluation
+    leaves: FragmentLeaves
+    output: Output
+    validity: Validity
+    held_back: Counter[Solution] = field(default_factory=Counter)
+    terms: int | None = None
+    """How many terms its first evaluation met."""
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether most of the terms that it knows are surely gone.
+
+        Identifiers of terms are for good in a dataflow, because they are everywhere in it. So a
+        query that has met many new terms is planned anew, which costs a first evaluation.
+        """
+        known = len(self.evaluation.dictionary)
+        return self.terms is not None and known > 2 * max(self.terms, LEAST_TERMS)
+
+    def measure(self) -> None:
+        """Take note of an evaluation that succeeded."""
+        if self.terms is None:
+            self.terms = len(self.evaluation.dictionary)
+
+    def now(self) -> datetime:
+        """The present instant on the server's clock."""
+        return self.evaluation.source.now()
+
+    def row(self, solution: tuple[int, ...]) -> Row:
+        """A solution in terms."""
+        decode = self.evaluation.dictionary.decode
+        return tuple([decode(each) if each else None for each in solution])
+
+    def encode(self, row: Row) -> Solution:
+        """A row as a solution."""
+        encode = self.evaluation.dictionary.encode
+        return tuple([UNBOUND if term is None else encode(term) for term in row])
+
+    def decode(self, changes: Sequence[Change]) -> list[Row]:
+        """Solutions as rows, as often as there are copies."""
+        return [row for solution, count in changes for row in [self.row(solution)] * count]
+
+    def hold_back(self) -> None:
+        """Keep what a failed evaluation changed until one succeeds."""
+        for solution, count in self.output.take_changes():
+            self.held_back[solution] += count
+
+    def take_changes(self) -> list[Change]:
+        """What changed since it was last told."""
+        self.hold_back()
+        changes = [(solution, count) for solution, count in self.held_back.items() if count]
+        self.held_back.clear()
+        return changes
+
+    def told_rows(self) -> list[Row]:
+        """The whole answer as it was last told; where a failure interrupted it, in no order."""
+        changed = {solution: count for solution, count in self.held_back.items() if count}
+        if not changed:
+            return self.rows()
+        now = self.output.multiset()
+        now.subtract(changed)
+        return [self.row(each) for each, count in now.items() for _ in range(count)]
+
+    def rows(self) -> list[Row]:
+        """The whole answer."""
+        return [self.row(each) for each in self.output.rows()]
+
+    def late_rows(self, at: datetime) -> list[Row]:
+        """The rows that are there by grace alone."""
+        if not self.validity.any_late:
+            # Nothing is to be looked at for each row, tick by tick.
+            return []
+        late = self.validity.late(self.output.multiset().items(), at)
+        return [self.row(each) for each in late]
+
+    def timed_rows(self, at: datetime) -> list[tuple[Row, Span]]:
+        """The whole answer with when each row holds."""
+        counts = list(self.output.multiset().items())
+        spans = zip(counts, self.validity.spans(counts, at), strict=True)
+        left = {solution: iter(copies) for (solution, _), copies in spans}
+        return [(self.row(each), next(left[each])) for each in self.output.rows()]
+
+
+# What a continuous query tells of one evaluation.
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One evaluation, in terms.
+
+    Args:
+        at: its instant, on the server's clock.
+        variables: what the rows are made of.
+        added: rows that were not there before, repeated by multiplicity.
+        spans: when each of those holds.
+        removed: rows that are gone.
+        answer: gives the whole answer, in order where the query has one, as it is at the newest
+            tick: decoding it takes time that changes do not.
+        timed_answer: gives the same, with when each row holds.
+        valid_until: the instant at which the first fact that was looked at expires.
+        error: why this evaluation failed; then nothing changed, and it will be tried again.
+        warnings: what is wrong in the data; each is said once.
+        dynamic: whether anything that was looked at can change.
+        wakes_at: when the next evaluation is to take place, on the server's clock; ``None``: never.
+        late: rows of the answer that are there by grace alone.
+    """
+
+    at: datetime
+    variables: tuple[Variable, ...]
+    added: list[Row]
+    spans: list[Span]
+    removed: list[Row]
+    answer: Callable[[], list[Row]]
+    timed_answer: Callable[[], list[tuple[Row, Span]]]
+    valid_until: datetime | None
+    error: SourceError | None = None
+    warnings: tuple[str, ...] = ()
+    dynamic: bool = True
+    wakes_at: datetime | None = None
+    late: Sequence[Row] = ()
+
 
 SERVICE_RETRY = timedelta(seconds=60)
 """How long a SILENT service that failed is left out, where nothing else says."""

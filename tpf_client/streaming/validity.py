@@ -25,7 +25,7 @@ from tpf_client.dataflow.codegen import compiled
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Exists, Pattern, variables_of_quad
-from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists, grows
+from tpf_client.sparql.rewrite.visitor import conjuncts, first_exists, grows
 from tpf_client.sparql.scopes import in_scope
 
 

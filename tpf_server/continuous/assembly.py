@@ -1,5 +1,7 @@
 """The service of a server: both engines, with its datasets and settings."""
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,18 +22,62 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Deferred, Executor
 from tpf_server.continuous.csparql.pace import Pace, Widen
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError
-from tpf_server.continuous.engine.limits import EngineLimits
-from tpf_server.continuous.engine.static.store_graph import StoreGraph
+from tpf_server.continuous.engine.semantics import EngineLimits
+from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.kept_results import Registrations
 from tpf_server.continuous.policies import Policies
-from tpf_server.continuous.registrations import Registrations
 from tpf_server.continuous.remote_graphs import RemoteGraphs
 from tpf_server.continuous.rspql.parser import parse_report
-from tpf_server.continuous.rspql.reports import ReportPolicy, TickPolicy
+from tpf_server.continuous.rspql.rspql_query import ReportPolicy, TickPolicy
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.errors import SettingsError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import Settings
 from tpf_server.store.protocols import LiveStore
+
+# Lets stream time pass with the clock, also where no elements come.
+
+_log: Final = logging.getLogger(__name__)
+INTERVAL: Final = timedelta(milliseconds=100)
+
+
+class Ticker:
+    """Tells a service the time in a fixed interval.
+
+    Args:
+        service: whose windows are to close in time.
+        clock: what is waited on.
+        interval: between two looks at the clock.
+    """
+
+    def __init__(
+        self, service: ContinuousService, clock: Clock, interval: timedelta = INTERVAL
+    ) -> None:
+        self._service = service
+        self._clock = clock
+        self._interval = interval
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Begin, in a thread that ends with the process."""
+        threading.Thread(target=self.run, name="stream time", daemon=True).start()
+
+    def stop(self) -> None:
+        """End at the next look."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Do it until `stop`; an error is logged, once as long as it stays the same."""
+        said = ""
+        while self._clock.wait_until(self._clock.now() + self._interval, self._stopped):
+            try:
+                self._service.advance()
+                said = ""
+            except Exception as error:  # noqa: BLE001 - time would stand still for good
+                if repr(error) != said:
+                    said = repr(error)
+                    _log.exception("the time of streams cannot be told")
+
 
 EXECUTORS: Final = {"spark": "tpf_server.continuous.csparql.spark.executor:SparkExecutor"}
 """What else executes C-SPARQL: classes like `tpf_server.continuous.csparql.executor.Executor`."""

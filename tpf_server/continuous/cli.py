@@ -41,13 +41,12 @@ from tpf_server.continuous.engine.records.record_files import (
 )
 from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS
 from tpf_server.continuous.engine.static.static_files import load
-from tpf_server.continuous.languages import CSPARQL, RSPQL, called, semantics_of
-from tpf_server.continuous.remote_services import asked_once
+from tpf_server.continuous.hosted import CSPARQL, RSPQL, called, semantics_of
+from tpf_server.continuous.remote_graphs import asked_once
 from tpf_server.continuous.rspql import parser as rspql
 from tpf_server.continuous.rspql.parser import parse_report
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery
-from tpf_server.continuous.rspql.reports import TICKS, WINDOW_CLOSE
-from tpf_server.continuous.rspql.rspql_query import RspqlQuery
+from tpf_server.continuous.rspql.rspql_query import TICKS, WINDOW_CLOSE, RspqlQuery
 from tpf_server.errors import ServerError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help=__doc__)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from annotations.terms import Term
 from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.elements.timestamps import iso, milliseconds
+from tpf_server.continuous.engine.elements.elements import iso, milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.hosted import HostedQuery
 from tpf_server.continuous.result_log import Event

@@ -30,17 +30,24 @@ from tpf_server.continuous.engine.errors import (
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.semantics import SEMANTICS, Semantics
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
-from tpf_server.continuous.hosted import Hosted, HostedQuery, Relation, refused_query, relation_of
-from tpf_server.continuous.kept_results import KeptResults, Positions
-from tpf_server.continuous.languages import CSPARQL, RSPQL, called, name_in, semantics_of
+from tpf_server.continuous.hosted import (
+    CSPARQL,
+    RSPQL,
+    Hosted,
+    HostedQuery,
+    Relation,
+    called,
+    name_in,
+    refused_query,
+    relation_of,
+    semantics_of,
+)
+from tpf_server.continuous.kept_results import KeptResults, Positions, Receipts, Registration
 from tpf_server.continuous.policies import Policies
-from tpf_server.continuous.receipts import Receipts
-from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery
-from tpf_server.continuous.rspql.reports import StreamOperator
-from tpf_server.continuous.rspql.rspql_query import RspqlQuery
+from tpf_server.continuous.rspql.rspql_query import RspqlQuery, StreamOperator
 from tpf_server.continuous.streams import SharedStreams, TripleTexts
 
 NATIVE: Final = "native"

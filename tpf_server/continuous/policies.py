@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tpf_server.continuous.rspql.reports import WINDOW_CLOSE, ReportPolicy, TickPolicy
+from tpf_server.continuous.rspql.rspql_query import WINDOW_CLOSE, ReportPolicy, TickPolicy
 
 StreamTimePolicy: TypeAlias = Literal["clock", "elements"]
 

@@ -35,10 +35,10 @@ from tpf_server.continuous.engine.elements.elements import (
     Element,
     canonical_triple,
     graph_name,
+    in_graph,
     instant,
     read_json,
 )
-from tpf_server.continuous.engine.elements.named_graphs import in_graph
 from tpf_server.continuous.engine.errors import (
     BacklogError,
     ContinuousError,
@@ -48,7 +48,7 @@ from tpf_server.continuous.engine.errors import (
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.hosted import HostedQuery
-from tpf_server.continuous.receipts import Receipt
+from tpf_server.continuous.kept_results import Receipt
 
 TakeElements: TypeAlias = Callable[[str, Sequence[Element | ElementError], str | None], Receipt]
 """Takes a batch of elements of a stream, with its identifier, if it has one."""

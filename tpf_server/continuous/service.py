@@ -2,10 +2,11 @@
 
 import gc
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias
 
 from annotations.clock import Clock
 from annotations.follower_slots import FollowerSlots
@@ -14,7 +15,7 @@ from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Executor
-from tpf_server.continuous.engine.elements.timestamps import EARLIEST, EPOCH, milliseconds
+from tpf_server.continuous.engine.elements.elements import EARLIEST, EPOCH, milliseconds
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
     EngineClosedError,
@@ -24,20 +25,187 @@ from tpf_server.continuous.engine.errors import (
     UnknownStreamError,
 )
 from tpf_server.continuous.engine.records.record_bodies import RecordBody
-from tpf_server.continuous.engine.static.store_graph import StoreGraph
+from tpf_server.continuous.engine.static.preparation import Preparation
+from tpf_server.continuous.engine.static.service_clauses import ServiceClause
+from tpf_server.continuous.engine.static.static_data import StaticData, StoreGraph
 from tpf_server.continuous.hosted import HostedQuery
 from tpf_server.continuous.hosting import NATIVE, Hosting, WantedQuery
 from tpf_server.continuous.intake import Intake, Pushed
+from tpf_server.continuous.kept_results import Receipt, Registration, Registrations
 from tpf_server.continuous.policies import Policies
-from tpf_server.continuous.receipts import Receipt
-from tpf_server.continuous.registrations import Registration, Registrations
-from tpf_server.continuous.remote_graphs import RemoteGraphs
+from tpf_server.continuous.remote_graphs import RemoteGraphs, RemoteService
 from tpf_server.continuous.remote_streams import RemoteStreams
 from tpf_server.continuous.result_log import ResultLog, ResultMemory
-from tpf_server.continuous.service_graphs import ServiceGraphs
-from tpf_server.continuous.static_updates import StaticUpdates
 from tpf_server.continuous.streams import SharedStreams
 from tpf_server.store.protocols import LiveStore
+
+# The graphs that stand for SERVICE clauses: read as long as some query asks for them.
+
+
+class ServiceGraphs:
+    """What is asked of services, for all queries together.
+
+    Args:
+        remote: reads again and again.
+        changing: takes in what has changed.
+        updating: is entered while graphs come and go, and while what has changed is looked up.
+        lock: is held while queries are evaluated, inside of that.
+    """
+
+    def __init__(
+        self,
+        remote: RemoteGraphs,
+        changing: ChangingGraphs,
+        updating: Callable[[], AbstractContextManager[Any]],
+        lock: AbstractContextManager[Any],
+    ) -> None:
+        self._remote = remote
+        self._changing = changing
+        self._updating = updating
+        self._lock = lock
+        self._users: dict[ServiceClause, int] = {}
+        self._graphs: dict[ServiceClause, RemoteService] = {}
+
+    def take(self, clauses: Iterable[ServiceClause], *, reads: bool = True) -> None:
+        """A query is to come; what nobody has asked yet is asked now, in nobody's way.
+
+        Args:
+            clauses: of the query.
+            reads: false where the timer will do so.
+        """
+        for clause in clauses:
+            with self._updating():
+                self._users[clause] = self._users.get(clause, 0) + 1
+                new = clause not in self._graphs
+                if new:
+                    make: Callable[..., RemoteService] = partial(RemoteService, clause)
+                    self._graphs[clause] = self._remote.add(make)
+                    self._changing.add(self._graphs[clause])
+            if new and reads:
+                self._remote.read_one(self._graphs[clause])
+
+    def release(self, clauses: Iterable[ServiceClause]) -> None:
+        """A query is gone; what nobody else asks is forgotten."""
+        for clause in clauses:
+            with self._updating(), self._lock:
+                self._users[clause] -= 1
+                if not self._users[clause]:
+                    del self._users[clause]
+                    graph = self._graphs.pop(clause)
+                    self._remote.drop(graph)
+                    self._changing.drop(graph)
+
+    def explain(self, clauses: Iterable[ServiceClause]) -> dict[str, Any]:
+        """When services were asked, and why a query has not what they say now."""
+        graphs = [self._graphs[clause] for clause in clauses if clause in self._graphs]
+        if not graphs:
+            return {}
+        found: dict[str, Any] = {"services": [graph.state for graph in graphs]}
+        for graph in graphs:
+            if graph.reason is not None:
+                found |= {"state": "degraded", "reason": graph.reason}
+        return found
+
+
+# Lets the queries of a service see what changes in its static data.
+#
+# Whatever can be found out while others go on is found out outside the lock of the service.
+
+
+class StaticUpdates:
+    """Puts changes of static data in, one after the other.
+
+    Args:
+        static: the data.
+        changing: graphs that follow live stores and what is read elsewhere.
+        clock: what the time is.
+        lock: of the service.
+        settle: is called under the lock when queries have seen a change.
+    """
+
+    def __init__(
+        self,
+        static: StaticData,
+        changing: ChangingGraphs,
+        clock: Clock,
+        lock: AbstractContextManager[Any],
+        settle: Callable[[], None],
+    ) -> None:
+        self._static = static
+        self._changing = changing
+        self._clock = clock
+        self._lock = lock
+        self._settle = settle
+        self._turn = threading.Condition()
+        self._doing: Literal["", "update", "exchange"] = ""
+        self._closed = False
+
+    def exchange(
+        self,
+        graphs: Mapping[Term, Sequence[StoreGraph]],
+        live: Mapping[Term, LiveStore],
+    ) -> None:
+        """See `ContinuousService.exchange_static`."""
+        self._begin("exchange")
+        try:
+            # Graphs change only here, one after the other: what is prepared stays right.
+            with self._lock:
+                prepared = Preparation(self._static.copy(), self._static.with_stores(graphs))
+                self._static.ask(graphs, prepared)
+            prepared.run()
+            with self._lock:
+                if not self._closed:
+                    self._static.exchange(graphs, prepared)
+                    self._changing.follow(live)
+                    self._settle()
+        finally:
+            self._end()
+        self.update()
+
+    def update(self) -> None:
+        """Let queries see what has changed in graphs that change by themselves.
+
+        While stores are exchanged nobody waits for that: what has changed is seen right after it.
+        """
+        with self._turn:
+            self._turn.wait_for(lambda: self._doing != "update")
+            if self._doing:
+                return
+            self._doing = "update"
+        try:
+            pending = self._changing.pending(self._clock.now())
+            if pending:
+                with self._lock:
+                    if not self._closed:
+                        self._changing.apply(pending)
+                        self._settle()
+        finally:
+            self._end()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nothing else is put in meanwhile."""
+        self._begin("update")
+        try:
+            yield
+        finally:
+            self._end()
+
+    def _begin(self, what: Literal["update", "exchange"]) -> None:
+        """Wait for one's turn, and take it."""
+        with self._turn:
+            self._turn.wait_for(lambda: not self._doing)
+            self._doing = what
+
+    def _end(self) -> None:
+        with self._turn:
+            self._doing = ""
+            self._turn.notify_all()
+
+    def close(self) -> None:
+        """Nothing is put in any more. The lock is held by who calls this."""
+        self._closed = True
+
 
 _FEW: Final = 16
 """So many plans the garbage collector may look through."""

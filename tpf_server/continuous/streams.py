@@ -13,7 +13,7 @@ from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Executor
-from tpf_server.continuous.engine.elements.named_graphs import graph_of
+from tpf_server.continuous.engine.elements.elements import graph_of
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
 from tpf_server.continuous.engine.records.record_bodies import RecordBody
 from tpf_server.continuous.engine.records.records import RecordFeed

@@ -49,9 +49,7 @@ from tpf_server.errors import (
     ServerError,
 )
 from tpf_server.settings import Settings
-from tpf_server.web.addresses import base_of, client_of
-from tpf_server.web.authorization import authorize
-from tpf_server.web.bodies import BodyReader
+from tpf_server.web.bodies import BodyReader, authorize
 from tpf_server.web.problems import PROBLEM
 from tpf_server.web.resources import Resource
 from tpf_server.web.responses import (
@@ -59,7 +57,9 @@ from tpf_server.web.responses import (
     EVENTS,
     JSON,
     READ_METHODS,
+    base_of,
     by_method,
+    client_of,
     json_answer,
 )
 

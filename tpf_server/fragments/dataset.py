@@ -1,10 +1,103 @@
 """A dataset that is served: its settings and its open stores."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tpf_server.fragments.overlap import Overlap
+from annotations.methods.base import NAMED_GRAPHS, FactPattern, Part
+from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
 from tpf_server.settings import PLAIN, DatasetSettings
-from tpf_server.store.protocols import LiveStore, StaticStore
+from tpf_server.store.protocols import LiveStore, Snapshot, StaticStore
+
+# Quads that are static and live at the same time, so that they are shown and counted once.
+#
+# Where a live fact shows its own quad, and the dataset holds the same quad as a static one, the
+# live fact is the one that is shown, because it carries a label: when that has ended, the static
+# quad is there again. Hardly any dataset has such quads; so they are remembered one by one as the
+# facts come, and a fragment costs nothing more where none of them matches its pattern.
+
+_ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+
+
+class Overlap:
+    """The static quads of a dataset that have been live facts, too.
+
+    Args:
+        static: the static quads.
+        live: the live facts; those to come are watched.
+    """
+
+    def __init__(self, static: StaticStore, live: LiveStore) -> None:
+        self._static = static
+        self._live = live
+        self._predicates: dict[Term, bool] = {}
+        self._quads: dict[Quad, None] = {}
+        self.close = live.watch(self._is_static_predicate, self._see)
+        """Watch no more."""
+
+    def _is_static_predicate(self, predicate: Term) -> bool:
+        known = self._predicates.get(predicate)
+        if known is None:
+            known = self._static.count(_ANY._replace(predicate=predicate)) > 0
+            self._predicates[predicate] = known
+        return known
+
+    def _see(self, quads: Sequence[Quad]) -> None:
+        self._quads.update(dict.fromkeys(self._static.held(quads)))
+
+    def hidden(
+        self, pattern: QuadPattern, parts: Iterable[Part], snapshot: Snapshot
+    ) -> list[tuple[int, Quad]]:
+        """The static matches that live facts show, with their positions among the static ones.
+
+        Args:
+            pattern: what is asked for.
+            parts: which labelled facts match, and which quads they show.
+            snapshot: the state of the live facts.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the live store retains.
+        """
+        if not self._quads:
+            return []
+        parts = tuple(parts)
+        return sorted(
+            (self._static.position(pattern, quad), quad)
+            # Another thread may see one just now.
+            for quad in tuple(self._quads)
+            if _matches(pattern, quad) and any(self._shows(p, quad, snapshot) for p in parts)
+        )
+
+    def _shows(self, part: Part, quad: Quad, snapshot: Snapshot) -> bool:
+        """Whether a valid fact of a part shows this quad as its own."""
+        facts = _narrowed(part.facts, quad)
+        return facts is not None and any(
+            part.render(fact) == quad and (part.residual is None or part.residual(fact))
+            for fact in self._live.facts(facts, snapshot, 0, 2)
+        )
+
+
+def _narrowed(facts: FactPattern, quad: Quad) -> FactPattern | None:
+    """The pattern for this quad alone, if that matches."""
+    if any(
+        wanted is not None and wanted != term for wanted, term in zip(facts[:3], quad, strict=False)
+    ):
+        return None
+    if facts.graph == NAMED_GRAPHS:
+        if quad.graph == DEFAULT_GRAPH:
+            return None
+    elif facts.graph is not None and facts.graph != quad.graph:
+        return None
+    return facts._replace(
+        subject=quad.subject, predicate=quad.predicate, object=quad.object, graph=quad.graph
+    )
+
+
+def _matches(pattern: QuadPattern, quad: Quad) -> bool:
+    bindings: dict[str, str] = {}
+    for wanted, term in zip(pattern, quad, strict=True):
+        if (bindings.setdefault(wanted, term) if is_variable(wanted) else wanted) != term:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Bodies of requests: whole, within a limit, and few at a time."""
 
+import hmac
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -11,10 +12,35 @@ from tpf_server.errors import (
     BodyError,
     BodyTooLargeError,
     BusyError,
+    ForbiddenError,
     LengthRequiredError,
     MediaTypeError,
+    UnauthorizedError,
 )
 from tpf_server.workers import MOST_AT_ONCE
+
+# Bearer tokens (RFC 6750): who may change what, and see what is not for everybody.
+
+
+def authorize(request: Request, token: str, what: str) -> None:
+    """See to it that a request carries a token.
+
+    Args:
+        request: the request.
+        token: the right one; nobody has it where it is empty.
+        what: what needs it, for the message.
+
+    Raises:
+        ForbiddenError: there is no right one.
+        UnauthorizedError: the request carries none, or another one.
+    """
+    if not token:
+        raise ForbiddenError(f"{what} is off: the server has no publish_token")
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise UnauthorizedError(f"{what} needs Authorization: Bearer TOKEN")
+    if not hmac.compare_digest(given.strip().encode(), token.encode()):
+        raise UnauthorizedError("this is not the right token")
 
 
 class BodyReader:

@@ -7,11 +7,124 @@ policy names by its digest; terms from data are escaped and linked only to this 
 
 import base64
 import hashlib
+import re
+from collections.abc import Mapping
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
+
+from annotations.namespaces import (
+    DCAT,
+    DCTERMS,
+    FOAF,
+    HYDRA,
+    RDF,
+    RDFS,
+    SD,
+    SINGLETON,
+    TEMPORAL,
+    VOID,
+    XSD,
+)
+from annotations.parameters import parameter_of_term
+from annotations.terms import DEFAULT_GRAPH, literal_parts
+
+# Terms as HTML: abbreviated, clickable, safe.
+
+_WELL_KNOWN = {
+    "rdf": RDF, "rdfs": RDFS, "xsd": XSD, "foaf": FOAF, "void": VOID, "hydra": HYDRA, "sd": SD,
+    "dcterms": DCTERMS, "tmp": TEMPORAL, "sp": SINGLETON, "dcat": DCAT,
+    "geo": "http://www.w3.org/2003/01/geo/wgs84_pos#",
+    "geosparql": "http://www.opengis.net/ont/geosparql#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "prov": "http://www.w3.org/ns/prov#",
+    "schema": "http://schema.org/",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "sosa": "http://www.w3.org/ns/sosa/",
+}  # fmt: skip
+_KEPT_CELLS, _SHORT = 4096, 512
+# Most IRIs: they mean the same in HTML and in a query string as they are.
+_AS_IT_IS = re.compile(r"[A-Za-z0-9._~:/@!$()*,;-]*")
+
+
+class TermCells:
+    """Shows the terms of one endpoint.
+
+    Args:
+        url: the endpoint's URL, which terms are linked to.
+        base: URL of this server.
+        prefixes: prefix to namespace.
+    """
+
+    def __init__(self, url: str, base: str, prefixes: Mapping[str, str]) -> None:
+        self._url = str(escape(url))
+        self._base = base
+        self._namespaces = sorted(
+            ((namespace, prefix) for prefix, namespace in {**_WELL_KNOWN, **prefixes}.items()),
+            key=lambda pair: -len(pair[0]),
+        )
+        self._all_namespaces = tuple(namespace for namespace, _ in self._namespaces)
+        self._kept_cell = lru_cache(maxsize=_KEPT_CELLS)(self._cell)
+
+    def cell(self, position: str, term: str) -> str:
+        """The content of a table's cell: the term, linked to what else it occurs in."""
+        # What comes again is short; long texts would fill the memory.
+        return (self._kept_cell if len(term) <= _SHORT else self._cell)(position, term)
+
+    def _cell(self, position: str, term: str) -> str:
+        if term == DEFAULT_GRAPH:
+            return ""
+        iri = term[1:-1]
+        if term[0] == "<" and _AS_IT_IS.fullmatch(iri):
+            value = attribute = iri
+            shown = self.abbreviate(iri)
+        else:
+            value = quote(parameter_of_term(term), safe="")
+            if term.startswith('"'):
+                return self._literal(term, f"{self._url}?{position}={value}")
+            attribute = escape(iri)
+            shown = escape(self.abbreviate(iri) if term[1] != "<" else term)
+        cell = f'<a href="{self._url}?{position}={value}" title="{attribute}">{shown}</a>'
+        # What this server minted stands for facts, not for pages of its own.
+        if iri.startswith(("http://", "https://")) and not iri.startswith(self._base):
+            cell += (
+                f'<a class="out" href="{attribute}" rel="nofollow noreferrer" '
+                f'aria-label="open {attribute}">↗</a>'
+            )
+        return cell
+
+    def _literal(self, term: str, link: str) -> str:
+        lexical, language, datatype = literal_parts(term)
+        kind = f"@{language}" if language else self._datatype(term, datatype)
+        tag, _, direction = (language or "").partition("--")
+        attributes = f' lang="{escape(tag)}"' if tag else ""
+        attributes += f' dir="{direction}"' if direction else ""
+        shown = f'<a href="{link}"{attributes}>"{escape(lexical)}"</a>'
+        return f'{shown} <span class="kind">{escape(kind)}</span>' if kind else shown
+
+    def abbreviate(self, iri: str) -> str:
+        """The IRI as ``prefix:name`` where a prefix fits; a path where it is ours; else itself."""
+        if iri.startswith(self._base):
+            return iri[len(self._base) - 1 :]
+        if not iri.startswith(self._all_namespaces):
+            return iri
+        for namespace, prefix in self._namespaces:
+            if iri.startswith(namespace) and "/" not in (name := iri[len(namespace) :]):
+                return f"{prefix}:{name}"
+        return iri
+
+    def _datatype(self, term: str, datatype: str) -> str:
+        return self.abbreviate(datatype) if term.endswith(">") else ""
+
+
+def table_rows(lines: list[str]) -> Markup:
+    """Rows that are made of cells above, which are escaped."""
+    return Markup("".join(lines))  # noqa: S704
+
 
 _FILES = files("tpf_server.web") / "templates"
 

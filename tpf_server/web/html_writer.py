@@ -14,8 +14,7 @@ from tpf_server.fragments.fragment import Fragment, PinnedRequest
 from tpf_server.fragments.pattern import POSITIONS
 from tpf_server.fragments.request import FragmentRequest
 from tpf_server.fragments.writers import WRITERS
-from tpf_server.web.html import render
-from tpf_server.web.html_terms import TermCells, table_rows
+from tpf_server.web.html import TermCells, render, table_rows
 
 _HINTS = {
     "subject": "an IRI",

@@ -1,20 +1,184 @@
 """``/``: which datasets there are, for people and for programs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
 from urllib.parse import urljoin
 
 from flask import Response
+from markupsafe import Markup
 
+from annotations.instants import instant_term
 from annotations.methods.base import FactPattern
-from annotations.terms import QuadPattern, Variable
+from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, SD, TREE, VOID, integer
+from annotations.terms import QuadPattern, Term, Triple, Variable, literal
+from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.fragments.metadata import about_dataset, published_by
 from tpf_server.fragments.negotiation import Chosen
-from tpf_server.web.catalog import CatalogEntry, catalog
-from tpf_server.web.documents import rdf_answer
+from tpf_server.fragments.writers import WRITERS
+from tpf_server.settings import Settings
 from tpf_server.web.html import render
 from tpf_server.web.html_writer import HtmlWriter
+from tpf_server.web.problems import rdf_answer
 from tpf_server.web.responses import answer
 from tpf_server.web.site import Site
-from tpf_server.web.sparkline import sparkline
+
+# The datasets of a server as a catalogue: VoID, and DCAT for who looks for open data.
+#
+# Sources: *Describing Linked Datasets with the VoID Vocabulary*; *Data Catalog Vocabulary (DCAT)*,
+# version 3, sections 6.3 to 6.9; *SPARQL 1.1 Service Description*.
+
+_MEDIA_TYPES: Final = "https://www.iana.org/assignments/media-types/"
+
+
+class CatalogEntry(NamedTuple):
+    """A dataset in the list.
+
+    Args:
+        endpoint: the dataset at its own URL.
+        views: its views.
+        static: how many static quads it has.
+        live: how many live facts are valid now; ``None`` where it takes none.
+        modified: when it was loaded, or published to, last; ``None``: it is empty.
+        updates: how many facts came, changed or went in each minute of the last hour.
+        sparql: URL of the SPARQL endpoint over it; none where empty.
+    """
+
+    endpoint: Endpoint
+    views: list[Endpoint]
+    static: int
+    live: int | None
+    modified: datetime | None
+    updates: Sequence[int] = ()
+    sparql: str = ""
+
+
+def catalog(base: str, settings: Settings, entries: list[CatalogEntry]) -> Iterator[Triple]:
+    """The triples of the catalogue.
+
+    Args:
+        base: URL of the server.
+        settings: of the server: how it is called, and what about it.
+        entries: the datasets.
+    """
+    title = settings.title
+    datasets, service = Term(f"<{base}#datasets>"), Term(f"<{base}#service>")
+    for kind in (f"{HYDRA}Collection", f"{DCAT}Catalog"):
+        yield Triple(datasets, RDF_TYPE, Term(f"<{kind}>"))
+    yield Triple(datasets, _dct("title"), literal(title))
+    if settings.description:
+        yield Triple(datasets, _dct("description"), literal(settings.description))
+    yield from published_by(datasets, settings.publisher, f"{base}#publisher")
+    yield Triple(datasets, Term(f"<{HYDRA}totalItems>"), integer(len(entries)))
+    yield Triple(datasets, _dcat("service"), service)
+    yield Triple(service, RDF_TYPE, _dcat("DataService"))
+    yield Triple(service, _dct("title"), literal(title))
+    yield Triple(service, _dcat("endpointURL"), Term(f"<{base}>"))
+    yield Triple(service, _dcat("endpointDescription"), Term(f"<{base}api-doc>"))
+    if settings.query:
+        everything = [entry.endpoint.iri for entry in entries]
+        yield Triple(datasets, _dcat("service"), Term(f"<{base}sparql>"))
+        yield from _sparql(f"{base}sparql", title, everything)
+    for entry in entries:
+        iri = entry.endpoint.iri
+        yield Triple(datasets, Term(f"<{HYDRA}member>"), iri)
+        yield Triple(datasets, _dcat("dataset"), iri)
+        yield Triple(service, _dcat("servesDataset"), iri)
+        yield from _dataset(entry)
+
+
+def _dataset(entry: CatalogEntry) -> Iterator[Triple]:
+    endpoint = entry.endpoint
+    iri = endpoint.iri
+    for kind in (f"{VOID}Dataset", f"{DCAT}Dataset"):
+        yield Triple(iri, RDF_TYPE, Term(f"<{kind}>"))
+    yield from about_dataset(endpoint)
+    if entry.modified is not None:
+        yield Triple(iri, _dct("modified"), instant_term(entry.modified))
+    yield Triple(iri, Term(f"<{VOID}triples>"), integer(entry.static + (entry.live or 0)))
+    yield Triple(iri, Term(f"<{VOID}subset>"), Term(f"<{endpoint.url}>"))
+    yield Triple(iri, _dcat("landingPage"), Term(f"<{endpoint.url}>"))
+    if endpoint.ldes_url:
+        stream = Term(f"<{endpoint.ldes_url}#stream>")
+        yield Triple(stream, RDF_TYPE, Term(f"<{LDES}EventStream>"))
+        yield Triple(stream, _dct("source"), iri)
+        yield Triple(stream, Term(f"<{TREE}view>"), Term(f"<{endpoint.ldes_url}>"))
+    if entry.sparql:
+        yield Triple(iri, Term(f"<{VOID}sparqlEndpoint>"), Term(f"<{entry.sparql}>"))
+        yield from _sparql(entry.sparql, endpoint.title, [iri])
+    for view in entry.views:
+        yield Triple(iri, _dct("hasFormat"), Term(f"<{view.url}>"))
+    for url, media_type in distributions(endpoint):
+        distribution = Term(f"<{url}#distribution>")
+        yield Triple(iri, _dcat("distribution"), distribution)
+        yield Triple(distribution, RDF_TYPE, _dcat("Distribution"))
+        yield Triple(distribution, _dcat("accessURL"), Term(f"<{url}>"))
+        yield Triple(distribution, _dcat("mediaType"), Term(f"<{_MEDIA_TYPES}{media_type}>"))
+        if endpoint.license is not None:
+            yield Triple(distribution, _dct("license"), endpoint.license)
+
+
+def _sparql(url: str, title: str, datasets: Sequence[Term]) -> Iterator[Triple]:
+    """The description of a SPARQL endpoint; a GET of it says more."""
+    service, data = Term(f"<{url}>"), Term(f"<{url}#data>")
+    for kind in (_sd("Service"), _dcat("DataService")):
+        yield Triple(service, RDF_TYPE, kind)
+    yield Triple(service, _dct("title"), literal(f"{title}: SPARQL"))
+    for name in (_sd("endpoint"), _dcat("endpointURL"), _dcat("endpointDescription")):
+        yield Triple(service, name, service)
+    yield Triple(service, _sd("supportedLanguage"), _sd("SPARQL11Query"))
+    yield Triple(service, _sd("defaultDataset"), data)
+    yield Triple(data, RDF_TYPE, _sd("Dataset"))
+    for dataset in datasets:
+        yield Triple(data, _dct("source"), dataset)
+        yield Triple(service, _dcat("servesDataset"), dataset)
+
+
+def distributions(endpoint: Endpoint) -> Iterable[tuple[str, str]]:
+    """Where a dataset begins in every format, with the format's media type."""
+    for writer in WRITERS:
+        yield f"{endpoint.url}.{writer.suffix}", writer.media_types[0]
+
+
+def _sd(name: str) -> Term:
+    return Term(f"<{SD}{name}>")
+
+
+def _dct(name: str) -> Term:
+    return Term(f"<{DCTERMS}{name}>")
+
+
+def _dcat(name: str) -> Term:
+    return Term(f"<{DCAT}{name}>")
+
+
+# Small drawings of how much was published lately, without styles of their own.
+
+_WIDE: Final = 3
+_GAP: Final = 1
+_HIGH: Final = 24
+
+
+def sparkline(counts: Sequence[int]) -> Markup:
+    """Bars for the counts of minutes, the highest as high as the drawing, with what it shows.
+
+    Args:
+        counts: of each minute; the present one last.
+    """
+    most = max(counts, default=0)
+    if not most:
+        return Markup('<span class="note">no updates in the last hour</span>')
+    bars = "".join(
+        f"M{place * _WIDE},{_HIGH}v-{max(1, round(count * _HIGH / most))}h{_WIDE - _GAP}V{_HIGH}z"
+        for place, count in enumerate(counts)
+        if count
+    )
+    said = f"{sum(counts):,} updates in the last hour, at most {most:,} in a minute"
+    return Markup(
+        '<svg class="updates" viewBox="0 0 {} {}" role="img" aria-label="{}"><title>{}</title>'
+        '<path d="{}"/></svg> <span class="note">{}</span>'
+    ).format(len(counts) * _WIDE, _HIGH, said, said, bars, said)
+
 
 _ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 

@@ -5,14 +5,112 @@
 pages are found.
 """
 
+from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
+from urllib.parse import quote
 
-from annotations.instants import from_micros
-from tpf_server.errors import RequestError
+from flask import Request, Response
+
+from annotations.instants import FIRST, format_instant, from_micros, shifted, to_micros
+from tpf_server.errors import NotFoundError, PastUnknown, RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import PinnedRequest
-from tpf_server.fragments.request import FragmentRequest
-from tpf_server.web.responses import http_date, http_instant
+from tpf_server.fragments.request import FragmentRequest, read_request
+from tpf_server.store.protocols import Snapshot
+from tpf_server.web.responses import answer, http_date, http_instant
+
+# ``/{dataset}/timemap``: at which instants a fragment changed (RFC 7089, section 5).
+#
+# A memento is there for every instant; listed are those at which the label of a match ended or
+# began, and, where expirations were replaced, those at which a batch was published, as long as its
+# state is retained: between two of them the fragment was the same.
+
+LINK_FORMAT: Final = "application/link-format"
+_MOST: Final = 200
+"""Mementos of one map; another one goes on."""
+_MOST_VALID: Final = 200_000
+"""Facts that are gone through for one map: for each memento, those that hold."""
+
+
+def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
+    """The changes of a fragment, from the instant ``at`` on, or from the first that is known.
+
+    Raises:
+        NotFoundError: the dataset has no live facts.
+        RequestError: a malformed URL.
+        PastUnknown: nobody knows what held at the instant that was asked for.
+        SnapshotExpired: it is no longer retained.
+    """
+    live = endpoint.dataset.live
+    if live is None:
+        raise NotFoundError(f"dataset {endpoint.dataset.settings.name} has no history")
+    asked = read_request(
+        endpoint.url, request.query_string.decode("latin-1"), endpoint.reader, 1, 1,
+        endpoint.max_values,
+    )  # fmt: skip
+    parts = endpoint.view.state(asked.patterns, live.current(now)).parts
+    history = endpoint.dataset.settings.history
+    start = FIRST if history is None else shifted(now, -timedelta(seconds=history))
+    begin = min(asked.at or start, now)
+    facts = [part.facts for part in chain(*parts)]
+    found = [] if asked.at is None else [begin]
+    try:
+        snapshot = live.past(facts, begin)
+    except PastUnknown as unknown:
+        if asked.at is not None or unknown.earliest is None:
+            raise
+        begin = unknown.earliest
+        snapshot = live.past(facts, begin)
+        found = [begin]
+    following: datetime | None = begin
+    looked = 0
+    while following is not None:
+        snapshot = Snapshot(to_micros(following), snapshot.sequence)
+        following = endpoint.view.state(asked.patterns, snapshot).next_change
+        looked += sum(live.count(pattern, snapshot) for pattern in facts)
+        published = live.published_after(snapshot)
+        if published is not None and (following is None or published <= following):
+            # From then on another state tells what holds.
+            following, snapshot = published, live.past(facts, published)
+        if following is None or following > now:
+            break
+        if len(found) == _MOST or looked > _MOST_VALID:
+            break
+        found.append(following)
+    more = following if following is not None and following <= now else None
+    text = _links(endpoint, asked, found, more)
+    response = answer(text, LINK_FORMAT)
+    response.headers["Cache-Control"] = f"public, max-age={int(endpoint.max_age)}"
+    return response
+
+
+def _links(
+    endpoint: Endpoint, asked: FragmentRequest, found: list[datetime], more: datetime | None
+) -> str:
+    original = asked.original_url
+    _, mark, query = original.partition("?")
+    own = f"{endpoint.url}/timemap{mark}{query}"
+    lines = [f'<{original}>; rel="original timegate"']
+    bounds = ""
+    if found:
+        bounds = f'; from="{http_date(found[0])}"; until="{http_date(found[-1])}"'
+    this = own if asked.at is None else _at(own, asked.at)
+    lines.append(f'<{this}>; rel="self"; type="{LINK_FORMAT}"{bounds}')
+    if more is not None:
+        url = _at(own, more)
+        lines.append(f'<{url}>; rel="timemap"; type="{LINK_FORMAT}"; from="{http_date(more)}"')
+    for number, instant in enumerate(found):
+        rel = "first " * (number == 0) + "last " * (number == len(found) - 1 and more is None)
+        lines.append(
+            f'<{_at(original, instant)}>; rel="{rel}memento"; datetime="{http_date(instant)}"'
+        )
+    return ",\n".join(lines) + "\n"
+
+
+def _at(url: str, instant: datetime) -> str:
+    return f"{url}{'&' if '?' in url else '?'}at={quote(format_instant(instant), safe=':')}"
+
 
 _LONGEST_LINKED: Final = 600
 """Characters of a URL that is repeated in ``Link``: many proxies take 4 kB of header fields."""

@@ -14,9 +14,9 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from tpf_server.errors import ServerError
 from tpf_server.fragments.negotiation import Negotiator
 from tpf_server.store.failures import store_failures
-from tpf_server.web.addresses import base_of
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.read import find_endpoint, read_fragment
+from tpf_server.web.responses import base_of
 from tpf_server.web.site import Site
 
 FAILURE: Final = "tpf_server.failure"

@@ -1,7 +1,7 @@
 """Errors as the client likes them: ``application/problem+json`` (RFC 9457), HTML or RDF."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from flask import Request, Response
@@ -12,13 +12,23 @@ from werkzeug.http import parse_accept_header
 from annotations.namespaces import HYDRA, RDF_TYPE, integer
 from annotations.terms import Term, Triple, literal
 from tpf_server.errors import ServerError, StoreError
+from tpf_server.fragments.metadata import triple_lines
 from tpf_server.fragments.negotiation import LONGEST_ACCEPT, Chosen
 from tpf_server.fragments.writers import WRITERS
+from tpf_server.fragments.writers.jsonld import JsonLdWriter, document
 from tpf_server.settings import Settings
-from tpf_server.web.addresses import base_of
-from tpf_server.web.documents import rdf_answer
 from tpf_server.web.html import render
-from tpf_server.web.responses import answer, json_answer
+from tpf_server.web.responses import answer, base_of, json_answer
+
+# Small documents that are no fragments, as RDF: the list of datasets, errors.
+
+
+def rdf_answer(triples: Sequence[Triple], chosen: Chosen, status: int = 200) -> Response:
+    """Triples of the default graph, in one of the formats of the fragments."""
+    # Every format that we write beside JSON-LD reads lines of N-Triples.
+    write = document if isinstance(chosen.writer, JsonLdWriter) else triple_lines
+    return answer(write(triples), f"{chosen.media_type}; charset=utf-8", status)
+
 
 _log = logging.getLogger("tpf_server")
 PROBLEM = "application/problem+json"

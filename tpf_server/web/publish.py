@@ -31,7 +31,7 @@ from tpf_server.errors import (
     RequestError,
 )
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.web.authorization import authorize
+from tpf_server.web.bodies import authorize
 from tpf_server.web.responses import json_answer
 from tpf_server.web.site import Site
 

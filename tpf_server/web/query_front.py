@@ -18,10 +18,9 @@ from flask import Blueprint, Request, Response, request
 from annotations.follower_slots import FollowerSlots
 from tpf_server.errors import BusyError
 from tpf_server.settings import Settings
-from tpf_server.web.addresses import base_of, client_of
 from tpf_server.web.bodies import BodyReader
 from tpf_server.web.resources import Operation, Resource
-from tpf_server.web.responses import ALL_METHODS, EVENTS, Relayed
+from tpf_server.web.responses import ALL_METHODS, EVENTS, Relayed, base_of, client_of
 from tpf_server.web.site import Site
 
 _ASK: Final = Operation(

@@ -3,26 +3,30 @@
 The route of a page calls this, and so does what stands before Flask.
 """
 
+import zlib
 from functools import lru_cache
 from typing import NamedTuple
 from wsgiref.types import WSGIEnvironment
 
+import brotli
+from werkzeug.http import parse_accept_header
+
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.fragment import PinnedRequest, evaluate, pin
-from tpf_server.fragments.freshness import (
+from tpf_server.fragments.fragment import (
+    PinnedRequest,
     entity_tag,
+    evaluate,
     kept_until,
     last_modified,
     matching_tag,
     max_age,
+    pin,
 )
-from tpf_server.fragments.negotiation import Chosen, Negotiator
+from tpf_server.fragments.negotiation import LONGEST_ACCEPT, Chosen, Negotiator
 from tpf_server.fragments.request import read_request
-from tpf_server.web.compression import chosen_encoding, compressed
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 from tpf_server.web.memento import at_accepted_datetime, memento_fields
-from tpf_server.web.page_bodies import SentPage
 from tpf_server.web.responses import (
     COMMON,
     documentation_link,
@@ -30,7 +34,41 @@ from tpf_server.web.responses import (
     http_instant,
     http_second,
 )
-from tpf_server.web.site import Site
+from tpf_server.web.site import SentPage, Site
+
+# gzip and br for clients that accept them (RFC 9110, section 12.5.3).
+
+# Below this many bytes the header fields outweigh what is saved.
+_SMALLEST = 860
+_GZIP_LEVEL, _BROTLI_QUALITY = 5, 4
+_GZIP_WINDOW = 31
+
+
+def chosen_encoding(accept: str) -> str | None:
+    """The encoding that an ``Accept-Encoding`` header likes best; ``None``: as it is."""
+    return _chosen(accept) if 0 < len(accept) <= LONGEST_ACCEPT else None
+
+
+@lru_cache(maxsize=64)
+def _chosen(accept: str) -> str | None:
+    accepted = parse_accept_header(accept)
+    best = max(("br", "gzip"), key=lambda name: accepted[name])
+    explicit = accepted[best] > 0 and accepted[best] >= (accepted["identity"] or 0)
+    return best if explicit else None
+
+
+def compressed(body: bytes, encoding: str) -> bytes | None:
+    """The body in an encoding; ``None`` where that is not worth it."""
+    if len(body) < _SMALLEST:
+        return None
+    packed: bytes
+    if encoding == "br":
+        packed = brotli.compress(body, quality=_BROTLI_QUALITY)
+    else:
+        packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
+        packed = packer.compress(body) + packer.flush()
+    return packed
+
 
 _VARY_STATIC = ("Vary", "Accept, Accept-Encoding")
 _VARY_LIVE = ("Vary", "Accept, Accept-Encoding, Accept-Datetime")

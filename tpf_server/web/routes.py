@@ -4,24 +4,34 @@ Datasets come and go, so a rule has the name of a dataset as a variable, which i
 parts of the server (continuous queries) add rules of their own, which Flask prefers.
 """
 
+import logging
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
+from urllib.parse import quote
 
-from flask import Blueprint, Flask, Response, request
+from flask import Blueprint, Flask, Request, Response, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Rule
 
-from tpf_server.errors import NotFoundError, ServerError
+from annotations.terms import QuadPattern, Variable
+from tpf_server.errors import (
+    BusyError,
+    NotAcceptableError,
+    NotFoundError,
+    RequestError,
+    ServerError,
+    StoreError,
+    UnreadyError,
+)
+from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.negotiation import Negotiator
 from tpf_server.store.failures import store_failures
-from tpf_server.web.addresses import base_of
 from tpf_server.web.api_doc import api_documentation
-from tpf_server.web.authorization import authorize
-from tpf_server.web.changes import changes
-from tpf_server.web.dereference import described_annotation, described_blank_node
+from tpf_server.web.bodies import authorize
 from tpf_server.web.event_stream import event_stream
-from tpf_server.web.health import alive, ready
 from tpf_server.web.index import index
+from tpf_server.web.memento import timemap
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.page_middleware import FAILURE
 from tpf_server.web.problems import Problems
@@ -30,16 +40,151 @@ from tpf_server.web.read import find_endpoint, read_fragment
 from tpf_server.web.resources import RESOURCES, Operation, Resource
 from tpf_server.web.responses import (
     ALL_METHODS,
+    EVENTS,
     READ_METHODS,
     AsGiven,
+    answer,
+    base_of,
     by_method,
+    client_of,
     dress,
     json_answer,
     see_other,
 )
 from tpf_server.web.site import Site
-from tpf_server.web.timemap import timemap
 from tpf_server.web.vocabulary import vocabularies, vocabulary_document
+
+# ``GET /{dataset}/changes``: which predicates changed, as server-sent events (HTML standard).
+
+_NUMBER: Final = re.compile("[0-9]{1,18}")
+
+
+def changes(site: Site, endpoint: Endpoint, request: Request) -> Response:
+    """What changes in a dataset from now on, or after the batch in ``Last-Event-ID``.
+
+    Raises:
+        NotFoundError: the server tells no changes, or the dataset has no live facts.
+        RequestError: no number of a batch.
+        NotAcceptableError: the client takes no events.
+        BusyError: too many follow already.
+        StoreError: the store cannot be read.
+    """
+    live = endpoint.dataset.live
+    if live is None or not endpoint.changes_url:
+        name = endpoint.dataset.settings.name
+        raise NotFoundError(f"changes of dataset {name} are not told here")
+    last = request.headers.get("Last-Event-ID") or request.args.get("after")
+    if last is not None and not _NUMBER.fullmatch(last):
+        raise RequestError(f"not the number of a batch: {last!r}")
+    if "Accept" in request.headers and not request.accept_mimetypes.best_match([EVENTS]):
+        raise NotAcceptableError(f"changes come as {EVENTS}")
+    feed, slots = site.changes.of(live), site.changes.slots
+    address = client_of(request.environ, site.settings)
+    if request.method == "HEAD":
+        return Response(content_type=EVENTS)
+    if not slots.take(address):
+        raise BusyError(
+            f"{slots.limit} follow changes already, or {slots.per_address} of this address; look "
+            "at the pages when their freshness ends"
+        )
+    after = None if last is None else int(last)
+    response = Response(site.changes.sent(feed, after, request.remote_addr or ""))
+    response.content_type = EVENTS
+    response.call_on_close(lambda: slots.leave(address))
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Accel-Buffering"] = "no"
+    return response
+
+
+# Where what this server names is described: its IRIs of blank nodes and of annotations.
+#
+# Such an IRI is no page of its own. Whoever opens it is sent to the fragment of what is said about
+# it (``303``, *Cool URIs for the Semantic Web*, section 4.2).
+
+_KINDS: Final = {
+    "property": "singleton-property",
+    "graph": "named-graph",
+    "statement": "reification",
+    "reifier": "rdf-1.2",
+}
+_DIGEST: Final = re.compile(r"[0-9a-f]{32}")
+
+
+def described_blank_node(
+    endpoints: Mapping[str, Endpoint], base: str, name: str, label: str
+) -> str | None:
+    """The URL of the fragment that describes a blank node; ``None``: nothing does.
+
+    Args:
+        endpoints: what is served, by path.
+        base: URL of this server.
+        name: of the dataset.
+        label: percent-decoded; it may have parts.
+    """
+    front, slash, last = label.rpartition("/")
+    # The last part is the label as `Skolemizer` writes it.
+    iri = f"{base}.well-known/genid/{name}/{front}{slash}{quote(last, safe='')}"
+    return _fragment(endpoints.get(name), iri)
+
+
+def described_annotation(
+    endpoints: Mapping[str, Endpoint], base: str, name: str, kind: str, digest: str
+) -> str | None:
+    """The URL of the fragment that describes what an annotation names; ``None``: nothing does.
+
+    Args:
+        endpoints: what is served, by path.
+        base: URL of this server.
+        name: of the dataset.
+        kind: of the node, as names of annotations say it.
+        digest: of the fact.
+    """
+    if _DIGEST.fullmatch(digest) is None or not (kind.isascii() and kind.islower()):
+        return None
+    endpoint = endpoints.get(f"{name}/{_KINDS.get(kind)}") or endpoints.get(name)
+    return _fragment(endpoint, f"{base}{name}/facts/{kind}/{digest}")
+
+
+def _fragment(endpoint: Endpoint | None, iri: str) -> str | None:
+    return None if endpoint is None else f"{endpoint.url}?subject={quote(iri, safe='')}"
+
+
+# ``/healthz``: the process answers. ``/readyz``: its stores answer too, and take facts.
+
+_log = logging.getLogger("tpf_server")
+_ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+
+
+def alive() -> Response:
+    """The process answers."""
+    return _uncached("ok\n")
+
+
+def ready(site: Site) -> Response:
+    """Every store can be asked, and published to where publishing is on.
+
+    Raises:
+        UnreadyError: a store cannot.
+    """
+    for name, dataset in site.datasets.items():
+        try:
+            if dataset.static is not None:
+                dataset.static.count(_ANY)
+            if dataset.live is not None:
+                dataset.live.snapshot(site.clock.now())
+                if dataset.settings.token or site.settings.publish_token:
+                    dataset.live.check_writing()
+        except StoreError as error:
+            _log.error("dataset %s does not answer: %s", name, error)
+            raise UnreadyError(f"dataset {name} does not answer") from None
+    return _uncached("ready\n")
+
+
+def _uncached(text: str) -> Response:
+    response = answer(text, "text/plain; charset=utf-8")
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
 
 _VOCABULARY = {"GET": Operation("Read the vocabulary", None, None, (406,))}
 

@@ -11,9 +11,9 @@ from flask import Response
 from annotations.namespaces import DCTERMS, RDF, RDF_TYPE, RDFS, XSD
 from annotations.terms import Term, Triple, literal
 from tpf_server.fragments.negotiation import Chosen
-from tpf_server.web.documents import rdf_answer
 from tpf_server.web.html import render
 from tpf_server.web.html_writer import HtmlWriter
+from tpf_server.web.problems import rdf_answer
 from tpf_server.web.responses import answer
 from tpf_server.web.site import Site
 

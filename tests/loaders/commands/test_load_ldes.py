@@ -15,7 +15,7 @@ from annotations.labels import Expiration, Fact, Interval
 from annotations.methods.base import Naming
 from annotations.namespaces import RDF, TEMPORAL
 from annotations.terms import Quad, Term
-from loaders.ldes_facts import patches_of
+from loaders.commands.load_ldes import patches_of
 from loaders.sources.ldes import MemberChanges
 from tests.loaders.facts_server import listening
 from tests.loaders.test_cli import run
@@ -23,7 +23,7 @@ from tpf_server.app import create_app
 from tpf_server.errors import PublishError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 from tpf_server.store.protocols import Standing
 

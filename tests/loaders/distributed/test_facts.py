@@ -19,23 +19,19 @@ from hypothesis import given
 
 from annotations.methods import METHODS, method_named
 from loaders.distributed import facts as module
-from loaders.distributed.facts import write_facts_spark
-from loaders.distributed.parts import feed_parts
-from loaders.distributed.session import session_of
-from loaders.distributed.streams import write_streams_spark
-from loaders.dynamic import FeedStream, naming_of, write_facts, write_streams
+from loaders.distributed.facts import write_facts_spark, write_streams_spark
+from loaders.distributed.shipping import feed_parts, session_of
+from loaders.dynamic import FeedStream, history, naming_of, write_facts, write_streams
 from loaders.errors import InputError
-from loaders.history import history
 from loaders.outputs import line_of
 from loaders.progress import Silent
 from loaders.sources.base import FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
-from loaders.sources.citybench import CityBench
+from loaders.sources.citybench import LAST_HOLDS, CityBench, latest_batches
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
 from loaders.sources.irail import Irail
-from loaders.sources.latest import LAST_HOLDS, latest_batches
-from loaders.sources.recording import RecordedMessages
+from loaders.sources.polling import RecordedMessages
 from loaders.sources.taxi import Taxi
 from tests.loaders.recordings import entry, write_directory, write_flights
 from tests.loaders.sources.test_citybench import city as city

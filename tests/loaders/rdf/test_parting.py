@@ -13,9 +13,8 @@ import pytest
 from loaders.errors import OutputError
 from loaders.rdf.build import WorkSizes, load_rdf_spark
 from loaders.rdf.orders import KeyCode, OrderRanges
-from loaders.rdf.parting import PartsPlace, RowsPart, manifest_of_parts
+from loaders.rdf.parting import PartsPlace, RowsPart, StoreOutput, manifest_of_parts
 from loaders.rdf.summary import RdfSummary
-from loaders.rdf.uploading import StoreOutput
 from tests.loaders.rdf.test_build import random_files
 from tests.support.object_store import BUCKET, ObjectStore
 from tpf_server.errors import CorruptStoreError, NoStoreError, StoreUnreachableError

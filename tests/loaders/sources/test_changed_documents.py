@@ -16,8 +16,7 @@ from annotations.terms import Quad
 from loaders.errors import InputError
 from loaders.outputs import line_of
 from loaders.sources.irail import read_liveboard
-from loaders.sources.json_documents import reader_of_json
-from loaders.sources.ngsi_ld import NgsiLd
+from loaders.sources.ngsi_ld import NgsiLd, reader_of_json
 from loaders.sources.siri import Siri
 from tests.loaders.commands.test_polling import graph, linked, listed, reading
 from tests.loaders.sources.test_ngsi_ld import NORMALISED, notification

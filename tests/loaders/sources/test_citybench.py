@@ -7,8 +7,7 @@ import pytest
 
 from annotations.terms import Quad
 from loaders.errors import InputError
-from loaders.sources.citybench import CityBench
-from loaders.sources.citybench_sensors import SERVICES
+from loaders.sources.citybench import SERVICES, CityBench
 from tests.support.oracle import solutions_of
 
 REAL = Path(__file__).parents[3].parent / "shared" / "data" / "citybench"

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from annotations.terms import Quad, Term
 from loaders.errors import InputError, SettingError
-from loaders.sources.flights import Flights, package_data
-from loaders.sources.flights_board import Flight
+from loaders.sources.flights import Flight, Flights, package_data
 from tests.loaders.recordings import write_flights
 
 T = "http://example.org/train#"

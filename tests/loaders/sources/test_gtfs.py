@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.instants import parse_instant
+from loaders.commands.load_sources import load_local, load_spark
 from loaders.errors import InputError
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_schedule import Frequency, clock, schedule_instant, seconds
-from loaders.static import load_local, load_spark
 from tests.loaders.test_cli import run
 
 T = "<http://example.org/train#"

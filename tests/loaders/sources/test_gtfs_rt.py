@@ -13,8 +13,7 @@ from loaders.publisher import Publisher
 from loaders.replay import ReplaySettings, replay
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
-from loaders.sources.polling import Poller
-from loaders.sources.recording import RecordedMessages
+from loaders.sources.polling import Poller, RecordedMessages
 from tests.loaders.facts_server import FactsServer
 from tests.loaders.sources.test_gtfs import departures, write
 from tests.support.wsgi_adapter import WsgiAdapter

@@ -1,7 +1,7 @@
 """Nodes of event streams as they are parsed."""
 
 from annotations.terms import Term, Triple, triple_term
-from loaders.sources.ldes_nodes import read_node
+from loaders.sources.ldes import read_node
 
 NODE = b"""
 @prefix tree: <https://w3id.org/tree#> .

@@ -21,8 +21,7 @@ from tpf_client.dataflow.construct import construct
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.rewrite.push_filters import push_filters
-from tpf_client.sparql.rewrite.push_limits import push_limits
+from tpf_client.sparql.rewrite.push_down import push_filters, push_limits
 
 CASES = int(os.environ.get("TPF_QUERIES", "600"))
 KINDS: list[type[ScanningLeaves] | type[LookupLeaves]] = [

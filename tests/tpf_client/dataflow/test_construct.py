@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Term, Triple, TriplePattern, Variable, literal
-from tpf_client.dataflow.construct import construct
+from tpf_client.dataflow.construct import TRIPLE, Construct, construct
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Input
-from tpf_client.dataflow.operators.construct import TRIPLE, Construct
-from tpf_client.dataflow.operators.output import Output
+from tpf_client.dataflow.operators.basic import Output
 
 NAMES = (Variable("?a"), Variable("?b"))
 

@@ -31,24 +31,23 @@ from tests.support.plain_operators import (
 from tpf_client.dataflow.changes import UNBOUND, Change, Multiset, Schema, Solution, projection
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Meter
+from tpf_client.dataflow.operators.basic import (
+    Distinct,
+    Extend,
+    Filter,
+    Number,
+    Output,
+    Project,
+    Union,
+    Values,
+)
 from tpf_client.dataflow.operators.closure import Closure
-from tpf_client.dataflow.operators.distinct import Distinct
-from tpf_client.dataflow.operators.extend import Extend
-from tpf_client.dataflow.operators.filter import Filter
 from tpf_client.dataflow.operators.group import Group
 from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_client.dataflow.operators.layout import layout
-from tpf_client.dataflow.operators.left_join import LeftJoin
 from tpf_client.dataflow.operators.lookup_join import LookupJoin
-from tpf_client.dataflow.operators.minus import Minus, removes
-from tpf_client.dataflow.operators.number import Number
-from tpf_client.dataflow.operators.order import TopK
-from tpf_client.dataflow.operators.output import Output
-from tpf_client.dataflow.operators.project import Project
-from tpf_client.dataflow.operators.semi_join import Mark, SemiJoin
-from tpf_client.dataflow.operators.slice import Slice
-from tpf_client.dataflow.operators.union import Union
-from tpf_client.dataflow.operators.values import Values
+from tpf_client.dataflow.operators.matching import LeftJoin, Mark, Minus, SemiJoin, removes
+from tpf_client.dataflow.operators.order import Slice, TopK
 from tpf_client.dataflow.state.aggregates import accumulator
 from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.sparql.algebra import Aggregate, VariableRef

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tpf_client.fragments.cache import PageCache
+from tpf_client.fragments.fetcher import PageCache
 from tpf_client.fragments.page import KnownPage, Page
 from tpf_client.fragments.parser import PageReader
 

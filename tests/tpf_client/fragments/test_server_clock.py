@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.clock import ManualClock
+from tpf_client.fragments.fetcher import ServerClock
 from tpf_client.fragments.freshness import age, directives, lifetime, read_http_date
-from tpf_client.fragments.server_clock import ServerClock
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
 SECONDS = st.integers(0, 3_000_000).map(lambda micros: timedelta(microseconds=micros))

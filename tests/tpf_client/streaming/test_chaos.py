@@ -19,7 +19,7 @@ from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
 from tpf_client import Client
 from tpf_client.fragments.transport import Limits
-from tpf_client.streaming.schedule import Schedule
+from tpf_client.streaming.streamer import Schedule
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings
@@ -106,7 +106,7 @@ def test_five_minutes_with_ten_restarts(
     session.mount(BASE, WsgiAdapter(mortal))
     # How long one waits after a failure is up to chance, too: the same in every run.
     monkeypatch.setattr(
-        "tpf_client.streaming.schedule.Schedule", partial(Schedule, chance=random.Random(12))
+        "tpf_client.streaming.streamer.Schedule", partial(Schedule, chance=random.Random(12))
     )
     limits = Limits(retries=1, backoff=0.01)
     seen = Counter[frozenset[tuple[str, Term]]]()

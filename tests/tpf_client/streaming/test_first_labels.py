@@ -28,7 +28,7 @@ from tests.tpf_client.streaming.test_timelines import (
     serve,
 )
 from tpf_client import Client
-from tpf_client.streaming.tick import Tick
+from tpf_client.streaming.streamer import Tick
 
 CASES = int(os.environ.get("TPF_FIRST_LABELS", "40"))
 """How many streams there are in all; a long run tries more."""

@@ -30,7 +30,7 @@ from tests.tpf_client.streaming.test_timelines import (
 from tpf_client import Client
 from tpf_client.client import MOST_GRACE
 from tpf_client.sparql.parser import parse_query
-from tpf_client.streaming.tick import Tick
+from tpf_client.streaming.streamer import Tick
 
 A = random_queries.PREFIX
 WHOLE = [

@@ -26,7 +26,7 @@ from tests.support.timelines import START, Batch, Timeline, timelines
 from tests.tpf_client.streaming.test_timelines import ONE_LIVE_GRAPH, Engine, Row, selects, serve
 from tpf_client import Client
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
-from tpf_client.streaming.tick import Tick
+from tpf_client.streaming.streamer import Tick
 
 STREAMS = int(os.environ.get("TPF_RANDOM_STREAMS", "80"))
 """How many streams there are in all."""

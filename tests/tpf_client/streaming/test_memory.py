@@ -12,7 +12,7 @@ from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import Client
-from tpf_client.streaming import planned_query
+from tpf_client.streaming import streamer
 
 EX = "http://example.org/"
 SENSORS = 50
@@ -47,7 +47,7 @@ class Sensors:
 def test_a_query_forgets_the_terms_of_the_past(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planned_query, "LEAST_TERMS", 300)
+    monkeypatch.setattr(streamer, "LEAST_TERMS", 300)
     server = LiveServer(tmp_path, NAMES, max_age=3600)
     Sensors(server)
     seen: Counter[tuple[str | None, ...]] = Counter()

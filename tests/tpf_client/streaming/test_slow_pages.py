@@ -9,8 +9,7 @@ import pytest
 from annotations.clock import ManualClock
 from tests.support.live_server import START
 from tpf_client.fragments.fetcher import Fetcher
-from tpf_client.streaming.schedule import Schedule
-from tpf_client.streaming.streamer import Streamer
+from tpf_client.streaming.streamer import Schedule, Streamer
 
 
 @pytest.mark.parametrize(("due", "looks"), [(-1, 0.1), (0, 0.1), (2, 2), (None, None)])

@@ -33,7 +33,7 @@ from tpf_client import Client
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.parser import parse_query
-from tpf_client.streaming.tick import Tick
+from tpf_client.streaming.streamer import Tick
 
 CASES = int(os.environ.get("TPF_TIMELINES", "600"))
 """How many cases there are in all; a long run tries more."""

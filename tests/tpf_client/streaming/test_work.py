@@ -17,7 +17,7 @@ from tpf_client.dataflow.node import Meter
 from tpf_client.fragments import lines as lines_of_pages
 from tpf_client.fragments.known_lines import KnownLines, Lines
 from tpf_client.fragments.lines import read_lines
-from tpf_client.planner.held_facts import HeldFacts
+from tpf_client.planner.live_fragment import HeldFacts
 
 EX = "http://example.org/"
 FACTS = 1000

@@ -11,11 +11,10 @@ import requests
 
 from annotations.clock import ManualClock
 from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_server.app import create_app
+from tpf_server.app import DatasetOpener, create_app
 from tpf_server.configuration import Configuration
 from tpf_server.continuous.assembly import live_stores, static_graphs
 from tpf_server.continuous.service import ContinuousService
-from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import StoreError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings

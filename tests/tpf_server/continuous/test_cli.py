@@ -16,8 +16,8 @@ from tpf_server.continuous.cli import app
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql import command
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.plans.batch_report import EVERY, OFF, OTHERWISE, REORDERED
+from tpf_server.continuous.engine.semantics import EngineLimits
 
 QUERY = """SELECT ?a ?c
 FROM NAMED <http://g/>

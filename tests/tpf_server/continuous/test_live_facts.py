@@ -12,11 +12,10 @@ from annotations.instants import to_micros
 from annotations.labels import Expiration, Fact, FactKey, Interval
 from annotations.methods.base import FactPattern
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
-from tpf_server.continuous.live_facts import LiveFacts
+from tpf_server.continuous.changing_graphs import LiveFacts
 from tpf_server.errors import PublishError
-from tpf_server.store.live.listeners import standing
-from tpf_server.store.live.settings import LiveSettings
-from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.log import LiveSettings
+from tpf_server.store.live.store import IndexedLiveStore, open_live_store, standing
 
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
 EVERYTHING = FactPattern()

@@ -13,8 +13,7 @@ from tpf_server.continuous.engine.errors import (
     UnknownStreamError,
     WindowLimitError,
 )
-from tpf_server.continuous.engine.limits import EngineLimits
-from tpf_server.continuous.engine.semantics import SEMANTICS
+from tpf_server.continuous.engine.semantics import SEMANTICS, EngineLimits
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "continuous-queries.md"
 BODY = "{ ?a <urn:p> ?b }"

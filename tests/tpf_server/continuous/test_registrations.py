@@ -21,7 +21,7 @@ from tpf_server.continuous.engine.errors import (
     UnknownEventError,
     UnknownQueryError,
 )
-from tpf_server.continuous.registrations import Registration, Registrations
+from tpf_server.continuous.kept_results import Registration, Registrations
 from tpf_server.continuous.service import ContinuousService
 
 SELECT = "SELECT ?a { STREAM <s> [NOW] { ?a <urn:p> ?b } }"

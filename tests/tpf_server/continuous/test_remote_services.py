@@ -19,7 +19,7 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
-from tpf_server.continuous.remote_services import RemoteService
+from tpf_server.continuous.remote_graphs import RemoteService
 
 DATA = '<urn:a> <urn:name> "A" ; <urn:room> <urn:r1> . <urn:r1> <urn:label> "hall" .'
 INSIDE = "{ ?a <urn:name> ?n OPTIONAL { ?a <urn:room>/<urn:label> ?l } }"

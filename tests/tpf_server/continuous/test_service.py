@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from annotations.clock import ManualClock
 from annotations.follower_slots import FollowerSlots
 from annotations.terms import Term
+from tpf_server.continuous.assembly import Ticker
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import ElementError, EngineClosedError
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.service import ContinuousService
-from tpf_server.continuous.ticker import Ticker
 
 NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
 START = int(NOON.timestamp() * 1000)
@@ -219,7 +219,7 @@ def test_a_signal_closes_the_service():
 import os, signal
 from annotations.clock import SystemClock
 from tpf_server.continuous.service import ContinuousService
-from tpf_server.stopping import close_on_signals
+from tpf_server.app import close_on_signals
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.errors import EngineClosedError
 from tpf_server.continuous.csparql.engine import CsparqlEngine

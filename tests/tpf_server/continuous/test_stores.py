@@ -16,11 +16,11 @@ from annotations.terms import Term
 from loaders.rdf.build import load_rdf_spark
 from tests.support.peers import PROJECT
 from tests.support.running_server import TOKEN, RunningServer
+from tpf_server.app import DatasetOpener
 from tpf_server.configuration import Configuration
 from tpf_server.continuous.assembly import continuous_service, static_graphs
 from tpf_server.continuous.cli import app
 from tpf_server.continuous.engine.elements.elements import Element
-from tpf_server.datasets import DatasetOpener
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_spark.errors import JavaNotFoundError
 from tpf_spark.java import find_java

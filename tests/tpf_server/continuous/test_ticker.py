@@ -1,3 +1,5 @@
+"""The thread that lets time pass for continuous queries."""
+
 import logging
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -5,8 +7,8 @@ from typing import cast
 import pytest
 
 from annotations.clock import ManualClock
+from tpf_server.continuous.assembly import Ticker
 from tpf_server.continuous.service import ContinuousService
-from tpf_server.continuous.ticker import Ticker
 
 
 class Service:

@@ -10,9 +10,8 @@ from annotations.parameters import parameter_of_term, term_of_parameter
 from annotations.terms import DEFAULT_GRAPH, Term, is_blank_node, is_variable
 from tests.support.facts import IRIS, LITERALS, OBJECTS_12
 from tpf_server.errors import RequestError, TermSyntaxError
-from tpf_server.fragments.pattern import POSITIONS, PatternReader
+from tpf_server.fragments.pattern import POSITIONS, PatternReader, Skolemizer, names_blank_node
 from tpf_server.fragments.request import FragmentRequest, read_request
-from tpf_server.fragments.skolem import Skolemizer, names_blank_node
 from tpf_server.store.protocols import Snapshot
 
 EX = "http://example.org/"

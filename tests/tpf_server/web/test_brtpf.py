@@ -13,8 +13,8 @@ from annotations.labels import Expiration
 from annotations.terms import Quad, QuadPattern, Term, Variable
 from tests.support.served import HYDRA, NOON, TMP, Served, quad
 from tests.tpf_server.conftest import STATIC
-from tpf_server.fragments.bindings import restricted
-from tpf_server.fragments.skolem import Skolemizer
+from tpf_server.fragments.pattern import Skolemizer
+from tpf_server.fragments.request import restricted
 
 EX = "http://example.org/"
 

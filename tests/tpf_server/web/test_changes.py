@@ -1,3 +1,5 @@
+"""The feed that says which predicates of a dataset change."""
+
 import json
 import signal
 import socket

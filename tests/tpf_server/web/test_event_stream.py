@@ -22,10 +22,10 @@ from annotations.namespaces import (
 from annotations.terms import Quad, Term
 from tests.support.served import BASE, NOON, Served, parse, quad
 from tpf_server.errors import PublishError
-from tpf_server.store.live import cleaner
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live import store
+from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.protocols import Standing
-from tpf_server.web import event_nodes, event_stream
+from tpf_server.web import event_stream
 
 HOUR = timedelta(hours=1)
 NODE = Term(f"<{TREE}node>")
@@ -39,10 +39,10 @@ tmp = DEFAULT_VOCABULARY
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes of a few batches, so that there are many."""
-    for module in (event_nodes, event_stream):
+    for module in (event_stream, event_stream):
         monkeypatch.setattr(module, "LEAF", 4)
         monkeypatch.setattr(module, "BLOCK", 3)
-    monkeypatch.setattr(event_nodes, "MEMBERS", 5)
+    monkeypatch.setattr(event_stream, "MEMBERS", 5)
 
 
 def streaming(path: Path, **keeping: timedelta) -> Served:
@@ -271,7 +271,7 @@ def test_bad_requests_are_refused(tmp_path: Path) -> None:
 def test_what_is_not_kept_any_more_is_gone_and_nothing_before_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaner, "_SLACK", 16)
+    monkeypatch.setattr(store, "_SLACK", 16)
     second = timedelta(seconds=1)
     with streaming(tmp_path, retention=second) as served:
         live, clock = served.live, served.clock

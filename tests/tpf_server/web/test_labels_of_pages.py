@@ -14,7 +14,7 @@ from tests.support.served import BASE, NOON, Served
 from tpf_client.fragments.parser import PageReader
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.settings import VIEW_NAMES
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 
 WITHOUT_GRAPHS = ("ttl", "nt")
 NAMES = st.sampled_from(["a", "longer/station/1", "/a", "a/../b"]).map(

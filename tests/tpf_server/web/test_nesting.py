@@ -23,10 +23,9 @@ from tests.support.served import NOON, Served, quad
 from tpf_server.continuous.engine.elements.elements import RDF_TYPES, read_rdf
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.errors import BodyError
-from tpf_server.store.live.batch import checked, plan
+from tpf_server.store.live.batch import checked, plan, spans
 from tpf_server.store.live.index import FactIndex
 from tpf_server.store.live.log import Record
-from tpf_server.store.live.withdrawal import spans
 from tpf_server.web.rdf_body import parse_body
 from tpf_server.web.rdf_patch import parse_patch
 

@@ -8,7 +8,7 @@ import pytest
 from annotations.labels import Expiration
 from tests.support.served import BASE, HYDRA, NOON, Served, quad
 from tests.tpf_server.conftest import STATIC
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.protocols import QuadColumns
 from tpf_server.store.static.columnar import ColumnarStore
 

@@ -10,7 +10,7 @@ from annotations.labels import Expiration, Interval
 from tests.faults.shots import Shot, fire
 from tests.support.served import NOON, Served, quad
 from tpf_server.app import create_app
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 
 KEEPING = LiveSettings(retention=timedelta(seconds=5), history=timedelta(seconds=5))
 

@@ -106,7 +106,7 @@ def test_what_expires_tells_its_history_from_its_last_change_on(served: Served) 
 
 def test_a_map_of_many_facts_is_shorter(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a map costs does not grow with the facts that hold; all maps together list as much."""
-    monkeypatch.setattr("tpf_server.web.timemap._MOST_VALID", 100)
+    monkeypatch.setattr("tpf_server.web.memento._MOST_VALID", 100)
     second = timedelta(seconds=1)
     for size in (10, 20, 40):
         name = f"size{size}"

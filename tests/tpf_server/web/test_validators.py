@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from annotations.labels import Expiration, Fact, Interval, Label
 from tests.support.served import NOON, Served, quad
 from tests.tpf_server.conftest import STATIC
-from tpf_server.web.page_bodies import PageBodies
+from tpf_server.web.site import PageBodies
 
 PATHS = (
     "trains", "trains?page=2", "trains.nq?subject=http://example.org/t1", "trains/named-graph.ttl",

@@ -10,7 +10,7 @@ from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import METHODS, method_named
 from annotations.methods.base import Naming
 from tests.support.served import BASE, NOON, TOKEN, Served, quad
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 
 EX = "http://example.org/"
 DELAY = quad("t9", "delay", '"5"')

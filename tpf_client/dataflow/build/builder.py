@@ -3,61 +3,427 @@
 Solutions are passed sideways: what a pattern is joined with (or is optional to, or is subtracted
 from) tells its leaves which bindings can matter, as a *seed*: a node of the distinct values of the
 variables that both sides bind for certain. A seed only spares work; joins decide. How far down it
-may go is said, with its proof, in `tpf_client.dataflow.build.seeds`.
+may go is said, with its proof, in `tpf_client.dataflow.build.construction`.
 
 Source: SPARQL 1.1 Query Language, section 18.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 
-from annotations.terms import Variable
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    QuadPattern,
+    Term,
+    TermOrVariable,
+    Variable,
+    is_iri,
+    is_variable,
+)
 from tpf_client.dataflow.build.construction import Construction, ServiceLeaves
-from tpf_client.dataflow.build.describe_builder import build_description
-from tpf_client.dataflow.build.exists_builder import attach_exists
-from tpf_client.dataflow.build.group_builder import build_group
-from tpf_client.dataflow.build.modifiers_builder import Watch, build_modified
-from tpf_client.dataflow.build.path_builder import build_path
-from tpf_client.dataflow.build.service_builder import build_service
-from tpf_client.dataflow.changes import UNBOUND, Solution
+from tpf_client.dataflow.build.modifiers_builder import Watch, build_group, build_modified
+from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
+from tpf_client.dataflow.construct import TRIPLE, Construct
 from tpf_client.dataflow.node import (
     CountingLeaves,
     Dataflow,
     EarlyFilter,
     FilteringLeaves,
+    Input,
     Leaves,
     Node,
 )
-from tpf_client.dataflow.operators.construct import Construct
-from tpf_client.dataflow.operators.distinct import Distinct
-from tpf_client.dataflow.operators.each_endpoint import Defer, at_once
-from tpf_client.dataflow.operators.filter import Filter
-from tpf_client.dataflow.operators.hash_join import HashJoin
-from tpf_client.dataflow.operators.keyed_join import KeyedJoin, joins_by_key
-from tpf_client.dataflow.operators.left_join import LeftJoin
-from tpf_client.dataflow.operators.minus import Minus
-from tpf_client.dataflow.operators.number import Number
-from tpf_client.dataflow.operators.on_demand import OnDemand
+from tpf_client.dataflow.operators.basic import (
+    Distinct,
+    Filter,
+    Number,
+    Output,
+    Project,
+    Union,
+    Values,
+)
+from tpf_client.dataflow.operators.closure import Closure, PairSolution, Place
+from tpf_client.dataflow.operators.hash_join import HashJoin, KeyedJoin, joins_by_key
+from tpf_client.dataflow.operators.matching import LeftJoin, Mark, Minus, SemiJoin
 from tpf_client.dataflow.operators.order import SortKeyOf
-from tpf_client.dataflow.operators.output import Output
-from tpf_client.dataflow.operators.union import Union
-from tpf_client.dataflow.operators.values import Values
-from tpf_client.errors import UnsupportedQueryError
+from tpf_client.dataflow.operators.service import Defer, EachEndpoint, OnDemand, at_once
+from tpf_client.errors import SourceError, UnsupportedQueryError
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Exists, Expression, Pattern, VariableRef
+from tpf_client.sparql.algebra import (
+    BGP,
+    Call,
+    Exists,
+    Expression,
+    Inverse,
+    Path,
+    Pattern,
+    Query,
+    Repeat,
+    VariableRef,
+)
+from tpf_client.sparql.algebra import Distinct as DistinctPattern
+from tpf_client.sparql.algebra import Filter as FilterPattern
 from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
-from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists, movable
-from tpf_client.sparql.rewrite.operands import operands
-from tpf_client.sparql.rewrite.rename import replaced
+from tpf_client.sparql.expressions.values import FALSE, TRUE
+from tpf_client.sparql.paths import path_pattern
 from tpf_client.sparql.rewrite.restrict import restrict
+from tpf_client.sparql.rewrite.visitor import conjuncts, first_exists, movable, operands, replaced
 from tpf_client.sparql.scopes import (
     always_bound,
     bound_but_for_errors,
     in_scope,
     is_never_an_error,
+    is_part_of_triple,
     variables_in,
 )
+
+# DESCRIBE: a concise bounded description of every resource.
+#
+# The triples of which it is the subject, and, where their objects are blank nodes, the triples of
+# those, and so on.
+
+
+def build_description(
+    builder: Construction, query: Query, pattern: Pattern
+) -> tuple[Node, tuple[Variable, ...]]:
+    """The distinct triples that describe what a query asks for, and their three variables.
+
+    They come from the default graph that the query's FROM makes.
+    """
+    (subject, predicate, object_), target = TRIPLE, builder.fresh()
+    starts = _resources(builder, query, pattern, subject)
+
+    frontier = builder.flow.add(Input((subject,)))
+    steps = BGP((QuadPattern(subject, predicate, target),))
+    to_blank = FilterPattern(
+        restrict(steps, query.dataset, builder.fresh), Call("ISBLANK", (VariableRef(target),))
+    )
+    edges = builder.project(builder.build(to_blank, frontier), (subject, target))
+
+    def end(_start: Place, place: Place) -> Solution:
+        return place
+
+    reached = Closure(starts, edges, frontier, (subject,), end, at_least_once=False, many=True)
+    subjects = builder.flow.add(Distinct(builder.flow.add(reached)))
+    said = BGP((QuadPattern(subject, predicate, object_),))
+    triples = builder.build(restrict(said, query.dataset, builder.fresh), subjects)
+    variables = (subject, predicate, object_)
+    joined = builder.project(builder.flow.add(HashJoin(subjects, triples)), variables)
+    return builder.flow.add(Distinct(joined)) if query.dataset else joined, variables
+
+
+def _resources(builder: Construction, query: Query, pattern: Pattern, name: Variable) -> Node:
+    """What is described: the IRIs of the query, and every value of its variables."""
+    dictionary = builder.flow.dictionary
+    given = [(dictionary.encode(term),) for term in query.described]
+    sources: list[Node] = [builder.flow.add(Values((name,), given))] if given else []
+    if query.variables:
+        # Built once: what a LIMIT chooses must be the same for all variables.
+        node = builder.build(pattern, None)
+        for variable in query.variables:
+            if variable in node.schema:
+                bound = builder.flow.add(
+                    Filter(node, partial(_is_bound, node.schema.index(variable)))
+                )
+                sources.append(builder.flow.add(Project(bound, (name,), {name: variable})))
+    if not sources:
+        sources = [builder.flow.add(Values((name,), []))]
+    union = reduce(lambda left, right: builder.flow.add(Union(left, right)), sources)
+    return builder.flow.add(Distinct(union))
+
+
+def _is_bound(place: int, solution: Solution) -> bool:
+    return bool(solution[place])
+
+
+# EXISTS in a dataflow.
+#
+# Where a pattern in EXISTS sees the outer row only through the variables that its own matches
+# bind, a semi join is enough. A FILTER around all of it may mention outer variables too: then it
+# decides which pairs of a row and a match count. Otherwise (such a FILTER further inside,
+# OPTIONAL, MINUS, BIND) the pattern is *correlated*: it is evaluated for the numbered outer rows,
+# each of its leaves joined with them, and its solutions are brought back to their rows by the
+# number.
+#
+# Source: SPARQL 1.1 Query Language, section 18.6 (exists by substitution).
+
+
+def attach_exists(
+    builder: Construction, node: Node, exists: Exists, variable: Variable | None
+) -> Node:
+    """Filter the solutions of a node by EXISTS, or bind its truth value to a variable.
+
+    Args:
+        builder: builds the pattern.
+        node: the outer rows.
+        exists: the pattern, and whether it is negated.
+        variable: what to bind; ``None`` to filter.
+    """
+    encode = builder.flow.dictionary.encode
+    mark = None if variable is None else Mark(variable, encode(TRUE), encode(FALSE))
+    schema = node.schema if variable is None else (*node.schema, variable)
+    pattern, negated = exists.pattern, exists.negated
+    add = builder.matching()
+    if not _sees_outside(pattern, frozenset(node.schema)):
+        within = builder.seed(node, in_scope(pattern))
+        inner = builder.by_itself().build(pattern, within)
+        shared = tuple(name for name in node.schema if name in inner.schema)
+        reduced = builder.flow.add(Distinct(builder.project(inner, shared)))
+        return add(SemiJoin(node, reduced, negated=negated, mark=mark), node)
+    conditions, around = _filtered(pattern)
+    if conditions and not _sees_outside(around, frozenset(node.schema)):
+        return _attach_conditional(builder, node, around, conditions, negated, mark)
+    numbered = builder.flow.add(Number(node, builder.fresh()))
+    number = numbered.schema[-1]
+    rows: Node = builder.flow.add(Distinct(numbered))
+    given: dict[Variable, Variable] = {}
+    for name in node.schema:
+        if name not in node.certain and any(
+            isinstance(each, algebra.Minus) for each in algebra.walk(pattern)
+        ):
+            # Inside it may get a value that does not come from outside.
+            copy = given[name] = builder.fresh()
+            rows = builder.copied(rows, copy, name)
+    inner = builder.within(rows, given).build(pattern, None)
+    found = builder.flow.add(Distinct(builder.project(inner, (number,))))
+    kept = add(SemiJoin(numbered, found, negated=negated, mark=mark), numbered)
+    return builder.project(kept, schema)
+
+
+def _filtered(pattern: Pattern) -> tuple[list[Expression], Pattern]:
+    """The conditions of the filters around a pattern, and the pattern.
+
+    Only those that are functions of a solution; the others count as part of the pattern.
+    """
+    conditions: list[Expression] = []
+    while isinstance(pattern, algebra.Filter):
+        here = list(conjuncts(pattern.condition))
+        if not all(map(movable, here)):
+            break
+        conditions += here
+        pattern = pattern.input
+    return conditions, pattern
+
+
+def _attach_conditional(
+    builder: Construction,
+    node: Node,
+    pattern: Pattern,
+    conditions: Sequence[Expression],
+    negated: bool,
+    mark: Mark | None,
+) -> Node:
+    """A semi join with the matches of a pattern, for pairs that meet conditions."""
+    add = builder.matching()
+    within = builder.seed(node, in_scope(pattern))
+    inner = builder.by_itself().build(pattern, within)
+    used = {name for each in conditions for name in variables_in(each)}
+    names = [name for name in inner.schema if name in node.schema or name in used]
+    reduced = builder.project(inner, names)
+    merged = (*node.schema, *(name for name in names if name not in node.schema))
+    compiler = builder.compiler(Node(merged, frozenset()))
+    tests = [compiler.condition(each) for each in conditions]
+
+    def condition(solution: Solution) -> bool:
+        return all(test(solution) for test in tests)
+
+    test = tests[0] if len(tests) == 1 else condition
+    joined = SemiJoin(
+        node, reduced, negated=negated, condition=test, mark=mark, expressions=conditions
+    )
+    return add(joined, node)
+
+
+def _sees_outside(pattern: Pattern, outside: frozenset[Variable]) -> bool:
+    """Whether a pattern must be evaluated for each outer row."""
+    match pattern:
+        case algebra.BGP() | algebra.Path() | algebra.Values() | algebra.Service():
+            return False
+        case algebra.Join(left, right) | algebra.Union(left, right):
+            return _sees_outside(left, outside) or _sees_outside(right, outside)
+        case algebra.Filter(inner, condition):
+            used = variables_in(condition) & outside
+            return not used <= always_bound(inner) or _sees_outside(inner, outside)
+        case algebra.Extend(inner, _, expression) if is_part_of_triple(expression):
+            # As if the pattern had matched it: a value from outside is one to be equal to.
+            return _sees_outside(inner, outside)
+        case algebra.LeftJoin() | algebra.Minus() | algebra.Extend():
+            return True
+        case _:
+            return False
+
+
+# Property paths of any length in a dataflow: where to start, in which direction, over what.
+
+
+def build_path(builder: Construction, path: Path, seed: Node | None) -> Node:
+    """The distinct pairs of ends of a path, as solutions."""
+    repeat = path.path
+    assert isinstance(repeat, Repeat)
+    start, end = path.subject, path.object
+    steps = repeat.path
+    known = () if seed is None else tuple(name for name in seed.schema if name in seed.certain)
+    if is_variable(start) and not _is_known(start, known) and _is_known(end, known):
+        start, end, steps = end, start, Inverse(steps)
+    graphs = (Variable(path.graph),) if is_variable(path.graph) else ()
+
+    source, target = builder.fresh(), builder.fresh()
+    pattern = _in_dataset(
+        builder, path.graph, path_pattern(source, steps, target, path.graph, builder.fresh)
+    )
+    builder = builder.by_itself()
+    frontier: Input | None = None
+    if _is_known(start, known):
+        frontier = builder.flow.add(Input((source, *graphs)))
+        starts = _known_starts(builder, start, path.graph, seed, repeat)
+        edges = builder.build(pattern, frontier)
+    else:
+        edges = builder.build(pattern, None)
+        if repeat.at_least_once:
+            starts = builder.flow.add(Distinct(builder.project(edges, (source, *graphs))))
+        else:
+            starts = _all_places(builder, Variable(start), path.graph, None)
+
+    schema, shape = _output(builder, start, end, graphs)
+    edges = builder.project(edges, (source, target, *graphs))
+    closure = Closure(
+        starts,
+        edges,
+        frontier,
+        schema,
+        shape,
+        at_least_once=repeat.at_least_once,
+        many=repeat.many,
+    )
+    return builder.flow.add(closure)
+
+
+def _is_known(end: TermOrVariable, known: tuple[Variable, ...]) -> bool:
+    return not is_variable(end) or end in known
+
+
+def _known_starts(
+    builder: Construction,
+    start: TermOrVariable,
+    graph: TermOrVariable,
+    seed: Node | None,
+    repeat: Repeat,
+) -> Node:
+    """The places to start from: the constant, or what the seed says, in every graph wanted."""
+    graphs = (Variable(graph),) if is_variable(graph) else ()
+    if not is_variable(start):
+        name = builder.fresh()
+        here = builder.flow.add(Values((name,), [(builder.flow.dictionary.encode(Term(start)),)]))
+        if not graphs:
+            return here
+        return builder.flow.add(HashJoin(here, _graph_names(builder, graphs[0], seed)))
+    name = Variable(start)
+    given = builder.seed(seed, (name, *graphs))
+    assert given is not None
+    if repeat.at_least_once and set(graphs) <= set(given.schema):
+        return builder.project(given, (name, *graphs))
+    # A path of no steps connects only what occurs in the graph.
+    places = _all_places(builder, name, graph, given)
+    return builder.project(builder.flow.add(SemiJoin(places, given)), (name, *graphs))
+
+
+def _graph_names(builder: Construction, graph: Variable, seed: Node | None) -> Node:
+    quad = QuadPattern(builder.fresh(), builder.fresh(), builder.fresh(), graph)
+    pattern = DistinctPattern(algebra.Project(BGP((quad,)), (graph,)))
+    return builder.build(pattern, builder.seed(seed, (graph,)))
+
+
+def _all_places(
+    builder: Construction, name: Variable, graph: TermOrVariable, seed: Node | None
+) -> Node:
+    """All subjects and objects, with their graph where that is a variable."""
+    fresh = builder.fresh
+    graphs = (Variable(graph),) if is_variable(graph) else ()
+    out = BGP((QuadPattern(name, fresh(), fresh(), graph),))
+    into = BGP((QuadPattern(fresh(), fresh(), name, graph),))
+    pattern = _in_dataset(builder, graph, algebra.Union(out, into))
+    return builder.build(DistinctPattern(algebra.Project(pattern, (name, *graphs))), seed)
+
+
+def _in_dataset(builder: Construction, graph: TermOrVariable, pattern: Pattern) -> Pattern:
+    """The pattern, over all graphs that are the default graph of the query together."""
+    return restrict(pattern, builder.dataset, builder.fresh) if graph == DEFAULT_GRAPH else pattern
+
+
+def _output(
+    builder: Construction,
+    start: TermOrVariable,
+    end: TermOrVariable,
+    graphs: tuple[Variable, ...],
+) -> tuple[tuple[Variable, ...], PairSolution]:
+    """The schema of the solutions, and how a pair of places becomes one."""
+    names = tuple(Variable(each) for each in (start, end) if is_variable(each))
+    schema = tuple(dict.fromkeys((*names, *graphs)))
+    wanted = None if is_variable(end) else builder.flow.dictionary.encode(Term(end))
+    in_graph = bool(graphs)
+
+    def shape(one: Place, other: Place) -> Solution | None:
+        values: dict[Variable, int] = {}
+        if wanted is not None and other[0] != wanted:
+            return None
+        pairs = [(start, one[0]), (end, other[0])]
+        if in_graph:
+            pairs.append((graphs[0], one[1]))
+        for name, value in pairs:
+            if is_variable(name) and values.setdefault(Variable(name), value) != value:
+                return None
+        return tuple([values[name] for name in schema])
+
+    return schema, shape
+
+
+# SERVICE in a dataflow.
+#
+# Source: SPARQL 1.1 Federated Query.
+
+
+def build_service(builder: Construction, pattern: algebra.Service, seed: Node | None) -> Node:
+    """The solutions of a pattern at an endpoint, or at each that a variable names.
+
+    Args:
+        builder: builds the pattern.
+        pattern: the endpoint and the pattern.
+        seed: what it is joined with; where a variable names the endpoints, they come from here.
+
+    Raises:
+        UnsupportedQueryError: there are no endpoints to ask, or nothing names them.
+        SourceError: what is named is no endpoint.
+    """
+    if builder.services is None:
+        raise UnsupportedQueryError(f"SERVICE {pattern.endpoint} cannot be asked from here")
+    if not is_variable(pattern.endpoint):
+        return _asked_there(builder, Term(pattern.endpoint), pattern, seed)
+    name, names = Variable(pattern.endpoint), in_scope(pattern)
+    given = builder.seed(seed, names)
+    if given is None or name not in given.schema:
+        raise UnsupportedQueryError(f"SERVICE {name}: nothing before it gives it a value")
+
+    def build(endpoint: TermId, entry: Node) -> Node:
+        term = builder.flow.dictionary.decode(endpoint)
+        here = builder.flow.add(Values((name,), [(endpoint,)]))
+        there = _asked_there(builder, term, pattern, entry)
+        return builder.project(builder.flow.add(HashJoin(here, there)), names)
+
+    return builder.flow.add(EachEndpoint(given, name, names, build, builder.defer))
+
+
+def _asked_there(
+    builder: Construction, endpoint: Term, pattern: algebra.Service, seed: Node | None
+) -> Node:
+    """The solutions of a service at one endpoint."""
+    silent = pattern.silent and (endpoint in pattern.failed or not is_iri(endpoint))
+    if not silent and not is_iri(endpoint):
+        raise SourceError(endpoint, "not the IRI of a service")
+    assert builder.services is not None
+    leaves = builder.leaves if silent else builder.services(endpoint)
+    there = builder.elsewhere(leaves)
+    return there.build(algebra.EMPTY_GROUP if silent else pattern.pattern, seed)
 
 
 def build_query(
@@ -129,7 +495,7 @@ class Builder(Construction):
         """The node of a pattern's solutions.
 
         Right about those that are compatible with a solution of `seed` (see
-        `tpf_client.dataflow.build.seeds`).
+        `tpf_client.dataflow.build.construction`).
         """
         match pattern:
             case algebra.BGP(patterns):

@@ -7,11 +7,9 @@ from itertools import count
 from annotations.terms import Variable, is_variable
 from tpf_client.dataflow.node import CountingLeaves, Leaves, Node
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import BGP, Path, Pattern, variables_of_quad
-from tpf_client.sparql.path_expressions import Repeat
+from tpf_client.sparql.algebra import BGP, Path, Pattern, Repeat, variables_of_quad
 from tpf_client.sparql.paths import path_pattern
-from tpf_client.sparql.rewrite.components import components
-from tpf_client.sparql.rewrite.join_order import greedy_order
+from tpf_client.sparql.rewrite.join_order import components, greedy_order
 from tpf_client.sparql.scopes import always_bound, in_scope
 
 SELECTIVITY = 1 / 3

@@ -1,10 +1,53 @@
 """Group: one solution per group of solutions, with its aggregates."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from tpf_client.dataflow.changes import Solution
-from tpf_client.dataflow.node import Key, Node
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import Solution, projection
+from tpf_client.dataflow.node import Input, Key, Node
 from tpf_client.dataflow.state.groups import Grouping, Groups
+
+# An operator for each key by itself: the limit for each graph of GRAPH ?g.
+
+
+class PerKey(Node):
+    """The solutions of each key go through an operator of their own; what comes out is together.
+
+    Args:
+        upstream: where the solutions come from.
+        keys: the variables whose values make a key.
+        make: the operator of one key, which keeps the schema.
+    """
+
+    def __init__(
+        self, upstream: Node, keys: Sequence[Variable], make: Callable[[Node], Node]
+    ) -> None:
+        super().__init__(upstream.schema, upstream.certain, monotone=False)
+        self._upstream = upstream
+        self._key = projection(upstream.schema, keys)
+        self._make = make
+        self._parts: dict[Solution, tuple[Input, Node]] = {}
+        upstream.connect(self._push)
+
+    @property
+    def pending(self) -> bool:
+        """Whether one of the operators holds something back."""
+        return any(node.pending for _, node in self._parts.values())
+
+    def _push(self, solution: Solution, count: int) -> None:
+        key = self._key(solution)
+        part = self._parts.get(key)
+        if part is None:
+            entry = Input(self._upstream.schema, self._upstream.certain)
+            node = self._make(entry)
+            node.connect(lambda row, change: self.emit(row, change))
+            part = self._parts[key] = (entry, node)
+        part[0].push(solution, count)
+
+    def flush(self) -> None:
+        """Let every operator send what it held back."""
+        for _, node in self._parts.values():
+            node.flush()
 
 
 class Group(Node):

@@ -4,14 +4,16 @@ Whether a left solution has any partner is known when the inputs of a tick are c
 depends on it is sent at `flush`, for those left solutions that something happened to.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from tpf_client.dataflow.changes import Sink, Solution
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import UNBOUND, Condition, Sink, Solution, TermId
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.hash_join import put
-from tpf_client.dataflow.operators.layout import Layout
+from tpf_client.dataflow.operators.layout import Layout, layout
+from tpf_client.sparql.algebra import Expression
 
 Pair = Callable[[Solution, Solution], bool]
 
@@ -166,3 +168,180 @@ class Matching(Node):
             del bucket[solution]
             if not bucket:
                 del self._left[state.key]
+
+
+# Left join: OPTIONAL.
+
+
+class LeftJoin(Matching):
+    """Compatible pairs for which the condition is true; left solutions without any, as they are.
+
+    Args:
+        left: the solutions that are all kept.
+        right: what is optional.
+        condition: sees the merged solution (schema: all of the left, then what only the right
+            has); ``None``: true.
+    """
+
+    def __init__(self, left: Node, right: Node, condition: Condition | None = None) -> None:
+        how = layout(left.schema, left.certain, right.schema, right.certain)
+        self._merge = how.merge
+        self._padding = (UNBOUND,) * (len(how.schema) - len(left.schema))
+
+        def pair(one: Solution, other: Solution) -> bool:
+            merged = how.merge(one, other)
+            return merged is not None and (condition is None or condition(merged))
+
+        super().__init__(left, right, how, how.schema, left.certain, pair)
+
+    def matched(self, left: Solution, right: Solution, count: int) -> None:
+        """Send a pair at once."""
+        merged = self._merge(left, right)
+        if merged is not None and count:
+            self.emit(merged, count)
+
+    def render(self, left: Solution, has_partners: bool) -> Solution | None:
+        """A left solution that is alone."""
+        return None if has_partners else left + self._padding
+
+
+# Semi join: EXISTS and NOT EXISTS, as a filter or as a value.
+
+
+class Mark(NamedTuple):
+    """Adds a variable that says whether there are partners, instead of filtering by it."""
+
+    variable: Variable
+    true: TermId
+    false: TermId
+
+
+class SemiJoin(Matching):
+    """Left solutions that have a compatible right solution, or that have none.
+
+    Args:
+        left: the solutions to keep or not.
+        right: who may be compatible.
+        negated: keep those without a partner.
+        condition: sees the merged solution (schema: all of the left, then what only the right has);
+            a partner is one for which it is true.
+        mark: keep all, with this variable added (`negated` turns its value around).
+        expressions: the condition as it was written: all of these hold. ``None``: it was not.
+
+    Attributes:
+        left: see above.
+        right: see above.
+        negated: see above.
+        expressions: see above.
+    """
+
+    def __init__(
+        self,
+        left: Node,
+        right: Node,
+        *,
+        negated: bool = False,
+        condition: Condition | None = None,
+        mark: Mark | None = None,
+        expressions: Sequence[Expression] | None = None,
+    ) -> None:
+        how = layout(left.schema, left.certain, right.schema, right.certain)
+        schema, certain = left.schema, left.certain
+        if mark is not None:
+            schema, certain = (*schema, mark.variable), certain | {mark.variable}
+        self.left, self.right, self.negated = left, right, negated
+        self.expressions = () if condition is None else expressions
+        self._mark = mark
+
+        rest, exact = how.rest, not how.loose
+
+        def pair(one: Solution, other: Solution) -> bool:
+            merged = one + rest(other) if exact else how.merge(one, other)
+            return merged is not None and (condition is None or condition(merged))
+
+        super().__init__(left, right, how, schema, certain, pair)
+        if not negated and mark is None:
+            self.monotone = left.monotone and right.monotone
+
+    @property
+    def filters(self) -> bool:
+        """Whether it lets solutions through or not, instead of marking them."""
+        return self._mark is None
+
+    def render(self, left: Solution, has_partners: bool) -> Solution | None:
+        """The left solution with its mark."""
+        assert self._mark is not None
+        holds = has_partners != self.negated
+        return (*left, self._mark.true if holds else self._mark.false)
+
+    def _send(self, touched: Iterable[tuple[Solution, LeftState]]) -> None:
+        if self._mark is not None:
+            super()._send(touched)
+            return
+        emit, negated = self.emit, self.negated
+        for solution, state in touched:
+            count = state.count
+            kept = count if (state.partners > 0) != negated else 0
+            if kept != state.shown:
+                emit(solution, kept - state.shown)
+                state.shown = kept
+            if not count:
+                self._forget(solution, state)
+
+
+# Minus: solutions that share no bound variable with a right solution stay in any case.
+#
+# Source: SPARQL 1.1 Query Language, section 18.5.
+
+
+class Minus(Matching):
+    """Left solutions without a compatible right solution that binds a variable which they bind.
+
+    Args:
+        left: the solutions to keep or not.
+        right: what is taken away.
+        apart: shared variables that must agree, but do not count as shared.
+        given: those that count only where another variable of the left lacks a value.
+    """
+
+    def __init__(
+        self,
+        left: Node,
+        right: Node,
+        apart: Sequence[Variable] = (),
+        given: Mapping[Variable, Variable] | None = None,
+    ) -> None:
+        how = layout(left.schema, left.certain, right.schema, right.certain)
+        pair = removes(how, left.schema, right.schema, apart, given or {})
+        super().__init__(left, right, how, left.schema, left.certain, pair)
+
+    def render(self, left: Solution, has_partners: bool) -> Solution | None:
+        """The left solution, where nothing takes it away."""
+        return None if has_partners else left
+
+
+def removes(
+    how: Layout,
+    left: tuple[Variable, ...],
+    right: tuple[Variable, ...],
+    apart: Sequence[Variable],
+    given: Mapping[Variable, Variable],
+) -> Pair:
+    """Whether a right solution takes a left one (with equal keys) away."""
+    counting = [name for name in how.shared if name not in apart and name not in given.values()]
+    places = [(left.index(name), right.index(name)) for name in counting if name not in given]
+    unsure = [
+        (left.index(name), right.index(name), left.index(given[name]))
+        for name in counting
+        if name in given
+    ]
+
+    def pair(one: Solution, other: Solution) -> bool:
+        if how.merge(one, other) is None:
+            return False
+        return any(one[at] != UNBOUND and other[there] != UNBOUND for at, there in places) or any(
+            one[at] != UNBOUND and other[there] != UNBOUND and one[outside] == UNBOUND
+            for at, there, outside in unsure
+        )
+
+    return pair

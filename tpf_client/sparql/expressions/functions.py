@@ -5,14 +5,16 @@ Source: SPARQL 1.1 Query Language, sections 17.4.3 to 17.4.6.
 
 import hashlib
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from functools import lru_cache
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from annotations.errors import TermError
 from annotations.terms import literal
 from tpf_client.sparql.expressions.dates import Date, DateTime, Duration, Time, zone_name
-from tpf_client.sparql.expressions.patterns import regex, replace
 from tpf_client.sparql.expressions.values import (
     LONGEST_STRING,
     EvaluationError,
@@ -23,6 +25,312 @@ from tpf_client.sparql.expressions.values import (
     exact,
     value_of,
 )
+
+# Regular expressions of XPath, in time proportional to the text.
+#
+# They run on RE2, which does not backtrack, whatever the pattern and the text. What differs from
+# XPath is rewritten: flags, ``\i``, ``\c``, ``\d``, ``\w`` and ``\s``, the dot. ``\w`` has the
+# underscore, too, as everywhere but in XML Schema. Back references need an engine that backtracks:
+# it has a tenth of a second for each text. Both engines are loaded when the first pattern needs
+# them.
+#
+# Source: XPath functions and operators 3.1, section 5.6; XML Schema 1.1 part 2, appendix G.
+
+_NAME_START = (
+    r":A-Z_a-z\x{C0}-\x{D6}\x{D8}-\x{F6}\x{F8}-\x{2FF}\x{370}-\x{37D}\x{37F}-\x{1FFF}"
+    r"\x{200C}-\x{200D}\x{2070}-\x{218F}\x{2C00}-\x{2FEF}\x{3001}-\x{D7FF}\x{F900}-\x{FDCF}"
+    r"\x{FDF0}-\x{FFFD}"
+)
+_NAME = _NAME_START + r"\-.0-9\x{B7}\x{300}-\x{36F}\x{203F}-\x{2040}"
+_SPACE = r" \t\n\r"
+_WORD = r"\p{L}\p{M}\p{N}\p{S}_"
+_NO_WORD = r"\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}\p{Z}\p{C}"
+# The insides of character classes: of each escape, and of what it leaves out, if that can be said.
+_CLASSES = {
+    "i": (_NAME_START, None),
+    "c": (_NAME, None),
+    "d": (r"\p{Nd}", r"\P{Nd}"),
+    "w": (_WORD, _NO_WORD),
+    "s": (_SPACE, r"\x00-\x08\x0b\x0c\x0e-\x1f\x21-\x{10FFFF}"),
+}
+_CATEGORY = re.compile(
+    r"L[ulmto]?|M[nce]?|N[dlo]?|P[cdseifo]?|Z[slp]?|S[mcko]?|C[cofn]?",
+)
+_BACK_REFERENCE = re.compile(r"[^\\]*+(?:\\[^1-9][^\\]*+)*+\\[1-9]", re.DOTALL)
+# Flags, names and looking around are not XPath's: groups keep what they match, or do not.
+_OTHER_GROUP = re.compile(r"\(\?[^:]")
+_POINT = re.compile(r"\\x\{([0-9A-F]+)\}")
+_SECONDS = 0.1
+
+
+class TextMatch(Protocol):
+    """Where a pattern matched."""
+
+    def start(self) -> int:
+        """The index of its first character."""
+
+    def end(self) -> int:
+        """The index after its last character."""
+
+    def group(self, number: int) -> str | None:
+        """What a group matched."""
+
+
+class Regex(Protocol):
+    """A compiled pattern."""
+
+    @property
+    def groups(self) -> int:
+        """How many groups it has."""
+
+    def found_in(self, text: str) -> bool:
+        """Whether it matches somewhere.
+
+        Raises:
+            EvaluationError: this takes too long.
+        """
+
+    def matches(self, text: str) -> Iterator[TextMatch]:
+        """The matches in a text, from left to right.
+
+        Raises:
+            EvaluationError: this takes too long.
+        """
+
+
+class _Linear:
+    """A pattern on RE2.
+
+    Args:
+        pattern: in its syntax.
+        flags: those of XPath that are not in the pattern.
+    """
+
+    def __init__(self, pattern: str, flags: str) -> None:
+        self._pattern = f"(?m:{pattern})" if "m" in flags else pattern
+        self._flags = flags
+        # Who only asks whether it matches needs no groups, and no places in the text.
+        self._search = self._compiled(keep=False).search
+
+    def _compiled(self, *, keep: bool) -> Any:
+        import re2
+
+        options = re2.Options()
+        options.log_errors = False
+        options.never_capture = not keep
+        options.case_sensitive = "i" not in self._flags
+        # Where its states need more, it is slower, but still linear.
+        options.max_mem = 2**21
+        try:
+            return re2.compile(self._pattern, options)
+        except re2.error:
+            raise EvaluationError from None
+
+    @property
+    def groups(self) -> int:
+        """See `Regex`."""
+        count: int = self._compiled(keep=True).groups
+        return count
+
+    def found_in(self, text: str) -> bool:
+        """See `Regex`."""
+        return self._search(_bytes(text)) is not None
+
+    def matches(self, text: str) -> Iterator[TextMatch]:
+        """See `Regex`."""
+        _bytes(text)
+        yield from self._compiled(keep=True).finditer(text)
+
+
+class _Backtracking:
+    """A pattern with back references.
+
+    Args:
+        pattern: in the syntax of the package regex.
+        flags: those of XPath that are not in the pattern.
+    """
+
+    def __init__(self, pattern: str, flags: str) -> None:
+        import regex as backtracking
+
+        options = backtracking.VERSION0
+        options |= backtracking.IGNORECASE if "i" in flags else 0
+        options |= backtracking.MULTILINE if "m" in flags else 0
+        try:
+            self._pattern = backtracking.compile(pattern, options)
+        except backtracking.error:
+            raise EvaluationError from None
+        self.groups: int = self._pattern.groups
+
+    def found_in(self, text: str) -> bool:
+        """See `Regex`."""
+        return next(self.matches(text), None) is not None
+
+    def matches(self, text: str) -> Iterator[TextMatch]:
+        """See `Regex`."""
+        try:
+            yield from self._pattern.finditer(text, timeout=_SECONDS)
+        except TimeoutError:
+            raise EvaluationError from None
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise EvaluationError from None
+
+
+@lru_cache(maxsize=256)
+def regex(pattern: str, flags: str = "") -> Regex:
+    """The compiled form of an XPath regular expression.
+
+    Raises:
+        EvaluationError: the pattern or a flag is wrong.
+    """
+    if not set(flags) <= set("imsxq"):
+        raise EvaluationError
+    try:
+        if "q" in flags:
+            return _Linear(_escaped(pattern), flags)
+        if "x" in flags:
+            pattern = _without_blanks(pattern)
+        if _BACK_REFERENCE.match(pattern):
+            end = "$" if "m" in flags else r"\Z"
+            translated = _translated(pattern, dot_all="s" in flags, end=end)
+            return _Backtracking(_POINT.sub(_python_point, translated), flags)
+        return _Linear(_translated(pattern, dot_all="s" in flags, end="$"), flags)
+    except (UnicodeEncodeError, OverflowError, RecursionError):
+        raise EvaluationError from None
+
+
+def _escaped(pattern: str) -> str:
+    import re2
+
+    escaped: str = re2.escape(pattern)
+    return escaped
+
+
+def _python_point(match: re.Match[str]) -> str:
+    return f"\\U{int(match[1], 16):08x}"
+
+
+def _without_blanks(pattern: str) -> str:
+    """Blanks outside of character classes mean nothing under the flag x."""
+    result: list[str] = []
+    depth, escaped = 0, False
+    for character in pattern:
+        if character in " \t\n\r" and not depth and not escaped:
+            continue
+        if not escaped:
+            depth += (character == "[") - (character == "]" and depth > 0)
+        escaped = character == "\\" and not escaped
+        result.append(character)
+    return "".join(result)
+
+
+def _translated(pattern: str, *, dot_all: bool, end: str) -> str:
+    result: list[str] = []
+    position, in_class = 0, False
+    while position < len(pattern):
+        character = pattern[position]
+        if character == "\\" and position + 1 < len(pattern):
+            following = pattern[position + 1]
+            position += 2
+            if following in "pP":
+                close = pattern.find("}", position, position + 8)
+                if close < 0 or not _CATEGORY.fullmatch(pattern, position + 1, close):
+                    raise EvaluationError
+                result.append(f"\\{following}{pattern[position : close + 1]}")
+                position = close + 1
+            elif following.lower() in _CLASSES:
+                result.append(_class(following, in_class))
+            elif following.isalnum() and following not in "nrt123456789":
+                raise EvaluationError
+            else:
+                result.append(character + following)
+            continue
+        position += 1
+        if character == "[":
+            # A class inside a class is a subtraction, which no engine here has.
+            if in_class:
+                raise EvaluationError
+            in_class = True
+        elif character == "]":
+            in_class = False
+        elif character == "$" and not in_class:
+            character = end
+        elif character == "." and not in_class:
+            character = "(?s:.)" if dot_all else r"[^\n\r]"
+        elif not in_class and _OTHER_GROUP.match(pattern, position - 1):
+            raise EvaluationError
+        result.append(character)
+    return "".join(result)
+
+
+def _class(escape: str, in_class: bool) -> str:
+    inside, outside = _CLASSES[escape.lower()]
+    if not in_class:
+        return f"[{'^' if escape.isupper() else ''}{inside}]"
+    chosen = outside if escape.isupper() else inside
+    if chosen is None:
+        raise EvaluationError
+    return chosen
+
+
+_GROUP = re.compile(r"\\(.)|\$([0-9]+)|([\\$])", re.DOTALL)
+
+
+def replace(text: str, pattern: str, replacement: str, flags: str = "") -> str:
+    """fn:replace.
+
+    Raises:
+        EvaluationError: the pattern, the replacement or a flag is wrong, the pattern matches the
+            empty string, or the result is too long.
+    """
+    compiled = regex(pattern, flags)
+    if compiled.found_in(""):
+        raise EvaluationError
+    parts = [replacement] if "q" in flags else _parts(replacement, compiled.groups)
+    used = {part for part in parts if isinstance(part, int)}
+    result: list[str] = []
+    size = position = 0
+    for match in compiled.matches(text):
+        kept = {number: match.group(number) or "" for number in used}
+        made = "".join([part if isinstance(part, str) else kept[part] for part in parts])
+        result += (text[position : match.start()], made)
+        # Parts without a text take time, too.
+        size += len(made) + len(parts)
+        if size > 2 * LONGEST_STRING:
+            raise EvaluationError
+        position = match.end()
+    result.append(text[position:])
+    return bounded("".join(result))
+
+
+@lru_cache(maxsize=256)
+def _parts(replacement: str, groups: int) -> list[str | int]:
+    parts: list[str | int] = []
+    position = 0
+    for match in _GROUP.finditer(replacement):
+        parts.append(replacement[position : match.start()])
+        escaped, number, alone = match.groups()
+        if alone or (escaped and escaped not in "\\$"):
+            raise EvaluationError
+        if escaped:
+            parts.append(escaped)
+        else:
+            # As many digits as make the number of a group; the rest are digits.
+            count = 1
+            while count < min(len(number), 9) and int(number[: count + 1]) <= groups:
+                count += 1
+            if int(number[:count]) <= groups:
+                parts.append(int(number[:count]))
+            parts.append(number[count:])
+        position = match.end()
+    parts.append(replacement[position:])
+    return [part for part in parts if part != ""]
+
 
 # -------------------------------------------------------------------------------- strings
 

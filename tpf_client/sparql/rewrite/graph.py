@@ -23,13 +23,13 @@ from tpf_client.sparql.algebra import (
     Pattern,
     Project,
     Reduced,
+    Repeat,
     Slice,
     Union,
     Values,
     VariableRef,
 )
-from tpf_client.sparql.path_expressions import Repeat
-from tpf_client.sparql.rewrite.operands import join
+from tpf_client.sparql.rewrite.visitor import join
 from tpf_client.sparql.scopes import always_bound, in_scope, mentioned, variables_in
 
 

@@ -4,13 +4,67 @@ Trees are values: what is changed is made anew, what is not stays the same objec
 whatever something directly consists of, terms and the patterns inside EXISTS included.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import reduce
 from typing import Any, TypeVar
 
-from tpf_client.sparql.algebra import Exists, Pattern, parts_of
+from annotations.terms import Variable
+from tpf_client.sparql.algebra import (
+    BGP,
+    EMPTY_GROUP,
+    Aggregate,
+    Call,
+    Distinct,
+    Exists,
+    Expression,
+    Extend,
+    Filter,
+    Join,
+    Path,
+    Pattern,
+    Project,
+    Reduced,
+    Union,
+    Values,
+    parts_of,
+)
+from tpf_client.sparql.expressions.compiler import is_volatile
 
 T = TypeVar("T")
+
+
+# Trees of joins or unions, taken apart and put together.
+
+
+def operands(pattern: Pattern, kind: type[Join] | type[Union] = Join) -> list[Pattern]:
+    """What a tree of joins joins, or a tree of unions unites, in the order of the text."""
+    found: list[Pattern] = []
+    waiting = [pattern]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, kind):
+            waiting += (each.right, each.left)
+        else:
+            found.append(each)
+    return found
+
+
+def combined(patterns: Iterable[Pattern], kind: type[Join] | type[Union] = Join) -> Pattern:
+    """A tree of joins or unions of these patterns, at least one."""
+    return reduce(kind, patterns)
+
+
+def join(left: Pattern, right: Pattern) -> Pattern:
+    """The join of two patterns, basic graph patterns melted into one."""
+    if left == EMPTY_GROUP:
+        return right
+    if right == EMPTY_GROUP:
+        return left
+    if isinstance(left, BGP) and isinstance(right, BGP):
+        return BGP(left.patterns + right.patterns)
+    return Join(left, right)
 
 
 def everything(value: Any, but: type | tuple[()] = ()) -> Iterator[Any]:
@@ -67,3 +121,117 @@ def transformed(value: T, change: Callable[[Pattern], Pattern]) -> T:
     if isinstance(result, Pattern):
         result = change(result)
     return result  # type: ignore[no-any-return]
+
+
+# Which variables occur where in a query, to know what nobody needs.
+
+
+def occurrences(value: Any) -> Counter[Variable]:
+    """How often each variable occurs in a query or a part of one, patterns in EXISTS included."""
+    terms = (each for each in everything(value) if isinstance(each, str))
+    return Counter(Variable(term) for term in terms if term.startswith("?"))
+
+
+def counts_whole_rows(value: Any) -> bool:
+    """Whether some ``COUNT(DISTINCT *)`` looks at every variable."""
+    return any(
+        isinstance(each, Aggregate) and each.argument is None and each.distinct
+        for each in everything(value)
+    )
+
+
+# Conditions: taken apart, put together, and what is in them.
+
+
+def conjuncts(expression: Expression) -> Iterator[Expression]:
+    """The conditions that a condition is the conjunction of; ``!EXISTS`` as a negated one."""
+    waiting = [expression]
+    while waiting:
+        match waiting.pop():
+            case Call("&&", arguments):
+                waiting.extend(reversed(arguments))
+            case Call("!", (Exists(pattern, negated),)):
+                yield Exists(pattern, not negated)
+            case each:
+                yield each
+
+
+def conjunction(conditions: Iterable[Expression]) -> Expression | None:
+    """The condition that all of these are true; ``None`` of none."""
+    whole: Expression | None = None
+    for each in conditions:
+        whole = each if whole is None else Call("&&", (whole, each))
+    return whole
+
+
+def exists_in(expression: Expression) -> Iterator[Exists]:
+    """Every EXISTS in an expression, but not those inside another one's pattern."""
+    waiting = [expression]
+    while waiting:
+        match waiting.pop():
+            case Exists() as found:
+                yield found
+            case Call(_, arguments):
+                waiting.extend(reversed(arguments))
+            case Aggregate(_, argument) if argument is not None:
+                waiting.append(argument)
+
+
+def grows(pattern: Pattern) -> bool:
+    """Whether further facts surely take none of a pattern's solutions away."""
+    match pattern:
+        case BGP() | Values() | Path():
+            return True
+        case Join(left, right) | Union(left, right):
+            return grows(left) and grows(right)
+        case Project(inner) | Distinct(inner) | Reduced(inner):
+            return grows(inner)
+        case Filter(inner, condition):
+            return grows(inner) and all(map(_grows, conjuncts(condition)))
+        case Extend(inner, _, expression):
+            return first_exists(expression) is None and grows(inner)
+        case _:
+            return False
+
+
+def _grows(condition: Expression) -> bool:
+    if isinstance(condition, Exists):
+        return not condition.negated and grows(condition.pattern)
+    return first_exists(condition) is None
+
+
+def first_exists(expression: Expression) -> Exists | None:
+    """An EXISTS somewhere in an expression, ``None`` where there is none."""
+    return next(exists_in(expression), None)
+
+
+def movable(expression: Expression) -> bool:
+    """Whether an expression is nothing but a function of its variables: no EXISTS, no RAND()."""
+    return first_exists(expression) is None and not is_volatile(expression)
+
+
+# Other names for variables, and other expressions in the place of some.
+
+
+def renamed(value: T, old: Variable, new: Variable) -> T:
+    """A pattern or expression with one variable in place of another everywhere."""
+    result: Any = value
+    if isinstance(value, str):
+        result = new if value == old else value
+    else:
+        result = with_parts(value, lambda each: renamed(each, old, new))
+    return result  # type: ignore[no-any-return]
+
+
+def replaced(expression: Expression, new: Mapping[Expression, Expression]) -> Expression:
+    """An expression with others in place of parts of it, but of none inside EXISTS."""
+    if expression in new:
+        return new[expression]
+    if isinstance(expression, Call):
+        return with_parts(
+            expression,
+            lambda part: (
+                tuple([replaced(each, new) for each in part]) if isinstance(part, tuple) else part
+            ),
+        )
+    return expression

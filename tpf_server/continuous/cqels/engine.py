@@ -1,24 +1,57 @@
 """The engine for CQELS-QL: streams in, results out."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
+from annotations.terms import Term
 from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.errors import UnsupportedQueryError
 from tpf_server.continuous.cqels.parser import parse
-from tpf_server.continuous.engine.base_iri import BASE
 from tpf_server.continuous.engine.delivery import Callback
-from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST, milliseconds
+from tpf_server.continuous.engine.elements.elements import EARLIEST, LATEST, milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.fusing_engine import FusingEngine
-from tpf_server.continuous.engine.limits import EngineLimits
-from tpf_server.continuous.engine.plans.feeding_queries import feed
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.records.records import RecordFeed
-from tpf_server.continuous.engine.semantics import CQELS, Semantics
+from tpf_server.continuous.engine.semantics import BASE, CQELS, EngineLimits, Semantics
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
+
+# Queries whose results are elements of another stream.
+
+
+def feed(registered: RegisteredQuery, target: Term, others: Collection[RegisteredQuery]) -> None:
+    """Let a query feed a stream.
+
+    Args:
+        registered: the query.
+        target: the stream.
+        others: all other queries.
+
+    Raises:
+        UnsupportedContinuousQueryError: it makes no triples, or it would feed itself.
+    """
+    if registered.query.query.form not in ("CONSTRUCT", "DESCRIBE"):
+        raise UnsupportedContinuousQueryError("only CONSTRUCT or DESCRIBE can feed a stream")
+    if registered.reads & _reached(target, others):
+        raise UnsupportedContinuousQueryError(f"the query would feed itself through {target}")
+    registered.stream = target
+
+
+def _reached(target: Term, others: Collection[RegisteredQuery]) -> set[Term]:
+    """The streams that elements of `target` end up in, by way of other queries."""
+    reached = {target}
+    grown = True
+    while grown:
+        grown = False
+        for other in others:
+            sink = other.stream
+            if sink is not None and sink not in reached and other.reads & reached:
+                reached.add(sink)
+                grown = True
+    return reached
+
 
 __all__ = ["Engine", "EngineLimits", "RegisteredQuery"]
 

@@ -34,18 +34,15 @@ from tpf_client.sparql.algebra import (
 )
 from tpf_client.sparql.expression_parser import AGGREGATES
 from tpf_client.sparql.rewrite.graph import grounded, same_if_joined_before
-from tpf_client.sparql.rewrite.operands import join
-from tpf_client.sparql.rewrite.rename import renamed
-from tpf_client.sparql.rewrite.visitor import everything, transformed
+from tpf_client.sparql.rewrite.visitor import everything, join, renamed, transformed
 from tpf_client.sparql.tokens import Token
-from tpf_server.continuous.engine.base_iri import BASE
 from tpf_server.continuous.engine.delivery import wanted_variables
 from tpf_server.continuous.engine.errors import (
     UnsupportedContinuousQueryError,
     as_continuous_errors,
 )
 from tpf_server.continuous.engine.select_names import SelectNames
-from tpf_server.continuous.engine.spoken_time import says_now
+from tpf_server.continuous.engine.semantics import BASE, says_now
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
 from tpf_server.continuous.engine.windows.continuous_query import (
     MARK,

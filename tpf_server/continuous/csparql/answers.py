@@ -7,7 +7,7 @@ from itertools import count
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.construct import construct
 from tpf_client.sparql.algebra import Query, Row
-from tpf_server.continuous.engine.elements.named_graphs import in_graph
+from tpf_server.continuous.engine.elements.elements import in_graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,181 @@
 """A C-SPARQL query as its parser gives it."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from math import gcd
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from annotations.terms import Term, Variable
-from tpf_client.sparql.algebra import Query
-from tpf_client.sparql.path_expressions import PathExpression
-from tpf_server.continuous.csparql.windows import Instants, StreamClause
+from tpf_client.sparql.algebra import PathExpression, Query
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+
+# What a FROM STREAM clause says about a window, and which elements that means at an instant.
+#
+# Instants are whole milliseconds. A logical window with range r and step s holds, at instant t,
+# the elements with a timestamp in (b - r, b], where b is the last multiple of s that is not after
+# t. So windows with the same step move together, whenever they were registered. A physical window
+# holds the n triples that came last. Source: paper 003, section 3.2.
+
+_GRAPH: Final = "?.w"
+
+
+class Occurrence(NamedTuple):
+    """A triple of an element: when it is from, its number in the engine, and what it says.
+
+    In windows of named graphs it has a fourth term: its graph, or 0 where it is in none.
+    """
+
+    at: int
+    number: int
+    triple: EncodedTriple
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalWindow:
+    """The last `range` milliseconds, moved on every `step` milliseconds."""
+
+    range: int
+    step: int
+
+    @property
+    def shared(self) -> bool:
+        """Whether queries may have it in common."""
+        return True
+
+    def bounds(self, at: int) -> tuple[int, int]:
+        """The elements that are seen at an instant have timestamps in (lower, upper]."""
+        end = at // self.step * self.step
+        return end - self.range, end
+
+    def __str__(self) -> str:
+        moved = "TUMBLING" if self.step == self.range else f"STEP {self.step}ms"
+        return f"RANGE {self.range}ms {moved}"
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalWindow:
+    """The last `count` triples, looked at whenever `step` more have come."""
+
+    count: int
+    step: int = 1
+
+    @property
+    def shared(self) -> bool:
+        """Whether queries may have it in common."""
+        return False
+
+    def full(self, inside: Sequence[Occurrence]) -> bool:
+        """Whether the oldest of these triples is to go."""
+        return len(inside) > self.count
+
+    def __str__(self) -> str:
+        return f"RANGE TRIPLES {self.count}" + (f" STEP {self.step}" if self.step != 1 else "")
+
+
+SteppedWindow: TypeAlias = LogicalWindow | PhysicalWindow
+
+
+@dataclass(frozen=True, slots=True)
+class StreamClause:
+    """``FROM [NAMED] STREAM <iri> [window]``.
+
+    Args:
+        stream: the IRI of the stream, as a term.
+        window: what of it is seen.
+        named: whether it is a named graph only, and no part of the default graph.
+        position: index of the clause in the text of the query.
+        name: what the window is called, where that is not the name of its stream; then there may
+            be several over one stream, and GRAPH ?g ranges over none of them.
+        in_graphs: whether it is of the named graphs of its elements, see `graph_variable`.
+    """
+
+    stream: Term
+    window: SteppedWindow
+    named: bool = False
+    position: int = 0
+    name: Term | None = None
+    in_graphs: bool = False
+
+    @property
+    def input(self) -> Term:
+        """What comes into it: the triples of its stream, or these with their graphs."""
+        return with_graphs_of(self.stream) if self.in_graphs else self.stream
+
+    @property
+    def graph(self) -> Term:
+        """What patterns call it."""
+        return self.stream if self.name is None else self.name
+
+    def __str__(self) -> str:
+        return f"FROM {'NAMED ' if self.named else ''}STREAM {self.stream} [{self.window}]"
+
+
+def with_graphs_of(stream: Term) -> Term:
+    """What the triples of a stream are called, together with their graphs; no stream is."""
+    return Term(f"GRAPHS {stream}")
+
+
+def graph_variable(place: int, number: int) -> Variable:
+    """The graph of triple patterns in a window of named graphs: it is bound to their names.
+
+    Args:
+        place: of its clause among those of the query.
+        number: tells several variables apart.
+    """
+    return Variable(f"{_GRAPH}{place}.{number}")
+
+
+def place_of(graph: str) -> int | None:
+    """The place of the clause whose named graphs a variable stands for, if it does."""
+    if not graph.startswith(_GRAPH):
+        return None
+    return int(graph[len(_GRAPH) :].partition(".")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Instants:
+    """When a query is evaluated: at every multiple of any of these periods.
+
+    Args:
+        periods: in milliseconds; empty where only arrivals count.
+    """
+
+    periods: tuple[int, ...]
+
+    @classmethod
+    def of(cls, every: int | None, windows: Sequence[SteppedWindow]) -> "Instants":
+        """COMPUTED EVERY where it is given, otherwise whenever a logical window moves."""
+        if every is not None:
+            return cls((every,))
+        steps = {window.step for window in windows if isinstance(window, LogicalWindow)}
+        # A multiple of another period adds no instant.
+        return cls(tuple(sorted(s for s in steps if not any(s != o and s % o == 0 for o in steps))))
+
+    @property
+    def greatest_common_period(self) -> int:
+        """All instants are multiples of this one."""
+        return gcd(*self.periods)
+
+    def wider(self, factor: int) -> "Instants":
+        """Every so many steps."""
+        return Instants(tuple(factor * period for period in self.periods))
+
+    def first(self, at: int) -> int:
+        """The first instant that is not before `at`."""
+        return min(-(-at // period) * period for period in self.periods)
+
+    def after(self, at: int) -> int:
+        """The first instant after `at`."""
+        return self.first(at + 1)
+
+    def between(self, after: int, until: int) -> Iterator[int]:
+        """The instants in (after, until]."""
+        at = self.after(after)
+        while at <= until:
+            yield at
+            at = self.after(at)
+
 
 _Kind = Literal["query", "stream"]
 

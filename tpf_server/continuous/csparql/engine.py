@@ -1,23 +1,539 @@
 """The engine: streams in, an answer of each query at each of its instants out."""
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial
+from itertools import chain
+from typing import Any, cast
 
 from annotations.terms import Term
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
-from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
-from tpf_server.continuous.csparql.instant_engine import InstantEngine
+from tpf_server.continuous.csparql.csparql_query import (
+    CsparqlQuery,
+    Occurrence,
+    PhysicalWindow,
+    with_graphs_of,
+)
+from tpf_server.continuous.csparql.native.contents import WindowContents
+from tpf_server.continuous.csparql.native.evaluation import EvaluationRegistry
+from tpf_server.continuous.csparql.native.leaves import has_static
+from tpf_server.continuous.csparql.native.shared_windows import SharedWindows
+from tpf_server.continuous.csparql.native.static_table import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_server.continuous.csparql.pace import Pace
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.periodic_query import AnswerCallback, PeriodicQuery
-from tpf_server.continuous.engine.elements.elements import canonical_term, graph_name
-from tpf_server.continuous.engine.elements.timestamps import milliseconds
+from tpf_server.continuous.csparql.planner import EvaluationPlanner, Learning
+from tpf_server.continuous.csparql.rules import RULES, Rule
+from tpf_server.continuous.csparql.timetable import StreamTimes, Timetable
+from tpf_server.continuous.engine.elements.elements import (
+    canonical_term,
+    graph_name,
+    graph_of,
+    milliseconds,
+)
 from tpf_server.continuous.engine.errors import (
     ElementError,
     UnsupportedContinuousQueryError,
+    WindowLimitError,
 )
-from tpf_server.continuous.engine.spoken_time import says_now
+from tpf_server.continuous.engine.query_engine import QueryEngine
+from tpf_server.continuous.engine.semantics import BASE, EngineLimits, says_now
+from tpf_server.continuous.engine.static.static_data import GraphChange
+from tpf_server.continuous.engine.windows.matchers import EncodedQuad, EncodedTriple
+from tpf_server.continuous.engine.windows.stream_time import NEVER
+
+# Who reads which streams: elements come into the windows of queries.
+
+_ByStream = dict[Term, dict[PeriodicQuery, None]]
+
+
+class StreamReaders:
+    """The queries of an engine, with the windows and evaluations that they share.
+
+    Args:
+        windows: that move with time; those that count triples belong to one query each.
+        evaluations: see `EvaluationRegistry`.
+        learning: what their plans rest on.
+        planner: makes evaluations.
+        window_rows: how many elements the windows of a query may hold.
+
+    Attributes:
+        arrivals: how many elements somebody read.
+        late: how many of them came after an answer that should have seen them.
+        following: queries that are to hear of the elements of a stream.
+    """
+
+    def __init__(
+        self,
+        windows: SharedWindows,
+        evaluations: EvaluationRegistry,
+        learning: Learning,
+        planner: EvaluationPlanner,
+        window_rows: int,
+    ) -> None:
+        self.arrivals = 0
+        self.late = 0
+        self._windows = windows
+        self._evaluations = evaluations
+        self._learning = learning
+        self._planner = planner
+        self._window_rows = window_rows
+        self._in_graphs: Counter[Term] = Counter()
+        self._timed: _ByStream = {}
+        self._counting: _ByStream = {}
+        self.following: _ByStream = {}
+        self._most_windows = 1
+        self._answered: int | None = None
+
+    def add(self, registered: PeriodicQuery) -> None:
+        """A query sees what comes from now on."""
+        evaluation = registered.evaluation
+        registered.question.owners += 1
+        self._in_graphs.update(evaluation.in_graphs)
+        self._evaluations.add(evaluation, self.arrivals)
+        self._learning.rest(evaluation)
+        self._most_windows = max(self._most_windows, len(evaluation.windows))
+        for stream in registered.reads:
+            self._like(registered).setdefault(stream, {})[registered] = None
+            if registered.follows:
+                self.following.setdefault(stream, {})[registered] = None
+        for name, view in evaluation.windows.items():
+            if registered.counts:
+                # What came before it does not come into them.
+                view.since = 0
+            elif evaluation.owners == 1:
+                self._windows.attach(evaluation.inputs[name], view, evaluation.predicates)
+
+    def remove(self, registered: PeriodicQuery) -> None:
+        """It sees nothing any more."""
+        readings = [self._like(registered)]
+        if registered.follows:
+            readings.append(self.following)
+        for readers in readings:
+            for stream in registered.reads:
+                del readers[stream][registered]
+                if not readers[stream]:
+                    del readers[stream]
+        self._in_graphs.subtract(registered.evaluation.in_graphs)
+        self._in_graphs += Counter()
+        self._leave(registered)
+
+    def _like(self, registered: PeriodicQuery) -> _ByStream:
+        return self._counting if registered.counts else self._timed
+
+    def _leave(self, registered: PeriodicQuery) -> None:
+        evaluation = registered.evaluation
+        evaluation.leave(registered.question)
+        if self._evaluations.remove(evaluation):
+            self._learning.forget(evaluation)
+            evaluation.close()
+            if not registered.counts:
+                for name, view in evaluation.windows.items():
+                    self._windows.detach(evaluation.inputs[name], view, evaluation.predicates)
+
+    def read(self, stream: Term) -> bool:
+        """Whether anybody reads a stream."""
+        return stream in self._timed or stream in self._counting
+
+    def needs_graphs(self, stream: Term) -> bool:
+        """Whether anybody asks for the named graphs of a stream."""
+        return stream in self._in_graphs
+
+    def of(self, stream: Term) -> Sequence[PeriodicQuery]:
+        """Those that read a stream."""
+        return *self._timed.get(stream, ()), *self._counting.get(stream, ())
+
+    def answered(self, registered: PeriodicQuery, at: int) -> None:
+        """A query has answered for an instant; from then on it may share an evaluation."""
+        if not registered.counts:
+            registered.last = at
+            self._answered = at if self._answered is None else max(self._answered, at)
+        found = self._evaluations.equal(registered.evaluation)
+        if found is not None:
+            question = registered.question
+            self._leave(registered)
+            registered.question = self._planner.shared(found, registered.query, question)
+            registered.question.owners += 1
+            registered.evaluation = found
+            self._evaluations.add(found)
+
+    # ----------------------------------------------------------------------------- elements
+
+    def arrive(
+        self,
+        stream: Term,
+        triples: Sequence[EncodedTriple],
+        at: int,
+        quads: Sequence[EncodedQuad] = (),
+    ) -> list[Occurrence]:
+        """An element comes into the windows over time of its stream.
+
+        Args:
+            stream: of the element.
+            triples: of the element.
+            at: its timestamp.
+            quads: its triples with their graph, or 0, where somebody asks for graphs.
+
+        Returns:
+            What those that count triples are to count, see `count`.
+        """
+        self.arrivals += 1
+        number = self.arrivals
+        occurrences = [Occurrence(at, number, triple) for triple in triples]
+        readers = self._timed.get(stream)
+        if not readers:
+            return occurrences
+        if self._answered is not None and at <= self._answered:
+            passed = [each for each in readers if each.last is not None and at <= each.last]
+            for registered in passed:
+                registered.late += 1
+            self.late += bool(passed)
+        allowed = self._window_rows
+        full = False
+        came: Iterable[WindowContents] = self._windows.arrive(stream, occurrences)
+        if quads and quads[0][3]:
+            named = self._windows.arrive(with_graphs_of(stream), _with(quads, occurrences))
+            came = chain(came, named)
+        for window in came:
+            full = full or window.held() * self._most_windows > allowed
+        if full:
+            for registered in tuple(readers):
+                self._limit(registered)
+        return occurrences
+
+    def count(
+        self,
+        stream: Term,
+        occurrences: Sequence[Occurrence],
+        quads: Sequence[EncodedQuad] = (),
+    ) -> Iterator[PeriodicQuery]:
+        """Triples come into windows that count them; gives queries that are to answer now."""
+        came = {stream: occurrences}
+        if quads:
+            came[with_graphs_of(stream)] = _with(quads, occurrences)
+        for registered in tuple(self._counting.get(stream, ())):
+            if registered.by_elements:
+                comes = registered.state == "running" and self._element_came(registered, came)
+                if comes and registered.arrived():
+                    yield registered
+                continue
+            for each in occurrences:
+                # Its callback may have closed it, or that of another query.
+                if registered.state != "running":
+                    break
+                contents = registered.evaluation.windows[stream].contents
+                contents.add(each)
+                # It is there, also where the next answer is for an earlier instant of another
+                # stream.
+                contents.move(each.at)
+                if registered.arrived():
+                    yield registered
+
+    def _element_came(
+        self, registered: PeriodicQuery, came: Mapping[Term, Sequence[Occurrence]]
+    ) -> bool:
+        """An element comes into the windows of a query that whole ones move; whether it runs."""
+        evaluation = registered.evaluation
+        predicates = evaluation.predicates
+        for name, view in evaluation.windows.items():
+            counted = isinstance(view.window, PhysicalWindow)
+            for each in came.get(evaluation.inputs[name], ()):
+                if counted or predicates is None or each.triple[1] in predicates:
+                    view.contents.add(each)
+        self._limit(registered)
+        return registered.state == "running"
+
+    def _limit(self, registered: PeriodicQuery) -> None:
+        """Stop a query whose windows hold too much."""
+        allowed = self._window_rows
+        if registered.evaluation.held > allowed:
+            error = f"the windows of {registered.name} hold more than {allowed} elements"
+            registered.stop(WindowLimitError(error))
+
+
+def _with(quads: Sequence[EncodedQuad], occurrences: Sequence[Occurrence]) -> list[Occurrence]:
+    return [
+        each._replace(triple=cast("EncodedTriple", quad))
+        for quad, each in zip(quads, occurrences, strict=True)
+    ]
+
+
+# What happens when an element arrives, and when time passes: answers at instants.
+#
+# An evaluation at instant t sees every element with a timestamp up to t, so it happens when the
+# first later element of its streams arrives, or when `advance` says that t has passed (see
+# `StreamTimes`). Queries are evaluated in the order of time, and at the same instant a registered
+# stream before those that read it.
+#
+# The engine has one thread and no clock: time is what elements say, and what `advance` says.
+
+
+class InstantEngine(QueryEngine[PeriodicQuery]):
+    """Streams, their windows and the evaluations over these, moved on by instants.
+
+    Args:
+        base: what relative IRIs and names of registered streams are relative to.
+        limits: what is allowed.
+        lateness: how long evaluations wait for late elements, in milliseconds of stream time.
+        patience: how long a query over several streams waits for those of them that are behind
+            others, in milliseconds of stream time; where nobody says what time it is.
+        skip_idle: whether instants are left out at which nothing is in the windows of a query.
+        eager: whether queries over streams are evaluated from the first `advance` on, which says
+            what time it is, and not only from their first element on.
+        require_graphs: whether a query may only name static graphs that are there.
+        strict: whether a malformed element is an error; otherwise it is counted in `refused`.
+        rules: that rewrite the operators of a query.
+        pace: widens steps of queries under load; ``None``: nothing does.
+        learn: whether streams that declare no predicates are taken to have only those that came.
+        beside: another engine of this process, whose terms and static graphs it uses.
+
+    Attributes:
+        learning: what is known about the predicates of streams.
+        refused: how many elements were malformed.
+    """
+
+    def __init__(
+        self,
+        *,
+        base: str = BASE,
+        limits: EngineLimits | None = None,
+        lateness: int = 0,
+        patience: int = 0,
+        skip_idle: bool = False,
+        eager: bool = False,
+        require_graphs: bool = False,
+        strict: bool = True,
+        rules: tuple[Rule, ...] = RULES,
+        pace: Pace | None = None,
+        learn: bool = True,
+        beside: QueryEngine[Any] | None = None,
+    ) -> None:
+        super().__init__(base, limits, require_graphs=require_graphs, beside=beside)
+        self.refused = 0
+        self._lateness = lateness
+        self._skip_idle = skip_idle
+        self._eager = eager
+        self._pace = pace
+        self._strict = strict
+        self._windows = SharedWindows()
+        self._evaluations = EvaluationRegistry()
+        self.learning = Learning(self.dictionary, partial(has_static, self.static), enabled=learn)
+        self._tables = StaticTables(self.static, self.dictionary)
+        self._planner = EvaluationPlanner(
+            self._tables,
+            self.dictionary,
+            self._environment,
+            self._evaluations,
+            self.learning,
+            rules,
+        )
+        self._readers = StreamReaders(
+            self._windows, self._evaluations, self.learning, self._planner, self.limits.window_rows
+        )
+        self._times = StreamTimes(lateness, patience)
+        self._timetable = Timetable(self._times, self.queries)
+        self._registrations = itertools.count(1)
+        self._graph_names = self.static.names
+        self.static.on_change(self._changing)
+
+    @property
+    def time(self) -> int | None:
+        """The newest instant that elements or `advance` told; ``None`` before the first element."""
+        return None if self._times.newest == NEVER else self._times.newest
+
+    @property
+    def late(self) -> int:
+        """How many elements came after an answer that should have seen them."""
+        return self._readers.late
+
+    @property
+    def present(self) -> int | None:
+        """What time it is, where somebody knows: later elements do not hurry queries on.
+
+        But for those that read no other stream. ``None``: nobody does.
+        """
+        return self._times.present
+
+    @present.setter
+    def present(self, present: int | None) -> None:
+        self._times.present = present
+
+    def _changing(self, change: GraphChange) -> Callable[[], None]:
+        self._tables.ask(change)
+
+        def finish() -> None:
+            with self.dictionary.keeping():
+                self._tables.change(change)
+            for each in self.queries.values():
+                each.evaluation.refreshed()
+            if self.static.names != self._graph_names:
+                self._graph_names = self.static.names
+                ranging = {q.evaluation: q.query for q in self.queries.values() if q.ranges}
+                for evaluation, query in ranging.items():
+                    self._planner.plan_anew(evaluation, query)
+            self.forgetting.sweep_where_due()
+
+        return finish
+
+    def _let_go(self, registered: PeriodicQuery) -> None:
+        self._timetable.remove(registered)
+        self._readers.remove(registered)
+        if self._pace is not None:
+            self._pace.remove(registered)
+
+    # ------------------------------------------------------------------------ what arrives
+
+    def looks_at(self, stream: Term) -> bool:
+        """Whether the elements of a stream, or their times, are anything to a query."""
+        return self._readers.read(stream) or self._timetable.follows(stream)
+
+    def pass_by(self, stream: Term, at: int) -> None:
+        """Elements came in a stream that no query looks at, up to this instant."""
+        self._times.came(stream, at)
+
+    def arrive(
+        self,
+        stream: Term,
+        triples: Sequence[EncodedTriple],
+        at: int,
+        graph: Term | None = None,
+    ) -> None:
+        """An encoded element arrives, maybe with the name of its graph."""
+        self._times.came(stream, at)
+        # Evaluations may let go of terms, and of queries.
+        self.arriving.append(triples)
+        try:
+            self._announce(stream, at)
+            if self._timetable.pass_on(stream):
+                self._evaluate(self._timetable.due(at))
+            self.forgetting.sweep_where_due()
+        finally:
+            self.arriving.pop()
+        self._enter(stream, triples, at, graph)
+
+    def _announce(self, stream: Term, at: int) -> None:
+        """An element is about to come."""
+        for registered in tuple(self._readers.following.get(stream, ())):
+            instant = registered.passed(at)
+            if instant is not None and registered.state == "running":
+                self._answer(registered, instant)
+            if registered.coming(stream, at):
+                self._timetable.look(registered)
+
+    def _enter(
+        self, stream: Term, triples: Sequence[EncodedTriple], at: int, graph: Term | None
+    ) -> None:
+        """An element comes into the windows of its stream."""
+        if not self._readers.read(stream):
+            return
+        for evaluation in self.learning.contradicted(stream, triples):
+            users = self._readers.of(stream)
+            query = next(each.query for each in users if each.evaluation is evaluation)
+            self._planner.plan_anew(evaluation, query)
+        self.arriving.append(triples)
+        try:
+            for registered in self._timetable.idle(stream):
+                self._timetable.begin(registered, at)
+            quads = self._with_graph(triples, graph) if self._readers.needs_graphs(stream) else ()
+            occurrences = self._readers.arrive(stream, triples, at, quads)
+            for registered in tuple(self._readers.following.get(stream, ())):
+                if registered.came(stream, at):
+                    self._timetable.look(registered)
+            for registered in self._readers.count(stream, occurrences, quads):
+                self._answer(registered, at)
+        finally:
+            self.arriving.pop()
+
+    def _with_graph(
+        self, triples: Sequence[EncodedTriple], graph: Term | None
+    ) -> list[EncodedQuad]:
+        name = 0 if graph is None else self.dictionary.encode(graph)
+        quads = [(*triple, name) for triple in triples]
+        # So it is held as the terms of the triples are.
+        self.arriving[-1] = [*triples, (name, name, name)]
+        return quads
+
+    def advance(self, timestamp: int | datetime) -> None:
+        """Everything with a timestamp up to this has come: evaluate what is due until then."""
+        self._check_open()
+        at = milliseconds(timestamp)
+        self._times.tell(at)
+        for registered in self._timetable.idle():
+            if self._eager or not registered.query.streams:
+                self._timetable.begin(registered, at - self._lateness)
+        if self._timetable.pass_on():
+            self._evaluate(self._timetable.due())
+        self.forgetting.sweep_where_due()
+
+    def finish(self) -> None:
+        """No more elements will come: evaluate until every query has seen the last one."""
+        if self.time is not None:
+            self._evaluate(self._timetable.due_until_end(self.time))
+
+    # -------------------------------------------------------------------------- evaluation
+
+    def _evaluate(self, due: Iterable[tuple[int, PeriodicQuery]]) -> None:
+        for at, registered in due:
+            self._evaluate_at(at, registered)
+
+    def _evaluate_at(self, at: int, registered: PeriodicQuery) -> None:
+        following = registered.due_after(at)
+        if following is None:
+            self._timetable.rest(registered)
+        else:
+            self._timetable.plan(registered, following)
+        pace = self._pace
+        if pace is None:
+            self._answer(registered, at)
+        else:
+            begun = pace.seconds()
+            self._answer(registered, at)
+            pace.evaluated(registered, pace.seconds() - begun)
+        idle = self._skip_idle and registered.query.streams and not registered.evaluation.held
+        if idle and not registered.told and registered.state == "running":
+            self._timetable.rest(registered)
+            if pace is not None:
+                pace.rest(registered)
+
+    def _answer(self, registered: PeriodicQuery, at: int) -> None:
+        answer = registered.answer(at)
+        if answer is None:
+            return
+        self._readers.answered(registered, at)
+        registered.emitted += 1
+        try:
+            registered.take(answer)
+        except Exception as error:  # noqa: BLE001 (see `RunningQuery.fail`)
+            registered.fail(error)
+            return
+        if registered.stream is not None and answer.makes_triples:
+            encode = self.dictionary.encode
+            for element in answer.elements:
+                triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
+                try:
+                    self.learning.check_triples(registered.stream, triples)
+                except ElementError as error:
+                    registered.stop(error)
+                    return
+                self.arriving.append(triples)
+                try:
+                    self._announce(registered.stream, answer.at)
+                finally:
+                    self.arriving.pop()
+                self._enter(registered.stream, triples, answer.at, graph_of(element))
+
+    def holders(self) -> Iterable[object]:
+        """Queries, windows, and what comes into them."""
+        evaluations = [each.evaluation for each in self.queries.values()]
+        return evaluations, self._windows, self._tables, self.arriving
+
+    def static_holders(self) -> Iterable[object]:
+        """The tables of static triples."""
+        for table in self._tables:
+            yield from table.holders
 
 
 class CsparqlEngine(InstantEngine):

@@ -8,19 +8,21 @@ from annotations.terms import Term, is_variable
 from tpf_client.sparql.algebra import BGP, Path, Pattern
 from tpf_client.sparql.rewrite.visitor import everything
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
-from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PhysicalWindow
 from tpf_server.continuous.csparql.drawing import as_text
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.native.leaves import TooManyStaticError
 from tpf_server.continuous.csparql.native.questions import Question
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
-from tpf_server.continuous.csparql.windows import PhysicalWindow
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS, batch_report
-from tpf_server.continuous.engine.result_columns import EmissionColumns, result_variables
-from tpf_server.continuous.engine.running_query import RunningQuery
-from tpf_server.continuous.engine.spoken_time import says_now
+from tpf_server.continuous.engine.running_query import (
+    EmissionColumns,
+    RunningQuery,
+    result_variables,
+)
+from tpf_server.continuous.engine.semantics import says_now
 
 AnswerCallback = Callable[[PeriodicAnswer], None]
 

@@ -10,8 +10,12 @@ from tpf_client.sparql.algebra import DatasetClause, Query
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.inlined import inlined_literal
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
-from tpf_server.continuous.engine.elements.elements import canonical_term, canonical_triple
-from tpf_server.continuous.engine.elements.timestamps import EPOCH, date_time_of
+from tpf_server.continuous.engine.elements.elements import (
+    EPOCH,
+    canonical_term,
+    canonical_triple,
+    date_time_of,
+)
 from tpf_server.continuous.engine.errors import (
     ElementError,
     EngineClosedError,
@@ -21,8 +25,8 @@ from tpf_server.continuous.engine.errors import (
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.engine.forgetting import Forgetting
-from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.running_query import RunningQuery
+from tpf_server.continuous.engine.semantics import EngineLimits
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
 from tpf_server.continuous.engine.static.static_graphs import StaticGraphs
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple

@@ -7,8 +7,7 @@ HAVING may use the aggregates that are named there. Source: paper 001, section 2
 from annotations.terms import Variable
 from tpf_client.sparql.algebra import Aggregate, Exists, Expression, Pattern, VariableRef
 from tpf_client.sparql.parser import QueryParser
-from tpf_client.sparql.rewrite.rename import replaced
-from tpf_client.sparql.rewrite.visitor import everything
+from tpf_client.sparql.rewrite.visitor import everything, replaced
 
 
 class SelectNames(QueryParser):

@@ -7,6 +7,43 @@ Engines for continuous queries differ here, so nothing is left implicit. See
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from tpf_client.sparql.algebra import Call, Query
+from tpf_client.sparql.rewrite.visitor import everything
+
+# What an engine allows.
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What an engine allows.
+
+    Args:
+        queries: registered at the same time.
+        window_rows: entries that the windows of one query may hold; in CQELS-QL looked at every 64
+            arrivals.
+        backlog: emissions or answers that wait for a reader.
+        join_rows: rows that the joins of a query in CQELS-QL may make, and it may emit, at once;
+            each triple gives back a hundredth of it.
+    """
+
+    queries: int = 10_000
+    window_rows: int = 10_000_000
+    backlog: int = 1_000_000
+    join_rows: int = 1_000_000
+
+
+# NOW() in continuous queries: it changes while nothing comes, which dataflows do not see.
+
+
+def says_now(query: Query) -> bool:
+    """Whether NOW() stands anywhere in a query."""
+    return any(isinstance(each, Call) and each.name == "NOW" for each in everything(query))
+
+
+# What the IRIs of continuous queries are relative to, where nobody says anything else.
+
+BASE: Final = "http://localhost/"
+
 
 @dataclass(frozen=True, slots=True)
 class Semantics:

@@ -8,16 +8,440 @@ There is one thread and no clock: time is what the elements say, and what `advan
 windows move with it, except those over streams that are behind or ahead (see `StreamTime`).
 """
 
-from collections.abc import Callable, Collection
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from typing import Final
+from weakref import WeakSet
 
-from tpf_server.continuous.engine.elements.timestamps import milliseconds
-from tpf_server.continuous.engine.plan_engine import PlanEngine
+from annotations.terms import Term
+from tpf_client.dataflow.kernels import Kernel
+from tpf_client.dataflow.operators.multiway_join import Routing
+from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.elements.elements import milliseconds
+from tpf_server.continuous.engine.errors import (
+    EngineLimitError,
+    JoinLimitError,
+    StreamNameError,
+    UnknownStreamError,
+    WindowLimitError,
+)
+from tpf_server.continuous.engine.forgetting import Forgetting
 from tpf_server.continuous.engine.plans.plan import Plan
-from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
+from tpf_server.continuous.engine.plans.registered_query import EncodedTriples, RegisteredQuery
+from tpf_server.continuous.engine.query_engine import QueryEngine
+from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
+from tpf_server.continuous.engine.semantics import EngineLimits
+from tpf_server.continuous.engine.static.static_data import GraphChange
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Watermark
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 from tpf_server.continuous.engine.windows.streams import ElementStream
+from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
+
+# What an engine of plans consists of: streams, windows over them, plans over these.
+#
+# What happens to them with each element, and as time passes, is in `TickEngine`.
+
+# How what an arrival derived gets to queries, and from these to streams.
+
+
+class Emitter:
+    """Gives queries what they have to emit, then the streams what these feed them.
+
+    A callback may do anything with the engine: what thereby is emitted waits for its turn.
+
+    Args:
+        plans: who has something to emit.
+        streams: by their names.
+        tick: takes an element that a query has made.
+
+    Attributes:
+        outgoing: what waits to be given to queries.
+        fed: elements that queries have made, and that wait for their turn.
+    """
+
+    def __init__(
+        self,
+        plans: PlanRegistry,
+        streams: Mapping[Term, ElementStream],
+        tick: Callable[[ElementStream, list[EncodedTriple], int], None],
+    ) -> None:
+        self.fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
+        self._plans = plans
+        self._streams = streams
+        self._tick = tick
+        self.outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, EncodedTriples]] = deque()
+        self._emits = False
+
+    @property
+    def emitting(self) -> bool:
+        """Whether a query is being given something."""
+        return self._emits
+
+    def emit(self, sequence: int, at: int, due: Callable[[Plan], bool] | None = None) -> None:
+        """Take from the plans what there is to emit, and give it to their queries.
+
+        Args:
+            sequence: the number of the arrival.
+            at: its instant.
+            due: whether a plan may emit; what others have waits until they may. ``None``: all may.
+        """
+        outgoing = self.outgoing
+        emissions = self._plans.emissions(due)
+        nested = self._emits
+        self._emits = True
+        try:
+            for owners, solutions, removed in emissions:
+                rows, triples = owners[0].made(solutions)
+                emission = Emission(sequence, at, rows, removed)
+                if len(emissions) == 1 and not nested:
+                    # What most arrivals come to, without the steps in between.
+                    self._emit_to(owners, emission, triples)
+                else:
+                    outgoing.append((owners, emission, triples))
+            while (outgoing or self.fed) and not nested:
+                if outgoing:
+                    self._emit_to(*outgoing.popleft())
+                    continue
+                name, fed, at = self.fed.popleft()
+                if name in self._streams:
+                    # What comes of a stream that is behind another never comes too late.
+                    stream = self._streams[name]
+                    self._tick(stream, fed, max(at, stream.latest))
+        finally:
+            self._emits = nested
+
+    def _emit_to(
+        self, owners: Sequence[RegisteredQuery], emission: Emission, triples: EncodedTriples
+    ) -> None:
+        count = len(emission.rows)
+        for owner in owners:
+            if owner.state != "running":
+                continue
+            owner.emitted += count
+            try:
+                owner.take(emission)
+            except Exception as error:  # noqa: BLE001 (see `RunningQuery.fail`)
+                owner.fail(error)
+                continue
+            # It may have ended itself.
+            if triples and owner.stream is not None and owner.state == "running":
+                self.fed.append((owner.stream, triples, emission.at))
+
+
+# What an engine does from time to time: routes, limits, and terms that nobody needs any more.
+
+_INTERVAL: Final = 64
+_ADAPTATION: Final = 1024
+
+
+class Housekeeping:
+    """Looks after plans and terms every so many arrivals.
+
+    Args:
+        plans: whose routes are chosen anew, and whose windows are limited.
+        streams: that these read.
+        forgetting: of terms.
+        window_rows: entries that the windows of one plan may hold.
+        stop: ends the queries of a plan, and tells them why.
+        merge: makes one of plans that have become alike.
+    """
+
+    def __init__(
+        self,
+        plans: Iterable[Plan],
+        streams: Mapping[Term, ElementStream],
+        forgetting: Forgetting,
+        window_rows: int,
+        stop: Callable[[Plan, EngineLimitError], None],
+        merge: Callable[[], None],
+    ) -> None:
+        self._plans = plans
+        self._streams = streams
+        self._forgetting = forgetting
+        self._window_rows = window_rows
+        self._stop = stop
+        self._merge = merge
+        self._next_adaptation = self._looked = 0
+        self._next_limit = 0
+
+    def run(self, arrivals: int) -> int:
+        """Do what is due.
+
+        Args:
+            arrivals: how many elements the engine has processed.
+
+        Returns:
+            After how many more arrivals to do it again.
+        """
+        self._merge()
+        triples = self._triples()
+        gone, self._looked = triples - self._looked, triples
+        for plan in self._plans:
+            plan.work.renew(gone * plan.work.most // 100)
+        if arrivals >= self._next_adaptation:
+            self._next_adaptation = arrivals + min(arrivals, _ADAPTATION)
+            for plan in self._plans:
+                plan.adapt()
+        if triples >= self._next_limit:
+            self._limit(triples)
+        self._forgetting.sweep_where_due()
+        # Often at first, when windows fill and routes settle; then rarely.
+        return min(_INTERVAL, arrivals + 1)
+
+    def _limit(self, triples: int) -> None:
+        """Stop those whose windows hold too much, and see how soon others could.
+
+        Args:
+            triples: how many have come in all streams.
+        """
+        self._next_limit = triples + self._window_rows
+        for plan in tuple(self._plans):
+            held, soonest = self._room(plan)
+            self._next_limit = min(self._next_limit, triples + soonest)
+            if held > self._window_rows:
+                allowed = f"{self._window_rows} are allowed"
+                self._stop(
+                    plan,
+                    WindowLimitError(f"the windows of the query hold {held} entries; {allowed}"),
+                )
+
+    def _room(self, plan: Plan) -> tuple[int, int]:
+        """How much the windows of a plan hold, and how many triples at least fill them."""
+        windows = [window for window, _ in plan.leaves.subscriptions]
+        held = sum(window.held for window in windows)
+        if any(window.multiplies for window in windows):
+            return held, 0
+        return held, max(0, self._window_rows - held) // max(1, len(windows))
+
+    def added(self, plan: Plan) -> None:
+        """There is one more plan, or one more query of it."""
+        self._next_limit = min(self._next_limit, self._triples() + self._room(plan)[1])
+
+    def _triples(self) -> int:
+        return sum(stream.triples for stream in self._streams.values())
+
+
+_IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
+
+
+class PlanEngine(QueryEngine[RegisteredQuery]):
+    """Streams, their windows and the plans over these, before anything moves them.
+
+    Args:
+        base: what relative IRIs are relative to.
+        limits: what is allowed.
+        lateness: how late an element may come, in milliseconds.
+        create_streams: whether a stream comes into being when it is first named.
+        require_graphs: whether a query may only name static graphs that are loaded.
+        share: whether queries that differ in constants only share a plan.
+        routing: of joins.
+        kernel: what takes records that come in batches (see `kernels`).
+        skip_idle: whether queries that emit everything leave out multiples of their slides at which
+            nothing is in their windows.
+
+    Attributes:
+        front: the newest instant that elements or `advance` told, in milliseconds since 1970;
+            `NEVER` before the first element.
+        arrivals: how many elements were processed.
+        dropped: how many elements came too late: older than the newest of their stream, or than
+            what `advance` said.
+        reorders: whether elements wait for late ones.
+        abandoned: whether no more elements are to come, because the engine is about to be closed.
+        ticking: plans that are looked at between elements, too.
+        streams: by their names.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        limits: EngineLimits | None,
+        *,
+        lateness: int,
+        create_streams: bool,
+        require_graphs: bool,
+        share: bool,
+        routing: Routing = "reviewed",
+        kernel: Kernel | None = None,
+        skip_idle: bool = False,
+    ) -> None:
+        super().__init__(base, limits, require_graphs=require_graphs)
+        self.front = NEVER
+        self._limit = -NEVER
+        self._told: int | None = None
+        self.arrivals = 0
+        self.dropped = 0
+        self.reorders = bool(lateness)
+        self.abandoned = False
+        self.streams: dict[Term, ElementStream] = {}
+        self._create_streams = create_streams
+        self._waiting: ReorderBuffer[tuple[ElementStream, list[EncodedTriple]]] = ReorderBuffer(
+            lateness
+        )
+        watermark = Watermark()
+        self._windows = WindowRegistry(self.stream, watermark, self.streams)
+        self._timed = self._windows.timed
+        self._plans = PlanRegistry(
+            self._windows,
+            self.static,
+            self.dictionary,
+            self._environment,
+            watermark=watermark,
+            share=share,
+            routing=routing,
+            kernel=kernel,
+            reorders=self.reorders,
+            skip_idle=skip_idle,
+            join_rows=self.limits.join_rows,
+        )
+        self.ticking = self._plans.ticking.plans
+        self._emitter = Emitter(self._plans, self.streams, self._tick)
+        self._housekeeping = Housekeeping(
+            self._plans.plans,
+            self.streams,
+            self.forgetting,
+            self.limits.window_rows,
+            self._stop,
+            self._plans.merge,
+        )
+        self._until_housekeeping = 1
+        self._records: WeakSet[object] = WeakSet()
+        self.static.on_change(self._changing)
+
+    @property
+    def time(self) -> int | None:
+        """The newest instant that elements or `advance` told; ``None`` before the first element."""
+        return None if self.front == NEVER else self.front
+
+    @property
+    def present(self) -> int | None:
+        """What time it is, where somebody knows: elements of later instants move no other stream.
+
+        ``None``: nobody does.
+        """
+        return None if self._limit == -NEVER else self._limit
+
+    @present.setter
+    def present(self, present: int | None) -> None:
+        self._limit = -NEVER if present is None else present
+
+    def _changing(self, change: GraphChange) -> Callable[[], None]:
+        self.settle()
+        finishing = self._plans.changing(change)
+
+        def finish() -> None:
+            with self.dictionary.keeping():
+                finishing()
+            self._emitter.emit(self.arrivals, self.time or 0)
+            self.forgetting.sweep_where_due()
+
+        return finish
+
+    # ------------------------------------------------------------------------------ streams
+
+    def stream(self, name: str) -> ElementStream:
+        """The stream of this IRI, made where it is new and that is allowed.
+
+        Raises:
+            UnknownStreamError: there is none, and streams are not made on first use.
+            StreamNameError: it is no IRI.
+        """
+        term = self.name(name)
+        found = self.streams.get(term)
+        if found is None:
+            if not self._create_streams:
+                raise UnknownStreamError(f"there is no stream {term}")
+            found = self.create_stream(term)
+        return found
+
+    def create_stream(self, name: str) -> ElementStream:
+        """Make a stream, or find the one of this IRI.
+
+        Raises:
+            StreamNameError: it is no IRI.
+        """
+        term = self.name(name)
+        found = self.streams.get(term)
+        if found is None:
+            self.settle()
+            if not _IRI.fullmatch(term):
+                raise StreamNameError(f"not an IRI: {term}")
+            found = self.streams[term] = ElementStream(term)
+            if self._told is not None:
+                found.tell(self._told, self.front)
+            with self.dictionary.keeping():
+                for plan in self._plans.stream_came(term):
+                    self._housekeeping.added(plan)
+        return found
+
+    def delete_stream(self, name: str) -> None:
+        """Forget a stream that no query names; what queries over every stream saw of it goes.
+
+        Raises:
+            UnknownStreamError: there is none.
+        """
+        term = self.name(name)
+        if term not in self.streams:
+            raise UnknownStreamError(f"there is no stream {term}")
+        self.settle()
+        del self.streams[term]
+        self._plans.stream_gone(term)
+        self._emitter.emit(self.arrivals, self.time or 0)
+
+    def settle(self) -> None:
+        """Something else comes than records as columns: everything is where operators find it."""
+        if self._plans.fusion.active is not None:
+            self._plans.fusion.settle()
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        self.settle()
+
+    def _tick(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
+        """An element comes into the windows of its stream."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------------- housekeeping
+
+    def holders(self) -> Iterable[object]:
+        """Plans, windows, and what comes into them."""
+        fused = self._plans.fusion.holders()
+        streams = tuple(self.streams.values())
+        coming = self._waiting, self.arriving, self._emitter.outgoing, self._emitter.fed
+        return self._plans.plans, self._windows, streams, coming, fused, *self._records
+
+    def static_holders(self) -> Iterable[object]:
+        """The tables of static caches."""
+        for plan in self._plans.plans:
+            for cache, _ in plan.leaves.caches:
+                yield from cache.tables
+
+    def _stop_exceeded(self) -> None:
+        """End the queries whose joins made too many rows."""
+        plans = self._plans.exceeded
+        while plans:
+            plan = plans.pop()
+            if self.abandoned:
+                continue
+            allowed = f"the joins of the query made more than {plan.work.most} rows at once"
+            self._stop(plan, JoinLimitError(allowed))
+
+    def abandon(self) -> None:
+        """End the tick that is under way; said in another thread, before the engine is closed."""
+        self.abandoned = True
+        for plan in tuple(self._plans.plans):
+            plan.work.end()
+
+    def _stop(self, plan: Plan, error: EngineLimitError) -> None:
+        for owner in self._plans.owners(plan):
+            owner.stop(error)
+
+    def _let_go(self, registered: RegisteredQuery) -> None:
+        self.settle()
+        self._plans.remove(registered)
 
 
 class TickEngine(PlanEngine):

@@ -18,10 +18,14 @@ What the papers leave to engines stands behind the output, where it is needed: `
 …`` and ``TICK TIME|BATCH|TUPLE``; and ``STARTING AT "…"`` in a window.
 """
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import cast
+from typing import Final, cast
 
+from annotations.errors import InstantError
+from annotations.instants import parse_instant
 from annotations.terms import (
     DEFAULT_GRAPH,
     Term,
@@ -36,35 +40,219 @@ from tpf_client.sparql.algebra import (
     NOTHING,
     Call,
     Extend,
+    Filter,
     Join,
+    PathExpression,
     Pattern,
     Union,
     Values,
     VariableRef,
 )
-from tpf_client.sparql.path_expressions import PathExpression
 from tpf_client.sparql.rewrite.graph import grounded
-from tpf_client.sparql.rewrite.operands import join
-from tpf_server.continuous.csparql.csparql_query import RegisterClause
+from tpf_client.sparql.rewrite.visitor import join, renamed
+from tpf_client.sparql.scopes import mentioned
+from tpf_server.continuous.csparql.csparql_query import (
+    RegisterClause,
+    SteppedWindow,
+    StreamClause,
+    graph_variable,
+)
 from tpf_server.continuous.csparql.parser import TIMESTAMP
-from tpf_server.continuous.csparql.windows import StreamClause, graph_variable
-from tpf_server.continuous.engine.base_iri import BASE
+from tpf_server.continuous.engine.elements.elements import milliseconds
 from tpf_server.continuous.engine.errors import (
     as_continuous_errors,
 )
+from tpf_server.continuous.engine.select_names import SelectNames
+from tpf_server.continuous.engine.semantics import BASE
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
-from tpf_server.continuous.rspql.clauses import ClauseParser
-from tpf_server.continuous.rspql.graph_patterns import named
-from tpf_server.continuous.rspql.instants import report_instants
-from tpf_server.continuous.rspql.reports import (
+from tpf_server.continuous.engine.windows.specification import nanoseconds_of
+from tpf_server.continuous.rspql.rspql_query import (
     STREAM_OPERATORS,
+    TICKS,
     WINDOW_CLOSE,
+    ElementWindow,
     ReportPolicy,
+    RspqlQuery,
+    SlidingWindow,
     StreamOperator,
     TickPolicy,
+    report_instants,
 )
-from tpf_server.continuous.rspql.rspql_query import RspqlQuery
-from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
+
+# The clauses of RSP-QL that SPARQL has not: windows, durations, report policies and ticks.
+
+_ISO: Final = re.compile(
+    r"P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.(\d{1,3})\d*)?S)?)?",
+    re.IGNORECASE,
+)
+_ISO_UNITS: Final = (86_400_000, 3_600_000, 60_000, 1000)
+
+
+class ClauseParser(SelectNames):
+    """Reads these clauses."""
+
+    # ----------------------------------------------------------------------------- windows
+
+    def window(self) -> SteppedWindow:
+        """``[RANGE … STEP …]``, ``[FROM NOW-… TO NOW-… STEP …]`` or ``[ELEMENTS … STEP …]``."""
+        if not self.at("["):
+            self.expected("a window in square brackets")
+        self.advance()
+        place = self.token.position
+        if self.take_word("ELEMENTS"):
+            result: SteppedWindow = self._counted()
+        else:
+            if self.take_word("RANGE"):
+                width, past = self._positive("RANGE"), 0
+            elif self.take_word("FROM"):
+                begin = self._before_now()
+                self.expect_word("TO")
+                past = self._before_now()
+                width = begin - past
+                if width < 1:
+                    self.fail("a window begins before it ends", place)
+            else:
+                self.expected("RANGE, FROM or ELEMENTS")
+            step = self._positive("STEP") if self._stepping() else width
+            result = SlidingWindow(width, step, self._beginning(), past)
+        if not self.at("]"):
+            self.expected("']'")
+        self.advance()
+        return result
+
+    def _stepping(self) -> bool:
+        self.take(",")
+        return self.take_word("STEP") or self.take_word("SLIDE")
+
+    def _positive(self, what: str) -> int:
+        place = self.token.position
+        found = self.duration()
+        if not found:
+            self.fail(f"{what} takes at least one millisecond", place)
+        return found
+
+    def _counted(self) -> ElementWindow:
+        count = self._number()
+        return ElementWindow(count, self._number() if self._stepping() else 1)
+
+    def _number(self) -> int:
+        place = self.token.position
+        number = self.whole_number("a number of elements")
+        if not number:
+            self.fail("expected a number of elements, found '0'", place)
+        return number
+
+    def _before_now(self) -> int:
+        self.expect_word("NOW")
+        return self.duration() if self.take("-") else 0
+
+    def _beginning(self) -> int:
+        if not self.take_word("STARTING"):
+            return 0
+        self.expect_word("AT")
+        place = self.token.position
+        if self.token.kind == "integer":
+            return self.whole_number()
+        text = self.string()
+        if self.take("^^"):
+            self.iri()
+        try:
+            return milliseconds(parse_instant(text))
+        except InstantError:
+            self.fail(f"{text!r} is no instant with a time zone", place)
+
+    def duration(self) -> int:
+        """``PT10S``, ``10 s``, ``10s``, or a number of milliseconds; in milliseconds."""
+        begin = self.token.position
+        if self.token.kind == "integer":
+            number = self.whole_number("a duration")
+            unit = self.token.text if self.token.kind == "word" else ""
+            length = nanoseconds_of(unit)
+            if length is None:
+                if self.at_word("STEP", "SLIDE", "TO", "STARTING", "TICK", "AS") or not unit:
+                    return number
+                self.expected("a unit of time: ms, s, m, h or d")
+            self.advance()
+            return number * length // 1_000_000
+        match = _ISO.match(self.text, begin)
+        if match is None or self.token.kind not in ("word", "name"):
+            self.expected("a duration such as PT10S or 10s")
+        # Its words are those that begin within it.
+        while self.token.position < match.end() and self.token.kind != "end":
+            if self.token.end > match.end():
+                self.fail("expected a duration of days, hours, minutes and seconds", begin)
+            self.advance()
+        if not any(match.groups()):
+            self.fail(f"'{self.text[begin : match.end()]}' is a duration of nothing", begin)
+        parts = zip(match.groups()[:4], _ISO_UNITS, strict=True)
+        whole = sum(int(number) * unit for number, unit in parts if number)
+        return whole + int((match[5] or "0").ljust(3, "0"))
+
+    # ---------------------------------------------------------------------------- policies
+
+    def report(self) -> ReportPolicy:
+        """Strategies, with commas or AND between them; all are to hold."""
+        policy = ReportPolicy()
+        while True:
+            place = self.token.position
+            if self.take_word("WINDOW"):
+                self.expect_word("CLOSE")
+                new = replace(policy, window_close=True)
+            elif self.take_word("CONTENT"):
+                self.expect_word("CHANGE")
+                new = replace(policy, content_change=True)
+            elif self.take_word("NON"):
+                self.take("-")
+                self.expect_word("EMPTY")
+                self.expect_word("CONTENT")
+                new = replace(policy, non_empty=True)
+            elif self.take_word("PERIODIC"):
+                if policy.period is not None:
+                    self.fail("PERIODIC stands here twice", place)
+                new = replace(policy, period=self._positive("PERIODIC"))
+            else:
+                self.expected("WINDOW CLOSE, CONTENT CHANGE, NON-EMPTY CONTENT or PERIODIC")
+            if new == policy:
+                self.fail("this strategy stands here twice", place)
+            policy = new
+            if not self.take(",") and not self.take_word("AND"):
+                return policy
+
+    def tick(self) -> TickPolicy:
+        """The word behind TICK."""
+        found = self.token.text.lower()
+        if self.token.kind != "word" or found not in TICKS:
+            self.expected("TIME, BATCH or TUPLE")
+        self.advance()
+        return found
+
+
+# GRAPH inside WINDOW: patterns over the named graphs that elements are.
+
+
+def named(
+    pattern: Pattern, hidden: Variable, graph: TermOrVariable, fresh: Callable[[], Variable]
+) -> Pattern:
+    """``GRAPH graph { … }``, where it is known what stands inside.
+
+    Args:
+        pattern: that; its triple patterns lie in a graph called `hidden`.
+        hidden: a variable that is bound to the names of the graphs of a window.
+        graph: what the query calls them.
+        fresh: makes hidden variables.
+    """
+    if not is_variable(graph):
+        return Join(Values((hidden,), ((Term(graph),),)), pattern)
+    name = Variable(graph)
+    if name not in mentioned(pattern):
+        return Extend(pattern, name, VariableRef(hidden))
+    # Inside it is a variable like any other, compared with the graph afterwards.
+    inner = fresh()
+    pattern = Extend(renamed(pattern, name, inner), name, VariableRef(hidden))
+    unbound = Call("!", (Call("BOUND", (VariableRef(inner),)),))
+    equal = Call("SAMETERM", (VariableRef(inner), VariableRef(name)))
+    return Filter(pattern, Call("||", (unbound, equal)))
+
 
 _MARK = "urn:x-rspql:window:"
 """What the graphs of windows begin with, so that no static graph is called like them."""

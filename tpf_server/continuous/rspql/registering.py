@@ -4,7 +4,7 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.periodic_query import AnswerCallback
 from tpf_server.continuous.rspql.parser import parse
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery
-from tpf_server.continuous.rspql.reports import WINDOW_CLOSE, ReportPolicy, TickPolicy
+from tpf_server.continuous.rspql.rspql_query import WINDOW_CLOSE, ReportPolicy, TickPolicy
 
 
 def register(

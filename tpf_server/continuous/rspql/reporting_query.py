@@ -8,23 +8,216 @@ of the latter two are those of the query alone, because they are moved to instan
 queries have left behind.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
-from annotations.terms import Term, Variable
+from annotations.terms import (
+    Term,
+    TermOrVariable,
+    TriplePattern,
+    Variable,
+    is_blank_node,
+    is_variable,
+)
 from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
-from tpf_server.continuous.engine.result_columns import EmissionColumns, result_variables
+from tpf_server.continuous.engine.elements.elements import may_begin
+from tpf_server.continuous.engine.running_query import EmissionColumns, result_variables
 from tpf_server.continuous.engine.windows.stream_time import NEVER
-from tpf_server.continuous.rspql.instants import ReportInstants, report_instants
-from tpf_server.continuous.rspql.reports import StreamOperator
-from tpf_server.continuous.rspql.rspql_query import RspqlQuery
-from tpf_server.continuous.rspql.streaming import changed, quads_of, rows_to_stream
-from tpf_server.continuous.rspql.window_marks import ElementMarks, SlidingMarks, WindowContent
-from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
+from tpf_server.continuous.rspql.rspql_query import (
+    ElementWindow,
+    ReportInstants,
+    RspqlQuery,
+    SlidingWindow,
+    StreamOperator,
+    report_instants,
+)
+
+# From an answer to what is streamed of it: RStream, IStream, DStream; also triples in graphs.
+
+_QUAD = (Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+
+
+def rows_to_stream(
+    operator: StreamOperator, before: Counter[Row], rows: Sequence[Row]
+) -> tuple[list[Row], Counter[Row]]:
+    """What an answer has more (ISTREAM) or less (DSTREAM) than that of before; and its rows.
+
+    Args:
+        operator: which of the two.
+        before: the rows of the answer of before; solutions are bags.
+        rows: the answer.
+    """
+    now = Counter(rows)
+    if operator == "DSTREAM":
+        return list((before - now).elements()), now
+    left = +before
+    found = []
+    for row in rows:
+        if left[row] > 0:
+            left[row] -= 1
+        else:
+            found.append(row)
+    return found, now
+
+
+def changed(
+    operator: StreamOperator, before: Counter[Row], changes: Iterable[tuple[Row, int]]
+) -> list[Row]:
+    """The same, where it is known what came and went; `before` becomes the answer.
+
+    Args:
+        operator: ISTREAM or DSTREAM.
+        before: the rows of the answer of before.
+        changes: rows, and how often they came (more than 0) or went (less).
+    """
+    wanted = 1 if operator == "ISTREAM" else -1
+    found: list[Row] = []
+    for row, count in changes:
+        total = before[row] + count
+        if total:
+            before[row] = total
+        else:
+            del before[row]
+        found += [row] * (wanted * count)
+    return found
+
+
+def quads_of(
+    name: str,
+    at: int,
+    template: Sequence[TriplePattern],
+    graphs: Sequence[TermOrVariable | None],
+    variables: Sequence[Variable],
+    rows: Sequence[Row],
+) -> PeriodicAnswer:
+    """The answer of CONSTRUCT with GRAPH in its template: rows of triples with their graphs.
+
+    Args:
+        name: of the query.
+        at: the instant.
+        template: its triples.
+        graphs: of these, by their places; ``None``: of no graph.
+        variables: of the solutions.
+        rows: the solutions.
+    """
+    values = {variable: place for place, variable in enumerate(variables)}
+    blanks: dict[str, int] = {}
+    found: dict[Row, None] = {}
+    for number, row in enumerate(rows):
+
+        def term(text: str | None, row: Row = row, number: int = number) -> Term | None:
+            if text is None:
+                return None
+            if is_variable(text):
+                place = values.get(Variable(text))
+                return None if place is None else row[place]
+            if is_blank_node(text):
+                return Term(f"_:c{at}x{number}b{blanks.setdefault(text, len(blanks))}")
+            return Term(text)
+
+        for triple, graph in zip(template, graphs, strict=True):
+            s, p, o = (term(each) for each in triple)
+            where = term(graph)
+            if (
+                s is not None
+                and p is not None
+                and o is not None
+                and may_begin(s, p)
+                and (graph is None or (where is not None and may_begin(where, p)))
+            ):
+                found[s, p, o, where] = None
+    return PeriodicAnswer(name, at, "CONSTRUCT", _QUAD, tuple(found))
+
+
+# Which elements are in the windows of one query, as far as report policies ask for it.
+
+_SPARE: Final = 256
+
+WindowContent: TypeAlias = tuple[object, ...] | None
+"""Equal for equal contents of a window; ``None`` where it is empty."""
+
+
+class SlidingMarks:
+    """The timestamps of the elements that came into a window over time."""
+
+    def __init__(self, window: SlidingWindow) -> None:
+        self.window = window
+        self._marks: list[tuple[int, int]] = []
+        self._came = 0
+
+    def add(self, at: int) -> None:
+        """An element with this timestamp came."""
+        self._came += 1
+        insort(self._marks, (at, self._came))
+
+    def closes(self, at: int) -> bool:
+        """Whether a window closes at an instant."""
+        return self.window.closed(at) == at
+
+    def content(self, at: int) -> WindowContent:
+        """What is in it at an instant."""
+        lower, upper = self.window.bounds(at)
+        begin = bisect_right(self._marks, lower, key=_timestamp)
+        end = bisect_right(self._marks, upper, key=_timestamp)
+        if begin >= end:
+            return None
+        # Marks are only added, so that as many between the same two are the same.
+        return self._marks[begin], self._marks[end - 1], end - begin
+
+    def leaving(self, at: int) -> int | None:
+        """The first instant from this on at which an element leaves it, as far as is known."""
+        place = bisect_left(self._marks, at, key=lambda mark: self.window.leaves(mark[0]))
+        return None if place == len(self._marks) else self.window.leaves(self._marks[place][0])
+
+    def forget(self, at: int) -> None:
+        """Let go of elements that are in no window from an instant on."""
+        if len(self._marks) > _SPARE:
+            lower, _ = self.window.bounds(at)
+            gone = bisect_right(self._marks, lower, key=_timestamp)
+            if 2 * gone > len(self._marks):
+                del self._marks[:gone]
+
+
+class ElementMarks:
+    """How many elements came into a window that counts them.
+
+    Attributes:
+        closed: whether the last of them has closed it, and nobody has looked since.
+    """
+
+    def __init__(self, window: ElementWindow) -> None:
+        self.window = window
+        self.closed = False
+        self._came = 0
+
+    def add(self, at: int) -> None:  # noqa: ARG002
+        """An element came."""
+        self._came += 1
+        self.closed = self._came % self.window.step == 0
+
+    def closes(self, at: int) -> bool:  # noqa: ARG002
+        """Whether it closes at an instant."""
+        return self.closed
+
+    def content(self, at: int) -> WindowContent:  # noqa: ARG002
+        """What is in it."""
+        return (self._came,) if self._came else None
+
+    def leaving(self, at: int) -> int | None:  # noqa: ARG002
+        """Nothing leaves it by itself."""
+        return None
+
+    def forget(self, at: int) -> None:  # noqa: ARG002
+        """It was looked at."""
+        self.closed = False
+
+
+def _timestamp(mark: tuple[int, int]) -> int:
+    return mark[0]
 
 
 class ReportingQuery(PeriodicQuery):

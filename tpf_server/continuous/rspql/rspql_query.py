@@ -1,17 +1,239 @@
 """What a text in RSP-QL says."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from math import gcd, lcm
+from operator import attrgetter
+from typing import Final, Literal, TypeAlias, get_args
 
 from annotations.terms import TermOrVariable
-from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
-from tpf_server.continuous.csparql.windows import Instants
-from tpf_server.continuous.rspql.instants import report_instants
-from tpf_server.continuous.rspql.reports import (
-    WINDOW_CLOSE,
-    ReportPolicy,
-    StreamOperator,
-    TickPolicy,
+from tpf_server.continuous.csparql.csparql_query import (
+    CsparqlQuery,
+    Instants,
+    LogicalWindow,
+    Occurrence,
+    PhysicalWindow,
+    SteppedWindow,
 )
+
+# When a query of RSP-QL answers, and what of its answer it streams: the policies of the model.
+#
+# A report is made at an instant where all strategies of the policy hold, for one of the windows:
+#
+# ==================  ==========================================================================
+# window close        a window closes then periodic            the instant is a multiple of the
+# period content change      other elements are in the window than when the query last answered
+# non-empty content   elements are in the window
+# ==================  ==========================================================================
+#
+# The tick says where it is looked for such instants:
+#
+# =====  =======================================================================================
+# time   at all batch  where elements have come, after all with one timestamp: the last one since
+# the tick before tuple  at each element, in the order of arrival: the last one since the tick
+# before that had
+#        passed, for window close and periodic; otherwise the instant of the element
+# =====  =======================================================================================
+#
+# Source: paper 005, sections 3 and 4, after the SECRET model of Botan and others (VLDB 2010).
+
+StreamOperator: TypeAlias = Literal["ISTREAM", "DSTREAM", "RSTREAM"]
+"""What is streamed: what an answer has more than the one before, what it has less, or all of it."""
+
+TickPolicy: TypeAlias = Literal["time", "batch", "tuple"]
+
+STREAM_OPERATORS: Final[tuple[StreamOperator, ...]] = get_args(StreamOperator)
+TICKS: Final[tuple[TickPolicy, ...]] = get_args(TickPolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPolicy:
+    """What must hold where a query answers; all that is said here.
+
+    Args:
+        window_close: see above.
+        content_change: see above.
+        non_empty: see above.
+        period: of ``periodic``, in milliseconds; ``None``: it is not said.
+    """
+
+    window_close: bool = False
+    content_change: bool = False
+    non_empty: bool = False
+    period: int | None = None
+
+    @property
+    def timing(self) -> bool:
+        """Whether time alone says at which instants it may hold."""
+        return self.window_close or self.period is not None
+
+    @property
+    def content(self) -> bool:
+        """Whether it depends on what is in the windows."""
+        return self.content_change or self.non_empty
+
+    def __str__(self) -> str:
+        said = (
+            (self.window_close, "window close"),
+            (self.content_change, "content change"),
+            (self.non_empty, "non-empty content"),
+            (self.period is not None, f"periodic {self.period}ms"),
+        )
+        return ", ".join(name for holds, name in said if holds)
+
+
+WINDOW_CLOSE: Final = ReportPolicy(window_close=True)
+"""The default, as of YASPER and RSP4J."""
+
+
+# The windows of RSP-QL: which elements they hold at an instant, and when they close.
+#
+# A sliding window of width α and slide β that begins at t0 is a sequence of fixed windows (o, c]:
+# the first opens at t0, each is α wide, and opens β after the one before. At an instant t the
+# *present* window is the one of those with o < t <= c that closes first; what the query sees are
+# its elements up to t. (Where β is longer than α there are instants without a present window.) A
+# window in the past, ``FROM NOW-a TO NOW-b``, is that of α = a - b, seen b later.
+#
+# Source: paper 005, section 3; paper 006 for windows in the past and those that count.
+
+_NUMBER: Final = attrgetter("number")
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindow(LogicalWindow):
+    """``[RANGE range STEP step]``, in milliseconds.
+
+    Args:
+        start: t0; no element up to it is in any window.
+        past: how much later everything is seen.
+        own: whether it is moved on by the arrivals of its query, so that nobody shares it.
+    """
+
+    start: int = 0
+    past: int = 0
+    own: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether queries may have it in common."""
+        return not self.own
+
+    @property
+    def first_close(self) -> int:
+        """The first instant at which a window closes."""
+        return self.start + self.range + self.past
+
+    def closes(self, at: int) -> int:
+        """When the present window at an instant closes: the first such instant not before it."""
+        first = self.first_close
+        return max(first, first - (first - at) // self.step * self.step)
+
+    def closed(self, at: int) -> int | None:
+        """The last instant up to this at which a window closed, if one has."""
+        first = self.first_close
+        return None if at < first else first + (at - first) // self.step * self.step
+
+    def bounds(self, at: int) -> tuple[int, int]:
+        """The elements that are seen at an instant have timestamps in (lower, upper]."""
+        return self.closes(at) - self.past - self.range, at - self.past
+
+    def leaves(self, timestamp: int) -> int:
+        """The first instant at which an element is not seen any more that was seen before."""
+        first = self.first_close
+        # It is in the windows that open before it; the last of them that is not the present one.
+        beyond = timestamp + self.past + self.range
+        close = first + max(0, -((first - beyond) // self.step)) * self.step
+        return close - self.step + 1
+
+    def __str__(self) -> str:
+        if self.past:
+            beginning = f"FROM NOW-{self.range + self.past}ms TO NOW-{self.past}ms STEP"
+            text = f"{beginning} {self.step}ms"
+        else:
+            text = f"RANGE {self.range}ms STEP {self.step}ms"
+        return text + (f" STARTING AT {self.start}ms" if self.start else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ElementWindow(PhysicalWindow):
+    """``[ELEMENTS count STEP step]``: the last elements; it closes whenever `step` have come."""
+
+    def full(self, inside: Sequence[Occurrence]) -> bool:
+        """Whether the oldest of these triples is to go, and so its element."""
+        numbers = groupby(map(_NUMBER, inside))
+        return sum(1 for _ in numbers) > self.count
+
+    def __str__(self) -> str:
+        return f"ELEMENTS {self.count} STEP {self.step}"
+
+
+# The instants that report policies and windows say: window close and periodic.
+
+
+@dataclass(frozen=True, slots=True)
+class Progression:
+    """The instants first, first + step, first + 2 step and so on."""
+
+    first: int
+    step: int
+
+    def at_or_after(self, at: int) -> int:
+        """The first of them that is not before an instant."""
+        return max(self.first, self.first - (self.first - at) // self.step * self.step)
+
+    def at_or_before(self, at: int) -> int | None:
+        """The last of them that is not after an instant."""
+        if at < self.first:
+            return None
+        return self.first + (at - self.first) // self.step * self.step
+
+    def multiples(self, period: int) -> "Progression | None":
+        """Those of them that are multiples of a period; ``None``: none is."""
+        common = gcd(self.step, period)
+        if self.first % common:
+            return None
+        modulus = period // common
+        steps = -(self.first // common) * pow(self.step // common, -1, modulus) % modulus
+        return Progression(self.first + steps * self.step, lcm(self.step, period))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportInstants(Instants):
+    """The instants that a report policy and windows say.
+
+    Args:
+        progressions: any of them.
+    """
+
+    progressions: tuple[Progression, ...] = ()
+
+    def first(self, at: int) -> int:
+        """The first instant that is not before `at`."""
+        return min(each.at_or_after(at) for each in self.progressions)
+
+    def last(self, at: int) -> int | None:
+        """The last instant that is not after `at`; ``None``: there is none."""
+        found = [each.at_or_before(at) for each in self.progressions]
+        return max((each for each in found if each is not None), default=None)
+
+
+def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> ReportInstants:
+    """What window close and periodic say together.
+
+    There are none where no window closes at a multiple of the period.
+    """
+    period = report.period
+    sliding = [each for each in windows if isinstance(each, SlidingWindow)]
+    if report.window_close:
+        closing = [Progression(each.first_close, each.step) for each in sliding]
+        found = closing if period is None else [each.multiples(period) for each in closing]
+    elif period is not None:
+        found = [Progression(0, period)]
+    else:
+        found = []
+    progressions = tuple(each for each in found if each is not None)
+    return ReportInstants(tuple(each.step for each in progressions), progressions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,7 @@ A new format is one file beside these and one line in `WRITERS`.
 
 from tpf_server.fragments.writers.base import Writer
 from tpf_server.fragments.writers.jsonld import JsonLdWriter
-from tpf_server.fragments.writers.nquads import NQuadsWriter
-from tpf_server.fragments.writers.ntriples import NTriplesWriter
-from tpf_server.fragments.writers.trig import TrigWriter
-from tpf_server.fragments.writers.turtle import TurtleWriter
+from tpf_server.fragments.writers.text import NQuadsWriter, NTriplesWriter, TrigWriter, TurtleWriter
 
 WRITERS: tuple[Writer, ...] = (
     TrigWriter(),

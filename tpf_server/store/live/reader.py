@@ -5,24 +5,488 @@ for the present in the time of a page; any other instant or state of many slots 
 view's timeline and kept, because whoever asks for one page of it asks for the next.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+from sortedcontainers import SortedList
 
 from annotations.instants import to_micros
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
-from tpf_server.store.live.index import FactIndex, NumberPattern
+from tpf_server.store.live.index import NAMED, FactIndex, NumberPattern, Unwatched
 from tpf_server.store.live.log import FOREVER, Floor, Record
-from tpf_server.store.live.pattern_view import PatternView
-from tpf_server.store.live.pattern_views import PatternViews
-from tpf_server.store.live.rows import ANY, Array
-from tpf_server.store.live.timeline import with_label
+from tpf_server.store.live.rows import ANY, Array, Rows
 from tpf_server.store.protocols import Snapshot
 
 _FEW = 64
+
+
+# All versions that match a pattern, laid out for any instant of any retained state.
+#
+# The versions are sorted by their starts; over their ends lies a tree of maxima. Those that are
+# valid at an instant are found by descending into the branches of the prefix that started, where
+# something has not ended: O(k log n) for k results, however long the history is (a static interval
+# tree: Cormen et al., *Introduction to Algorithms*, section 14.3, with 16 children per node). New
+# versions wait in a list and are merged when they are a quarter of the whole.
+
+_CHILDREN = 16
+_STEP = 64
+_FEW_INSTANTS = 1024
+
+
+class Timeline:
+    """The versions that match a pattern.
+
+    Args:
+        index: the index.
+        pattern: what matches.
+    """
+
+    def __init__(self, index: FactIndex, pattern: NumberPattern) -> None:
+        self._index = index
+        self._pattern = pattern
+        self.probes = 0
+        """How many nodes and versions were looked at: the measure of work in tests."""
+        self._build()
+
+    def __len__(self) -> int:
+        return len(self._sorted) + len(self._recent)
+
+    def add(self, row: int) -> None:
+        """A new version that matches."""
+        self._recent.append(row)
+        self._recent_added.append(self._index.rows.added[row])
+        if len(self._recent) > max(_FEW_INSTANTS, len(self._sorted) // 4):
+            self.stale = True
+
+    def _build(self) -> None:
+        rows = self._index.rows
+        matching = self._index.matching_rows(self._pattern)
+        starts = rows.numpy("start")[matching]
+        order = np.argsort(starts, kind="stable")
+        self._sorted: Array = matching[order].astype(np.int32)
+        self._starts: Array = starts[order]
+        self._built = self._index.last
+        level = rows.numpy("end")[self._sorted]
+        self._levels = [level]
+        while len(level) > _CHILDREN:
+            padded = np.full(-(-len(level) // _CHILDREN) * _CHILDREN, np.iinfo(np.int64).min)
+            padded[: len(level)] = level
+            level = padded.reshape(-1, _CHILDREN).max(axis=1)
+            self._levels.append(level)
+        self._by_end: tuple[Array, Array] | None = None
+        self._recent: list[int] = []
+        self._recent_added: list[int] = []
+        self.stale = False
+        """Whether so many versions are new that it is built again when it is needed."""
+
+    def valid(self, instant: int, sequence: int) -> Array:
+        """The rows that are valid at an instant of a state, in the order of their slots."""
+        if self.stale:
+            self._build()
+        rows = self._index.rows
+        started = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
+        found = self._exists(self._sorted[self._not_ended(started, instant)], sequence)
+        recent = self._recent_rows(sequence)
+        valid = (rows.numpy("start")[recent] <= instant) & (rows.numpy("end")[recent] > instant)
+        found = np.concatenate((found, recent[valid]))
+        ordered: Array = found[np.argsort(rows.numpy("slot")[found], kind="stable")]
+        return ordered
+
+    def coming(self, instant: int, sequence: int) -> Array:
+        """The rows that start after an instant of a state, by start."""
+        if self.stale or self._recent:
+            self._build()
+        place = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
+        return self._exists(self._sorted[place:], sequence)
+
+    def next_start(self, instant: int, sequence: int) -> int:
+        """The earliest start after an instant of a state, or FOREVER."""
+        if self.stale:
+            self._build()
+        starts = self._index.rows.numpy("start")[self._recent_rows(sequence)]
+        starts = starts[starts > instant]
+        best = int(starts.min()) if len(starts) else FOREVER
+        place = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
+        while place < len(self._sorted):
+            rows = self._exists(self._sorted[place : place + _STEP], sequence)
+            if len(rows):
+                return min(best, self._index.rows.start[int(rows[0])])
+            place += _STEP
+        return best
+
+    def labelled(self, start: int | None, end: int | None, sequence: int) -> Array:
+        """The rows of a state whose label has this start and this end (``None``: any)."""
+        if self.stale:
+            self._build()
+        rows = self._index.rows
+        if start is not None:
+            found = self._sorted[_equal(self._starts, start)]
+        else:
+            assert end is not None
+            if self._by_end is None:
+                order = np.argsort(self._levels[0], kind="stable")
+                self._by_end = self._levels[0][order], self._sorted[order]
+            ends, by_end = self._by_end
+            found = by_end[_equal(ends, end)]
+        found = np.concatenate((self._exists(found, sequence), self._recent_rows(sequence)))
+        return with_label(rows, found, start, end)
+
+    def _not_ended(self, started: int, instant: int) -> Array:
+        """The places among the first `started` whose version ends after the instant."""
+        below = np.arange(_CHILDREN)
+        nodes: Array = np.arange(len(self._levels[-1]))
+        for height in range(len(self._levels) - 1, -1, -1):
+            level = self._levels[height]
+            nodes = nodes[(nodes * _CHILDREN**height < started) & (nodes < len(level))]
+            self.probes += len(nodes)
+            nodes = nodes[level[nodes] > instant]
+            if height:
+                nodes = (nodes[:, None] * _CHILDREN + below).ravel()
+        return nodes
+
+    def _exists(self, found: Array, sequence: int) -> Array:
+        rows = self._index.rows
+        # A row that was retired and used again was added after this was built.
+        there = rows.numpy("added")[found] <= min(sequence, self._built)
+        existing: Array = found[there & (rows.numpy("removed")[found] > sequence)]
+        return existing
+
+    def _recent_rows(self, sequence: int) -> Array:
+        rows = self._index.rows
+        recent = np.array(self._recent, dtype=np.int32)
+        added = rows.numpy("added")[recent]
+        there = (added <= sequence) & (added == np.array(self._recent_added, dtype=np.int64))
+        existing: Array = recent[there & (rows.numpy("removed")[recent] > sequence)]
+        return existing
+
+
+def with_label(rows: Rows, found: Array, start: int | None, end: int | None) -> Array:
+    """Those of some rows whose label has this start and this end (``None``: any)."""
+    if start is not None:
+        found = found[rows.numpy("start")[found] == start]
+    if end is not None:
+        found = found[rows.numpy("end")[found] == end]
+    return found
+
+
+def _equal(ordered: Array, instant: int) -> slice:
+    low = np.searchsorted(ordered, np.int64(instant), side="left")
+    high = np.searchsorted(ordered, np.int64(instant), side="right")
+    return slice(int(low), int(high))
+
+
+# The matches of one pattern at the present: kept in order, so that a page costs a page.
+#
+# A view stands at one instant of the newest state and moves forward with both. What changed lately
+# is remembered, so that a reader who is a little behind (another thread moved the clock, a batch
+# came in between) gets his own snapshot: the slots that were touched since are looked at one by
+# one.
+
+_REMEMBERED = 4096
+_LEAP = 300_000_000
+"""A view does not move further ahead at once, so that a question about the far future does not
+take it away from the present (microseconds)."""
+_SLOT = 0xFFFFFFFF
+
+
+class PatternView:
+    """The matches of a pattern at an instant of the newest state.
+
+    Args:
+        index: the index.
+        pattern: what matches.
+        instant: where the view stands at first, in microseconds.
+        timeline: all versions of the pattern, where they are laid out: faster for many slots.
+    """
+
+    def __init__(
+        self,
+        index: FactIndex,
+        pattern: NumberPattern,
+        instant: int,
+        timeline: Timeline | None = None,
+    ) -> None:
+        self._index = index
+        self.pattern = pattern
+        self.instant = instant
+        self.misses = 0
+        """Snapshots of the newest state that this view was too far away to answer."""
+        self._made = (index.last, instant)
+        self._journal: deque[tuple[int, int, int]] = deque(maxlen=_REMEMBERED)
+        self.timeline = timeline
+        self._end_of: dict[int, int] = {}
+        self._start_of: dict[int, int] = {}
+        if timeline is None:
+            self._look_at_slots()
+        else:
+            self._look_at_timeline(timeline)
+        self._slots = SortedList(self._end_of)
+        self._ends = SortedList(end << 32 | slot for slot, end in self._end_of.items())
+        self._starts = SortedList(start << 32 | slot for slot, start in self._start_of.items())
+
+    def _look_at_slots(self) -> None:
+        index = self._index
+        for slot in index.candidates(self.pattern):
+            if index.matches_slot(slot, self.pattern):
+                row = self._row(slot, self.instant, index.last)
+                if row >= 0:
+                    self._end_of[slot] = index.rows.end[row]
+                start = self._next_start(slot, self.instant, index.last)
+                if start != FOREVER:
+                    self._start_of[slot] = start
+
+    def _look_at_timeline(self, timeline: Timeline) -> None:
+        rows = self._index.rows
+        valid = timeline.valid(self.instant, self._index.last)
+        slots, ends = rows.numpy("slot")[valid], rows.numpy("end")[valid]
+        self._end_of = dict(zip(slots.tolist(), ends.tolist(), strict=True))
+        coming = timeline.coming(self.instant, self._index.last)
+        # From the last to the first, so that the first start of a slot is the one that stays.
+        slots, starts = rows.numpy("slot")[coming][::-1], rows.numpy("start")[coming][::-1]
+        self._start_of = dict(zip(slots.tolist(), starts.tolist(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._slots) + (0 if self.timeline is None else len(self.timeline))
+
+    # Moving forward
+
+    def refresh(self, slots: Iterator[int] | Sequence[int] | set[int]) -> None:
+        """Look again at slots that changed in the newest state."""
+        for slot in slots:
+            self._refresh(slot)
+
+    def _advance(self, instant: int) -> None:
+        self.instant = instant
+        for events in (self._ends, self._starts):
+            while events and events[0] >> 32 <= instant:
+                self._refresh(events[0] & _SLOT)
+
+    def _refresh(self, slot: int) -> None:
+        index, sequence = self._index, self._index.last
+        row, start = -1, FOREVER
+        if index.rows.slot_in_use(slot) and index.matches_slot(slot, self.pattern):
+            row = self._row(slot, self.instant, sequence)
+            start = self._next_start(slot, self.instant, sequence)
+        end = index.rows.end[row] if row >= 0 else None
+        known = self._end_of.get(slot)
+        if end != known:
+            if known is not None:
+                self._ends.remove(known << 32 | slot)
+            if end is None:
+                del self._end_of[slot]
+                self._slots.remove(slot)
+            else:
+                if known is None:
+                    self._slots.add(slot)
+                self._end_of[slot] = end
+                self._ends.add(end << 32 | slot)
+        coming = self._start_of.get(slot, FOREVER)
+        if start != coming:
+            if coming != FOREVER:
+                self._starts.remove(coming << 32 | slot)
+                del self._start_of[slot]
+            if start != FOREVER:
+                self._starts.add(start << 32 | slot)
+                self._start_of[slot] = start
+        self._journal.append((sequence, self.instant, slot))
+
+    # Answering
+
+    def behind(self, snapshot: Snapshot) -> set[int] | None:
+        """The slots to look at one by one for this snapshot; ``None``: it is too far away."""
+        instant, sequence = snapshot
+        if instant > self.instant:
+            if instant - self.instant > _LEAP:
+                return None
+            self._advance(instant)
+        touched: set[int] = set()
+        most = max(_FEW, len(self._slots) // 8)
+        for state, moment, slot in reversed(self._journal):
+            if state <= sequence and moment <= instant:
+                return touched
+            touched.add(slot)
+            if len(touched) > most:
+                return None
+        state, moment = self._made
+        if len(self._journal) < _REMEMBERED and state <= sequence and moment <= instant:
+            return touched
+        return None
+
+    def count(self, snapshot: Snapshot, touched: set[int]) -> int:
+        """How many matches are valid."""
+        extra, missing = self._differences(snapshot, touched)
+        return len(self._slots) + len(extra) - len(missing)
+
+    def page(self, snapshot: Snapshot, touched: set[int], offset: int, limit: int) -> list[int]:
+        """Rows of a page, in the order of their slots."""
+        extra, missing = self._differences(snapshot, touched)
+        low = max(0, offset - len(extra))
+        part = list(islice(self._slots.islice(low), offset - low + limit + len(missing)))
+        if extra or missing:
+            # The part begins at a place that lies before the page whatever was touched.
+            first = part[0] if part and low else -1
+            ended = low + len(part) >= len(self._slots)
+            last = part[-1] if part and not ended else FOREVER
+            rank = low + sum(slot < first for slot in extra) - sum(slot < first for slot in missing)
+            merged = set(part) - missing | {slot for slot in extra if first <= slot <= last}
+            part = sorted(merged)[offset - rank :]
+        slots = part[:limit] if extra or missing else part[offset - low :][:limit]
+        return [self._row(slot, *snapshot) for slot in slots]
+
+    def earliest_end(self, snapshot: Snapshot, touched: set[int]) -> int:
+        """The earliest end of a valid match, or FOREVER."""
+        best = next((one >> 32 for one in self._ends if one & _SLOT not in touched), FOREVER)
+        for slot in touched:
+            row = self._touched_row(slot, snapshot)
+            if row >= 0:
+                best = min(best, self._index.rows.end[row])
+        return best
+
+    def next_change(self, snapshot: Snapshot, touched: set[int]) -> int:
+        """The earliest end of a valid match or start of one that comes, or FOREVER."""
+        best = next((one >> 32 for one in self._starts if one & _SLOT not in touched), FOREVER)
+        index = self._index
+        for slot in touched:
+            if index.rows.slot_in_use(slot) and index.matches_slot(slot, self.pattern):
+                best = min(best, self._next_start(slot, *snapshot))
+        return min(best, self.earliest_end(snapshot, touched))
+
+    def _differences(self, snapshot: Snapshot, touched: set[int]) -> tuple[set[int], set[int]]:
+        """The slots that are valid in the snapshot and not in the view, and the reverse."""
+        valid = {slot for slot in touched if self._touched_row(slot, snapshot) >= 0}
+        here = {slot for slot in touched if slot in self._end_of}
+        return valid - here, here - valid
+
+    def _touched_row(self, slot: int, snapshot: Snapshot) -> int:
+        index = self._index
+        if index.rows.slot_in_use(slot) and index.matches_slot(slot, self.pattern):
+            return self._row(slot, *snapshot)
+        return -1
+
+    def _row(self, slot: int, instant: int, sequence: int) -> int:
+        rows = self._index.rows
+        row = rows.row_at(slot, instant, sequence)
+        return row if row >= 0 and self.pattern.object in (ANY, rows.object[row]) else -1
+
+    def _next_start(self, slot: int, instant: int, sequence: int) -> int:
+        return self._index.rows.next_start(slot, instant, sequence, self.pattern.object)
+
+
+# The views that are in use, and which of them a change concerns.
+#
+# A view is made when a pattern with many matches is asked. The one that was not asked for longest
+# is dropped when all together are large beside the index itself.
+
+_MISSES = 3
+_MANY = 10_000
+_SLACK = 1_000_000
+_OVERHEAD = 100
+"""What an empty view takes, in slots."""
+
+_Shape = tuple[bool, bool, bool, int, bool]
+
+
+class PatternViews:
+    """The views of an index.
+
+    Args:
+        index: the index.
+    """
+
+    def __init__(self, index: FactIndex) -> None:
+        self._index = index
+        self._views: OrderedDict[NumberPattern, PatternView] = OrderedDict()
+        self._shapes: Counter[_Shape] = Counter()
+        self._touched: dict[NumberPattern, set[int]] = {}
+        self._unwatched = Unwatched()
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def get(self, pattern: NumberPattern, snapshot: Snapshot) -> PatternView:
+        """The view of a pattern; a new one stands at the instant of the snapshot."""
+        view = self._views.get(pattern)
+        if view is None:
+            many = len(self._index.candidates(pattern)) > _MANY
+            timeline = Timeline(self._index, pattern) if many else None
+            view = PatternView(self._index, pattern, snapshot.instant, timeline)
+            view.timeline = None  # it served to make the view; most views need it no more
+            self._views[pattern] = view
+            self._shapes[_shape(pattern)] += 1
+            self._make_room()
+        else:
+            self._views.move_to_end(pattern)
+        return view
+
+    def timeline(self, view: PatternView) -> Timeline:
+        """The timeline of a view, made when it is first needed."""
+        if view.timeline is None:
+            view.timeline = Timeline(self._index, view.pattern)
+            self._make_room()
+        return view.timeline
+
+    def missed(self, view: PatternView, snapshot: Snapshot) -> None:
+        """A view could not answer; where that repeats for the newest state, it starts anew."""
+        if snapshot.sequence == self._index.last:
+            view.misses += 1
+            if view.misses > _MISSES:
+                timeline = self.timeline(view)
+                self._views[view.pattern] = PatternView(
+                    self._index, view.pattern, snapshot.instant, timeline
+                )
+
+    def _make_room(self) -> None:
+        room = 4 * self._index.rows.live_rows + _SLACK
+        size = sum(len(view) + _OVERHEAD for view in self._views.values())
+        self._unwatched.grown(size)
+        while size > room and len(self._views) > 1:
+            pattern, view = self._views.popitem(last=False)
+            size -= len(view) + _OVERHEAD
+            shape = _shape(pattern)
+            self._shapes[shape] -= 1
+            if not self._shapes[shape]:
+                del self._shapes[shape]
+
+    # Following changes
+
+    def touch(self, slot: int, obj: int, row: int) -> None:
+        """A version in this slot, with this object, came (then `row` is it) or went."""
+        rows = self._index.rows
+        subject, predicate = rows.subject_of[slot], rows.predicate_of[slot]
+        graph, kind = rows.graph_of[slot], rows.kind_of[slot]
+        for by_subject, by_predicate, by_object, by_graph, by_kind in self._shapes:
+            pattern = NumberPattern(
+                subject if by_subject else ANY,
+                predicate if by_predicate else ANY,
+                obj if by_object else ANY,
+                ANY if by_graph == ANY else graph if by_graph != NAMED else NAMED,
+                kind if by_kind else ANY,
+            )
+            view = self._views.get(pattern)
+            if view is not None and (by_graph != NAMED or self._index.matches_slot(slot, pattern)):
+                self._touched.setdefault(pattern, set()).add(slot)
+                if row >= 0 and view.timeline is not None:
+                    view.timeline.add(row)
+                    if view.timeline.stale:
+                        view.timeline = None  # it grows no more, and is made again when needed
+
+    def refresh(self) -> None:
+        """The batch is complete: let the views look again at what it touched."""
+        for pattern, slots in self._touched.items():
+            self._views[pattern].refresh(slots)
+        self._touched.clear()
+
+
+def _shape(pattern: NumberPattern) -> _Shape:
+    subject, predicate, obj, graph, kind, _ = pattern
+    by_graph = graph if graph in (ANY, NAMED) else 0
+    return subject != ANY, predicate != ANY, obj != ANY, by_graph, kind != ANY
+
+
 _LONG = 1024
 _KEPT = 4_000_000
 

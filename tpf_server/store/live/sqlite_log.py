@@ -2,21 +2,24 @@
 
 SQLite in WAL mode with ``synchronous=FULL``: a commit returns when the batch is on the disk, and
 readers never wait for a writer. The number of the newest batch lies in a file of its own, so that a
-log that has lost batches is refused (`tpf_server.store.live.acknowledged`). Sources:
+log that has lost batches is refused (`tpf_server.store.live.sqlite_log`). Sources:
 https://www.sqlite.org/wal.html and https://www.sqlite.org/pragma.html#pragma_data_version.
 """
 
 import logging
+import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from tempfile import NamedTemporaryFile
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from tpf_server.errors import CorruptStoreError, StoreError
-from tpf_server.store.live.acknowledged import Acknowledged, Last
 from tpf_server.store.live.log import (
     LOG_FORMAT,
     Contents,
@@ -28,6 +31,98 @@ from tpf_server.store.live.log import (
 )
 from tpf_server.store.live.sqlite_tables import SQLITE_SCHEMA, TABLES, contents_of, fill, new_file
 from tpf_server.store.protocols import BatchReceipt, BatchRun
+
+# The last batch that was acknowledged, kept apart from the log.
+#
+# SQLite takes a ``-wal`` file that was cut, damaged or removed for one that ends there: the
+# batches behind that are gone without a word, and their numbers would be given to others. So the
+# number of the newest batch, and a checksum of it, lie in a small file of their own, beside the
+# log, which is compared when the log is opened. It is written after a batch is durable and before
+# it is acknowledged, in place and without waiting for the disk: where the machine stops as well,
+# it may be older than the log, never newer.
+
+_LENGTH: Final = 20 + 1 + 32 + 1 + 8 + 1
+_TRIES: Final = 5
+_PAUSE_SECONDS: Final = 0.01
+
+
+class Last(NamedTuple):
+    """A batch: its number, and a checksum of its record."""
+
+    sequence: int
+    checksum: str
+
+    @classmethod
+    def of(cls, sequence: int, payload: bytes) -> "Last":
+        """The one of a record."""
+        return cls(sequence, blake2b(payload, digest_size=16).hexdigest())
+
+
+class Acknowledged:
+    """The last batch of a log that was acknowledged.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+
+    def read(self) -> Last | None:
+        """What the file says; ``None`` where there is none.
+
+        Raises:
+            CorruptStoreError: the file is damaged.
+        """
+        for number in range(_TRIES):
+            if number:  # another process was writing just then, perhaps
+                time.sleep(_PAUSE_SECONDS)
+            try:
+                text = self.path.read_bytes()
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise CorruptStoreError(f"{self.path}: {error}") from error
+            if len(text) == _LENGTH and text[-9:] == _check(text[:-9]):
+                sequence, checksum = text[:-9].decode().split()
+                return Last(int(sequence), checksum)
+        raise CorruptStoreError(f"{self.path} is damaged")
+
+    def write(self, last: Last) -> None:
+        """Keep a batch.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        text = f"{last.sequence:020} {last.checksum} ".encode()
+        text += _check(text)
+        if self._file is None:
+            if not self.path.exists():
+                self._make(text)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        os.pwrite(self._file, text, 0)
+
+    def _make(self, text: bytes) -> None:
+        # Whole at once, where the file system has links: who reads it meanwhile must not find an
+        # empty file. No renaming, as another process may have made it and hold it open.
+        with NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name) as made:
+            made.write(text)
+            made.flush()
+            os.fchmod(made.fileno(), 0o644)
+            with suppress(OSError):
+                os.link(made.name, self.path)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _check(text: bytes) -> bytes:
+    return blake2b(text, digest_size=4).hexdigest().encode() + b"\n"
+
 
 _log = logging.getLogger("tpf_server")
 

@@ -2,31 +2,413 @@
 
 import threading
 import time
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Final, Self, TypeAlias
 
-from annotations.instants import from_micros, to_micros
+import numpy as np
+
+from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
-from tpf_server.errors import StoreClosedError
-from tpf_server.store.live.batch import FactGroups, checked, plan
-from tpf_server.store.live.cleaner import Cleaner
-from tpf_server.store.live.garbage import Unwatched, no_garbage
-from tpf_server.store.live.index import FactIndex, events_of
-from tpf_server.store.live.listeners import Listeners
-from tpf_server.store.live.log import FOREVER, Log, Record
+from tpf_server.errors import PastUnknown, SnapshotExpired, StoreClosedError, StoreError
+from tpf_server.store.live.batch import Effects, FactGroups, Withdrawals, checked, plan, spans, undo
+from tpf_server.store.live.index import FactIndex, RetainedBatch, Unwatched, events_of, no_garbage
+from tpf_server.store.live.log import (
+    FOREVER,
+    NO_START,
+    Carried,
+    Floor,
+    LiveSettings,
+    Log,
+    Record,
+    Version,
+)
 from tpf_server.store.live.logs import open_log
 from tpf_server.store.live.reader import Reader
-from tpf_server.store.live.settings import LiveSettings
-from tpf_server.store.live.states import batch_of, check_retained, past_state
-from tpf_server.store.live.update_counts import UpdateCounts
-from tpf_server.store.live.withdrawal import Withdrawals, spans
-from tpf_server.store.protocols import BatchReceipt, BatchRun, Events, Follower, Snapshot, Told
+from tpf_server.store.protocols import (
+    BatchReceipt,
+    BatchRun,
+    Events,
+    Follower,
+    Snapshot,
+    Standing,
+    Told,
+)
+
+# Retention: which rows a batch retires, and which old batches it drops from the ring.
+
+_MICROSECOND = timedelta(microseconds=1)
+_SLACK = 1024
+_IDLE = 4096
+"""How many rows a batch without facts retires at most."""
+_RECOUNT = 64
+_READ_AT_ONCE = 4
+
+
+class Cleaner:
+    """Makes the record of a batch, with a bounded share of the cleaning.
+
+    The log may hold twice as many versions as are in use; beyond that every batch drops the
+    oldest batches until it has taken along about twice as many versions as it brings. So the cost
+    of cleaning is a constant factor of the cost of writing.
+
+    Args:
+        log: the log.
+        settings: for how long rows are kept.
+    """
+
+    def __init__(self, log: Log, settings: LiveSettings) -> None:
+        self._log = log
+        self._retention = settings.retention // _MICROSECOND
+        self._history = None if settings.history is None else settings.history // _MICROSECOND
+        self._remember = settings.remember_batches // _MICROSECOND
+        events = settings.keep_events
+        self._events = None if events is None else events // _MICROSECOND
+        self._kept_until = NO_START
+        """Before this instant nothing may be dropped: the oldest batch is an event still."""
+        self._entries = 0
+        self._batches = 0
+        self._dropped = 0
+        self._seldom = False
+
+    def is_due(self, index: FactIndex, now: int) -> bool:
+        """Whether there is something to retire, and no batch came for long that would do it."""
+        since = now - self._retention
+        if not index.batches or index.batches[-1].changed > since:
+            return False
+        old = (one.sequence for one in reversed(index.batches) if one.published <= since)
+        last = next(old, index.floor.sequence)
+        return (
+            index.due.superseded_until(last)
+            or index.due.ended_until(since, self._history_until(now))
+            or (self._entries > 2 * index.rows.live_rows + _SLACK and now >= self._kept_until)
+        )
+
+    def _history_until(self, now: int) -> int:
+        return NO_START if self._history is None else now - max(self._history, self._retention)
+
+    def record(self, index: FactIndex, effects: Effects, now: int) -> Record:
+        """The record of a batch. Call it within the transaction, then append it, then `clean`.
+
+        Raises:
+            StoreError: the log cannot be read; the index is as it was before the batch.
+        """
+        rows, floor = index.rows, index.floor
+        since = now - self._retention
+        oldest = floor.sequence
+        for batch in index.batches:
+            if batch.published > since:
+                break
+            oldest = max(oldest, batch.sequence)
+        history = self._history_until(now)
+        limit = max(_SLACK, 4 * len(effects.added)) if effects.added else _IDLE
+        retired = index.due.take(oldest, since, history, limit)
+        expired, ended = floor.expired, floor.history
+        for row in retired:
+            if rows.removed[row] == FOREVER:
+                if rows.start[row] == NO_START:
+                    expired = max(expired, rows.end[row])
+                else:
+                    ended = max(ended, rows.end[row])
+        try:
+            carried = self._carry(index, effects, oldest, set(retired), now)
+        except StoreError:
+            undo(index, effects)
+            index.due.add_again(retired)
+            raise
+        floor = Floor(oldest, expired, ended)
+        gone: list[Version] = []
+        if self._events is not None:
+            # Events are told in the order of their instants, whatever the clock does.
+            now = max([now, *(batch.published for batch in list(index.batches)[-1:])])
+            stay = {version.token for version in effects.added}
+            versions = map(rows.version, effects.removed)
+            gone = [version for version in versions if version.token not in stay]
+        return Record(
+            index.last + 1, now, effects.added, effects.removed, retired, carried, floor, gone
+        )
+
+    def _carry(
+        self, index: FactIndex, effects: Effects, oldest: int, retired: set[int], now: int
+    ) -> list[Carried]:
+        """What is still in use of the oldest batches, which `clean` then drops."""
+        rows = index.rows
+        self._seldom = self._batches % _RECOUNT == 0
+        if self._seldom:  # other processes write, too
+            self._entries = self._log.entries()
+        self._batches += 1
+        self._dropped = 0
+        carried: list[Carried] = []
+        excess = self._entries - 2 * rows.live_rows - _SLACK
+        if excess <= 0 or now < self._kept_until:
+            return carried
+        wanted = 2 * len(effects.added) + 64
+        looked_at, enough = 0, 4 * wanted + _SLACK
+        removed_now = set(effects.removed)
+        for record in self._batches_before(oldest):
+            if self._events is not None and record.published > now - self._events:
+                self._kept_until = record.published + self._events
+                break
+            lives = [(version, record.sequence) for version in record.added]
+            lives += [(version, added) for version, added, _ in record.carried]
+            for version, added in lives:
+                row = version.row
+                if row in retired or rows.added[row] != added:
+                    continue
+                removed = rows.removed[row]
+                if row in removed_now:
+                    removed = index.last + 1
+                carried.append(Carried(version, added, removed))
+            looked_at += record.entries
+            excess -= record.entries
+            self._entries -= record.entries
+            self._dropped = record.sequence
+            if excess <= 0 or len(carried) >= wanted or looked_at >= enough:
+                break
+        return carried
+
+    def _batches_before(self, sequence: int) -> Iterator[Record]:
+        """The records of the oldest batches, decoded as they are needed: some are large."""
+        after, more = 0, True
+        while more:
+            more = False
+            for record in self._log.read(after, _READ_AT_ONCE):
+                if record.sequence >= sequence:
+                    return
+                yield record
+                after, more = record.sequence, True
+
+    def clean(self, record: Record) -> None:
+        """Drop what the record has made superfluous."""
+        self._entries += record.entries
+        if self._dropped or self._seldom:
+            self._log.drop(self._dropped, record.published - self._remember)
+
+
+# Who is told of the batches of a live store, by whatever process they were published.
+
+_Predicates: TypeAlias = Callable[[Term], bool]
+_Seen: TypeAlias = Callable[[Sequence[Quad]], None]
+_SEEN_AT_ONCE = 1 << 17
+
+
+class Listeners:
+    """The followers and watchers of one store; whoever calls holds the store's lock."""
+
+    def __init__(self) -> None:
+        self._watchers: list[tuple[_Predicates, _Seen]] = []
+        self._followers: list[Follower] = []
+        self._told: list[Told] = []
+
+    def watch(self, index: FactIndex, predicates: _Predicates, seen: _Seen) -> Callable[[], None]:
+        """Tell of the quads with these predicates, first those that are there; what ends it."""
+        watcher = (predicates, seen)
+
+        def end() -> None:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+
+        rows = index.rows_with(predicates).tolist()
+        for first in range(0, len(rows), _SEEN_AT_ONCE):
+            seen(index.quads(rows[first : first + _SEEN_AT_ONCE]))
+        self._watchers.append(watcher)
+        return end
+
+    def follow(self, index: FactIndex, follower: Follower) -> Callable[[], None]:
+        """Tell of the versions that stand, and of every change of that; what ends it."""
+
+        def end() -> None:
+            if follower in self._followers:
+                self._followers.remove(follower)
+
+        follower.begin(standing(index))
+        self._followers.append(follower)
+        return end
+
+    def listen(self, told: Told) -> Callable[[], None]:
+        """Tell of batches and their predicates; what ends it."""
+
+        def end() -> None:
+            if told in self._told:
+                self._told.remove(told)
+
+        self._told.append(told)
+        return end
+
+    def begin_again(self, index: FactIndex) -> None:
+        """The index was read anew."""
+        versions = standing(index) if self._followers else []
+        for follower in self._followers:
+            follower.begin(versions)
+        for told in self._told:
+            told(index.last, None)
+
+    def tell(self, index: FactIndex, record: Record) -> None:
+        """A batch has come, and was applied."""
+        if self._told:
+            changed = {Term(version.predicate) for version in record.added}
+            gone = [row for row in record.removed if index.rows.row_in_use(row)]
+            changed.update(quad.predicate for quad in index.quads(gone))
+            for told in self._told:
+                told(record.sequence, frozenset(changed))
+        if self._followers:
+            added = [
+                Standing(each.row, Quad(*map(Term, each[2:6])), each.start, each.end)
+                for each in record.added
+            ]
+            for follower in self._followers:
+                follower.change(record.removed, added)
+        for predicates, seen in self._watchers:
+            versions = chain(record.added, (carried.version for carried in record.carried))
+            seen(
+                [
+                    Quad(*[Term(text) for text in version[2:6]])
+                    for version in versions
+                    if predicates(Term(version.predicate))
+                ]
+            )
+
+
+def standing(index: FactIndex) -> list[Standing]:
+    """The versions that stand."""
+    rows = index.rows
+    numbers = np.flatnonzero(rows.in_use() & (rows.numpy("removed") == FOREVER)).tolist()
+    return [
+        Standing(row, quad, rows.start[row], rows.end[row])
+        for row, quad in zip(numbers, index.quads(numbers), strict=True)
+    ]
+
+
+# Which state of a live store tells what held at an instant, and which can still be read.
+
+
+def batch_of(index: FactIndex, sequence: int) -> RetainedBatch | None:
+    """A retained batch; ``None`` for the state before the first."""
+    batches = index.batches
+    place = bisect_right(batches, sequence, key=lambda one: one.sequence) - 1
+    return batches[place] if place >= 0 else None
+
+
+def check_retained(index: FactIndex, snapshot: Snapshot, pattern: FactPattern | None) -> None:
+    """See to it that a snapshot can be read.
+
+    Raises:
+        SnapshotExpired: it cannot, or it never was.
+    """
+    instant, sequence = snapshot
+    if sequence > index.last or sequence < 0:
+        raise SnapshotExpired(f"there is no state {sequence} of the live store")
+    floor = index.floor
+    if sequence < floor.sequence:
+        raise SnapshotExpired(f"state {sequence} of the live store is no longer retained")
+    if instant < floor.history:
+        raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
+    if instant < floor.expired and (pattern is None or pattern.labelling != "interval"):
+        # An instant before its own batch asks for history, which expiring facts have not.
+        batch = batch_of(index, sequence)
+        if batch is not None and instant >= batch.published:
+            raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
+
+
+def past_state(
+    index: FactIndex, patterns: Iterable[FactPattern], at: int, known: int | None
+) -> Snapshot:
+    """See `LiveStore.past`; instants are in microseconds."""
+    if known is not None:
+        return _known_state(index, patterns, at, known)
+    changes = [
+        index.expiring_since(pattern.predicate)
+        for pattern in patterns
+        if pattern.labelling != "interval"
+    ]
+    changed = [change for change in changes if change is not None]
+    if not changed or at >= max(*changed, index.floor.expired):
+        return Snapshot(at, index.last)
+    state = next((one for one in reversed(index.batches) if one.published <= at), None)
+    earliest = max(index.batches[0].published, index.floor.expired)
+    if state is not None and at >= earliest:
+        return Snapshot(at, state.sequence)
+    first = from_micros(earliest)
+    raise PastUnknown(
+        f"what held at {format_instant(from_micros(at))} is not known: an expiration does not tell "
+        f"since when a fact holds; ask for {format_instant(first)} or later",
+        first,
+    )
+
+
+def _known_state(
+    index: FactIndex, patterns: Iterable[FactPattern], at: int, known: int
+) -> Snapshot:
+    """What a former state told of an instant."""
+    state = next((one for one in reversed(index.batches) if one.published <= known), None)
+    if state is None and index.floor.sequence:
+        earliest = index.batches[0].published
+        raise PastUnknown(
+            f"what was known at {format_instant(from_micros(known))} is not kept; "
+            f"ask for {format_instant(from_micros(earliest))} or later"
+        )
+    snapshot = Snapshot(at, 0 if state is None else state.sequence)
+    for pattern in patterns:
+        changed = index.expiring_since(pattern.predicate)
+        if pattern.labelling == "interval" or changed is None:
+            continue
+        if at < index.floor.expired or at < min(known, changed):
+            raise PastUnknown(
+                f"what held at {format_instant(from_micros(at))} is not known: an expiration "
+                "does not tell since when a fact holds, and is not kept for long when it ended"
+            )
+    return snapshot
+
+
+# How much was published lately, minute by minute, as the log tells it.
+
+MINUTES: Final = 60
+"""For how long it is told."""
+_MINUTE: Final = 60_000_000
+"""In microseconds."""
+
+
+class UpdateCounts:
+    """Counts of the facts that came, changed or went."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[int, int]] = deque()
+
+    def note(self, record: Record) -> None:
+        """Count a batch."""
+        changed = max(len(record.added), len(record.removed))
+        if not changed:
+            return
+        minute = record.published // _MINUTE
+        if self._counts and self._counts[-1][0] >= minute:
+            # A clock that was set back: what it says comes to the last minute that was told.
+            minute, before = self._counts.pop()
+            changed += before
+        self._counts.append((minute, changed))
+        while self._counts[0][0] <= minute - MINUTES:
+            self._counts.popleft()
+
+    def until(self, now: int) -> list[int]:
+        """How many in each of the last minutes, the present one last.
+
+        Args:
+            now: the present, in microseconds.
+        """
+        found = [0] * MINUTES
+        last = now // _MINUTE
+        for minute, count in self._counts:
+            place = MINUTES - 1 - (last - minute)
+            if 0 <= place < MINUTES:
+                found[place] = count
+        return found
+
 
 _CHECK_SECONDS = 1.0
 """For how long it is believed that a batch could be published: to find out takes a small one."""

@@ -244,7 +244,7 @@ def test_what_the_left_side_knows_spares_requests(rest: str) -> None:
 
 
 def test_limit_is_satisfied_as_soon_as_it_is_full() -> None:
-    from tpf_client.dataflow.operators.slice import Slice
+    from tpf_client.dataflow.operators.order import Slice
 
     evaluation = Evaluation(P + "SELECT * { ?s :p ?o } LIMIT 3")
     (limit,) = [node for node in evaluation.flow.nodes if isinstance(node, Slice)]

@@ -8,7 +8,7 @@ from tpf_client.dataflow.build.join_order import JoinOrder
 from tpf_client.dataflow.node import Node
 from tpf_client.sparql.algebra import Join, Project, walk
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.rewrite.operands import operands
+from tpf_client.sparql.rewrite.visitor import operands
 
 
 class Counting:

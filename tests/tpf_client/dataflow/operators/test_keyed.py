@@ -9,14 +9,11 @@ from tests.support.changes import Tick, check, timelines
 from tests.support.plain_operators import plain_filter, plain_join, plain_project, plain_top_k
 from tpf_client.dataflow.changes import Multiset, Solution
 from tpf_client.dataflow.node import Input, Node
-from tpf_client.dataflow.operators.extend import Extend
-from tpf_client.dataflow.operators.filter import Filter
+from tpf_client.dataflow.operators.basic import Extend, Filter, Output, Project
 from tpf_client.dataflow.operators.group import Group
-from tpf_client.dataflow.operators.keyed_join import KeyedJoin, joins_by_key
+from tpf_client.dataflow.operators.hash_join import KeyedJoin, joins_by_key
 from tpf_client.dataflow.operators.layout import layout
 from tpf_client.dataflow.operators.order import TopK
-from tpf_client.dataflow.operators.output import Output
-from tpf_client.dataflow.operators.project import Project
 from tpf_client.dataflow.state.groups import Grouping
 
 A, B, C, D, E = (Variable(f"?{name}") for name in "abcde")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpf_client.sparql.expressions.patterns import regex, replace
+from tpf_client.sparql.expressions.functions import regex, replace
 from tpf_client.sparql.expressions.values import LONGEST_STRING, EvaluationError
 
 _atoms = st.sampled_from(["a", "b", "é", "[ab]", "[^a]", ".", "^", "$", r"\n", r"\d", r"\s"])

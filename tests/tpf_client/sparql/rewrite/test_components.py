@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpf_client.sparql.rewrite.components import components
+from tpf_client.sparql.rewrite.join_order import components
 
 ITEMS = st.lists(st.frozensets(st.integers(0, 9), max_size=3), max_size=9)
 

@@ -4,7 +4,7 @@ import pytest
 
 from tpf_client.sparql.algebra import Exists, Expression, Filter
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.rewrite.conditions import (
+from tpf_client.sparql.rewrite.visitor import (
     conjunction,
     conjuncts,
     exists_in,

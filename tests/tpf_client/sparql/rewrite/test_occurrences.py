@@ -1,7 +1,7 @@
 """Which variables occur where."""
 
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.rewrite.occurrences import counts_whole_rows, occurrences
+from tpf_client.sparql.rewrite.visitor import counts_whole_rows, occurrences
 
 
 def test_occurrences_count_those_in_exists_too() -> None:

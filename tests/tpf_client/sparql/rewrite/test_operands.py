@@ -1,7 +1,7 @@
 """Trees of joins and unions."""
 
 from tpf_client.sparql.algebra import Join, Union, Values
-from tpf_client.sparql.rewrite.operands import combined, operands
+from tpf_client.sparql.rewrite.visitor import combined, operands
 
 ONE, TWO, THREE = (Values((), ((),) * number) for number in (1, 2, 3))
 

@@ -12,8 +12,7 @@ from tpf_client.sparql.algebra import (
     VariableRef,
 )
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.rewrite.filters_to_values import filters_to_values
-from tpf_client.sparql.rewrite.push_filters import push_filters
+from tpf_client.sparql.rewrite.push_down import filters_to_values, push_filters
 from tpf_client.sparql.rewrite.visitor import patterns_in
 from tpf_client.sparql.scopes import variables_in
 

@@ -4,7 +4,7 @@ import pytest
 
 from tpf_client.sparql.algebra import Slice
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.rewrite.push_limits import push_limits
+from tpf_client.sparql.rewrite.push_down import push_limits
 from tpf_client.sparql.rewrite.visitor import patterns_in
 
 

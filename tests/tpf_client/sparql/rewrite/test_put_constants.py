@@ -4,7 +4,7 @@ import pytest
 
 from tpf_client.sparql.algebra import BGP, Path, Pattern, walk
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.rewrite.put_constants import put_constants, split_values
+from tpf_client.sparql.rewrite.push_down import put_constants, split_values
 
 
 def leaves(pattern: Pattern) -> set[str]:

@@ -3,8 +3,7 @@
 from annotations.terms import Variable
 from tpf_client.sparql.algebra import Call, Constant, Filter, VariableRef
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.rewrite.rename import renamed, replaced
-from tpf_client.sparql.rewrite.visitor import everything
+from tpf_client.sparql.rewrite.visitor import everything, renamed, replaced
 
 X, Y = Variable("?x"), Variable("?y")
 

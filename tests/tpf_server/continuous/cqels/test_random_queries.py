@@ -101,7 +101,7 @@ def test_streams_that_are_ahead_and_behind(random: Random) -> None:
     """Each has its time; clocks say what time it is, are ahead, behind and set back."""
     text = QueryWriter(random).query()
     # Many windows are looked after in another way than few.
-    with patch("tpf_server.continuous.engine.windows.expiries._FEW", len(text) % 2 * 16):
+    with patch("tpf_server.continuous.engine.windows.window_registry._FEW", len(text) % 2 * 16):
         play_apart(random, text)
 
 
@@ -365,9 +365,9 @@ def compare(random: Random, texts: list[str]) -> int:
     # Many windows and plans are looked after in other ways than few.
     few = random.choice([0, 2, 16])
     with (
-        patch("tpf_server.continuous.engine.windows.expiries._FEW", few),
-        patch("tpf_server.continuous.engine.plans.holding_plans._FEW", few),
-        patch("tpf_server.continuous.engine.housekeeping._INTERVAL", 1),
+        patch("tpf_server.continuous.engine.windows.window_registry._FEW", few),
+        patch("tpf_server.continuous.engine.plans.plan_registry._FEW", few),
+        patch("tpf_server.continuous.engine.tick_engine._INTERVAL", 1),
     ):
         together, plans = play(Random(seed), texts, together=True)
     alone, _ = play(Random(seed), texts, together=False)

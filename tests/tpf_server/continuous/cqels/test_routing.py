@@ -44,7 +44,7 @@ def joined(random: Random) -> str:
 def test_each_routing_is_right(random: Random) -> None:
     """Elements come and go, static triples, too; the queries are recomputed beside."""
     text = joined(random)
-    with patch("tpf_server.continuous.engine.housekeeping._INTERVAL", 2):
+    with patch("tpf_server.continuous.engine.tick_engine._INTERVAL", 2):
         engine = loaded(routing=random.choice(ROUTINGS))
         came, went = [engine.register(text, semantics=each) for each in (PAPER, PAPER_DSTREAM)]
         beside = Beside(text, STATIC)
@@ -76,8 +76,8 @@ def route(engine: Engine) -> list[str]:
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
-@patch("tpf_server.continuous.engine.housekeeping._INTERVAL", 8)
-@patch("tpf_server.continuous.engine.housekeeping._ADAPTATION", 16)
+@patch("tpf_server.continuous.engine.tick_engine._INTERVAL", 8)
+@patch("tpf_server.continuous.engine.tick_engine._ADAPTATION", 16)
 def test_when_routes_change(routing: Routing) -> None:
     """Where the most rows are first, and then the fewest."""
     engine = Engine(routing=routing)

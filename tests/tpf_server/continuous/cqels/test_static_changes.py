@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from annotations.terms import DEFAULT_GRAPH, Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_RSTREAM
-from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
+from tpf_server.continuous.engine.static.static_data import MemoryGraph
 
 _P = "STREAM <urn:s> [{}] {{ ?a <urn:p> ?b }}"
 QUERIES = {

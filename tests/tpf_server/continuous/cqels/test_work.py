@@ -15,9 +15,8 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.semantics import CQELS, PAPER, PAPER_DSTREAM, Semantics
 from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
-from tpf_server.continuous.engine.static.static_bgp import evaluate_static
-from tpf_server.continuous.engine.static.static_data import StaticData
+from tpf_server.continuous.engine.static.static_cache import evaluate_static
+from tpf_server.continuous.engine.static.static_data import MemoryGraph, StaticData
 
 _PREFIX = "PREFIX : <urn:> "
 STATIC = (

@@ -11,8 +11,8 @@ from tests.support.citybench import Sensors, static_store
 from tests.support.csparql_beside_spark import EngineBesideSpark
 from tests.support.csparql_reference import Clause, Reference, solutions
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import LogicalWindow
 from tpf_server.continuous.csparql.parser import parse
-from tpf_server.continuous.csparql.windows import LogicalWindow
 
 DATA = Path(__file__).parents[5] / "shared" / "data" / "citybench"
 GRAPHS = "http://127.0.0.1:9000/WebGlCity/RDF/"

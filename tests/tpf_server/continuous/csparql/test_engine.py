@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.command import play
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.files import play
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.engine.errors import (
     BacklogError,
@@ -17,7 +17,7 @@ from tpf_server.continuous.engine.errors import (
     UnsupportedContinuousQueryError,
     WindowLimitError,
 )
-from tpf_server.continuous.engine.limits import EngineLimits
+from tpf_server.continuous.engine.semantics import EngineLimits
 
 P = "<http://e/p>"
 ALL = "SELECT ?o FROM STREAM <http://e/s> [RANGE 4ms STEP 2ms] { ?s <http://e/p> ?o }"

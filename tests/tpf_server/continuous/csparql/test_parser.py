@@ -1,7 +1,7 @@
 import pytest
 
+from tpf_server.continuous.csparql.csparql_query import Instants, LogicalWindow, PhysicalWindow
 from tpf_server.continuous.csparql.parser import parse
-from tpf_server.continuous.csparql.windows import Instants, LogicalWindow, PhysicalWindow
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError
 
 STREAM = "FROM STREAM <http://e/s> [RANGE 1s STEP 1s]"

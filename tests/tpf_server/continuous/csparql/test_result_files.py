@@ -4,7 +4,7 @@ from pathlib import Path
 
 from annotations.terms import Term, Variable
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
-from tpf_server.continuous.csparql.spark.results import ResultFiles
+from tpf_server.continuous.csparql.spark.execution import ResultFiles
 from tpf_spark.folders import LocalFolder
 
 

@@ -7,8 +7,7 @@ import pytest
 from annotations.terms import Term
 from tests.support.csparql_reference import solutions
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
-from tpf_server.continuous.csparql.denotation import denotational_graph
-from tpf_server.continuous.csparql.drawing import as_mermaid, as_text
+from tpf_server.continuous.csparql.drawing import as_mermaid, as_text, denotational_graph
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import parse

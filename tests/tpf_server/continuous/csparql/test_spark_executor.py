@@ -19,7 +19,7 @@ from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.engine.elements.timestamps import EPOCH
+from tpf_server.continuous.engine.elements.elements import EPOCH
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.service import ContinuousService
@@ -290,7 +290,7 @@ def test_a_later_query_keeps_its_own_job(tmp_path: Path) -> None:
 
 def test_a_query_joins_no_job_that_has_other_static_data_or_has_ended(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    from tpf_server.continuous.csparql.spark.run import Progress
+    from tpf_server.continuous.csparql.spark.execution import Progress
 
     site = Site(None, tmp_path)
 

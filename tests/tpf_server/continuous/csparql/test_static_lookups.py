@@ -25,15 +25,14 @@ from tests.tpf_server.continuous.csparql import (
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.native import leaves, static_index
+from tpf_server.continuous.csparql.native import leaves, static_table
 from tpf_server.continuous.csparql.rules import RULES
 from tpf_server.continuous.engine import forgetting
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.semantics import PAPER
 from tpf_server.continuous.engine.static.dataset import agrees
-from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
 from tpf_server.continuous.engine.static.preparation import Preparation
-from tpf_server.continuous.engine.static.store_graph import StoreGraph
+from tpf_server.continuous.engine.static.static_data import MemoryGraph, StoreGraph
 from tpf_server.store.protocols import StaticStore
 
 EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
@@ -131,7 +130,7 @@ def test_each_key_is_looked_up_once_and_let_go_of_when_nobody_has_it() -> None:
     assert graph.read - begun <= 50 + 20_000
     (table,) = [each for each in engine._tables if each._indexes]
     (index,) = table._indexes.values()
-    assert len(index) < static_index._LEAST
+    assert len(index) < static_table._LEAST
     # Of 40,000 terms that came.
     assert len(engine.dictionary) < 26_000
 
@@ -403,8 +402,8 @@ def looking_up(patch: pytest.MonkeyPatch, small: int, least: int, cost: int) -> 
     patch.setattr(leaves, "_FEW", small)
     patch.setattr(leaves, "_MANY", small)
     patch.setattr(leaves, "LOOKUP_COST", 0)
-    patch.setattr(static_index, "_LEAST", least)
-    patch.setattr(static_index, "LOOKUP_COST", cost)
+    patch.setattr(static_table, "_LEAST", least)
+    patch.setattr(static_table, "LOOKUP_COST", cost)
 
 
 @settings(max_examples=EXAMPLES or 120, deadline=None)

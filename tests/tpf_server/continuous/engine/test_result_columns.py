@@ -19,10 +19,14 @@ from tests.support.random_continuous_queries import (
 from tests.tpf_server.continuous.cqels.test_random_queries import loaded
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.engine.elements.timestamps import EPOCH
+from tpf_server.continuous.engine.elements.elements import EPOCH
 from tpf_server.continuous.engine.errors import BacklogError, ContinuousError
-from tpf_server.continuous.engine.limits import EngineLimits
-from tpf_server.continuous.engine.semantics import PAPER_ANSWER, PAPER_DSTREAM, SEMANTICS
+from tpf_server.continuous.engine.semantics import (
+    PAPER_ANSWER,
+    PAPER_DSTREAM,
+    SEMANTICS,
+    EngineLimits,
+)
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery
 
@@ -197,7 +201,7 @@ def test_rows_that_come_again_are_read_once(monkeypatch: pytest.MonkeyPatch) -> 
         read += len(values) if kind == pa.string() else 0
         return array(values, kind)
 
-    monkeypatch.setattr("tpf_server.continuous.engine.result_columns.pa.array", counted)
+    monkeypatch.setattr("tpf_server.continuous.engine.running_query.pa.array", counted)
     engine = Engine(semantics=PAPER_ANSWER)
     objects, columns = (engine.register(TEXT.replace("3ms", "9s")) for _ in range(2))
     for at in range(40):

@@ -6,9 +6,9 @@ from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
     UnsupportedContinuousQueryError,
 )
-from tpf_server.continuous.languages import CSPARQL, RSPQL, semantics_of
+from tpf_server.continuous.hosted import CSPARQL, RSPQL, semantics_of
 from tpf_server.continuous.rspql.parser import parse, parse_report
-from tpf_server.continuous.rspql.reports import ReportPolicy
+from tpf_server.continuous.rspql.rspql_query import ReportPolicy
 
 WHERE = "WHERE { WINDOW <w> { ?s ?p ?o } }"
 

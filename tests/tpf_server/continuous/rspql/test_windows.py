@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpf_server.continuous.rspql.windows import SlidingWindow
+from tpf_server.continuous.rspql.rspql_query import SlidingWindow
 
 END = 60
 windows = st.builds(

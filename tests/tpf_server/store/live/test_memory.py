@@ -10,13 +10,11 @@ from annotations.labels import Expiration, Fact
 from annotations.methods.base import FactPattern
 from annotations.methods.names import identity
 from annotations.terms import Quad, Term
-from tpf_server.store.live.cleaner import Cleaner
-from tpf_server.store.live.due import Due
-from tpf_server.store.live.log import Record
+from tpf_server.store.live.index import Due
+from tpf_server.store.live.log import LiveSettings, Record
 from tpf_server.store.live.rows import Rows
-from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.sqlite_log import SqliteLog
-from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.store import Cleaner, IndexedLiveStore, open_live_store
 from tpf_server.store.protocols import Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

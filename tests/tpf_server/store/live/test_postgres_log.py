@@ -17,12 +17,12 @@ from tests.support.peers import POSTGRES
 from tests.support.postgres import Address, PostgresServer
 from tests.support.served import Served, quad
 from tests.tpf_server.web.test_event_stream import nodes
-from tpf_server.datasets import DatasetOpener
+from tpf_server.app import DatasetOpener
 from tpf_server.errors import StoreError
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore
-from tpf_server.web import event_nodes, event_stream
+from tpf_server.web import event_stream
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FOR_EVER = Expiration(START + timedelta(days=9))
@@ -289,7 +289,7 @@ def test_runs_of_batches_are_those_of_what_was_published(address: Address) -> No
 def test_a_stream_of_events_is_the_same_from_a_database_as_from_a_file(
     address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (event_nodes, event_stream):
+    for module in (event_stream, event_stream):
         monkeypatch.setattr(module, "LEAF", 4)
         monkeypatch.setattr(module, "BLOCK", 3)
     hour = timedelta(hours=1)

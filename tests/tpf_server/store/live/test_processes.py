@@ -15,7 +15,7 @@ from annotations.methods.base import FactPattern
 from annotations.methods.names import identity
 from annotations.terms import Quad, Term
 from tests.support.postgres import Address
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PREDICATES = [Term(f"<http://x/p{n}>") for n in range(3)]

@@ -18,7 +18,7 @@ from annotations.methods.base import NAMED_GRAPHS, FactPattern
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.postgres import Address, Addresses
 from tpf_server.errors import PublishError, SnapshotExpired, StoreClosedError, StoreError
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.protocols import Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

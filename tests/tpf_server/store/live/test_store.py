@@ -19,13 +19,13 @@ from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.live_model import LiveModel, RefusedError
 from tests.support.postgres import Addresses
 from tpf_server.errors import PublishError
-from tpf_server.store.live import names as live_names
-from tpf_server.store.live import pattern_view as live_view
-from tpf_server.store.live import pattern_views as live_views
 from tpf_server.store.live import reader as live_reader
+from tpf_server.store.live import reader as live_timeline
+from tpf_server.store.live import reader as live_view
+from tpf_server.store.live import reader as live_views
+from tpf_server.store.live import rows as live_names
 from tpf_server.store.live import rows as live_rows
-from tpf_server.store.live import timeline as live_timeline
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.protocols import LiveStore, Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpf_server.store.live.log import Record, Version
-from tpf_server.store.live.update_counts import MINUTES, UpdateCounts
+from tpf_server.store.live.store import MINUTES, UpdateCounts
 
 MINUTE = 60_000_000
 VERSION = Version(0, 0, "<s>", "<p>", "<o>", "", 0, 1, 0)

@@ -11,8 +11,8 @@ from annotations.terms import QuadPattern, Variable
 from experiments.harness import peers
 from tests.loaders.test_cli import run
 from tpf_server.errors import RdfInputError
+from tpf_server.store.static.columnar import open_dataset, open_store
 from tpf_server.store.static.hdt_files import hdt_lines, open_hdt
-from tpf_server.store.static.opening import open_dataset, open_store
 from tpf_server.store.static.rdf_files import rdf_files
 
 EXAMPLE = Path(__file__).with_name("example.hdt")

@@ -12,9 +12,8 @@ import pytest
 from annotations.terms import DEFAULT_GRAPH, XSD_STRING, Quad, QuadPattern, Term, variable
 from tests.support.stores import CREATED
 from tpf_server.errors import RdfInputError
-from tpf_server.store.static.columnar import ColumnarStore
+from tpf_server.store.static.columnar import ColumnarStore, open_store
 from tpf_server.store.static.indexing import index_files
-from tpf_server.store.static.opening import open_store
 
 W3C = Path(__file__).parents[5] / "shared/data/w3c-sparql11"
 ANYTHING = QuadPattern(variable("s"), variable("p"), variable("o"), variable("g"))

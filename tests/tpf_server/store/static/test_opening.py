@@ -22,9 +22,9 @@ from tpf_server.errors import (
 )
 from tpf_server.store.static import layout
 from tpf_server.store.static.checking import is_store
+from tpf_server.store.static.columnar import open_dataset, open_store
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
-from tpf_server.store.static.opening import open_dataset, open_store
 
 ANYTHING = QuadPattern(variable("s"), variable("p"), variable("o"), variable("g"))
 QUADS = [

@@ -12,7 +12,7 @@ from pyarrow import fs
 import commands
 from loaders.errors import OutputError
 from loaders.rdf.build import WorkSizes, load_rdf_spark
-from loaders.rdf.uploading import StoreOutput
+from loaders.rdf.parting import StoreOutput
 from tests.loaders.rdf.test_build import random_files
 from tests.support.stores import CREATED
 from tests.support.webhdfs import FileServer, files_served

@@ -16,9 +16,9 @@ from annotations.terms import Quad, QuadPattern, Term, variable
 from tests.support.stores import CREATED, static_store
 from tpf_server.errors import StoreBusyError, StoreError
 from tpf_server.store.static import layout
+from tpf_server.store.static.columnar import open_store
+from tpf_server.store.static.indexing import sorted_orders
 from tpf_server.store.static.manifest import read_manifest
-from tpf_server.store.static.opening import open_store
-from tpf_server.store.static.sorting import sorted_orders
 from tpf_server.store.static.writing import RowColumns, write_store
 
 A, B, C = (Term(f"<http://e/{name}>") for name in "abc")
@@ -209,7 +209,7 @@ def test_sorted_orders_sort_and_deduplicate(
     columns = [np.array([row[k] for row in rows], dtype=np.uint32) for k in range(4)]
     with pytest.MonkeyPatch.context() as patch:
         if not packs:
-            patch.setattr("tpf_server.store.static.sorting._KEY_BITS", 0)
+            patch.setattr("tpf_server.store.static.indexing._KEY_BITS", 0)
         found = {
             name: [tuple(map(int, row)) for piece in given for row in zip(*piece, strict=True)]
             for name, given in sorted_orders(*columns).items()

@@ -14,14 +14,13 @@ from collections.abc import Callable, Collection, Iterable
 from operator import itemgetter
 from typing import TypeAlias
 
-from tpf_server.continuous.csparql.windows import (
+from tpf_server.continuous.csparql.csparql_query import (
     LogicalWindow,
     Occurrence,
     PhysicalWindow,
     SteppedWindow,
 )
-from tpf_server.continuous.engine.windows.by_constants import ByConstants
-from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
+from tpf_server.continuous.engine.windows.matchers import ByConstants, EncodedTriple, Mask
 
 OnChange: TypeAlias = Callable[[EncodedTriple, int | None, int | None], None]
 """Called with a triple and its latest timestamp in the window, before and after."""

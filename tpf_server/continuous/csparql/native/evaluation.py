@@ -13,11 +13,15 @@ from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
 from tpf_server.continuous.csparql.native.builder import build
 from tpf_server.continuous.csparql.native.contents import WindowView
 from tpf_server.continuous.csparql.native.leaves import CsparqlLeaves
-from tpf_server.continuous.csparql.native.parted_query import PartedQuery
-from tpf_server.continuous.csparql.native.questions import Question, QuestionParts, read
-from tpf_server.continuous.csparql.native.static_tables import StaticTables
+from tpf_server.continuous.csparql.native.questions import (
+    PartedQuery,
+    Question,
+    QuestionParts,
+    read,
+)
+from tpf_server.continuous.csparql.native.static_table import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
-from tpf_server.continuous.engine.elements.timestamps import date_time_at
+from tpf_server.continuous.engine.elements.elements import date_time_at
 
 
 class PeriodicEvaluation:
@@ -253,3 +257,71 @@ class PeriodicEvaluation:
         self.recomputed += 1
         self._flow.flush()
         return True
+
+
+# The evaluations of an engine: one for all queries that ask the same, but for constants.
+
+
+class EvaluationRegistry:
+    """Finds evaluations that can take the place of others.
+
+    What a query sees begins when it is registered. So one that comes when elements have come since
+    begins by itself, and joins its equals when its windows hold nothing any more that it must not
+    see. Those that count triples stay by themselves.
+    """
+
+    def __init__(self) -> None:
+        self._fresh: dict[Hashable, tuple[PeriodicEvaluation, int]] = {}
+        self._whole: dict[Hashable, PeriodicEvaluation] = {}
+
+    def fresh(self, key: Hashable, arrivals: int) -> PeriodicEvaluation | None:
+        """The evaluation of an equal query, if no element has come since that was registered.
+
+        Args:
+            key: of a new query.
+            arrivals: how many elements have come.
+        """
+        evaluation, since = self._fresh.get(key, (None, 0))
+        return evaluation if since == arrivals else None
+
+    def add(self, evaluation: PeriodicEvaluation, arrivals: int | None = None) -> None:
+        """It is of one query more.
+
+        Args:
+            evaluation: any.
+            arrivals: how many elements had come, where that query is new.
+        """
+        evaluation.owners += 1
+        if arrivals is not None and over_time(evaluation.graph):
+            self._fresh[evaluation.key] = evaluation, arrivals
+
+    def remove(self, evaluation: PeriodicEvaluation) -> bool:
+        """It is of one query less; whether of none now."""
+        evaluation.owners -= 1
+        if evaluation.owners:
+            return False
+        key = evaluation.key
+        if self._whole.get(key) is evaluation:
+            del self._whole[key]
+        if self._fresh.get(key, (None, 0))[0] is evaluation:
+            del self._fresh[key]
+        return True
+
+    def equal(self, evaluation: PeriodicEvaluation) -> PeriodicEvaluation | None:
+        """Another one, which can give the same from now on."""
+        if evaluation.joined or not evaluation.whole:
+            return None
+        found = evaluation
+        if over_time(evaluation.graph):
+            found = self._whole.setdefault(evaluation.key, evaluation)
+        evaluation.joined = found is evaluation
+        return None if evaluation.joined else found
+
+    def __len__(self) -> int:
+        """How many are remembered."""
+        return len(self._whole) + len(self._fresh)
+
+
+def over_time(graph: OperatorGraph) -> bool:
+    """Whether queries may have all its windows in common."""
+    return all(each.window.shared for each in graph.clauses)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import TermId
+from tpf_server.continuous.csparql.csparql_query import Occurrence, PhysicalWindow, SteppedWindow
 from tpf_server.continuous.csparql.native.contents import WindowContents, WindowView
-from tpf_server.continuous.csparql.windows import Occurrence, PhysicalWindow, SteppedWindow
 
 _Predicates = frozenset[TermId] | None
 _Key = tuple[Term, SteppedWindow | WindowView, _Predicates]

@@ -1,24 +1,165 @@
 """The static triples that match a pattern: those that somebody looks up, or all."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
-from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_server.continuous.csparql.native.static_index import (
-    Bound,
-    IndexUser,
-    RowChange,
-    StaticIndex,
-)
 from tpf_server.continuous.engine.static.dataset import Dataset, agrees
 from tpf_server.continuous.engine.static.preparation import Preparation
-from tpf_server.continuous.engine.static.static_bgp import read_at_most
-from tpf_server.continuous.engine.static.static_data import GraphChange
+from tpf_server.continuous.engine.static.static_cache import LOOKUP_COST, read_at_most
+from tpf_server.continuous.engine.static.static_data import GraphChange, StaticData
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+
+# Rows of a table by values of some variables: what a join looks up, kept while it is needed.
+
+_LEAST: Final = 4096
+"""So many keys and rows stay, whether anybody needs them or not."""
+
+RowChange: TypeAlias = tuple[Solution, bool]
+"""A row, and whether it is there now."""
+Bound: TypeAlias = Mapping[int, TermId]
+"""The values at some places of rows."""
+_New: TypeAlias = list[tuple[Any, Solution, int]]
+_Rests: TypeAlias = dict[Solution, None]
+_NOTHING: Final[_Rests] = {}
+
+
+class IndexUser(Protocol):
+    """Who looks rows up."""
+
+    @property
+    def keys(self) -> Collection[Any]:
+        """Those that it must be told of when rows come or go."""
+
+    def static_change(self, key: Any, rest: Solution, count: int) -> None:
+        """A row came or went; all tables are as they will be."""
+
+
+class IndexSource(Protocol):
+    """The table of an index."""
+
+    def rows(self, bound: Bound) -> Iterable[Solution]:
+        """Look up the rows with these values."""
+
+    def read(self, most: int | None = None) -> None:
+        """Read all rows, and fill all indexes; nothing happens where there are more than `most`."""
+
+
+class StaticIndex(dict[Any, _Rests]):
+    """The rows of a table by their values at some places.
+
+    A key is looked up when it is asked for first. It stays for a while, and as long as a user has
+    something to join with it: then it follows what changes. Of a key that is not here no user has
+    anything, so nobody need be told. Where all rows are read it has all keys that there are.
+
+    Args:
+        source: the table.
+        key: these places; of one the value itself is the key, of more a tuple.
+        rest: the places of what is wanted of the rows.
+
+    Attributes:
+        whole: whether it has all keys.
+        users: who is told of changes, and where they are in the order of joins of a query.
+    """
+
+    def __init__(self, source: IndexSource, key: tuple[int, ...], rest: tuple[int, ...]) -> None:
+        super().__init__()
+        self.whole = False
+        self.users: dict[IndexUser, int] = {}
+        self._source = source
+        self._places = key
+        self._key = itemgetter(*key)
+        self._rest = rest
+        self._size = 0
+        self._limit = _LEAST
+
+    def __missing__(self, key: Any) -> _Rests:
+        if self.whole:
+            return _NOTHING
+        if self._size > self._limit:
+            self.let_go()
+            # Where so many are needed, reading everything costs no more.
+            self._source.read(LOOKUP_COST * len(self))
+            return self[key]
+        found = self[key] = self._rests(self._source.rows(self._bound(key)))
+        self._size += 1 + len(found)
+        return found
+
+    def let_go(self) -> None:
+        """Forget the keys that nobody needs."""
+        needed: set[Any] = set()
+        for user in self.users:
+            needed.update(user.keys)
+        for key in [each for each in self if each not in needed]:
+            del self[key]
+        self._size = len(self) + sum(map(len, self.values()))
+        self._limit = max(_LEAST, 2 * self._size)
+
+    def fill(self, rows: Iterable[Solution]) -> None:
+        """These are all rows that there are."""
+        self.whole = True
+        self.clear()
+        for row in rows:
+            self.setdefault(self._key(row), {})[self._rest_of(row)] = None
+
+    def asked(self) -> Iterator[Bound]:
+        """The values that the rows of its keys have in common."""
+        return map(self._bound, self)
+
+    def refresh(self, known: Callable[[Bound], Iterable[RowChange] | None]) -> _New:
+        """Look up again what is needed; gives what is new, see `change`.
+
+        Args:
+            known: what has changed of the rows with some values; ``None`` where that is not known.
+        """
+        new: _New = []
+        self.let_go()
+        for key, before in list(self.items()):
+            bound = self._bound(key)
+            found = known(bound)
+            if found is not None:
+                new += self.change(found)
+                continue
+            now = self[key] = self._rests(self._source.rows(bound))
+            new += [(key, rest, -1) for rest in before if rest not in now]
+            new += [(key, rest, 1) for rest in now if rest not in before]
+        return new
+
+    def change(self, changes: Iterable[RowChange]) -> _New:
+        """Take over changes; gives what is new to it, as users are told of it."""
+        new: _New = []
+        for row, there in changes:
+            key, rest = self._key(row), self._rest_of(row)
+            rests = self.get(key)
+            if rests is None:
+                if not (there and self.whole):
+                    continue
+                rests = self[key] = {}
+            if there == (rest in rests):
+                continue
+            if there:
+                rests[rest] = None
+            else:
+                del rests[rest]
+                if self.whole and not rests:
+                    del self[key]
+            new.append((key, rest, 1 if there else -1))
+        return new
+
+    def _bound(self, key: Any) -> Bound:
+        values = key if len(self._places) > 1 else (key,)
+        return dict(zip(self._places, values, strict=True))
+
+    def _rest_of(self, row: Solution) -> Solution:
+        return tuple([row[place] for place in self._rest])
+
+    def _rests(self, rows: Iterable[Solution]) -> _Rests:
+        return dict.fromkeys(map(self._rest_of, rows))
+
 
 _Places: TypeAlias = tuple[int, ...]
 _Told: TypeAlias = tuple[int, Callable[..., None], Sequence[tuple[Any, ...]]]
@@ -228,3 +369,82 @@ UserT = TypeVar("UserT", TableUser, IndexUser)
 
 def _told(users: Mapping[UserT, int], new: Sequence[tuple[Any, ...]]) -> list[_Told]:
     return [(place, user.static_change, new) for user, place in users.items()] if new else []
+
+
+# The static triples that match patterns: once for all queries that ask for them.
+#
+# A query keeps of them what it has found partners for. Where it has nothing to look them up by, it
+# keeps a copy of its own.
+
+
+class StaticTables:
+    """The tables of an engine.
+
+    Args:
+        static: the static data.
+        dictionary: the integers of terms.
+    """
+
+    def __init__(self, static: StaticData, dictionary: TermDictionary) -> None:
+        self.static = static
+        self._dictionary = dictionary
+        self._tables: dict[tuple[QuadPattern, tuple[Term, ...]], StaticTable] = {}
+
+    def table(self, pattern: QuadPattern, graphs: tuple[Term, ...]) -> StaticTable:
+        """The triples that match a pattern in the merge of these graphs.
+
+        Args:
+            pattern: its own graph does not matter.
+            graphs: names of static graphs, one at least.
+        """
+        names: dict[str, Variable] = {}
+        s, p, o = (
+            names.setdefault(term, Variable(f"?{len(names)}")) if is_variable(term) else term
+            for term in pattern[:3]
+        )
+        key = QuadPattern(s, p, o), graphs
+        found = self._tables.get(key)
+        if found is None:
+            found = self._tables[key] = StaticTable(
+                key[0],
+                Dataset(self.static, graphs),
+                self._dictionary,
+                lambda: self._tables.pop(key, None),
+            )
+        return found
+
+    def ask(self, change: GraphChange) -> None:
+        """Static graphs are about to change: say what is to be prepared."""
+        if change.prepared is not None:
+            for table in self._concerned(change):
+                table.ask(change.prepared)
+
+    def change(self, change: GraphChange) -> None:
+        """Static graphs have changed.
+
+        First all tables change, then joins are told, the last of a query before those that feed it.
+        So each meets what it held before with what is new, and what then comes from below, also by
+        keys that are looked up only now, with the tables as they are.
+        """
+        told = [each for table in self._concerned(change) for each in table.change(change)]
+        for _, tell, new in sorted(told, key=itemgetter(0), reverse=True):
+            for each in new:
+                tell(*each)
+
+    def _concerned(self, change: GraphChange) -> list[StaticTable]:
+        return [
+            table
+            for (_, graphs), table in self._tables.items()
+            if not set(graphs).isdisjoint(change.graphs)
+        ]
+
+    def drop_idle(self) -> None:
+        """Let go of tables that nobody has used: their query could not be made."""
+        for key in [key for key, table in self._tables.items() if not table.used]:
+            del self._tables[key]
+
+    def __iter__(self) -> Iterator[StaticTable]:
+        return iter(self._tables.values())
+
+    def __len__(self) -> int:
+        return len(self._tables)

@@ -22,8 +22,7 @@ from tpf_client.sparql.algebra import (
     VariableRef,
     expressions_of,
 )
-from tpf_client.sparql.rewrite.conditions import first_exists
-from tpf_client.sparql.rewrite.operands import combined, operands
+from tpf_client.sparql.rewrite.visitor import combined, first_exists, operands
 from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 

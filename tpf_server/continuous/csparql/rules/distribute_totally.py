@@ -20,8 +20,7 @@ from tpf_client.sparql.algebra import (
     Values,
     VariableRef,
 )
-from tpf_client.sparql.rewrite.operands import combined, operands
-from tpf_client.sparql.rewrite.visitor import transformed
+from tpf_client.sparql.rewrite.visitor import combined, operands, transformed
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 
 

@@ -8,9 +8,8 @@ solutions as the static data. Source: paper 003, section 5.1, figure 5.
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern
 from tpf_client.sparql.algebra import BGP, Join, Pattern, variables_of_quad
-from tpf_client.sparql.rewrite.components import components
-from tpf_client.sparql.rewrite.operands import combined, operands
-from tpf_client.sparql.rewrite.visitor import transformed
+from tpf_client.sparql.rewrite.join_order import components
+from tpf_client.sparql.rewrite.visitor import combined, operands, transformed
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 
 

@@ -3,7 +3,7 @@
 Source: paper 003, section 5.1.
 """
 
-from tpf_client.sparql.rewrite.push_filters import push_filters as pushed
+from tpf_client.sparql.rewrite.push_down import push_filters as pushed
 from tpf_client.sparql.rewrite.visitor import with_exists
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 

@@ -26,7 +26,7 @@ from tpf_client.sparql.algebra import (
     Union,
     expressions_of,
 )
-from tpf_client.sparql.rewrite.occurrences import counts_whole_rows
+from tpf_client.sparql.rewrite.visitor import counts_whole_rows
 from tpf_client.sparql.scopes import in_scope, variables_in
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 

@@ -7,52 +7,451 @@ append mode has no joins after aggregations over other keys, no anti-joins betwe
 and no limit; over complete contents all of SPARQL's operators are available, and exact.
 """
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
 from typing import Any, Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
+from pyspark.sql.streaming.query import StreamingQuery
 
-from annotations.terms import QuadPattern, Term, Variable
+from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.errors import UnsupportedQueryError
-from tpf_client.sparql.algebra import Pattern, Project, Row
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import BGP, Pattern, Project, Row
 from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import value_of
+from tpf_client.sparql.rewrite.visitor import exists_in, patterns_in
 from tpf_client.sparql.scopes import in_scope
+from tpf_client.sparql.tokens import tokenize
 from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, LogicalWindow, StreamClause
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.native.leaves import TooManyStaticError, has_static
-from tpf_server.continuous.csparql.native.static_tables import StaticTables
+from tpf_server.continuous.csparql.native.static_table import StaticTables
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.rules import RULES_ON_SPARK, Rule, optimised
-from tpf_server.continuous.csparql.spark.frames import AT, RANK, column
-from tpf_server.continuous.csparql.spark.leaf_frames import LeafFrames
-from tpf_server.continuous.csparql.spark.results import ResultFiles
-from tpf_server.continuous.csparql.spark.run import Progress, SparkRun, asking_java
+from tpf_server.continuous.csparql.spark.frames import AT, RANK, LeafFrames, column
 from tpf_server.continuous.csparql.spark.session import ROCKSDB
-from tpf_server.continuous.csparql.spark.support import check_supported
 from tpf_server.continuous.csparql.spark.translation import Translation
-from tpf_server.continuous.csparql.spark.windowing import (
-    all_windows,
-    lines,
-    malformed,
-    window_content,
-)
-from tpf_server.continuous.engine.base_iri import BASE
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.semantics import BASE, says_now
 from tpf_server.continuous.engine.static.static_data import StaticData
+from tpf_spark.errors import SparkError
 from tpf_spark.folders import Folder, LocalFolder, folder_of
+from tpf_spark.session import java_answers
+
+# A run on Spark: what it does, how far it is, and how it ends.
+
+_REASON = re.compile(r"(malformed line|ContinuousError|SparkError): [^\n]*")
+_OWN = re.compile("^(?:ContinuousError|SparkError): ")
+
+
+@contextlib.contextmanager
+def asking_java() -> Iterator[None]:
+    """What is asked within cannot be, where Java has ended.
+
+    Raises:
+        ContinuousError: it has.
+    """
+    try:
+        with java_answers():
+            yield
+    except SparkError as error:
+        raise ContinuousError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a run has done so far.
+
+    Args:
+        batches: how many micro-batches ended.
+        lines: how many lines were read.
+        late: how many entries of windows came after their instant was closed.
+        malformed: how many lines were left out.
+    """
+
+    batches: int = 0
+    lines: int = 0
+    late: int = 0
+    malformed: int = 0
+
+    def after(self, batch: Any) -> "Progress":
+        """With what Spark reports of one more micro-batch."""
+        late = sum(int(state["numRowsDroppedByWatermark"]) for state in batch["stateOperators"])
+        malformed = sum(int(each["malformed"] or 0) for each in batch["observedMetrics"].values())
+        return Progress(
+            self.batches + 1,
+            self.lines + int(batch["numInputRows"] or 0),
+            self.late + late,
+            self.malformed + malformed,
+        )
+
+
+class SparkRun:
+    """A query that runs on Spark, and beside it the one that copies malformed lines, if there is.
+
+    Args:
+        queries: the query itself comes first.
+    """
+
+    def __init__(self, queries: Sequence[StreamingQuery]) -> None:
+        self._queries = tuple(queries)
+        self._progress = Progress()
+        self._seen = ""
+        # Whoever asks, and the thread of the micro-batches.
+        self._lock = threading.Lock()
+
+    @property
+    def active(self) -> bool:
+        """Whether it still runs."""
+        with asking_java():
+            return self._queries[0].isActive
+
+    @property
+    def known(self) -> Progress:
+        """What it had done when it was asked last; Spark, which may be gone, is not asked now."""
+        return self._progress
+
+    def progress(self) -> Progress:
+        """What it has done so far; micro-batches that end after `stop` are not counted.
+
+        Spark remembers the last hundred micro-batches only; so somebody must ask that often, which
+        the execution does.
+        """
+        with self._lock, asking_java():
+            for each in self._queries[0].recentProgress:
+                # A trigger that finds nothing to do reports the micro-batch that would come next.
+                ended = "addBatch" in each["durationMs"]
+                if ended and each["timestamp"] > self._seen:
+                    self._seen = each["timestamp"]
+                    self._progress = self._progress.after(each)
+            return self._progress
+
+    def wait(self, seconds: int | None = None) -> bool:
+        """Wait until it ends, at most so many seconds (at least one); whether it has ended.
+
+        Raises:
+            ContinuousError: it failed; what was answered before is kept.
+        """
+        try:
+            with asking_java():
+                if seconds is None:
+                    for each in self._queries:
+                        each.awaitTermination()
+                    return True
+                return all(bool(each.awaitTermination(seconds)) for each in self._queries)
+        except StreamingQueryException as error:
+            self.stop()
+            found = _REASON.search(str(error))
+            reason = str(error).strip().splitlines()[0] if found is None else found.group()
+            raise ContinuousError(f"the run on Spark failed: {_OWN.sub('', reason)}") from error
+
+    def stop(self) -> None:
+        """End it; a later run with the same directory goes on from here."""
+        with asking_java():
+            for each in self._queries:
+                each.stop()
+
+
+# Answers as files: for each micro-batch one, that is there as a whole or not at all.
+#
+# ``results/<batch>.ndjson`` has a line for each instant that the micro-batch closed, answers of
+# nothing included: ``{"at": …, "form": …, "variables": […], "rows": [[…], …]}``. When Spark
+# repeats a micro-batch after a failure the file is written again with the same content, so nothing
+# is lost and nothing is there twice. For a registered stream ``elements/<batch>.tsv`` has its
+# triples with their timestamps and, at its end, the timestamp up to which everything has come, so
+# that another query can read it as its stream.
+
+
+class ResultFiles:
+    """The answers of one query.
+
+    Args:
+        folder: where the files are.
+        stream: whether elements of a stream are written too.
+    """
+
+    def __init__(self, folder: Folder, *, stream: bool = False) -> None:
+        self._results = folder.inner("results")
+        self._elements = folder.inner("elements") if stream else None
+
+    def make(self) -> None:
+        """Make the folders, which others may read before anything is in them."""
+        self._results.make()
+        if self._elements is not None:
+            self._elements.make()
+
+    def write(self, batch: int, answers: Iterable[PeriodicAnswer]) -> None:
+        """Write the answers of a micro-batch; when this returns they are on the disk."""
+        written = list(answers)
+        if self._elements is not None:
+            lines = [
+                f"{answer.at}\t" + "\t".join(str(term) for term in row) + "\n"
+                for answer in written
+                for row in answer.rows
+            ]
+            lines += [f"{answer.at}\n" for answer in written[-1:]]
+            self._elements.write(f"{batch:09d}.tsv", lines)
+        self._results.write(f"{batch:09d}.ndjson", map(_line, written))
+
+    def last_before(self, batch: int) -> int | None:
+        """The last instant that earlier micro-batches answered."""
+        for name in reversed(self._files()):
+            if int(name.partition(".")[0]) < batch:
+                lines = self._lines(name)
+                if lines:
+                    return int(json.loads(lines[-1])["at"])
+        return None
+
+    def read(self, query: str = "") -> Iterator[PeriodicAnswer]:
+        """All answers, in the order of their instants."""
+        for name in self._files():
+            for line in self._lines(name):
+                value = json.loads(line)
+                yield PeriodicAnswer(
+                    query,
+                    value["at"],
+                    value["form"],
+                    tuple(Variable(name) for name in value["variables"]),
+                    tuple(
+                        tuple(None if each is None else Term(each) for each in row)
+                        for row in value["rows"]
+                    ),
+                )
+
+    def _lines(self, name: str) -> list[str]:
+        # Not `splitlines`: literals may have what that takes for line ends, as U+2028.
+        return self._results.read(name).split("\n")[:-1]
+
+    def _files(self) -> list[str]:
+        return [name for name in self._results.names() if name.endswith(".ndjson")]
+
+
+def _line(answer: PeriodicAnswer) -> str:
+    value = {
+        "at": answer.at,
+        "form": answer.form,
+        "variables": answer.variables,
+        "rows": answer.rows,
+    }
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+# What Spark cannot run, refused before anything starts, by clause and place in the text.
+
+
+def check_supported(parsed: CsparqlQuery, graph: OperatorGraph) -> None:
+    """Refuse what cannot be run on Spark.
+
+    Args:
+        parsed: the query, which knows its text.
+        graph: its operators.
+
+    Raises:
+        UnsupportedContinuousQueryError: names the clause and its place.
+    """
+    if not parsed.streams:
+        raise UnsupportedContinuousQueryError("a query without FROM STREAM cannot be run on Spark")
+    for clause in parsed.streams:
+        if not isinstance(clause.window, LogicalWindow):
+            place = _place(parsed.text, clause.position)
+            raise UnsupportedContinuousQueryError(
+                f"{place}{clause}: windows that count triples cannot be run on Spark, which keeps "
+                "no order of arrival; only natively"
+            )
+    if graph.query.form == "DESCRIBE":
+        raise UnsupportedContinuousQueryError(
+            f"{_word(parsed.text, 'DESCRIBE')}DESCRIBE follows blank nodes to any depth, which "
+            "Spark SQL cannot; only natively"
+        )
+    if says_now(parsed.query):
+        raise UnsupportedContinuousQueryError(
+            f"{_word(parsed.text, 'NOW')}NOW() cannot be said on Spark, which evaluates many "
+            "instants at once; only natively"
+        )
+    for service in parsed.services:
+        raise UnsupportedContinuousQueryError(
+            f"{_word(parsed.text, 'SERVICE')}SERVICE {service.endpoint} cannot be asked on Spark; "
+            "only natively"
+        )
+    for pattern in patterns_in(graph.pattern):
+        if isinstance(pattern, algebra.Path):
+            source = graph.sources.of(Term(pattern.graph))
+            if source is not None and source.streams:
+                position = next((at for path, at in parsed.paths if path == pattern.path), None)
+                place = "" if position is None else _place(parsed.text, position)
+                raise UnsupportedContinuousQueryError(
+                    f"{place}a path from {pattern.subject} to {pattern.object} over streams: "
+                    "Spark SQL has no closure; only natively"
+                )
+        _check_bindings(pattern)
+
+
+def _check_bindings(pattern: Pattern) -> None:
+    """Refuse BIND in EXISTS of what has a value outside, as the native execution does."""
+    outside = {name for child in algebra.children(pattern) for name in in_scope(child)}
+    for expression in algebra.expressions_of(pattern):
+        for exists in exists_in(expression):
+            for inner in algebra.walk(exists.pattern):
+                if isinstance(inner, algebra.Extend) and inner.variable in outside:
+                    raise UnsupportedContinuousQueryError(
+                        f"BIND of {inner.variable} inside EXISTS, which has a value outside"
+                    )
+
+
+def _place(text: str, position: int) -> str:
+    line = text.count("\n", 0, position) + 1
+    column = position - text.rfind("\n", 0, position)
+    return f"line {line}, column {column}: "
+
+
+def _word(text: str, word: str) -> str:
+    """The place of the first word like this one."""
+    for token in tokenize(text):
+        if token.kind == "word" and token.text.upper() == word:
+            return _place(text, token.position)
+    return ""
+
+
+# Lines of a stream to the content of windows, as a streaming data frame.
+#
+# Every element goes to each instant whose window has it, and each instant's content is collected
+# under the watermark: in append mode Structured Streaming gives it once, when nothing that is not
+# too late can come any more, and keeps what is open in its state store. The key is the instant
+# plus one millisecond, because a watermark closes what is not after it, and elements of the
+# instant itself still belong to it.
+#
+# Lines are ``timestamp<TAB>subject<TAB>predicate<TAB>object``; a line with a timestamp alone says
+# that everything up to it has come (punctuation).
+
+KEY = "closes"
+_TERM = (
+    r'(?:<<\(.+\)>>|<[^<>"{}|^`\\\x00-\x20]+>|_:\S+|'
+    r'"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]+>)?)'
+)
+LINE = rf"^-?\d{{1,18}}(?:\t(?:<[^>]+>|_:\S+)\t<[^>]+>\t{_TERM})?$"
+
+
+def lines(session: SparkSession, directory: str, *, files_per_trigger: int | None) -> DataFrame:
+    """The lines of the files that are in a directory and that come into it, a column ``value``."""
+    reader = session.readStream.option("latestFirst", "false")
+    if files_per_trigger is not None:
+        reader = reader.option("maxFilesPerTrigger", str(files_per_trigger))
+    return reader.text(directory)
+
+
+def window_content(
+    graph: OperatorGraph, clause: StreamClause, text: DataFrame, *, lateness: int, strict: bool
+) -> DataFrame:
+    """The content of the windows of one stream at each instant: `KEY`, stream, s, p, o and ts.
+
+    Rows without terms mark the first instant after an element, and punctuation.
+
+    Args:
+        graph: the query.
+        clause: the stream.
+        text: its lines.
+        lateness: how late elements may be, in milliseconds.
+        strict: whether a malformed line stops the query; otherwise it is left out.
+    """
+    window = clause.window
+    assert isinstance(window, LogicalWindow)
+    well = sql.col("value").rlike(LINE)
+    text = text.observe(str(clause.stream), sql.count_if(~well).alias("malformed"))
+    if strict:
+        wrong = sql.raise_error(sql.concat(sql.lit("malformed line: "), sql.col("value")))
+        text = text.where(sql.when(well, True).otherwise(wrong.cast("boolean")))
+    else:
+        text = text.where(well)
+    parts = sql.split(sql.col("value"), "\t", 4)
+    elements = text.select(
+        sql.get(parts, sql.lit(0)).try_cast("long").alias("ts"),
+        sql.get(parts, sql.lit(1)).alias("s"),
+        sql.get(parts, sql.lit(2)).alias("p"),
+        sql.get(parts, sql.lit(3)).alias("o"),
+    )
+    periods = graph.instants.periods
+    delay = window.range + lateness + (0 if periods == (window.step,) else window.step)
+    step, common = window.step, graph.instants.greatest_common_period
+    is_instant = " or ".join(f"t % {period} = 0" for period in periods)
+    first = "least(" + ", ".join(f"ceil(ts / {p}) * {p}" for p in (*periods, *periods)) + ")"
+    seen = (
+        f"filter(sequence(ceil(ts / {common}) * {common}, ts + {window.range + step}, {common}), "
+        f"t -> ({is_instant}) and t - t % {step} >= ts and t - t % {step} - {window.range} < ts)"
+    )
+    wanted = _wanted(graph, clause)
+    nothing = sql.lit(None).cast("string")
+    marks = sql.struct(
+        sql.expr(f"cast({first} as bigint)").alias("at"),
+        nothing.alias("s"), nothing.alias("p"), nothing.alias("o"),
+    )  # fmt: skip
+    punctuation = sql.struct(
+        (sql.col("ts") + delay).alias("at"),
+        nothing.alias("s"), nothing.alias("p"), nothing.alias("o"),
+    )  # fmt: skip
+    entries = sql.transform(
+        sql.expr(seen),
+        lambda at: sql.struct(
+            at.cast("long").alias("at"), sql.col("s"), sql.col("p"), sql.col("o")
+        ),
+    )
+    rows = (
+        sql.when(sql.col("s").isNull(), sql.array(punctuation))
+        .when(wanted, sql.concat(sql.array(marks), entries))
+        .otherwise(sql.array(marks))
+    )
+    exploded = elements.select("ts", sql.explode(rows).alias("row")).select(
+        sql.timestamp_millis(sql.col("row.at") + 1).alias(KEY),
+        sql.lit(str(clause.stream)).alias("stream"),
+        "row.s", "row.p", "row.o", "ts",
+    )  # fmt: skip
+    return exploded.withWatermark(KEY, f"{delay} milliseconds")
+
+
+def malformed(texts: Sequence[DataFrame]) -> DataFrame:
+    """The lines that are none."""
+    return reduce(DataFrame.unionByName, texts).where(~sql.col("value").rlike(LINE))
+
+
+def all_windows(parts: Sequence[DataFrame]) -> DataFrame:
+    """The content of all windows at each instant, `AT`.
+
+    Each triple of a stream is there once, with its latest timestamp.
+    """
+    result = reduce(DataFrame.unionByName, parts)
+    found = result.groupBy(KEY, "stream", "s", "p", "o").agg(sql.max("ts").alias("ts"))
+    # Without `KEY` Spark knows no partitioning of this. With one, uses of it in a join are no
+    # longer the frame that a micro-batch keeps, and each reads and commits the state anew.
+    return found.select((sql.unix_millis(KEY) - 1).alias(AT), "stream", "s", "p", "o", "ts")
+
+
+def _wanted(graph: OperatorGraph, clause: StreamClause) -> Column:
+    """Whether a triple can match any pattern: conditions pushed to the source."""
+    predicates: set[str] = set()
+    for each in patterns_in(graph.pattern):
+        for quad in each.patterns if isinstance(each, BGP) else ():
+            if clause.stream in graph.source_of(quad).streams:
+                if is_variable(quad.predicate):
+                    return sql.lit(True)
+                predicates.add(str(quad.predicate))
+    return sql.col("p").isin(*sorted(predicates)) if predicates else sql.lit(False)
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -17,19 +17,103 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyoxigraph as ox
 
 from annotations.errors import InstantError, NestingError
 from annotations.instants import parse_instant
 from annotations.terms import Term, is_blank_node, is_iri
-from tpf_server.continuous.engine.elements.named_graphs import in_graph
-from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST, milliseconds
-from tpf_server.continuous.engine.errors import ElementError
+from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.values import value_of
+from tpf_server.continuous.engine.errors import ElementError, TimestampError
 from tpf_server.store.static.ox_terms import parse_rdf, read_quads, text_of
+
+# Instants as whole milliseconds since 1970-01-01T00:00:00Z.
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST: Final = -62_135_596_800_000
+LATEST: Final = 253_402_300_799_999
+"""The first and the last millisecond that have a date of four digits."""
+
+
+def milliseconds(timestamp: object) -> int:
+    """Milliseconds since 1970 of an instant (rounded down), or of what is that number already.
+
+    Raises:
+        TimestampError: a naive datetime, no instant at all, or not of the years 1 to 9999.
+    """
+    if isinstance(timestamp, datetime):
+        if timestamp.tzinfo is None:
+            raise TimestampError(f"without a time zone: {timestamp}")
+        return (timestamp - EPOCH) // timedelta(milliseconds=1)
+    # Integers of other libraries, too.
+    if isinstance(timestamp, bool) or not isinstance(timestamp, Integral):
+        raise TimestampError(f"not an instant: {timestamp!r}")
+    at = int(timestamp)
+    if not EARLIEST <= at <= LATEST:
+        raise TimestampError(f"not in the years 1 to 9999: {at}")
+    return at
+
+
+def iso(at: int) -> str:
+    """The instant in ISO 8601."""
+    return (
+        (EPOCH + timedelta(milliseconds=at))
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+
+
+def date_time_of(instant: datetime) -> DateTime:
+    """An instant as a value of SPARQL."""
+    text = f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}".rstrip("0").rstrip(".")
+    value = value_of(Term(f'"{text}Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'))
+    assert isinstance(value, DateTime)
+    return value
+
+
+def date_time_at(at: int) -> DateTime:
+    """The same of milliseconds since 1970."""
+    return date_time_of(EPOCH + timedelta(milliseconds=at))
+
+
+# Elements that are named graphs: triples that know the name of their graph.
+#
+# Only these carry one: an element without is a plain tuple, wherever it goes.
+
+_NAMES: Final = ("<", "_")
+
+
+class GraphElement(tuple[tuple[Term, Term, Term], ...]):
+    """The triples of an element that is a named graph.
+
+    Attributes:
+        graph: its name.
+    """
+
+    graph: Term
+
+
+def in_graph(
+    name: str | None, triples: Iterable[tuple[Term, Term, Term]]
+) -> tuple[tuple[Term, Term, Term], ...]:
+    """Triples in the graph of this name; what is no IRI and no blank node names none."""
+    if name is None or not name.startswith(_NAMES):
+        return tuple(triples)
+    found = GraphElement(triples)
+    found.graph = Term(name)
+    return found
+
+
+def graph_of(triples: object) -> Term | None:
+    """The name of the graph that an element is; ``None``: it has none."""
+    return triples.graph if isinstance(triples, GraphElement) else None
+
 
 _Triples = tuple[tuple[Term, Term, Term], ...]
 

@@ -6,8 +6,7 @@ from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node
-from tpf_server.continuous.engine.plans.comparisons import Comparison
-from tpf_server.continuous.engine.plans.constant_index import ConstantIndex
+from tpf_server.continuous.engine.plans.constant_index import Comparison, ConstantIndex
 from tpf_server.continuous.engine.static.static_cache import INSTANCE
 
 

@@ -12,15 +12,12 @@ from typing import Final, NamedTuple
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import UNBOUND, Solution
 from tpf_client.dataflow.node import Node
-from tpf_client.dataflow.operators.distinct import Distinct
-from tpf_client.dataflow.operators.extend import Extend
-from tpf_client.dataflow.operators.filter import Filter
+from tpf_client.dataflow.operators.basic import Distinct, Extend, Filter, Project
 from tpf_client.dataflow.operators.group import Group
-from tpf_client.dataflow.operators.keyed_join import KeyedJoin
+from tpf_client.dataflow.operators.hash_join import KeyedJoin
+from tpf_client.dataflow.operators.matching import SemiJoin
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
 from tpf_client.dataflow.operators.order import TopK
-from tpf_client.dataflow.operators.project import Project
-from tpf_client.dataflow.operators.semi_join import SemiJoin
 from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.dataflow.state.ranking import (
     LEAST,

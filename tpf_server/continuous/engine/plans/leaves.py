@@ -10,20 +10,22 @@ from tpf_client.dataflow.changes import Schema
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node, Work
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin, Routing
-from tpf_client.dataflow.state.join_input import JoinCondition, JoinInput
-from tpf_client.dataflow.state.row_index import RowBag
+from tpf_client.dataflow.state.row_index import JoinCondition, JoinInput, RowBag
 from tpf_client.sparql.algebra import BGP, Expression, variables_of_quad
 from tpf_client.sparql.expressions.environment import Environment
-from tpf_client.sparql.rewrite.components import components
-from tpf_client.sparql.rewrite.occurrences import counts_whole_rows, occurrences
-from tpf_client.sparql.rewrite.visitor import everything
+from tpf_client.sparql.rewrite.join_order import components
+from tpf_client.sparql.rewrite.visitor import counts_whole_rows, everything, occurrences
 from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.engine.delivery import wanted_variables
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.static_cache import INSTANCE, StaticCache
-from tpf_server.continuous.engine.static.static_caches import StaticCaches, numbered
+from tpf_server.continuous.engine.static.static_cache import (
+    INSTANCE,
+    StaticCache,
+    StaticCaches,
+    numbered,
+)
 from tpf_server.continuous.engine.windows.continuous_query import (
     ContinuousQuery,
     WindowClause,

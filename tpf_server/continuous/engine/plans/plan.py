@@ -2,40 +2,324 @@
 
 from collections.abc import Callable, Container, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from annotations.terms import Term, Variable
+from tpf_client.dataflow.arithmetic import ArithmeticCompiler
+from tpf_client.dataflow.build.builder import Builder
+from tpf_client.dataflow.build.modifiers_builder import build_group
 from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Dataflow, Node, Work
+from tpf_client.dataflow.node import Dataflow, Input, Key, Node, Work
+from tpf_client.dataflow.operators.basic import Distinct, Extend, Filter, Project, Union
 from tpf_client.dataflow.operators.closure import Closure
-from tpf_client.dataflow.operators.extend import Extend
-from tpf_client.dataflow.operators.filter import Filter
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin, Routing
-from tpf_client.dataflow.operators.project import Project
-from tpf_client.dataflow.operators.union import Union
+from tpf_client.dataflow.operators.order import Slice, SortKeyOf, TopK
+from tpf_client.dataflow.state.groups import Grouping, Groups
 from tpf_client.errors import LimitError
 from tpf_client.sparql import algebra
-from tpf_client.sparql.expressions.compiler import is_volatile
+from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
-from tpf_client.sparql.rewrite.visitor import everything
+from tpf_client.sparql.expressions.typed_terms import Remembered
+from tpf_client.sparql.rewrite.visitor import conjuncts, everything, movable
+from tpf_client.sparql.scopes import in_scope, variables_in
 from tpf_server.continuous.engine.delivery import Delivery
 from tpf_server.continuous.engine.errors import JoinLimitError
+from tpf_server.continuous.engine.plans.constant_index import comparison
 from tpf_server.continuous.engine.plans.dispatch import Dispatch
-from tpf_server.continuous.engine.plans.emitting_group import emitting_group
-from tpf_server.continuous.engine.plans.leaves import ContinuousLeaves, Windows
-from tpf_server.continuous.engine.plans.own_slices import OwnSlices
-from tpf_server.continuous.engine.plans.plan_builder import PlanBuilder
-from tpf_server.continuous.engine.plans.slices import Slices
-from tpf_server.continuous.engine.plans.solution_order import SolutionOrder
+from tpf_server.continuous.engine.plans.leaves import STAMP, ContinuousLeaves, Windows
+from tpf_server.continuous.engine.plans.slices import Copies, Slices
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
-from tpf_server.continuous.engine.static.static_caches import StaticCaches
+from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance, StaticCaches
 from tpf_server.continuous.engine.static.static_data import GraphChange
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
 from tpf_server.continuous.engine.windows.window_input import WindowInput
+
+# OFFSET and LIMIT of queries that differ in other constants, too: each has an order of its own.
+
+MakeSlice: TypeAlias = Callable[[Node, int, int | None], Node]
+
+
+class OwnSlices(Node):
+    """What each query gets of its rows: the column `INSTANCE` holds the number of the query.
+
+    A change costs those whose rows it concerns.
+
+    Args:
+        upstream: solutions, with the numbers of their queries in the column, or that of one.
+        make: makes what lets through the part of one query.
+    """
+
+    def __init__(self, upstream: Node, make: MakeSlice) -> None:
+        super().__init__(upstream.schema, upstream.certain, monotone=False)
+        self._upstream = upstream
+        self._make = make
+        self._column = upstream.schema.index(INSTANCE)
+        self._parts: dict[int, tuple[Input, Node]] = {}
+        self._touched: dict[Node, None] = {}
+        upstream.connect(self._push)
+
+    @property
+    def pending(self) -> bool:
+        """Whether some part must be looked at again."""
+        return bool(self._touched)
+
+    def add(self, number: int, offset: int, limit: int | None, *, news: bool) -> None:
+        """One more query, before its rows come.
+
+        Args:
+            number: of the query.
+            offset: how many rows it leaves out.
+            limit: how many it gets at most.
+            news: whether what is there already is news to it.
+        """
+        assert news, "it goes on with what it had, which nobody else has"
+        entry = Input(self._upstream.schema, self._upstream.certain)
+        part = self._make(entry, offset, limit)
+        part.connect(lambda row, count: self.emit(row, count))
+        self._parts[number] = (entry, part)
+
+    def remove(self, number: int) -> None:
+        """That query is gone."""
+        _, part = self._parts.pop(number)
+        self._touched.pop(part, None)
+
+    def flush(self) -> None:
+        """Send what changed about the parts of queries whose rows came or went."""
+        touched, self._touched = self._touched, {}
+        for part in touched:
+            part.flush()
+
+    def _push(self, solution: Solution, count: int) -> None:
+        column, touched = self._column, self._touched
+        numbers: Any = solution[column]
+        if not isinstance(numbers, tuple):
+            numbers = (numbers,)
+        before, after = solution[:column], solution[column + 1 :]
+        for number in numbers:
+            found = self._parts.get(number)
+            if found is not None:
+                entry, part = found
+                touched[part] = None
+                entry.push((*before, number, *after), count)
+
+
+# Groups that are news whenever they get solutions, and what of a query they are for.
+
+
+class EmittingGroup(Node):
+    """Groups whose row is there once for each solution that the group got last.
+
+    That is, in the last tick in which it got any: the way of the original engine.
+
+    Args:
+        upstream: where the solutions come from.
+        how: what is grouped how.
+    """
+
+    def __init__(self, upstream: Node, how: Grouping) -> None:
+        super().__init__(how.schema, how.certain, monotone=False)
+        self.groups = Groups(how, counts_fresh=True)
+        self._shown: dict[Key, tuple[Solution, int]] = {}
+        upstream.connect(self.groups.sink())
+
+    @property
+    def pending(self) -> bool:
+        """Whether something happened to a group."""
+        return bool(self.groups.touched)
+
+    def flush(self) -> None:
+        """Send what changed about the groups that something happened to."""
+        groups, shown = self.groups, self._shown
+        if not groups.touched:
+            return
+        for group in groups.touched:
+            key = group.key
+            assert key is not None
+            count, group.fresh = group.fresh, 0
+            now = (groups.row(group), count) if count and group.total > 0 else None
+            # Also where the row is that of the last tick: what is new is that solutions came.
+            before = shown.pop(key, None)
+            if before is not None:
+                self.emit(before[0], -before[1])
+            if now is not None:
+                shown[key] = now
+                self.emit(*now)
+        groups.drained()
+
+
+def emitting_group(query: algebra.Query) -> algebra.Group | None:
+    """The grouping whose rows are the rows of the query; ``None`` where there is more to it.
+
+    Where something above a grouping looks at all its rows (an order with a limit, a join), the rows
+    must stay.
+    """
+    pattern = query.pattern
+    while isinstance(pattern, (algebra.Project, algebra.OrderBy, algebra.Extend, algebra.Filter)):
+        pattern = pattern.input
+    return pattern if isinstance(pattern, algebra.Group) else None
+
+
+# From algebra to the dataflow of a continuous query: what differs from a query over fragments.
+
+
+class PlanBuilder(Builder):
+    """Builds the dataflow; conditions on a basic graph pattern become part of its join."""
+
+    leaves: ContinuousLeaves
+    remembers = True
+
+    def __init__(
+        self,
+        leaves: ContinuousLeaves,
+        flow: Dataflow,
+        environment: Environment,
+        emitting: algebra.Group | None,
+        *,
+        paths: bool,
+    ) -> None:
+        super().__init__(leaves, flow, environment)
+        self._emitting = emitting
+        self._follows_paths = paths
+        self.dispatches: list[Dispatch] = []
+
+    def seed(self, node: Node | None, names: Sequence[Variable]) -> Distinct | None:
+        """What spares work: nothing, but for paths, because windows and caches are at hand."""
+        return super().seed(node, names) if self._follows_paths else None
+
+    def build(self, pattern: algebra.Pattern, seed: Node | None) -> Node:
+        """The node of a pattern's solutions."""
+        conditions: list[algebra.Expression] = []
+        inner = pattern
+        while isinstance(inner, algebra.Filter):
+            conditions += conjuncts(inner.condition)
+            inner = inner.input
+        lifted = self.leaves.lifted
+        if compared := [c for c in conditions if variables_in(c) & lifted]:
+            for condition in conditions:
+                if condition not in compared:
+                    inner = algebra.Filter(inner, condition)
+            return self._dispatched(self.build(inner, seed), compared)
+        if conditions and isinstance(inner, algebra.Group):
+            return self._having(inner, conditions)
+        if not conditions or not isinstance(inner, algebra.BGP) or not inner.patterns or self.outer:
+            return super().build(pattern, seed)
+        scope = set(in_scope(inner))
+        inside = [c for c in conditions if movable(c) and variables_in(c) <= scope]
+        node: Node = self.leaves.join(inner.patterns, inside)
+        for condition in conditions:
+            if condition not in inside:
+                node = self.filtered(node, condition)
+        return node
+
+    def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
+        """The solutions of a node with the instances whose constants compare."""
+        found = [comparison(each, node.schema, self.environment) for each in conditions]
+        stamps = [name for name in node.schema if name.startswith(STAMP)]
+        dispatch = Dispatch(node, found, stamps, self.leaves.dictionary, nets=self.leaves.nets)
+        self.dispatches.append(dispatch)
+        return self.flow.add(dispatch)
+
+    def sliced(
+        self,
+        node: Node,
+        variables: Sequence[Variable],
+        key: SortKeyOf | None,
+        *,
+        leaving: bool,
+        wanted: Callable[[], bool],
+    ) -> Slices:
+        """The parts of solutions that queries get which differ in OFFSET and LIMIT (see `Slices`).
+
+        Args:
+            node: all solutions.
+            variables: see `Slices`.
+            key: what to sort by; ``None`` where there is no order.
+            leaving: see `Slices`.
+            wanted: see `Slices`.
+        """
+        keyed = node if key is not None and node.askable else self.flow.add(Copies(node))
+        return self.flow.add(Slices(keyed, key, variables, leaving=leaving, wanted=wanted))
+
+    def sliced_apart(self, node: Node, key: SortKeyOf | None) -> OwnSlices:
+        """The parts of queries that differ in other constants, too (see `OwnSlices`).
+
+        Args:
+            node: all solutions.
+            key: what to sort by; ``None`` where there is no order.
+        """
+
+        def make(part: Node, offset: int, limit: int | None) -> Node:
+            if key is None:
+                return Slice(part, offset, limit)
+            return TopK(part, key, offset, limit)
+
+        return self.flow.add(OwnSlices(node, make))
+
+    def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
+        """A grouping under HAVING: what depends on the keys alone is decided once for a group."""
+        keys = {name for name, _ in pattern.keys}
+        early = [c for c in conditions if keys and movable(c) and variables_in(c) <= keys]
+        node = build_group(self, pattern, self.build(pattern.input, None), early)
+        for condition in conditions:
+            if condition not in early:
+                node = self.filtered(node, condition)
+        return node
+
+    def compiler(self, node: Node, row: int | None = None) -> Compiler:
+        """A compiler for expressions over the solutions of a node."""
+        return ArithmeticCompiler(self.environment, node.schema, row)
+
+    def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:
+        """The groups of a node's solutions; `pattern` is what they are for."""
+        if self._emitting is not None and pattern == self._emitting:
+            return self.flow.add(EmittingGroup(node, how))
+        return super().groups_of(node, how, pattern)
+
+
+# The order in which the solutions of an emission are given.
+
+_MOST: Final = 1_000
+"""So many keys of solutions are remembered at most."""
+
+
+class SolutionOrder:
+    """Sorts solutions.
+
+    Args:
+        key: what solutions are sorted by; ``None``: they stay as they are.
+        again: whether the same solutions come again and again, so that keys are remembered.
+    """
+
+    def __init__(self, key: Callable[[Solution], Any] | None, *, again: bool) -> None:
+        self._key = key
+        self._known: Remembered[Solution, Any] | None = Remembered() if again else None
+
+    @property
+    def remembered(self) -> int:
+        """How many keys are remembered."""
+        return 0 if self._known is None else len(self._known)
+
+    def sort(self, solutions: list[tuple[Solution, int]]) -> None:
+        """Put solutions, with how often they are there, in their order."""
+        key, known = self._key, self._known
+        if key is None or len(solutions) < 2:
+            return
+        if known is None or len(solutions) > _MOST:
+            # Of so many, none is asked for again before they are forgotten.
+            solutions.sort(key=lambda each: key(each[0]))
+            return
+        for solution, _ in solutions:
+            if solution not in known:
+                known[solution] = key(solution)
+        solutions.sort(key=lambda each: known[each[0]])
+        if len(known) > _MOST:
+            present = {solution: known[solution] for solution, _ in solutions}
+            known.clear()
+            known.update(present)
+
 
 # These keep nothing of what went through them, so they need not hear of rows that go.
 _STATELESS: tuple[type[Node], ...] = (MultiwayJoin, Filter, Project, Union, Extend, Dispatch)

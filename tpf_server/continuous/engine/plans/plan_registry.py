@@ -1,38 +1,338 @@
 """The plans of an engine: which queries share one, and who owns which rows of it."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
-from annotations.terms import Term
-from tpf_client.dataflow.changes import Solution
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_blank_node, is_literal
+from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
+from tpf_client.sparql.algebra import Query, Row
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.engine.delivery import Delivery, Phase
 from tpf_server.continuous.engine.errors import EngineLimitError
-from tpf_server.continuous.engine.plans.describer import Describer
 from tpf_server.continuous.engine.plans.fusion import Fusion
-from tpf_server.continuous.engine.plans.holding_plans import HoldingPlans
-from tpf_server.continuous.engine.plans.member_plans import MemberPlan, shares_of
 from tpf_server.continuous.engine.plans.plan import Plan
-from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
-from tpf_server.continuous.engine.plans.row_maker import RowMaker
+from tpf_server.continuous.engine.plans.registered_query import (
+    EncodedTriples,
+    RegisteredQuery,
+    RowMaker,
+)
 from tpf_server.continuous.engine.plans.templates import (
     Template,
     common_query,
     differing,
     template_of,
 )
-from tpf_server.continuous.engine.plans.ticking_plans import TickingPlans
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.static_cache import INSTANCE
-from tpf_server.continuous.engine.static.static_caches import StaticCaches
+from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, StaticCaches
 from tpf_server.continuous.engine.static.static_data import GraphChange, StaticData
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
-from tpf_server.continuous.engine.windows.watermark import Watermark
+from tpf_server.continuous.engine.windows.matchers import Watermark
+from tpf_server.continuous.engine.windows.stream_time import NEVER, StreamTime
+from tpf_server.continuous.engine.windows.window_input import WindowInput
 from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
+
+# The triples that DESCRIBE makes of solutions: looked up when they are emitted.
+#
+# A description is what static data say then of a resource, as in `tpf_client.dataflow.build.
+# describe_builder`: the triples of which it is the subject, and, where their objects are blank
+# nodes, those of these, and so on. Kept as a part of the dataflow it would be a copy of all static
+# data.
+
+_PREDICATE, _OBJECT = Variable("?predicate"), Variable("?object")
+
+
+class Describer:
+    """Makes triples from solutions.
+
+    Args:
+        query: says what is described: IRIs, and the values of variables.
+        schema: the variables of the solutions.
+        dictionary: the terms.
+        dataset: the static data as the query sees them.
+        feeds: whether the triples are wanted as identifiers, too.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        schema: Schema,
+        dictionary: TermDictionary,
+        dataset: Dataset,
+        *,
+        feeds: bool = False,
+    ) -> None:
+        self._given = query.described
+        self._places = [schema.index(name) for name in query.variables if name in schema]
+        self._dictionary = dictionary
+        self._dataset = dataset
+        self._feeds = feeds
+
+    def made(
+        self, solutions: Sequence[tuple[Solution, int]]
+    ) -> tuple[tuple[Row, ...], EncodedTriples]:
+        """The distinct triples that describe what some solutions name; see `RowMaker.made`."""
+        texts = self._dictionary.texts
+        named = dict.fromkeys(self._given if solutions else ())
+        for solution, _ in solutions:
+            named.update({texts[each]: None for at in self._places if (each := solution[at])})
+        rows = tuple(dict.fromkeys(self._described(named)))
+        if not self._feeds:
+            return rows, None
+        encode = self._dictionary.encode
+        return rows, [(encode(s), encode(p), encode(o)) for s, p, o in rows]
+
+    def _described(self, named: Iterable[Term]) -> Iterable[tuple[Term, Term, Term]]:
+        waiting = [each for each in named if not is_literal(each)]
+        seen = set(waiting)
+        while waiting:
+            pattern = QuadPattern(waiting.pop(), _PREDICATE, _OBJECT, DEFAULT_GRAPH)
+            for quad in self._dataset.match(pattern):
+                yield quad.subject, quad.predicate, quad.object
+                if is_blank_node(quad.object) and quad.object not in seen:
+                    seen.add(quad.object)
+                    waiting.append(quad.object)
+
+
+# Which plans are to be asked for what they hold back.
+
+_FEW: Final = 8
+
+
+class Flushable(Protocol):
+    """What holds something back."""
+
+    def flush(self) -> None:
+        """Send it."""
+
+
+class HoldingPlans:
+    """Plans that hold something back until the end of a tick.
+
+    Few are asked each time. Of many those are asked into or out of whose windows rows came.
+
+    Args:
+        touched: windows that say so (see `WindowInput.hold`).
+
+    Attributes:
+        holding: what to flush at the end of a tick.
+        early: what to flush before rows come in, too.
+    """
+
+    def __init__(self, touched: list[WindowInput]) -> None:
+        self.holding: list[Flushable] = []
+        self.early: list[Flushable] = []
+        self._touched = touched
+        self._plans: dict[Plan, None] = {}
+        self._many = False
+
+    def add(self, plan: Plan) -> None:
+        """One more plan; nothing happens where it holds nothing back."""
+        if not plan.holding:
+            return
+        self._plans[plan] = None
+        if len(self._plans) <= _FEW and not self._many:
+            self._arrange()
+            return
+        for each in [plan] if self._many else self._plans:
+            each.wait_for_rows()
+        self._many = True
+        self.holding[:] = [self]
+        if self.early or plan.flushes_early:
+            self.early[:] = [_Early(self)]
+
+    def grown(self, plan: Plan) -> None:
+        """A plan has one more window."""
+        if self._many and plan in self._plans:
+            plan.wait_for_rows()
+
+    def remove(self, plan: Plan) -> None:
+        """A plan is gone."""
+        if self._plans.pop(plan, self) is not self and not (self._many and self._plans):
+            self._many = False
+            self._arrange()
+
+    def _arrange(self) -> None:
+        self.holding[:] = self._plans
+        self.early[:] = [each for each in self._plans if each.flushes_early]
+
+    def touched(self) -> Sequence[Plan]:
+        """The plans of windows into or out of which rows came."""
+        touched = self._touched
+        if len(touched) == 1:
+            return touched[0].holders
+        plans = {plan.number: plan for window in touched for plan in window.holders}
+        return [plans[number] for number in sorted(plans)]
+
+    def flush(self) -> None:
+        """Flush those."""
+        for plan in self.touched():
+            plan.flush()
+        for window in self._touched:
+            window.calm = True
+        self._touched.clear()
+
+    def flush_due(self, due: Callable[[Plan], bool]) -> None:
+        """Flush those that are looked at now; what others hold waits until they are."""
+        for plan in self.touched() if self._many else self._plans:
+            if due(plan):
+                plan.flush()
+            else:
+                plan.waits = True
+        if self._many:
+            waiting = []
+            for window in self._touched:
+                if all(map(due, window.holders)):
+                    window.calm = True
+                else:
+                    waiting.append(window)
+            self._touched[:] = waiting
+
+
+class _Early:
+    """Flushes those plans of windows that lost rows which must be flushed before rows come in."""
+
+    def __init__(self, plans: HoldingPlans) -> None:
+        self._plans = plans
+
+    def flush(self) -> None:
+        """Flush these."""
+        for plan in self._plans.touched():
+            if plan.flushes_early:
+                plan.flush()
+
+
+# Plans of queries that differ in constants: whom one takes, and whose solutions it has.
+
+
+class MemberPlan(NamedTuple):
+    """A plan of queries that differ in constants only.
+
+    Args:
+        template: of one of them.
+        numbers: of the constants in which its instances may differ; ``None``: it has no instances.
+        plan: the plan.
+    """
+
+    template: Template
+    numbers: tuple[int, ...] | None
+    plan: Plan
+
+    def takes(self, other: "MemberPlan") -> bool:
+        """Whether it has a place for the queries of another one, if both hold the same."""
+        different = {*differing(other.template, self.template), *(other.numbers or ())}
+        if self.numbers is None:
+            return other.numbers is None and not different
+        # What joins tell apart, and orders of their own, hold what nobody else has.
+        lifted = self.plan.lifted
+        apart = INSTANCE in lifted or (SLICE in lifted and len(lifted) > 1)
+        return not apart and different <= set(self.numbers)
+
+
+def shares_of(
+    solutions: Sequence[tuple[Solution, int]], column: int
+) -> Iterator[tuple[Sequence[int], Sequence[tuple[Solution, int]]]]:
+    """Numbers of instances, and the solutions that they all have.
+
+    Args:
+        solutions: those of all.
+        column: has the number of one instance, or the numbers of several.
+    """
+    if len(solutions) == 1:
+        numbers: Any = solutions[0][0][column]
+        yield numbers if isinstance(numbers, tuple) else (numbers,), solutions
+        return
+    places: dict[int, list[int]] = {}
+    for place, (solution, _) in enumerate(solutions):
+        numbers = solution[column]
+        for number in numbers if isinstance(numbers, tuple) else (numbers,):
+            places.setdefault(number, []).append(place)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for number, own in places.items():
+        alike.setdefault(tuple(own), []).append(number)
+    for shared, found in alike.items():
+        yield found, [solutions[place] for place in shared]
+
+
+# Which plans are looked at between elements, and when.
+#
+# Plans of queries that have a window with a slide are looked at at its multiples. Plans that emit
+# differences are looked at whenever something leaves one of their windows, too, so that they emit
+# the same whether elements follow each other closely or not. What a query says decides that, and
+# nothing else: so it emits the same beside others as alone.
+#
+# Windows say themselves when they change (see `WindowRegistry`). Here are the instants at which
+# nothing need change: who emits everything does so at each multiple of its slides.
+
+
+class TickingPlans:
+    """Plans that are looked at between elements.
+
+    Args:
+        skip_idle: whether multiples are left out at which nothing is in the windows of a plan.
+
+    Attributes:
+        plans: all of them.
+        netting: those that emit differences.
+        repeating: those that emit everything at the multiples of their slides.
+    """
+
+    def __init__(self, *, skip_idle: bool = False) -> None:
+        self.plans: list[Plan] = []
+        self.netting: list[Plan] = []
+        self.repeating: list[Plan] = []
+        self._skip_idle = skip_idle
+
+    def add(self, plan: Plan) -> None:
+        """One more plan; nothing happens where elements alone matter to it."""
+        if plan.slides or plan.nets:
+            self.plans.append(plan)
+        if plan.nets:
+            self.netting.append(plan)
+        if plan.slides and not plan.delivery.silent:
+            self.repeating.append(plan)
+
+    def remove(self, plan: Plan) -> None:
+        """A plan is gone."""
+        for plans in (self.plans, self.netting, self.repeating):
+            if plan in plans:
+                plans.remove(plan)
+
+    def boundary(self, front: int, before: int) -> int | None:
+        """The first instant of the engine at which somebody emits everything.
+
+        Args:
+            front: the present one.
+            before: an instant that it must be before.
+        """
+        found = [
+            _multiple(time.at(front) + 1, slide) + time.lag
+            for plan in self._speaking(front)
+            for time, slide in plan.slides
+        ]
+        return min((each for each in found if each < before), default=None)
+
+    def boundary_of(self, streams: Container[StreamTime], front: int, before: int) -> int | None:
+        """The same for some streams, as an instant of these."""
+        found = [
+            _multiple(time.at(front) + 1, slide)
+            for plan in self._speaking(front)
+            for time, slide in plan.slides
+            if time in streams
+        ]
+        return min((each for each in found if each < before), default=None)
+
+    def _speaking(self, front: int) -> list[Plan]:
+        if front == NEVER:
+            return []
+        return [each for each in self.repeating if not (self._skip_idle and each.idle)]
+
+
+def _multiple(at: int, slide: int) -> int:
+    return -(-at // slide) * slide
 
 
 class PlanRegistry:

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution
-from tpf_client.dataflow.operators.distinct import Distinct
+from tpf_client.dataflow.operators.basic import Distinct
 from tpf_client.dataflow.operators.group import Group
+from tpf_client.dataflow.operators.matching import SemiJoin
 from tpf_client.dataflow.operators.order import TopK
-from tpf_client.dataflow.operators.semi_join import SemiJoin
 from tpf_client.dataflow.state.ranking import Ranking
 from tpf_server.continuous.engine.windows.star_window import StarWindow
 

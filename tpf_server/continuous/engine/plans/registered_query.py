@@ -1,18 +1,111 @@
 """A query in CQELS-QL that runs."""
 
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from annotations.terms import Term
-from tpf_client.dataflow.changes import Solution
-from tpf_client.sparql.algebra import Row
-from tpf_server.continuous.engine.delivery import Callback, Emission
+from tpf_client.dataflow.changes import Schema, Solution
+from tpf_client.dataflow.codegen import compiled
+from tpf_client.dataflow.construct import construct_lines, repeated
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.sparql.algebra import Query, Row
+from tpf_client.sparql.expressions.typed_terms import Remembered
+from tpf_server.continuous.engine.delivery import Callback, Emission, wanted_variables
 from tpf_server.continuous.engine.plans.plan import Plan
-from tpf_server.continuous.engine.plans.row_maker import EncodedTriples, Make
 from tpf_server.continuous.engine.plans.templates import Template
-from tpf_server.continuous.engine.result_columns import EmissionColumns, result_variables
-from tpf_server.continuous.engine.running_query import RunningQuery
+from tpf_server.continuous.engine.running_query import (
+    EmissionColumns,
+    RunningQuery,
+    result_variables,
+)
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+
+# From solutions to rows of terms; the code is generated for each query.
+#
+# Many queries emit far more rows than elements arrive, so what a row costs is what they cost: a
+# lookup for each term, a check where a term may not stand in its place, nothing else.
+
+_MOST_ROWS: Final = 1_000
+"""So many rows of a query are remembered."""
+EncodedTriples: TypeAlias = list[EncodedTriple] | None
+Make: TypeAlias = Callable[[Sequence[tuple[Solution, int]]], tuple[tuple[Row, ...], EncodedTriples]]
+
+
+class RowMaker:
+    """Makes rows of terms from solutions.
+
+    Args:
+        query: its form, variables and template.
+        schema: the variables of the solutions.
+        dictionary: the terms.
+        feeds: whether the triples of CONSTRUCT are wanted as identifiers, too.
+        again: whether the same solutions come again and again, so that rows are remembered.
+
+    Attributes:
+        made: gives the rows of solutions, in their order, repeated by their counts; and nothing, or
+            the same as identifiers. Of CONSTRUCT these are the triples of the template; those that
+            are no triples are left out, and a blank node of the template is a new one for each copy
+            of a solution.
+    """
+
+    made: Make
+
+    def __init__(
+        self,
+        query: Query,
+        schema: Schema,
+        dictionary: TermDictionary,
+        *,
+        feeds: bool = False,
+        again: bool = False,
+    ) -> None:
+        self._feeds = feeds
+        self._names: dict[str, Any] = {"texts": dictionary.texts, "encode": dictionary.encode}
+        wanted = wanted_variables(query)
+        self._values = {name: f"v{at}" for at, name in enumerate(schema) if name in wanted}
+        taken = [self._values.get(name, "_") for name in schema]
+        unpacked = f"({''.join(f'{name}, ' for name in taken)})"
+        values = self._values.values()
+        decoded = [f"{name} = texts[{name}] if {name} else None" for name in values]
+        row = f"({''.join(f'{self._values.get(name)}, ' for name in wanted)})"
+        head = f"for {unpacked}, count in solutions:"
+        if again and query.form != "CONSTRUCT":
+            # No integer is given twice, so that rows are right also where their terms are gone.
+            self._names["known"] = Remembered[Solution, Row]()
+            head = "for solution, count in solutions:"
+            body = _remembered([f"{unpacked} = solution", *decoded], row)
+        else:
+            body = repeated(row) if query.form != "CONSTRUCT" else self._constructed(query)
+            body = [*([] if feeds else decoded), *body]
+        lines = ["def rows(solutions):", "    result = []", f"    {head}"]
+        lines += [f"        {line}" for line in body]
+        texts = "tuple([(texts[s], texts[p], texts[o]) for s, p, o in result])"
+        lines.append(f"    return {texts}, result" if feeds else "    return tuple(result), None")
+        self.made = compiled("\n".join(lines), "rows", self._names)
+
+    def _constructed(self, query: Query) -> list[str]:
+        numbers = itertools.count(1)
+        self._names["fresh"] = lambda: f"made{next(numbers)}"
+        if not self._feeds:
+            return construct_lines(query.template, self._values, self._names)
+        return construct_lines(
+            query.template, self._values, self._names, text="texts[{}]", term="encode({})"
+        )
+
+
+def _remembered(made: Sequence[str], row: str) -> list[str]:
+    """The lines that append the row of a solution, which is made where it is not known."""
+    return [
+        "row = known.get(solution)",
+        "if row is None:",
+        *(f"    {line}" for line in (*made, f"row = {row}")),
+        f"    if len(known) >= {_MOST_ROWS}:",
+        "        known.clear()",
+        "    known[solution] = row",
+        *repeated("row"),
+    ]
 
 
 class RegisteredQuery(RunningQuery[Emission]):

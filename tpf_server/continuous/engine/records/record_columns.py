@@ -23,7 +23,7 @@ from tpf_client.sparql.expressions.inlined import (
     SCALE_BITS,
     TAG_BITS,
 )
-from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST
+from tpf_server.continuous.engine.elements.elements import EARLIEST, LATEST
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.plans.column_expressions import Column
 

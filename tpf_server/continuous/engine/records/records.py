@@ -16,8 +16,12 @@ import pyarrow as pa
 from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.codegen import compiled
 from tpf_client.sparql.expressions.inlined import MOST_SERIAL
-from tpf_server.continuous.engine.elements.elements import canonical_term
-from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST, milliseconds
+from tpf_server.continuous.engine.elements.elements import (
+    EARLIEST,
+    LATEST,
+    canonical_term,
+    milliseconds,
+)
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.fusing_engine import FusingEngine
 from tpf_server.continuous.engine.plans.column_expressions import Column
@@ -32,7 +36,7 @@ from tpf_server.continuous.engine.records.record_columns import (
     odd_terms,
     whole_numbers,
 )
-from tpf_server.continuous.engine.records.record_values import (
+from tpf_server.continuous.engine.records.record_reading import (
     RecordValue,
     column_encoder,
     inlined_value,

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from annotations.terms import QuadPattern, Variable
 from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.static_bgp import BoundRow, evaluate_static
+from tpf_server.continuous.engine.static.static_cache import BoundRow, evaluate_static
 from tpf_server.continuous.engine.static.static_data import StaticData
 
 StaticPart: TypeAlias = tuple[Dataset, Dataset, Sequence[QuadPattern]]

@@ -13,14 +13,19 @@ from hashlib import sha256
 from typing import Final
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_iri, is_variable
-from tpf_client.sparql.algebra import BGP, Path, Pattern, Query, Service, Union
-from tpf_client.sparql.path_expressions import (
+from tpf_client.sparql.algebra import (
+    BGP,
     Alternative,
     Inverse,
     Link,
+    Path,
     PathExpression,
+    Pattern,
+    Query,
     Repeat,
     Sequence,
+    Service,
+    Union,
 )
 from tpf_client.sparql.rewrite.visitor import everything, transformed
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError

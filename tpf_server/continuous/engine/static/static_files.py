@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.engine.static.static_graphs import StaticGraphs
-from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.store.static.checking import is_store
-from tpf_server.store.static.opening import open_store
+from tpf_server.store.static.columnar import open_store
 
 
 def load(engine: StaticGraphs, static: Iterable[Path], graphs: Iterable[tuple[str, Path]]) -> None:

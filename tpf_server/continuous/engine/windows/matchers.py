@@ -3,12 +3,35 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from annotations.terms import Variable, is_variable
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_server.continuous.engine.windows.watermark import Watermark
+
+# What of a window a query sees that was registered when the window was in use already.
+
+
+class Watermark:
+    """Counts registrations.
+
+    A row of a window that queries share whenever they come is stamped with the number of the last
+    registration before it; a query sees the rows whose stamps are not smaller than its own number.
+
+    Attributes:
+        last: the number of the last registration.
+    """
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def next(self) -> int:
+        """The number of a new registration."""
+        self.last += 1
+        return self.last
+
 
 EncodedTriple = tuple[TermId, TermId, TermId]
 EncodedQuad = tuple[TermId, TermId, TermId, TermId]
@@ -184,3 +207,67 @@ def is_star(key: PatternKey) -> bool:
         and all(not variable for variable, _ in predicates)
         and len(set(predicates)) == len(predicates)
     )
+
+
+# What goes with triple patterns, found by their constants.
+
+ItemT = TypeVar("ItemT")
+
+
+class ByConstants(Generic[ItemT]):
+    """Finds what goes with the patterns that a triple may match; repeated variables aside.
+
+    That costs as much as there is to be found, and as there are combinations of places that are
+    constant in some pattern.
+
+    Attributes:
+        of_predicates: what goes with patterns of which only the predicate is constant.
+        of_masks: with others, by which of their places are constant.
+    """
+
+    def __init__(self) -> None:
+        self.of_predicates: dict[TermId, list[ItemT]] = {}
+        self.of_masks: dict[tuple[bool, bool, bool], dict[Mask, list[ItemT]]] = {}
+
+    def add(self, mask: Mask, item: ItemT) -> None:
+        """Something goes with a pattern."""
+        subject, predicate, object_ = mask
+        if predicate is not None and subject is None and object_ is None:
+            self.of_predicates.setdefault(predicate, []).append(item)
+        else:
+            table = self.of_masks.setdefault(_places(mask), {})
+            table.setdefault(mask, []).append(item)
+
+    def remove(self, mask: Mask, item: ItemT) -> None:
+        """It does no more; who goes through what was found is not disturbed."""
+        subject, predicate, object_ = mask
+        if predicate is not None and subject is None and object_ is None:
+            left = [each for each in self.of_predicates.pop(predicate) if each != item]
+            if left:
+                self.of_predicates[predicate] = left
+            return
+        table = self.of_masks[_places(mask)]
+        left = [each for each in table.pop(mask) if each != item]
+        if left:
+            table[mask] = left
+        elif not table:
+            del self.of_masks[_places(mask)]
+
+    def of(self, triple: EncodedTriple) -> list[ItemT]:
+        """What goes with the patterns that a triple may match."""
+        of_predicate = self.of_predicates.get(triple[1], [])
+        if not self.of_masks:
+            return of_predicate
+        found = of_predicate[:]
+        for places, table in self.of_masks.items():
+            mask = (
+                triple[0] if places[0] else None,
+                triple[1] if places[1] else None,
+                triple[2] if places[2] else None,
+            )
+            found += table.get(mask, ())
+        return found
+
+
+def _places(mask: Mask) -> tuple[bool, bool, bool]:
+    return mask[0] is not None, mask[1] is not None, mask[2] is not None

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import Schema, Solution, TermId
-from tpf_client.dataflow.state.join_input import JoinInput
-from tpf_client.dataflow.state.row_index import RowBag
+from tpf_client.dataflow.state.row_index import JoinInput, RowBag
 from tpf_server.continuous.engine.windows.continuous_query import WindowClause
 from tpf_server.continuous.engine.windows.matchers import PatternKey
 from tpf_server.continuous.engine.windows.specification import All

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.sparql.expressions.typed_terms import Remembered
-from tpf_server.continuous.engine.windows.by_constants import ByConstants
-from tpf_server.continuous.engine.windows.matchers import EncodedTriple, StarMatcher
+from tpf_server.continuous.engine.windows.matchers import ByConstants, EncodedTriple, StarMatcher
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 

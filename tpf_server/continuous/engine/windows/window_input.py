@@ -15,10 +15,10 @@ from tpf_server.continuous.engine.windows.matchers import (
     EncodedTriple,
     StarMatcher,
     TripleMatcher,
+    Watermark,
 )
 from tpf_server.continuous.engine.windows.specification import All, Now, Range, Triples, Window
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
-from tpf_server.continuous.engine.windows.watermark import Watermark
 
 
 class Consumer(Protocol):

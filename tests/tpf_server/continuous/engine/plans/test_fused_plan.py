@@ -15,7 +15,6 @@ from tpf_client.dataflow.kernels import compiled_groups
 from tpf_client.dataflow.operators.order import TopK
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.errors import ElementError, WindowLimitError
-from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.plans.batch_report import (
     EVERY,
     FAILED,
@@ -31,6 +30,7 @@ from tpf_server.continuous.engine.semantics import (
     PAPER_ANSWER,
     PAPER_DSTREAM,
     PAPER_RSTREAM,
+    EngineLimits,
 )
 
 EXAMPLES = 4

@@ -14,8 +14,8 @@ from tpf_client.sparql.algebra import Query
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.plans import row_maker
-from tpf_server.continuous.engine.plans.row_maker import RowMaker
+from tpf_server.continuous.engine.plans import registered_query
+from tpf_server.continuous.engine.plans.registered_query import RowMaker
 
 _VARIABLES = ("?a", "?b", "?c")
 _TERMS = [
@@ -81,7 +81,7 @@ def test_rows_that_are_remembered(several: list[list[Copies]], names: list[str])
         RowMaker(query, _VARIABLES, dictionary, again=again)  # type: ignore[arg-type]
         for again in (False, True)
     )
-    with patch.object(row_maker, "_MOST_ROWS", 3):
+    with patch.object(registered_query, "_MOST_ROWS", 3):
         for rows in several:
             encoded = _encoded(rows, dictionary)
             found = plain.made(encoded)

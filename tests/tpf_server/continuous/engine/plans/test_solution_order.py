@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tpf_client.dataflow.changes import Solution
-from tpf_server.continuous.engine.plans.solution_order import SolutionOrder
+from tpf_server.continuous.engine.plans.plan import SolutionOrder
 
 MOST = 1_000
 

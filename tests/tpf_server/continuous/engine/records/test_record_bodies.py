@@ -18,9 +18,9 @@ from tests.support.peers import PROJECT
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import ElementError
-from tpf_server.continuous.engine.records import decoding, record_bodies
+from tpf_server.continuous.engine.records import record_bodies, record_reading
 from tpf_server.continuous.engine.records.record_bodies import read_records
-from tpf_server.continuous.engine.records.record_values import term_text
+from tpf_server.continuous.engine.records.record_reading import term_text
 from tpf_server.errors import BodyTooLargeError
 
 LONG = f'"{"long" * 250}"'
@@ -271,13 +271,13 @@ def test_errors_are_short(columns: Any) -> None:
 def test_a_dictionary_is_read_once_however_many_records_are_malformed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read_once, texts_of = [], decoding._texts
+    read_once, texts_of = [], record_reading._texts
 
     def texts(views: pa.Array) -> pa.Array:
         read_once.append(len(views))
         return texts_of(views)
 
-    monkeypatch.setattr(decoding, "_texts", texts)
+    monkeypatch.setattr(record_reading, "_texts", texts)
     terms = pa.array([f'"{number}"' for number in range(40)])
     column = pa.DictionaryArray.from_arrays(
         pa.array(range(40), pa.int8()), terms.cast(pa.string_view())

@@ -20,7 +20,7 @@ from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.semantics import PAPER_RSTREAM
 from tpf_server.continuous.engine.static.dataset import agrees
 from tpf_server.continuous.engine.static.preparation import Preparation
-from tpf_server.continuous.engine.static.store_graph import StoreGraph
+from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.store.protocols import StaticStore
 
 PERIODIC = {

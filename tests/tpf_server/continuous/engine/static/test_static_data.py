@@ -15,9 +15,7 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_DSTREAM
-from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
-from tpf_server.continuous.engine.static.static_data import GraphChange
-from tpf_server.continuous.engine.static.store_graph import StoreGraph
+from tpf_server.continuous.engine.static.static_data import GraphChange, MemoryGraph, StoreGraph
 from tpf_server.store.protocols import StaticStore
 from tpf_server.store.static.ox_terms import text_of
 

@@ -1,9 +1,11 @@
+"""A graph of static data that is a store on disk."""
+
 from typing import cast
 
 import pytest
 
 from annotations.terms import Quad, QuadPattern, Term
-from tpf_server.continuous.engine.static.store_graph import StoreGraph
+from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.store.protocols import StaticStore
 
 

@@ -1,8 +1,9 @@
+"""Units of time in windows."""
+
 import pytest
 
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
-from tpf_server.continuous.engine.windows.specification import parse_window
-from tpf_server.continuous.engine.windows.units import nanoseconds_of
+from tpf_server.continuous.engine.windows.specification import nanoseconds_of, parse_window
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
 
 CSPARQL = "SELECT * FROM STREAM <s> [RANGE {0} TUMBLING] {{ ?s ?p ?o }}"

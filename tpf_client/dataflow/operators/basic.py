@@ -1,0 +1,423 @@
+"""Project: only some variables, in a given order; absent ones are unbound."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import (
+    UNBOUND,
+    Change,
+    Condition,
+    Multiset,
+    Schema,
+    Sink,
+    Solution,
+    TermId,
+    places_of,
+    projection,
+    selection,
+)
+from tpf_client.dataflow.node import Key, Node
+from tpf_client.sparql.algebra import Expression
+
+# Filter: lets through the solutions for which a condition is true.
+
+
+class Filter(Node):
+    """Solutions for which `condition` is true (an error counts as false).
+
+    The condition must be a function of the solution alone: what came in comes out again when it
+    goes.
+
+    Args:
+        upstream: where the solutions come from.
+        condition: says which ones to let through.
+        certain: variables that are bound in all of these; ``None``: as upstream.
+        asks: whether to ask for the solutions instead of listening (see `Node`).
+        expression: the condition as it was written; ``None``: it was not.
+
+    Attributes:
+        expression: see above.
+    """
+
+    def __init__(
+        self,
+        upstream: Node,
+        condition: Condition,
+        certain: frozenset[Variable] | None = None,
+        *,
+        asks: bool = False,
+        expression: Expression | None = None,
+    ) -> None:
+        super().__init__(
+            upstream.schema,
+            upstream.certain if certain is None else certain,
+            monotone=upstream.monotone,
+        )
+        self.expression = expression
+
+        def push(solution: Solution, count: int) -> None:
+            if condition(solution):
+                self.emit(solution, count)
+
+        if not asks:
+            upstream.connect(push)
+            return
+        row_of = upstream.row
+
+        def row(key: Key) -> Solution | None:
+            found = row_of(key)
+            return found if found is not None and condition(found) else None
+
+        self.ask(upstream, row, upstream.key)
+
+
+# Extend: one more variable, with a value computed from the solution.
+
+Compute = Callable[[Solution], TermId]
+
+
+class Extend(Node):
+    """Solutions with `variable` added; `UNBOUND` where `compute` says so (an error).
+
+    Args:
+        upstream: where the solutions come from.
+        variable: a variable that `upstream` does not have.
+        compute: the value.
+        volatile: whether `compute` may give another value for the same solution (RAND, UUID, a new
+            blank node). Then every copy gets its own value, and copies that vanish take back the
+            values that were given.
+        always: whether `compute` never gives `UNBOUND`.
+        asks: whether to ask for the solutions instead of listening (see `Node`); not where the
+            value is volatile.
+        expression: the value as it was written; ``None``: it was not.
+
+    Attributes:
+        compute: see above.
+        expression: see above.
+    """
+
+    def __init__(
+        self,
+        upstream: Node,
+        variable: Variable,
+        compute: Compute,
+        *,
+        volatile: bool = False,
+        always: bool = False,
+        asks: bool = False,
+        expression: Expression | None = None,
+    ) -> None:
+        if variable in upstream.schema:
+            raise ValueError(f"{variable} has a value already")
+        certain = upstream.certain | {variable} if always else upstream.certain
+        super().__init__((*upstream.schema, variable), certain, monotone=upstream.monotone)
+        self.compute = compute
+        self.expression = expression
+        self._given: dict[Solution, list[TermId]] = {}
+        self._owed: dict[Solution, int] = {}
+        if asks:
+            assert not volatile, "a volatile value is given once"
+            row_of = upstream.row
+
+            def row(key: Key) -> Solution | None:
+                found = row_of(key)
+                return None if found is None else (*found, compute(found))
+
+            self.ask(upstream, row, upstream.key)
+        elif volatile:
+            upstream.connect(self._push_volatile)
+        else:
+            upstream.connect(self._push)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        self.emit((*solution, self.compute(solution)), count)
+
+    def _push_volatile(self, solution: Solution, count: int) -> None:
+        given = self._given.setdefault(solution, [])
+        # A copy may be taken back before it comes, within a tick; then the two cancel out here.
+        balance = len(given) - self._owed.pop(solution, 0) + count
+        while len(given) < balance:
+            given.append(self.compute(solution))
+            self.emit((*solution, given[-1]), 1)
+        while given and len(given) > balance:
+            self.emit((*solution, given.pop()), -1)
+        if balance < 0:
+            self._owed[solution] = -balance
+        if not given:
+            del self._given[solution]
+
+
+# Union: the solutions of several nodes, brought to one schema.
+
+
+class Union(Node):
+    """All solutions of all inputs; a variable that an input lacks is unbound."""
+
+    def __init__(self, *inputs: Node) -> None:
+        schema = tuple(dict.fromkeys(name for node in inputs for name in node.schema))
+        certain = frozenset.intersection(*(node.certain for node in inputs))
+        super().__init__(schema, certain, monotone=all(node.monotone for node in inputs))
+        for node in inputs:
+            node.connect(self._sink(node.schema))
+
+    def _sink(self, source: Schema) -> Sink:
+        widen = projection(source, self.schema)
+
+        def push(solution: Solution, count: int) -> None:
+            self.emit(widen(solution), count)
+
+        return push
+
+
+# Values: solutions that are there from the first flush on (inline data, constants).
+
+
+class Values(Node):
+    """These solutions, sent once, at the first flush.
+
+    Args:
+        schema: their variables.
+        rows: the solutions, with `UNBOUND` for UNDEF.
+    """
+
+    def __init__(self, schema: Sequence[Variable], rows: Iterable[Solution]) -> None:
+        self._rows = list(rows)
+        certain = frozenset(
+            name
+            for place, name in enumerate(schema)
+            if all(row[place] != UNBOUND for row in self._rows)
+        )
+        super().__init__(schema, certain)
+        self._sent = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether nothing was sent yet."""
+        return not self._sent
+
+    def flush(self) -> None:
+        """Send the solutions, once."""
+        if not self._sent:
+            self._sent = True
+            for row in self._rows:
+                self.emit(row, 1)
+
+
+# Number: gives every distinct solution an identifier of its own, while it is there.
+
+
+class Number(Node):
+    """Solutions with one more variable, different for different solutions.
+
+    The identifiers are negative: they are no terms, they only tell rows apart, so that a correlated
+    sub-pattern can be joined back to exactly the row that it was evaluated for.
+    """
+
+    def __init__(self, upstream: Node, variable: Variable) -> None:
+        super().__init__(
+            (*upstream.schema, variable), upstream.certain | {variable}, monotone=upstream.monotone
+        )
+        self._known: dict[Solution, tuple[int, int]] = {}
+        self._last = 0
+        upstream.connect(self._push)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        known = self._known.get(solution)
+        if known is None:
+            self._last -= 1
+            known = (self._last, 0)
+        number, total = known[0], known[1] + count
+        if total:
+            self._known[solution] = (number, total)
+        else:
+            del self._known[solution]
+        self.emit((*solution, number), count)
+
+
+# Distinct: every solution once, as long as there is at least one copy of it.
+
+
+class Distinct(Node):
+    """Every solution once.
+
+    Args:
+        upstream: where solutions come from.
+
+    Attributes:
+        upstream: see above.
+    """
+
+    def __init__(self, upstream: Node) -> None:
+        super().__init__(upstream.schema, upstream.certain, monotone=upstream.monotone)
+        self._counts: dict[Solution, int] = {}
+        self.upstream = upstream
+        upstream.connect(self._push)
+
+    def present(self) -> Iterator[Solution]:
+        """The solutions that there are now."""
+        return (solution for solution, count in self._counts.items() if count > 0)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no solution now."""
+        return not self._counts
+
+    def clear(self) -> None:
+        """Forget all solutions."""
+        self._counts.clear()
+
+    def _push(self, solution: Solution, count: int) -> None:
+        counts = self._counts
+        before = counts.get(solution, 0)
+        after = before + count
+        if after:
+            counts[solution] = after
+        else:
+            counts.pop(solution, None)
+        if before <= 0 < after:
+            self.emit(solution, 1)
+        elif after <= 0 < before:
+            self.emit(solution, -1)
+
+
+# Output: the present result of a dataflow, and what changed of it since it was last asked.
+
+
+class Output:
+    """Collects the changes of a tick and nets them.
+
+    Args:
+        upstream: the last node.
+        variables: the variables of the result; others of the node only serve the order.
+        order: the sorting key of a solution *of the upstream schema*; ``None``: no order.
+        on_change: called with each change of the result as it arrives, before it is netted (for
+            results that stream while requests run; sensible where the node is monotone).
+    """
+
+    def __init__(
+        self,
+        upstream: Node,
+        variables: Sequence[Variable],
+        order: Callable[[Solution], Any] | None = None,
+        on_change: Callable[[Solution, int], None] | None = None,
+    ) -> None:
+        self.node = upstream
+        self.variables = tuple(variables)
+        self.on_change = on_change
+        self._order = order
+        self._visible = projection(upstream.schema, self.variables)
+        self._rows: dict[Solution, int] = {}
+        self._changes: dict[Solution, int] = {}
+        upstream.connect(self._push)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the rows have an order."""
+        return self._order is not None
+
+    def _push(self, solution: Solution, count: int) -> None:
+        total = self._rows.get(solution, 0) + count
+        if total:
+            self._rows[solution] = total
+        else:
+            self._rows.pop(solution, None)
+        seen = self._visible(solution)
+        self._changes[seen] = self._changes.get(seen, 0) + count
+        if self.on_change is not None:
+            self.on_change(seen, count)
+
+    def take_changes(self) -> list[Change]:
+        """What changed since this was last called, netted: each solution once, never zero."""
+        changes = [(solution, count) for solution, count in self._changes.items() if count]
+        self._changes = {}
+        return changes
+
+    def rows(self) -> Iterator[Solution]:
+        """The present result: every copy, in order where the query has one."""
+        rows = list(self._rows.items())
+        if self._order is not None:
+            order = self._order
+            rows.sort(key=lambda row: order(row[0]))
+        for row, count in rows:
+            seen = self._visible(row)
+            for _ in range(count):
+                yield seen
+
+    def multiset(self) -> Multiset:
+        """The present result without its order."""
+        result: Multiset = Multiset()
+        for row, count in self._rows.items():
+            result[self._visible(row)] += count
+        return result
+
+    def __len__(self) -> int:
+        return sum(self._rows.values())
+
+
+class Project(Node):
+    """Solutions reduced to `variables`.
+
+    A projection of a projection is one step: it listens to where the first gets its solutions from.
+
+    Args:
+        upstream: where the solutions come from.
+        variables: the variables of the output.
+        copies: variables of the output that have the value of another variable.
+        asks: whether to ask for the solutions instead of listening (see `Node`).
+    """
+
+    def __init__(
+        self,
+        upstream: Node,
+        variables: Sequence[Variable],
+        copies: Mapping[Variable, Variable] | None = None,
+        *,
+        asks: bool = False,
+    ) -> None:
+        copied = copies or {}
+        names = [copied.get(name, name) for name in variables]
+        certain = frozenset(
+            name
+            for name, source in zip(variables, names, strict=True)
+            if source in upstream.certain
+        )
+        super().__init__(variables, certain, monotone=upstream.monotone)
+        places = places_of(upstream.schema, names)
+        self._source: Node = upstream
+        if isinstance(upstream, Project) and upstream.keyed == asks:
+            self._source = upstream._source
+            places = tuple([upstream._places[place] if place >= 0 else -1 for place in places])
+        self._places: tuple[int, ...] = places
+        self._reduce = reduce = selection(places, len(self._source.schema))
+        if not asks:
+            return
+        key: tuple[Variable, ...] | None = None
+        if upstream.key is not None and set(upstream.key) <= set(names):
+            key = tuple([variables[names.index(name)] for name in upstream.key])
+        row_of = self._source.row
+
+        def row(key: Key) -> Solution | None:
+            found = row_of(key)
+            return None if found is None else reduce(found)
+
+        same = places == tuple(range(len(self._source.schema)))
+        self.ask(upstream, row_of if same else row, key)
+
+    @property
+    def taken(self) -> tuple[Node, tuple[int, ...]]:
+        """Where its solutions come from, and the places of its values there; -1: unbound."""
+        return self._source, self._places
+
+    def connect(self, sink: Sink) -> None:
+        """See `Node`; nothing comes from upstream before somebody listens."""
+        if self.keyed:
+            super().connect(sink)
+            return
+        reduce = self._reduce
+
+        def push(solution: Solution, count: int) -> None:
+            sink(reduce(solution), count)
+
+        self._source.connect(push)
+        super().connect(sink)

@@ -1,0 +1,145 @@
+"""SERVICE with a variable: a pattern at every endpoint that the solutions before it name.
+
+Source: SPARQL 1.1 Federated Query, section 2.4 and section 4.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import Change, Solution, TermId
+from tpf_client.dataflow.node import Input, Node
+from tpf_client.dataflow.operators.basic import Distinct
+
+Defer: TypeAlias = Callable[[Callable[[], object]], None]
+"""Does something as soon as no change is being passed on."""
+
+
+def at_once(action: Callable[[], object]) -> None:
+    """Does it now."""
+    action()
+
+
+class EachEndpoint(Node):
+    """The solutions that the endpoints give, each built for when its name first comes.
+
+    Args:
+        seed: different solutions, which bind the variable.
+        variable: the name of the endpoint.
+        schema: variables of the output, `variable` among them.
+        build: makes the node of an endpoint's solutions, with this schema, from those solutions of
+            the seed that name it.
+        defer: building may mean requests; it waits until the dataflow is at rest.
+    """
+
+    def __init__(
+        self,
+        seed: Node,
+        variable: Variable,
+        schema: Sequence[Variable],
+        build: Callable[[TermId, Node], Node],
+        defer: Defer = at_once,
+    ) -> None:
+        super().__init__(schema, frozenset((variable,)), monotone=False)
+        self._seed = seed
+        self._place = seed.schema.index(variable)
+        self._build = build
+        self._defer = defer
+        self._entries: dict[TermId, Input] = {}
+        self._early: dict[TermId, list[Change]] = {}
+        seed.connect(self._push)
+
+    @property
+    def leads_elsewhere(self) -> bool:
+        """Whether an endpoint was named."""
+        return bool(self._entries or self._early)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        endpoint = solution[self._place]
+        entry = self._entries.get(endpoint)
+        if entry is not None:
+            entry.push(solution, count)
+            return
+        early = self._early.get(endpoint)
+        if early is not None:
+            early.append((solution, count))
+            return
+        self._early[endpoint] = [(solution, count)]
+        self._defer(lambda: self._open(endpoint))
+
+    def _open(self, endpoint: TermId) -> None:
+        entry = Input(self._seed.schema, self._seed.certain, monotone=self._seed.monotone)
+        node = self._build(endpoint, entry)
+        node.connect(lambda solution, count: self.emit(solution, count))
+        self._entries[endpoint] = entry
+        for solution, count in self._early.pop(endpoint):
+            entry.push(solution, count)
+
+
+# A part of a dataflow that is built when its first solution comes.
+
+
+class OnDemand(Node):
+    """What is made of the solutions of a node, as soon as it has one.
+
+    Args:
+        upstream: the node.
+        schema: variables of the output.
+        certain: those that are always bound.
+        build: makes the node of the output, with this schema, from an input that gets the
+            solutions, and one that gets those of `seed`.
+        defer: building may mean requests; it waits until the dataflow is at rest.
+        monotone: whether what is built is so where its input is.
+        seed: other solutions that what is built needs; most of them came before it was built.
+    """
+
+    def __init__(
+        self,
+        upstream: Node,
+        schema: Sequence[Variable],
+        certain: Iterable[Variable],
+        build: Callable[[Node, Node | None], Node],
+        defer: Defer,
+        *,
+        monotone: bool,
+        seed: Distinct | None = None,
+    ) -> None:
+        super().__init__(schema, frozenset(certain), monotone=upstream.monotone and monotone)
+        self._upstream = upstream
+        self._build = build
+        self._defer = defer
+        self._seed = seed
+        self._early: list[Change] = []
+        self._entry: Input | None = None
+        upstream.connect(self._push)
+
+    @property
+    def leads_elsewhere(self) -> bool:
+        """Whether a solution came."""
+        return self._entry is not None or bool(self._early)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        if self._entry is not None:
+            self._entry.push(solution, count)
+            return
+        if not self._early:
+            self._defer(self._open)
+        self._early.append((solution, count))
+
+    def _open(self) -> None:
+        entry, seed = _input_of(self._upstream), self._seed
+        seeded = None if seed is None else _input_of(seed)
+        self._build(entry, seeded).connect(lambda solution, count: self.emit(solution, count))
+        self._entry = entry
+        if seed is not None and seeded is not None:
+            for solution in seed.present():
+                seeded.push(solution, 1)
+            seed.connect(seeded.push)
+        early, self._early = self._early, []
+        for solution, count in early:
+            entry.push(solution, count)
+
+
+def _input_of(node: Node) -> Input:
+    """An input for the solutions of a node."""
+    return Input(node.schema, node.certain, monotone=node.monotone)
