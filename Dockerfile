@@ -10,10 +10,8 @@ FROM $BASE
 WORKDIR /app
 COPY LICENSE README.md constraints.txt requirements-image.txt pyproject.toml hatch_build.py run ./
 COPY annotations annotations
-COPY commands commands
 COPY experiments experiments
 COPY loaders loaders
-COPY tpf_spark tpf_spark
 COPY tpf_client tpf_client
 COPY tpf_server tpf_server
 

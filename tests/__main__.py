@@ -9,10 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = (
-    *("annotations", "commands", "experiments", "loaders"),
-    *("tpf_client", "tpf_server", "tpf_spark"),
-)
+PACKAGES = ("annotations", "experiments", "loaders", "tpf_client", "tpf_server")
 
 
 def test_files() -> Iterator[tuple[Path, Path]]:

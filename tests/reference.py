@@ -15,7 +15,7 @@ from pdoc import doc
 
 import tpf_client
 
-PACKAGES = ("annotations", "tpf_client", "tpf_server", "tpf_spark", "loaders")
+PACKAGES = ("annotations", "tpf_client", "tpf_server", "loaders")
 
 
 def written(directory: Path) -> None:

@@ -7,18 +7,16 @@ import grimp
 
 PACKAGES = (
     "annotations",
-    "commands",
     "experiments",
     "loaders",
     "tpf_client",
     "tpf_server",
-    "tpf_spark",
 )
 
 LIBRARIES: dict[str, set[str]] = {
     "annotations": set(),
-    "commands": {"click", "typer"},
     "tpf_client": set(),
+    "tpf_client.commands": {"click", "typer"},
     "tpf_client.sparql": {"rdflib", "re2", "regex"},
     "tpf_client.dataflow": set(),
     "tpf_client.fragments": {
@@ -36,6 +34,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client.beside_server": {"requests"},
     "tpf_client.cli": {"rich", "typer"},
     "tpf_server": {"click", "flask", "granian"},
+    "tpf_server.spark": {"py4j", "pyspark"},
     "tpf_server.store": set(),
     "tpf_server.store.static": {"numpy", "pyarrow", "pyoxigraph", "requests"},
     "tpf_server.store.live": {"numpy", "psycopg", "sortedcontainers"},
@@ -59,7 +58,6 @@ LIBRARIES: dict[str, set[str]] = {
     "loaders.sources": {
         "csvw", "google", "pyoxigraph", "re2", "requests", "uritemplate", "waitress",
     },
-    "tpf_spark": {"py4j", "pyspark"},
     "experiments": {"rich", "typer"},
     "experiments.workloads": {"pyarrow", "pyoxigraph"},
     "experiments.harness": {

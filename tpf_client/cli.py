@@ -16,9 +16,9 @@ from rich.live import Live
 
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
-from annotations.printable import printable
 from annotations.seconds import seconds_from
 from tpf_client.client import MOST_GRACE, Client
+from tpf_client.commands import printable
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.fragments.destinations import not_a_url
 from tpf_client.planner.explain import explain_plan

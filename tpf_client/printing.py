@@ -13,9 +13,9 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from annotations.printable import printable
 from annotations.terms import is_iri, is_literal, literal_parts
 from annotations.wording import counted
+from tpf_client.commands import printable
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.solutions import Solution, Solutions, graph_text
 from tpf_client.sparql.algebra import QueryForm, Row

@@ -30,7 +30,7 @@ from experiments.harness.static_loading import StaticLoading
 from loaders.errors import LoaderError
 from tpf_client.errors import ClientError
 from tpf_server.errors import ServerError
-from tpf_spark.errors import SparkError
+from tpf_server.spark.errors import SparkError
 
 _LONGEST = 600
 """Characters that are kept of what an error says."""

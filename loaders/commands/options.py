@@ -22,8 +22,8 @@ from loaders.progress import Report, shown_on
 from loaders.rdf.summary import RdfSummary
 from loaders.sources.base import SMALL
 from loaders.sources.gtfs import DEFAULT_BASE as DEFAULT_BASE
-from tpf_spark.errors import SparkMissingError
-from tpf_spark.session import SparkSettings, spark_context
+from tpf_server.spark.errors import SparkMissingError
+from tpf_server.spark.session import SparkSettings, spark_context
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -29,8 +29,8 @@ from loaders.commands.publishing import (
 from loaders.errors import InputError, LoaderError, ServerUnreachableError, SettingError
 from loaders.places import input_place
 from loaders.publisher import Publisher, is_stream
-from tpf_spark.folders import is_url
-from tpf_spark.session import SparkSettings, spark_session
+from tpf_server.spark.folders import is_url
+from tpf_server.spark.session import SparkSettings, spark_session
 
 if TYPE_CHECKING:
     from loaders.stream.event_source import EventFollower

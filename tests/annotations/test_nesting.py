@@ -349,7 +349,7 @@ def test_rdf_of_others_is_parsed_where_it_is_checked() -> None:
     """Nothing else in the packages calls the parser."""
     root = Path(nesting.__file__).parents[1]
     calls = re.compile(r"\b(?:ox|pyoxigraph)\.parse\(|\.(?:bulk_)?load\(\s*(?:path|input)=")
-    packages = ("annotations", "commands", "loaders", "tpf_client", "tpf_server", "tpf_spark")
+    packages = ("annotations", "loaders", "tpf_client", "tpf_server")
     files = [file for package in packages for file in sorted((root / package).rglob("*.py"))]
     found = {str(each.relative_to(root)): each.read_text("utf-8") for each in files}
     parsing = {name for name, text in found.items() if calls.search(text)}

@@ -20,7 +20,7 @@ _SECONDS = 60
 def main() -> None:
     """Start the demo, wait until something changes on its page, and write the pictures."""
     _FOLDER.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "commands", "tpf-demo", "--seconds", str(_SECONDS)]
+    command = [sys.executable, "-m", "tpf_client.commands", "tpf-demo", "--seconds", str(_SECONDS)]
     with (
         tempfile.TemporaryDirectory() as profile,
         subprocess.Popen(

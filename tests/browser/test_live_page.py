@@ -47,7 +47,7 @@ class Serving:
     """``tpf-query serve`` as a process; a context manager that ends it."""
 
     def __init__(self, dataset: str, example: Path, port: int = 0) -> None:
-        command = [sys.executable, "-m", "commands", "tpf-query", "serve", dataset]
+        command = [sys.executable, "-m", "tpf_client.commands", "tpf-query", "serve", dataset]
         self.process = subprocess.Popen(
             [*command, "--port", str(port), "--example", str(example), "--min-interval", "0.2"],
             stderr=subprocess.PIPE, text=True, cwd=PROJECT,

@@ -18,7 +18,7 @@ from tests.support.irail import RECORDING
 
 
 def _demo(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "commands", "tpf-demo", *arguments]
+    return [sys.executable, "-m", "tpf_client.commands", "tpf-demo", *arguments]
 
 
 def test_additions_and_removals_come_and_it_ends_by_itself() -> None:

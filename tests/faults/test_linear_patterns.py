@@ -27,7 +27,7 @@ sre: Any = importlib.import_module("re._parser")
 constants: Any = importlib.import_module("re._constants")
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("annotations", "tpf_client", "tpf_server", "loaders", "commands")
+PACKAGES = ("annotations", "tpf_client", "tpf_server", "loaders")
 LENGTH = 2**15
 SECONDS = 0.5
 METHODS = {"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}

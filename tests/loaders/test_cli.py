@@ -7,14 +7,14 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-import commands
 from annotations.terms import QuadPattern, Variable
 from loaders.rdf.build import load_rdf_spark
 from loaders.sources.base import SMALL, size_of
 from tests.loaders.recordings import entry, write_directory, write_flights
+from tpf_client import commands
+from tpf_server.spark.errors import SparkSettingError
+from tpf_server.spark.session import SparkSettings
 from tpf_server.store.static.columnar import open_store
-from tpf_spark.errors import SparkSettingError
-from tpf_spark.session import SparkSettings
 
 PROJECT = Path(__file__).parents[2]
 ANY = QuadPattern(*map(Variable, ("?s", "?p", "?o", "?g")))

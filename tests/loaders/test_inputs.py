@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import commands
 from loaders import remote_files as module
 from loaders.errors import InputError
 from loaders.rdf.pieces import PieceReader, Reject, cut, input_files, remote_files
@@ -19,6 +18,7 @@ from loaders.remote_files import RemoteFile
 from tests.support.file_servers import put, web
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.webhdfs import files_served
+from tpf_client import commands
 from tpf_server.store.static import attempts, file_systems
 from tpf_server.store.static.file_systems import local_path, s3_system
 from tpf_server.store.static.manifest import read_manifest

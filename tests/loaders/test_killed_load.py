@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.small_pieces import PIECE_BYTES
+from tpf_server.spark.errors import JavaNotFoundError
+from tpf_server.spark.java import find_java
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
-from tpf_spark.errors import JavaNotFoundError
-from tpf_spark.java import find_java
 
 PROJECT = Path(__file__).parents[2]
 pytestmark = pytest.mark.spark

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import commands
 from annotations.methods import METHODS
 from loaders import places, remote_files
 from loaders.commands.load_sources import load_local, load_spark
@@ -39,6 +38,7 @@ from tests.loaders.sources.test_taxi import EXAMPLE, LATER
 from tests.support.file_servers import put, web
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.webhdfs import files_served
+from tpf_client import commands
 from tpf_server.store.static import attempts, file_systems
 from tpf_server.store.static.file_systems import RemoteFolder, s3_system
 

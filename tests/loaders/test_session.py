@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tpf_spark.errors import JavaNotFoundError
-from tpf_spark.java import find_java
+from tpf_server.spark.errors import JavaNotFoundError
+from tpf_server.spark.java import find_java
 
 PROJECT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def test_the_reason_is_said_in_one_line(tmp_path: Path) -> None:
     except JavaNotFoundError as error:
         pytest.skip(str(error))
     (tmp_path / "a.nt").write_text('<http://e/a> <http://e/p> "x" .\n')
-    command = [sys.executable, "-m", "commands", "tpf-load", "rdf"]
+    command = [sys.executable, "-m", "tpf_client.commands", "tpf-load", "rdf"]
     command += [str(tmp_path / "a.nt"), "-o", str(tmp_path / "store"), "--engine", "spark"]
     environment = os.environ | {"TPF_SPARK_MEMORY": "banana", "TMPDIR": str(tmp_path)}
     done = subprocess.run(
@@ -59,7 +59,14 @@ def test_an_interrupt_while_spark_starts_leaves_nothing(
         pytest.skip(str(error))
     (tmp_path / "a.nt").write_text('<http://e/a> <http://e/p> "x" .\n')
     (tmp_path / "temporary").mkdir()
-    command = [sys.executable, "-m", "commands", "tpf-load", "rdf", str(tmp_path / "a.nt")]
+    command = [
+        sys.executable,
+        "-m",
+        "tpf_client.commands",
+        "tpf-load",
+        "rdf",
+        str(tmp_path / "a.nt"),
+    ]
     load = subprocess.Popen(
         [*command, "-o", str(tmp_path / "store"), "--engine", "spark"],
         cwd=PROJECT,

@@ -19,7 +19,7 @@ from experiments.free_port import free_port
 from tests.support.peers import PROJECT
 
 TOKEN = "open sesame"
-_COMMAND = [sys.executable, "-m", "commands", "tpf-server"]
+_COMMAND = [sys.executable, "-m", "tpf_client.commands", "tpf-server"]
 _READY = re.compile(r"tpf-server: (http://\S+/) \(datasets: .*\)\n")
 _START_SECONDS = 60
 STOP_SECONDS = 90

@@ -8,8 +8,8 @@ import signal
 import sys
 from typing import Any, Final
 
-import commands
 from loaders.rdf.build import WorkSizes, load_rdf_spark
+from tpf_client import commands
 
 PIECE_BYTES: Final = 1 << 20
 """Two pieces are what is longer than this."""

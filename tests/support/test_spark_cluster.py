@@ -15,7 +15,7 @@ _PROGRAM = """
 import json, os, sys
 from pathlib import Path
 from pyspark import BarrierTaskContext
-from tpf_spark.session import SparkSettings, spark_context
+from tpf_server.spark.session import SparkSettings, spark_context
 
 def look(items):
     task = BarrierTaskContext.get()

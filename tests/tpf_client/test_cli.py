@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import pytest
 from werkzeug.serving import make_server
 
-import commands
 from annotations.clock import SystemClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.stores import static_store
+from tpf_client import commands
 from tpf_client.cli import _watch
 from tpf_client.errors import UnstableError
 from tpf_server.app import create_app
@@ -82,7 +82,15 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 def test_it_is_a_program(url: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "commands", "tpf-query", url, "-q", f"ASK {{ ?s <{EX}p> ?o }}"],
+        [
+            sys.executable,
+            "-m",
+            "tpf_client.commands",
+            "tpf-query",
+            url,
+            "-q",
+            f"ASK {{ ?s <{EX}p> ?o }}",
+        ],
         capture_output=True,
         text=True,
         timeout=60,

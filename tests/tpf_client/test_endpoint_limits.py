@@ -314,7 +314,7 @@ def test_the_command_ends_well(number: int) -> None:
     arguments = [
         sys.executable,
         "-m",
-        "commands",
+        "tpf_client.commands",
         "tpf-query",
         "serve",
         "http://127.0.0.1:9/d",
@@ -360,7 +360,7 @@ def test_a_port_in_use_is_named() -> None:
         arguments = [
             sys.executable,
             "-m",
-            "commands",
+            "tpf_client.commands",
             "tpf-query",
             "serve",
             "http://127.0.0.1:9/d",

@@ -166,7 +166,7 @@ def test_a_reader_may_have_seen_enough(form: str, tmp_path: Path) -> None:
     arguments = [
         sys.executable,
         "-m",
-        "commands",
+        "tpf_client.commands",
         "tpf-query",
         base + "trains",
         "-q",

@@ -20,7 +20,7 @@ from tpf_server.cli import _Flag, _heed, main
 from tpf_server.configuration import settings_help
 from tpf_server.errors import ListenError
 
-COMMAND = [sys.executable, "-m", "commands", "tpf-server"]
+COMMAND = [sys.executable, "-m", "tpf_client.commands", "tpf-server"]
 
 
 def environment() -> dict[str, str]:

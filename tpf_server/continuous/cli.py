@@ -16,8 +16,8 @@ from typing import Annotated, TextIO
 import typer
 
 from annotations.clock import SystemClock
-from annotations.named_output import NamedOutput
 from annotations.wording import counted
+from tpf_client.commands import NamedOutput
 from tpf_client.dataflow.kernels import KERNELS, Kernel
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
 from tpf_server.continuous.cqels.engine import Engine

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import commands
 from annotations.instants import format_instant
 from tests.support.served import TOKEN, Served
+from tpf_client import commands
 
 EX = "http://example.org/"
 LINE = f'<{EX}t9> <{EX}delay> "5" .\n'

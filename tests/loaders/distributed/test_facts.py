@@ -264,7 +264,16 @@ def test_an_executor_that_is_killed_on_a_cluster(
 ) -> None:
     day = long_day(tmp_path / "day", 300, 30)
     outputs = ["--facts", tmp_path / "facts.nq", "--streams", tmp_path / "streams"]
-    command = [sys.executable, "-m", "commands", "tpf-load", "irail", day, "--engine", "spark"]
+    command = [
+        sys.executable,
+        "-m",
+        "tpf_client.commands",
+        "tpf-load",
+        "irail",
+        day,
+        "--engine",
+        "spark",
+    ]
     load = subprocess.Popen(
         spark_cluster.command([*map(str, (*command, "--quiet", *outputs))]),
         env=spark_cluster.environment, cwd=PROJECT, stderr=subprocess.PIPE, text=True,

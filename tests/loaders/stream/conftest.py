@@ -10,8 +10,8 @@ import pytest
 
 from tests.loaders.facts_server import Endpoint, facts_endpoint
 from tests.support.spark_cluster import SparkCluster
-from tpf_spark.errors import JavaNotFoundError
-from tpf_spark.java import find_java
+from tpf_server.spark.errors import JavaNotFoundError
+from tpf_server.spark.java import find_java
 
 PROJECT = Path(__file__).parents[3]
 
@@ -35,7 +35,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
         source: object, url: str, *arguments: object, cluster: SparkCluster | None = None
     ) -> "subprocess.Popen[bytes]":
         command = [
-            sys.executable, "-m", "commands", "tpf-load", "stream", source, url,
+            sys.executable, "-m", "tpf_client.commands", "tpf-load", "stream", source, url,
             "--checkpoint", tmp_path / "checkpoint", "--token", "secret", "--memory", "512m",
             *arguments,
         ]  # fmt: skip

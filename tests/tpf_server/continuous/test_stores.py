@@ -22,8 +22,8 @@ from tpf_server.continuous.assembly import continuous_service, static_graphs
 from tpf_server.continuous.cli import app
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_spark.errors import JavaNotFoundError
-from tpf_spark.java import find_java
+from tpf_server.spark.errors import JavaNotFoundError
+from tpf_server.spark.java import find_java
 
 NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
 ROOMS = "<urn:hall> <urn:near> <urn:cafe> .\n<urn:cafe> <urn:near> <urn:hall> .\n"
@@ -134,7 +134,14 @@ def by_spark(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("loaded")
     (folder / "city.nq").write_text(CITY)
-    command = [sys.executable, "-m", "commands", "tpf-load", "rdf", str(folder / "city.nq")]
+    command = [
+        sys.executable,
+        "-m",
+        "tpf_client.commands",
+        "tpf-load",
+        "rdf",
+        str(folder / "city.nq"),
+    ]
     command += ["--output", str(folder / "city"), "--engine", "spark"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -37,9 +37,9 @@ from tpf_server.continuous.engine.records.record_files import (
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_server.continuous.engine.static.static_files import load
 from tpf_server.continuous.remote_graphs import asked_once
-from tpf_spark.errors import SparkError
-from tpf_spark.folders import Folder, LocalFolder, folder_of, is_url
-from tpf_spark.session import SparkSettings, java_for
+from tpf_server.spark.errors import SparkError
+from tpf_server.spark.folders import Folder, LocalFolder, folder_of, is_url
+from tpf_server.spark.session import SparkSettings, java_for
 
 # Replays: C-SPARQL queries over files, on either execution.
 #

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.csparql_spark import SHORT_LIVED
-from tpf_spark.errors import JavaNotFoundError
-from tpf_spark.java import find_java
-from tpf_spark.session import SparkSettings, spark_session
+from tpf_server.spark.errors import JavaNotFoundError
+from tpf_server.spark.java import find_java
+from tpf_server.spark.session import SparkSettings, spark_session
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 from annotations.terms import Term, Variable
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.spark.execution import ResultFiles
-from tpf_spark.folders import LocalFolder
+from tpf_server.spark.folders import LocalFolder
 
 
 def test_literals_with_what_python_takes_for_line_ends(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.support.csparql_spark import SHORT_LIVED, Element, by_instant, native
 from tests.support.spark_cluster import PROJECT, SparkCluster
 from tests.support.webhdfs import serving_files
 from tpf_server.continuous.csparql.spark.execution import ResultFiles, punctuate
-from tpf_spark.folders import LocalFolder
+from tpf_server.spark.folders import LocalFolder
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import requests
 
-import commands
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.running_server import RunningServer
 from tests.support.stores import CREATED
+from tpf_client import commands
 from tpf_server.errors import (
     CorruptStoreError,
     NoStoreError,

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-import commands
 from loaders.errors import OutputError
 from loaders.rdf.build import WorkSizes, load_rdf_spark
 from loaders.rdf.parting import StoreOutput
 from tests.loaders.rdf.test_build import random_files
 from tests.support.stores import CREATED
 from tests.support.webhdfs import FileServer, files_served
+from tpf_client import commands
 from tpf_server.errors import NoStoreError, SettingsError, StoreUnreachableError
 from tpf_server.store.static import attempts, file_systems
 from tpf_server.store.static.fetching import fetch_store, has_changed

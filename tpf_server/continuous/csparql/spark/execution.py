@@ -51,9 +51,9 @@ from tpf_server.continuous.csparql.spark.translation import Translation
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.semantics import BASE, says_now
 from tpf_server.continuous.engine.static.static_data import StaticData
-from tpf_spark.errors import SparkError
-from tpf_spark.folders import Folder, LocalFolder, folder_of
-from tpf_spark.session import java_answers
+from tpf_server.spark.errors import SparkError
+from tpf_server.spark.folders import Folder, LocalFolder, folder_of
+from tpf_server.spark.session import java_answers
 
 # A run on Spark: what it does, how far it is, and how it ends.
 

@@ -32,9 +32,9 @@ from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS, batch_report
 from tpf_server.continuous.engine.static.static_data import StaticData
-from tpf_spark.errors import SparkError
-from tpf_spark.folders import Folder, folder_of, is_url
-from tpf_spark.session import JAVA_ENDED, SparkSettings, java_for
+from tpf_server.spark.errors import SparkError
+from tpf_server.spark.folders import Folder, folder_of, is_url
+from tpf_server.spark.session import JAVA_ENDED, SparkSettings, java_for
 
 # A job of Structured Streaming, and the registered queries that it answers.
 

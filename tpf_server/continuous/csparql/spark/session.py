@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from tpf_server.continuous.engine.errors import ContinuousError
-from tpf_spark.errors import SparkError
-from tpf_spark.session import SparkSettings, spark_session
+from tpf_server.spark.errors import SparkError
+from tpf_server.spark.session import SparkSettings, spark_session
 
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -22,7 +22,7 @@ ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSto
 def continuous_session(
     master: str, work: Path, *, memory: str | None = None, partitions: int = 2
 ) -> Iterator[SparkSession]:
-    """A session that ends with the block; see `tpf_spark.session`.
+    """A session that ends with the block; see `tpf_server.spark.session`.
 
     What is not given here comes from the environment (``TPF_SPARK_JAVA_HOME`` and others).
 

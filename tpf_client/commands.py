@@ -17,6 +17,7 @@ What they have in common beside that is `--version`, and that a shell asks them 
 
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
-from annotations.named_output import NamedOutput
 from annotations.wording import how_to_install
 
 _CLOSED_PIPE = 141
@@ -32,6 +32,21 @@ _CLOSED_PIPE = 141
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _SYSTEM = frozenset({"fcntl", "resource", "pwd"})
 """Modules of Python itself that only POSIX systems have."""
+
+
+# Foreign text may not move the cursor of a terminal, or change what is shown.
+_CONTROLS = re.compile(
+    "\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """A text without control characters, but for the ends of its lines and tabs.
+
+    Each becomes U+FFFD: those that begin escape sequences, of either kind (C0 and C1), those that
+    turn the direction of writing around, and halves of characters.
+    """
+    return _CONTROLS.sub("\ufffd", text)
 
 
 class _Command(NamedTuple):
@@ -236,8 +251,6 @@ def _leave(program: str) -> NoReturn:
 
 
 def _say(program: str, text: str, status: int = 1) -> int:
-    from annotations.printable import printable
-
     try:
         sys.stderr.write(f"{program}: {printable(text)}\n")
         sys.stderr.flush()
@@ -291,6 +304,31 @@ def _close_output() -> None:
                 os.dup2(nowhere.fileno(), number)
 
 
+class NamedOutput(io.FileIO):
+    """A file to write, without a buffer.
+
+    Args:
+        file: its path, or the descriptor of what is open already and stays so.
+        name: what errors call it.
+    """
+
+    def __init__(self, file: Any, name: str) -> None:
+        super().__init__(file, "w", closefd=not isinstance(file, int))
+        self._called = name
+
+    def write(self, data: Any) -> int:
+        """Write some of it; returns how many bytes.
+
+        Raises:
+            OSError: it cannot be written; has the name.
+        """
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = self._called
+            raise
+
+
 def main() -> NoReturn:
     """What all scripts call: the command has the name of the script."""
     name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
@@ -309,3 +347,10 @@ def main() -> NoReturn:
     # text runs: `python -m commands` would end by the signal instead of with the status.
     exec("")  # noqa: S102
     sys.exit(status)
+
+
+if (
+    __name__ == "__main__"
+):  # python -m tpf_client.commands tpf-query …: where no scripts are installed
+    del sys.argv[0]
+    main()

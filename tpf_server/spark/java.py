@@ -8,7 +8,7 @@ import subprocess  # runs `java -version`
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tpf_spark.errors import JavaNotFoundError
+from tpf_server.spark.errors import JavaNotFoundError
 
 MINIMUM_VERSION = 17
 """Spark 4 runs on Java 17 and later."""

@@ -5,17 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.tpf_client.conftest import Done
 
 import experiments.cli
 import tpf_client.cli
 from annotations.terms import Quad, iri, literal
-from commands import COMMANDS
 from experiments.harness.publishing import publish_report
-from tests.commands.conftest import Done
 from tests.experiments.harness.test_runner import Squares
 from tests.experiments.harness.test_runner import run as measure
 from tests.support.live_server import BASE, LiveServer
 from tpf_client import Client
+from tpf_client.commands import COMMANDS
 from tpf_client.printing import Format, refusal
 from tpf_server.continuous.csparql.command import Drawing
 

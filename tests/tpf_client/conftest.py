@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-import commands
+from tpf_client import commands
 
 
 class Done(NamedTuple):

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tpf_spark.errors import JavaNotFoundError
-from tpf_spark.java import find_java
+from tpf_server.spark.errors import JavaNotFoundError
+from tpf_server.spark.java import find_java
 
 
 def make_java(home: Path, version: str) -> Path:

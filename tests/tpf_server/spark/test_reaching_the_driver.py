@@ -8,12 +8,12 @@ from threading import RLock
 
 import pytest
 
-from tests.tpf_spark.test_missing_java import PROJECT, QUERY
+from tests.tpf_server.spark.test_missing_java import PROJECT, QUERY
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.static.static_data import StaticData
-from tpf_spark.errors import JavaNotFoundError, SparkSettingError
-from tpf_spark.session import SparkSettings, java_for, spark_context
+from tpf_server.spark.errors import JavaNotFoundError, SparkSettingError
+from tpf_server.spark.session import SparkSettings, java_for, spark_context
 
 REASON = "executors of {} cannot reach the driver at {}: set TPF_SPARK_HOST to the address"
 
@@ -73,7 +73,7 @@ def test_a_command_says_what_to_set(command: str, tmp_path: Path) -> None:
     master = "spark://far.test:7077"
     environment = {key: value for key, value in os.environ.items() if key != "TPF_SPARK_HOST"}
     done = subprocess.run(
-        [sys.executable, "-m", "commands", *command.replace("MASTER", master).split()],
+        [sys.executable, "-m", "tpf_client.commands", *command.replace("MASTER", master).split()],
         cwd=tmp_path,
         env=environment | {"PYTHONPATH": str(PROJECT)},
         capture_output=True,

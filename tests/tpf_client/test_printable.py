@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from annotations.printable import printable
+from tpf_client.commands import printable
 
 
 @pytest.mark.parametrize("text", ["a\nb\tc", "a\r\nb", "é\u0301 \u00a0\u200d😀", "مرحبا", ""])

@@ -30,7 +30,7 @@ def test_without_java_a_command_says_so_in_the_same_words(
     (tmp_path / "s.tsv").write_text("1\t<urn:a>\t<urn:p>\t<urn:b>\n")
     name = command.partition(" ")[0]
     done = subprocess.run(
-        [sys.executable, "-m", "commands", *command.split()],
+        [sys.executable, "-m", "tpf_client.commands", *command.split()],
         cwd=tmp_path,
         env=os.environ
         | {"PYTHONPATH": str(PROJECT), "TPF_SPARK_JAVA_HOME": str(tmp_path / "none")},

@@ -11,9 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from tests.tpf_client.conftest import Done
 
-from commands import COMMANDS
-from tests.commands.conftest import Done
+from tpf_client.commands import COMMANDS
 
 PACKAGE = "live-linked-data"
 PROJECT = Path(__file__).parents[2]
@@ -33,7 +33,8 @@ def run(
     name: str, *arguments: str, before: str = "", **options: object
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command, after some lines of Python."""
-    program = f"import sys\n{before}\nimport commands\nsys.argv = sys.argv[1:]\ncommands.main()"
+    program = f"import sys\n{before}\nfrom tpf_client.commands import main\n"
+    program += "sys.argv = sys.argv[1:]\nmain()"
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": PROJECT} | options
     return subprocess.run(
         [sys.executable, "-c", program, *name.split(), *arguments],
@@ -48,7 +49,7 @@ def modules_of(extra: str) -> list[str]:
 
 def test_the_scripts_are_the_commands() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert project["scripts"] == {n: "commands:main" for n in COMMANDS if " " not in n}
+    assert project["scripts"] == {n: "tpf_client.commands:main" for n in COMMANDS if " " not in n}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -66,7 +67,7 @@ def test_an_interrupt_while_modules_are_loaded(name: str, tmp_path: Path) -> Non
 def test_an_interrupt_of_code_that_was_text(tmp_path: Path) -> None:
     # As it may come while a dataclass is made; whoever runs a module with -m would see the signal.
     (tmp_path / "interrupted.py").write_text(
-        "import click, commands, os, sys\n"
+        "import click, os, sys\nfrom tpf_client import commands\n"
         "app = click.Command('tpf-query', callback=lambda: exec('os.kill(os.getpid(), 2)'))\n"
         "commands.COMMANDS['tpf-query'] = commands._Command('interrupted', 'app')\n"
         "if __name__ == '__main__':\n    sys.argv[0] = 'tpf-query'\n    commands.main()\n"
