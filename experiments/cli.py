@@ -12,14 +12,17 @@ from rich.progress import Progress
 
 from annotations.clock import SystemClock
 from experiments.errors import ConfigurationError, ExperimentError
-from experiments.harness.commits import measure_alternately
-from experiments.harness.comparison import RunComparison, compare_runs, read_run
-from experiments.harness.configuration import read_run_configuration
+from experiments.harness.comparison import (
+    RunComparison,
+    compare_runs,
+    measure_alternately,
+    read_run,
+)
 from experiments.harness.experiment import Experiment
 from experiments.harness.machine import PROJECT
 from experiments.harness.publishing import publish_report, unpack_report
 from experiments.harness.report import duration, write_report
-from experiments.harness.runner import Runner, progress_bar
+from experiments.harness.runner import Runner, progress_bar, read_run_configuration
 from experiments.registry import EXPERIMENTS, STUDY_MINUTES, names
 from tpf_client.printing import OutputConsole
 

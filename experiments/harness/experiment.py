@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol, Self
 
-from experiments.harness.items import Item
-from experiments.harness.measurement import MeasurementGroup, Run
+from experiments.harness.items import Item, MeasurementGroup, Run
 from experiments.harness.results import ResultColumns, Results
 
 

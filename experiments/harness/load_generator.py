@@ -144,7 +144,7 @@ def generate(
             connection.socket.close()
 
 
-def load() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+def request_orders() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
     """What the process does with its orders."""
 
     def handle(order: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,8 +15,7 @@ from annotations.wording import counted
 from experiments.harness.claims import unmeasured
 from experiments.harness.drawing import draw
 from experiments.harness.experiment import Experiment
-from experiments.harness.items import Check, Figure, Finding, Item, Table, Target
-from experiments.harness.measurement import CellValue
+from experiments.harness.items import CellValue, Check, Figure, Finding, Item, Table, Target
 from experiments.harness.results import MACHINE_LIMIT, RawData, Results
 
 RAW = "raw.csv"

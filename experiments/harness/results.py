@@ -18,8 +18,7 @@ from typing import Protocol, TypeAlias
 from annotations.whole_files import replaced_file
 from experiments.errors import ConfigurationError
 from experiments.harness.estimates import MeanEstimate, estimate
-from experiments.harness.items import Point, Table
-from experiments.harness.measurement import CellValue, Measurement, ResultRow
+from experiments.harness.items import CellValue, Measurement, Point, ResultRow, Table
 
 _Key: TypeAlias = tuple[str, ...]
 MACHINE_LIMIT = "the machine is the limit: "

@@ -10,8 +10,16 @@ from statistics import geometric_mean
 from typing import Any, Final, Literal, Self
 
 from experiments.harness.claims import checks
-from experiments.harness.items import Figure, Finding, Item, Point
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Figure,
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    Point,
+    ResultRow,
+    Run,
+)
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing

@@ -12,13 +12,11 @@ from typing import Any, TypeAlias
 from annotations.methods import METHODS
 from experiments.errors import MachineLimitError, MeasurementError, UnavailableError, UntriedError
 from experiments.free_port import free_port
-from experiments.harness.cache import http_cache
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Point
-from experiments.harness.measurement import ResultRow
+from experiments.harness.items import Point, ResultRow
 from experiments.harness.processes import LOOPBACK, Process, Usage, child, started
 from experiments.harness.results import Results
-from experiments.harness.servers import TOKEN, Server, fragment_server
+from experiments.harness.servers import TOKEN, Server, fragment_server, http_cache
 from experiments.workloads.board import Board, DepartureWindow
 from tpf_server.spark.errors import SparkError
 from tpf_server.spark.java import find_java

@@ -18,8 +18,16 @@ from annotations.clock import SystemClock
 from annotations.terms import DEFAULT_GRAPH, Quad
 from experiments.errors import MeasurementError
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Figure, Finding, Item, Table
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Figure,
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    ResultRow,
+    Run,
+    Table,
+)
 from experiments.harness.processes import Process
 from experiments.harness.report import rounded, shown_value
 from experiments.harness.results import Results

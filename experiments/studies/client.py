@@ -14,8 +14,18 @@ from annotations.clock import SystemClock
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.free_port import free_port
 from experiments.harness import peers
-from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Figure,
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    Point,
+    ResultRow,
+    Run,
+    Table,
+    Target,
+)
 from experiments.harness.processes import LOOPBACK, Process, child, started
 from experiments.harness.report import rounded
 from experiments.harness.results import Results

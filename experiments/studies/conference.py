@@ -12,8 +12,17 @@ from typing import Any, Self
 
 from experiments.harness.claims import checks
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Figure, Finding, Item, Point, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Figure,
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    Point,
+    ResultRow,
+    Run,
+    Target,
+)
 from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
 from experiments.studies.boards import CQELS_MODE, CSPARQL_MODE, PLACES

@@ -27,8 +27,16 @@ from typing import Any, Self
 import numpy as np
 
 from experiments.errors import MeasurementError, UnavailableError
-from experiments.harness.items import Figure, Finding, Item, Point
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Figure,
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    Point,
+    ResultRow,
+    Run,
+)
 from experiments.harness.report import FACTS, RAW, rounded, shown_value
 from experiments.harness.results import RawData, Results
 from experiments.studies.boards import CACHED, CQELS_MODE, CSPARQL_MODE, PLACES, STREAMER
@@ -119,26 +127,39 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
-    """What is rented, and for how much.
+class Sizes:
+    """What is asked, and the prices. Prices are examples: set your own.
 
     Args:
-        utilisation: to which share a core is used, in the mean, at most.
+        clients: for so many it is computed.
+        fit_most: the lines are fitted to at most so many clients; with more they are checked.
+        utilisation: to which share a core is used at most, in the mean.
         deadline: seconds within which everybody has the answer after a renewal.
-        machine_cores: of a machine.
-        machine_memory: GiB of a machine.
-        machine_network: Gbit/s of a machine.
-        machine_price: of a machine for a month.
-        traffic_price: of a gigabyte (10^9 bytes) that leaves.
+        machine_cores: of a rented machine.
+        machine_memory: its memory in GiB.
+        machine_network: its network in Gbit/s.
+        machine_price: for a month, in any currency.
+        traffic_price: of a gigabyte that leaves, in the same.
+        simulated: for so many clients the formula is checked by a simulation.
+        simulated_periods: how many periods are simulated.
     """
 
-    utilisation: float
-    deadline: float
-    machine_cores: int
-    machine_memory: float
-    machine_network: float
-    machine_price: float
-    traffic_price: float
+    clients: tuple[int, ...] = (100, 1_000, 10_000, 100_000, 1_000_000)
+    fit_most: int = 100
+    utilisation: float = 0.6
+    deadline: float = 2.0
+    machine_cores: int = 8
+    machine_memory: float = 32.0
+    machine_network: float = 1.0
+    machine_price: float = 100.0
+    traffic_price: float = 0.05
+    simulated: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    simulated_periods: int = 3
+
+    @classmethod
+    def quick(cls) -> Self:
+        """Fewer clients are simulated."""
+        return cls(simulated=(1_000, 100_000), simulated_periods=2)
 
     def allowed(self, period: float) -> float:
         """Percent of a core that an instance may use in the mean."""
@@ -182,7 +203,7 @@ def instances(line: Line, clients: float, allowed: float) -> int:
     return max(1, math.ceil(line.per_client * clients / room))
 
 
-def size(costs: Costs, prices: Prices, clients: float) -> Size:
+def size(costs: Costs, prices: Sizes, clients: float) -> Size:
     """What so many clients take.
 
     A cache asks the server for what it does not have, whoever its clients are: each cache is taken
@@ -304,49 +325,6 @@ def simulated(
         float(np.median(every)),
         float(np.percentile(every, 99)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What is asked, and the prices. Prices are examples: set your own.
-
-    Args:
-        clients: for so many it is computed.
-        fit_most: the lines are fitted to at most so many clients; with more they are checked.
-        utilisation: to which share a core is used at most, in the mean.
-        deadline: seconds within which everybody has the answer after a renewal.
-        machine_cores: of a rented machine.
-        machine_memory: its memory in GiB.
-        machine_network: its network in Gbit/s.
-        machine_price: for a month, in any currency.
-        traffic_price: of a gigabyte that leaves, in the same.
-        simulated: for so many clients the formula is checked by a simulation.
-        simulated_periods: how many periods are simulated.
-    """
-
-    clients: tuple[int, ...] = (100, 1_000, 10_000, 100_000, 1_000_000)
-    fit_most: int = 100
-    utilisation: float = 0.6
-    deadline: float = 2.0
-    machine_cores: int = 8
-    machine_memory: float = 32.0
-    machine_network: float = 1.0
-    machine_price: float = 100.0
-    traffic_price: float = 0.05
-    simulated: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
-    simulated_periods: int = 3
-
-    @classmethod
-    def quick(cls) -> Self:
-        """Fewer clients are simulated."""
-        return cls(simulated=(1_000, 100_000), simulated_periods=2)
-
-    def prices(self) -> Prices:
-        """The inputs of the formula."""
-        return Prices(
-            self.utilisation, self.deadline, self.machine_cores, self.machine_memory,
-            self.machine_network, self.machine_price, self.traffic_price,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -567,7 +545,7 @@ def _check(mode: str, opened: Any) -> Iterator[ResultRow]:
 
 
 def _sizes(mode: str, opened: Any) -> Iterator[ResultRow]:
-    costs, prices = _costs(opened, mode), opened.settings.prices()
+    costs, prices = _costs(opened, mode), opened.settings
     for clients in opened.settings.clients:
         found = _sized(costs, prices, clients)
         yield {
@@ -578,7 +556,7 @@ def _sizes(mode: str, opened: Any) -> Iterator[ResultRow]:
         }  # fmt: skip
 
 
-def _sized(costs: Costs, prices: Prices, clients: int) -> Any:
+def _sized(costs: Costs, prices: Sizes, clients: int) -> Any:
     try:
         return size(costs, prices, clients)
     except ValueError as error:
@@ -590,7 +568,7 @@ def _simulate(mode: str, opened: Any) -> Iterator[ResultRow]:
     # Behind a cache it is the cache that clients wait for.
     load = costs.server if costs.cache is None else costs.cache
     for clients in settings.simulated:
-        found = _sized(costs, settings.prices(), clients)
+        found = _sized(costs, settings, clients)
         count = found.caches or found.instances
         waits = simulated(
             load, clients, count, costs.period, min(opened.spread, costs.period),

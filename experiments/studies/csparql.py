@@ -14,10 +14,18 @@ import psutil
 from annotations.terms import Term
 from experiments.errors import UnavailableError
 from experiments.harness.claims import checks
-from experiments.harness.cpu_time import cpu_time
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Figure, Finding, Item, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Figure,
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    ResultRow,
+    Run,
+    Target,
+)
+from experiments.harness.processes import cpu_time
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from experiments.studies.conference import conference_graphs

@@ -18,8 +18,16 @@ import requests
 from annotations.clock import SystemClock
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Figure, Finding, Item, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Figure,
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    ResultRow,
+    Run,
+    Target,
+)
 from experiments.harness.processes import LOOPBACK, Process, child, started
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
@@ -264,7 +272,7 @@ def running_server(
             except UnavailableError as error:
                 say(f"{name}: {error}")
         generator = stack.enter_context(
-            started("load generator", child("experiments.harness.load_generator:load"))
+            started("load generator", child("experiments.harness.load_generator:request_orders"))
         )
         yield Running(files, servers, generator, connections)
 

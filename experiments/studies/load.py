@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import Self
 
 from experiments.errors import MeasurementError, ProcessFailedError, UnavailableError
-from experiments.harness.items import Figure, Finding, Item, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Figure,
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    ResultRow,
+    Run,
+    Target,
+)
 from experiments.harness.processes import Process, started
 from experiments.harness.report import rounded, sentence_list
 from experiments.harness.results import Results

@@ -17,18 +17,20 @@ each was sent. `questions` answers single queries.
 
 import json
 import random
+import socket
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeAlias
 from urllib.parse import quote, urljoin
+from weakref import WeakSet
 
 import requests
 from rdflib import Graph
@@ -40,7 +42,6 @@ from annotations.instants import format_instant
 from annotations.labels import Expiration
 from annotations.terms import Quad
 from experiments.errors import MeasurementError
-from experiments.harness.wire import WireBytes
 from experiments.workloads.board import number_of, renewal
 from loaders.errors import LoaderError, PublishRefusedError
 from loaders.publisher import Publisher
@@ -49,6 +50,58 @@ from tpf_client import Client
 from tpf_client.errors import ClientError
 from tpf_client.solutions import Solutions
 from tpf_client.stream import Update
+
+
+class WireBytes:
+    """Counts what all sockets that are opened from now on receive.
+
+    Bodies are what libraries tell of, decompressed as a rule; what a network carries is more or
+    less than that. Sockets of Python read by `recv` and `recv_into`, which are replaced.
+    """
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._lock = threading.Lock()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+
+    def install(self) -> None:
+        """Count from now on, in this process."""
+        counts = self
+
+        class CountingSocket(socket.socket):
+            def connect(self, address: Any) -> None:
+                super().connect(address)
+                counts.opened(self)
+
+            def recv(self, *arguments: Any, **named: Any) -> bytes:
+                content = super().recv(*arguments, **named)
+                counts.add(len(content))
+                return content
+
+            def recv_into(self, *arguments: Any, **named: Any) -> int:
+                size = super().recv_into(*arguments, **named)
+                counts.add(size)
+                return size
+
+        socket.socket = CountingSocket  # type: ignore[misc]
+
+    def add(self, size: int) -> None:
+        """So many bytes came."""
+        with self._lock:
+            self.received += size
+
+    def opened(self, connected: socket.socket) -> None:
+        """A connection was made."""
+        with self._lock:
+            self._sockets.add(connected)
+
+    def shut(self) -> None:
+        """End all connections; whoever reads from one meets its end."""
+        with self._lock:
+            for each in tuple(self._sockets):
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
 
 _REQUEST_SECONDS = 60.0
 _PARALLELISM = 2

@@ -16,8 +16,17 @@ from annotations.clock import SystemClock
 from annotations.methods import METHODS
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness.claims import checks
-from experiments.harness.items import Check, Figure, Finding, Item, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Check,
+    Figure,
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    ResultRow,
+    Run,
+    Target,
+)
 from experiments.harness.processes import Process
 from experiments.harness.report import duration, rounded, sentence_list
 from experiments.harness.results import Results

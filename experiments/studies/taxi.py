@@ -25,8 +25,17 @@ from experiments.errors import MeasurementError
 from experiments.harness import peers
 from experiments.harness.claims import checks
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Figure, Finding, Item, Point, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Figure,
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    Point,
+    ResultRow,
+    Run,
+    Target,
+)
 from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
 from experiments.workloads.taxi import (

@@ -13,8 +13,16 @@ from typing import Final, Self
 from annotations.clock import SystemClock
 from annotations.instants import parse_instant
 from annotations.terms import Quad, Term
-from experiments.harness.items import Finding, Item, Table, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    ResultRow,
+    Run,
+    Table,
+    Target,
+)
 from experiments.harness.processes import Process, child, python, started
 from experiments.harness.report import rounded
 from experiments.harness.results import Results

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterable, Iterator
 
 from annotations.terms import Quad, Term
+from experiments.workloads import named_queries
 
 _TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
 _LV = "http://example.org/floorplan#"
@@ -23,66 +24,16 @@ FLOORPLAN = "http://example.org/floorplan"
 _PREFIXES = f"""PREFIX lv: <{_LV}> PREFIX dc: <{_DC}> PREFIX dcterms: <{_TERMS}>
 PREFIX foaf: <{_FOAF}> PREFIX swrc: <{_SWRC}>
 """
-CONFERENCE_QUERIES = {
-    "Q1": """SELECT ?person ?locName ?locDesc FROM NAMED <GRAPH> WHERE {
-  STREAM <STREAM> [NOW] { ?person lv:detectedAt ?loc }
-  GRAPH <GRAPH> { ?loc lv:name ?locName . ?loc lv:desc ?locDesc }
-  ?person foaf:name "$Name$" }""",
-    "Q2": """CONSTRUCT { ?person1 lv:reachable ?person2 } FROM NAMED <GRAPH> WHERE {
-  STREAM <STREAM> [NOW] { ?person1 lv:detectedAt ?loc1 }
-  STREAM <STREAM> [RANGE 3s] { ?person2 lv:detectedAt ?loc2 }
-  GRAPH <GRAPH> { ?loc1 lv:connected ?loc2 } }""",
-    "Q3": """SELECT ?coAuth ?coAuthName FROM NAMED <GRAPH> WHERE {
-  STREAM <STREAM> [TRIPLES 1] { ?auth lv:detectedAt ?loc }
-  STREAM <STREAM> [RANGE 5s] { ?coAuth lv:detectedAt ?loc }
-  { ?paper dc:creator ?auth . ?paper dc:creator ?coAuth .
-    ?auth foaf:name "$Name$" . ?coAuth foaf:name ?coAuthName }
-  FILTER (?auth != ?coAuth) }""",
-    "Q4": """SELECT ?editor ?editorName FROM NAMED <GRAPH> WHERE {
-  STREAM <STREAM> [TRIPLES 1] { ?auth lv:detectedAt ?loc1 }
-  STREAM <STREAM> [RANGE 15s] { ?editor lv:detectedAt ?loc2 }
-  GRAPH <GRAPH> { ?loc1 lv:connected ?loc2 }
-  ?paper dc:creator ?auth . ?paper dcterms:partOf ?proceeding .
-  ?proceeding swrc:editor ?editor . ?editor foaf:name ?editorName . ?auth foaf:name "$Name$" }""",
-    "Q5": """SELECT ?loc2 ?locName (COUNT(DISTINCT ?coAuth) AS ?noCoAuths)
-FROM NAMED <GRAPH> WHERE {
-  STREAM <STREAM> [TRIPLES 1] { ?auth lv:detectedAt ?loc1 }
-  STREAM <STREAM> [RANGE 30s] { ?coAuth lv:detectedAt ?loc2 }
-  GRAPH <GRAPH> { ?loc2 lv:name ?locName . ?loc2 lv:connected ?loc1 }
-  { ?paper dc:creator ?auth . ?paper dc:creator ?coAuth . ?auth foaf:name "$Name$" }
-  FILTER (?auth != ?coAuth) } GROUP BY ?loc2 ?locName""",
-}
-
-_PERIODIC = {
-    "Q1": """SELECT ?person ?locName ?locDesc FROM STREAM <STREAM> [RANGE 1s STEP 1s] WHERE {
-  ?person lv:detectedAt ?loc . ?loc lv:name ?locName . ?loc lv:desc ?locDesc .
-  ?person foaf:name "$Name$" }""",
-    "Q2": """CONSTRUCT { ?person1 lv:reachable ?person2 } FROM STREAM <STREAM> [RANGE 3s STEP 1s]
-WHERE { ?person1 lv:detectedAt ?loc1 . ?person2 lv:detectedAt ?loc2 .
-  ?loc1 lv:connected ?loc2 }""",
-    "Q3": """SELECT ?coAuth ?coAuthName FROM STREAM <STREAM> [RANGE 5s STEP 1s] WHERE {
-  ?auth lv:detectedAt ?loc . ?coAuth lv:detectedAt ?loc .
-  ?paper dc:creator ?auth . ?paper dc:creator ?coAuth .
-  ?auth foaf:name "$Name$" . ?coAuth foaf:name ?coAuthName FILTER (?auth != ?coAuth) }""",
-    "Q4": """SELECT ?editor ?editorName FROM STREAM <STREAM> [RANGE 15s STEP 1s] WHERE {
-  ?auth lv:detectedAt ?loc1 . ?editor lv:detectedAt ?loc2 . ?loc1 lv:connected ?loc2 .
-  ?paper dc:creator ?auth . ?paper dcterms:partOf ?proceeding .
-  ?proceeding swrc:editor ?editor . ?editor foaf:name ?editorName . ?auth foaf:name "$Name$" }""",
-    "Q5": """SELECT ?loc2 ?locName (COUNT(DISTINCT ?coAuth) AS ?noCoAuths)
-FROM STREAM <STREAM> [RANGE 30s STEP 1s] WHERE {
-  ?auth lv:detectedAt ?loc1 . ?coAuth lv:detectedAt ?loc2 .
-  ?loc2 lv:name ?locName . ?loc2 lv:connected ?loc1 .
-  ?paper dc:creator ?auth . ?paper dc:creator ?coAuth . ?auth foaf:name "$Name$"
-  FILTER (?auth != ?coAuth) } GROUP BY ?loc2 ?locName""",
-}
-"""The same in C-SPARQL, evaluated each second: one window over the stream, the widest."""
+_QUERIES = named_queries("conference.rq")
+CONFERENCE_QUERIES = {name: text for name, text in _QUERIES.items() if len(name) == 2}
+"""In CQELS-QL. The others are in C-SPARQL: evaluated each second over the widest window."""
 
 _Triple = tuple[str, str, str]
 
 
 def periodic_query(name: str, author: int = 0) -> str:
     """The query in C-SPARQL for one author."""
-    text = _PERIODIC[name].replace("STREAM>", f"{BADGES}>")
+    text = _QUERIES[f"periodic {name}"].replace("STREAM>", f"{BADGES}>")
     return _PREFIXES + text.replace("$Name$", f"Author {author}")
 
 

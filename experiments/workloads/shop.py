@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.workloads import named_queries
+
 SHOP = "http://example.org/shop/"
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _TRIPLES_PER_PRODUCT = 52
@@ -20,79 +22,7 @@ _PREFIX = f"PREFIX : <{SHOP}>\n"
 
 SHOP_LIMIT = 10
 
-_SHAPES = {
-    "triple": "SELECT * { ?p :producer :producer7 }",
-    "star": "SELECT * { ?p :feature :feature7 ; :label ?l ; :price ?e ; :producer ?m ; "
-    ":category ?c }",
-    "chain": "SELECT * { ?o :vendor :vendor3 . ?o :product ?p . ?p :producer ?m . ?m :country ?c }",
-    "snowflake": "SELECT * { ?p :category :category9 ; :label ?l ; :producer ?m . "
-    "?m :country ?mc . ?o :product ?p ; :price ?e ; :vendor ?v . ?v :country ?vc }",
-    "big join": "SELECT ?r ?m { ?r :product ?p . ?p :producer ?m . ?m :country :BE }",
-    "optional": "SELECT * { ?p :producer :producer5 ; :label ?l OPTIONAL { ?p :discount ?d } }",
-    "optional twice": "SELECT * { ?p :category :category21 OPTIONAL { ?p :discount ?d } "
-    "OPTIONAL { ?o :product ?p ; :days 3 } }",
-    "optional in optional": "SELECT * { ?p :category :category22 "
-    "OPTIONAL { ?o :product ?p ; :vendor ?v OPTIONAL { ?v :name ?n } } }",
-    "union": "SELECT * { { ?p :category :category11 } UNION { ?p :category :category12 } "
-    "?p :label ?l }",
-    "union with a path": "SELECT * { { :category57 :within+ ?c } UNION { :product7 :category ?c } "
-    "?c :name ?n }",
-    "path": "SELECT * { ?c :within+ :category1 . ?p :category ?c }",
-    "path of any length": "SELECT * { :category57 :within* ?c . ?c :name ?n }",
-    "path of one step or none": "SELECT * { :category20 :within? ?c . ?p :category ?c ; "
-    ":label ?l }",
-    "path of two steps": "SELECT * { ?o :product/:producer :producer9 }",
-    "path backwards": "SELECT * { :person3 ^:reviewer/:product ?p . ?p :label ?l }",
-    "path of either": "SELECT * { ?p :category :category16 ; :discount|:price ?x }",
-    "path from a pattern": "SELECT * { ?p :producer :producer8 ; :category ?c . "
-    "?c :within+ ?d . ?d :name ?n }",
-    "path of acquaintances": "SELECT * { :person7 :knows+ ?q . ?q :name ?n }",
-    "bind": "SELECT * { BIND(:product7 AS ?p) ?p ?q ?o }",
-    "bind computed": "SELECT * { VALUES ?n { 7 8 9 } "
-    "BIND(IRI(CONCAT(STR(:product), STR(?n))) AS ?p) ?p :label ?l ; :price ?e }",
-    "bind after a pattern": "SELECT * { ?p :category :category23 "
-    "BIND(IRI(REPLACE(STR(?p), 'product', 'offer')) AS ?o) ?o :price ?e }",
-    "values": "SELECT * { VALUES ?p { :product1 :product2 :product3 } ?p :label ?l ; "
-    ":producer ?m }",
-    "values in pairs": "SELECT * { VALUES (?c ?m) { (:category24 :producer1) "
-    "(:category25 :producer2) } ?p :category ?c ; :producer ?m ; :label ?l }",
-    "sub-query that counts": "SELECT * { { SELECT ?p (COUNT(*) AS ?n) "
-    "{ ?o :product ?p ; :vendor :vendor4 } GROUP BY ?p } ?p :label ?l }",
-    "sub-query with having": "SELECT * { { SELECT ?p (COUNT(*) AS ?n) "
-    "{ ?r :product ?p ; :rating 1 } GROUP BY ?p HAVING (COUNT(*) > 4) } ?p :label ?l }",
-    "sub-query that finds the most": "SELECT * { { SELECT (MAX(?d) AS ?most) "
-    "{ ?p :category :category17 ; :discount ?d } } ?q :discount ?most ; :label ?l }",
-    "sub-query with limit": "SELECT * { { SELECT ?p { ?p :category :category18 } "
-    "ORDER BY ?p LIMIT 3 } ?p :label ?l ; :producer ?m }",
-    "sub-query of the different": "SELECT * { { SELECT DISTINCT ?m { ?p :category :category19 ; "
-    ":producer ?m } } ?m :name ?n ; :country ?c }",
-    "filter": "SELECT * { ?r :rating 1 ; :helpful ?h ; :product ?p FILTER(?h > 95) }",
-    "filter by equality": "SELECT * { ?p :label ?l ; :price ?e FILTER(?p = :product9) }",
-    "filter by a list": "SELECT * { ?p :producer ?m ; :label ?l "
-    "FILTER(?m IN (:producer1, :producer2)) }",
-    "exists": "SELECT * { ?p :category :category26 ; :label ?l "
-    "FILTER EXISTS { ?o :product ?p ; :days 5 } }",
-    "not exists": "SELECT * { ?p :category :category15 ; :label ?l "
-    "FILTER NOT EXISTS { ?p :discount ?d } }",
-    "minus": "SELECT * { ?p :category :category27 ; :label ?l MINUS { ?p :discount ?d } }",
-    "order+limit": "SELECT ?o ?e { ?o :vendor :vendor1 ; :price ?e } ORDER BY ?e ?o LIMIT 10",
-    "limit": f"SELECT * {{ ?p :label ?l ; :producer ?m ; :price ?e }} LIMIT {SHOP_LIMIT}",
-    "distinct": "SELECT DISTINCT ?c { ?r :reviewer ?u . ?u :country ?c }",
-    "aggregate": "SELECT ?m (COUNT(*) AS ?n) (MAX(?e) AS ?x) "
-    "{ ?p :producer ?m ; :price ?e FILTER(?e > 500) } GROUP BY ?m",
-    "ask": "ASK { ?o :vendor :vendor2 ; :product ?p . ?p :category :category13 }",
-    "construct": "CONSTRUCT { ?p :soldIn ?c } { ?p :category :category14 . "
-    "?o :product ?p ; :vendor ?v . ?v :country ?c }",
-    "describe": "DESCRIBE :product7",
-    "graph": "SELECT * { GRAPH :warehouse3 { ?p :stock ?n } ?p :label ?l FILTER(?n < 10) }",
-    "any graph": "SELECT * { ?p :category :category28 GRAPH ?g { ?p :stock ?n } }",
-    "all together": "SELECT ?l ?n (COUNT(?o) AS ?offers) { VALUES ?top { :category2 } "
-    "?c :within* ?top . ?p :category ?c ; :label ?l ; :producer ?m . ?m :name ?n "
-    "OPTIONAL { ?o :product ?p } FILTER NOT EXISTS { ?p :discount ?d } } GROUP BY ?l ?n "
-    "ORDER BY DESC(?offers) ?l LIMIT 5",
-}
-
-SHOP_QUERIES: dict[str, str] = {name: _PREFIX + query for name, query in _SHAPES.items()}
+SHOP_QUERIES = {name: _PREFIX + query for name, query in named_queries("shop.rq").items()}
 """Queries by the name of their shape."""
 
 UNLIMITED = {"limit": SHOP_QUERIES["limit"].replace(f" LIMIT {SHOP_LIMIT}", "")}

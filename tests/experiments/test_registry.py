@@ -10,11 +10,10 @@ from typer.testing import CliRunner
 from experiments import registry
 from experiments.cli import app
 from experiments.harness import machine
-from experiments.harness.configuration import read_run_configuration
 from experiments.harness.experiment import Experiment
-from experiments.harness.items import Finding
-from experiments.harness.measurement import Run
+from experiments.harness.items import Finding, Run
 from experiments.harness.results import Results, _text
+from experiments.harness.runner import read_run_configuration
 from tests.experiments.studies.test_annotation_methods import liveboards
 
 __all__ = ["liveboards"]

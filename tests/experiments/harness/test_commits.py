@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from experiments import cli
 from experiments.errors import ConfigurationError, MeasurementError, UnavailableError
-from experiments.harness.commits import measure_alternately
+from experiments.harness.comparison import measure_alternately
 
 # Stands for the command of a commit: writes a run, and notes what it was asked.
 COMMAND = """

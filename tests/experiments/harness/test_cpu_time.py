@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from experiments.harness import cpu_time as module
-from experiments.harness.cpu_time import cpu_time
+from experiments.harness import processes as module
+from experiments.harness.processes import cpu_time
 
 # Half of the work is done by a thread that has ended when the process says what it used.
 WORK = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.harness.measurement import CellValue
+from experiments.harness.items import CellValue
 from experiments.harness.report import duration, rounded, shown_value, times_less
 
 

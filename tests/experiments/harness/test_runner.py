@@ -25,14 +25,22 @@ from experiments.errors import (
     UnavailableError,
     UntriedError,
 )
-from experiments.harness.configuration import RunConfiguration, read_run_configuration
 from experiments.harness.experiment import Experiment
-from experiments.harness.items import Figure, Finding, Item, Table, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.items import (
+    Figure,
+    Finding,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    ResultRow,
+    Run,
+    Table,
+    Target,
+)
 from experiments.harness.publishing import publish_report
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
-from experiments.harness.runner import Runner
+from experiments.harness.runner import RunConfiguration, Runner, read_run_configuration
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

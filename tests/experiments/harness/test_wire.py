@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from experiments.harness.wire import WireBytes
+from experiments.studies.processes import WireBytes
 
 
 @pytest.mark.parametrize("how", ["recv", "recv_into", "makefile"])

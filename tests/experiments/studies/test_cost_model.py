@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.harness.items import Finding
-from experiments.harness.measurement import Measurement, ResultRow
+from experiments.harness.items import Finding, Measurement, ResultRow
 from experiments.harness.report import FACTS, RAW
 from experiments.harness.results import RawData, Results
 from experiments.studies.boards import CACHED, CQELS_MODE, CSPARQL_MODE, STREAMER
@@ -18,7 +17,7 @@ from experiments.studies.cost_model import (
     Costs,
     Line,
     LineComparison,
-    Prices,
+    Sizes,
     compared_lines,
     fitted,
     instances,
@@ -28,7 +27,7 @@ from experiments.studies.cost_model import (
 from experiments.studies.server_vs_client import ServerVsClient
 from tests.experiments.harness.test_runner import run
 
-PRICES = Prices(
+PRICES = Sizes(
     utilisation=0.5, deadline=2.0, machine_cores=4, machine_memory=8.0, machine_network=1.0,
     machine_price=100.0, traffic_price=0.1,
 )  # fmt: skip

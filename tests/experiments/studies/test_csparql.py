@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from experiments.harness.items import Check, Figure, Finding, Target
-from experiments.harness.measurement import Run
+from experiments.harness.items import Check, Figure, Finding, Run, Target
 from experiments.harness.results import Results
 from experiments.studies.csparql import (
     _RULES,

@@ -7,8 +7,7 @@ import pytest
 
 from experiments.errors import UnavailableError
 from experiments.harness import peers
-from experiments.harness.items import Item, Target
-from experiments.harness.measurement import CellValue
+from experiments.harness.items import CellValue, Item, Target
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.harness.servers import CONSTANT, OURS, REFERENCE
