@@ -107,21 +107,6 @@ DRIFT_CASES: Final = {
 """One of the parameters other than in the middle, each."""
 
 
-_PARAMETERS: Final = {
-    "streams": ("number of streams", ("3 streams", "both drift", "6 streams")),
-    "partners": (
-        "partners of a row in each window (selectivity)",
-        ("4 partners", "both drift", "32 partners"),
-    ),
-    "rate": (
-        "times the rate of the others that the most rapid stream has",
-        ("equal rates", "both drift", "rate 16 times"),
-    ),
-    "window": ("elements in windows (memory)", ("100 in windows", "both drift", "1600 in windows")),
-}
-"""What is varied, by the field of a workload, and the cases of a figure."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """Sizes of the experiment.
@@ -167,7 +152,7 @@ class Adaptivity:
         )
 
     def report(self, results: Results) -> Iterable[Item]:
-        """A table, figures, and which routing costs least."""
+        """A table, a figure, and which routing costs least."""
         costs = {
             routing: {
                 case: min(results.numbers(_column(routing), case=case))
@@ -182,19 +167,6 @@ class Adaptivity:
         }
         title = "An element of a join, by when routes are chosen"
         yield Figure("adaptivity", title, "streams", _LABEL, bars, kind="bars")
-        for field, (label, cases) in _PARAMETERS.items():
-            lines: dict[str, list[Point]] = {
-                routing: [
-                    Point(getattr(DRIFT_CASES[case], field), each[case])
-                    for case in cases
-                    if case in each
-                ]
-                for routing, each in costs.items()
-            }
-            yield Figure(
-                f"adaptivity-by-{field}", f"An element of a join, by {label.split(' (')[0]}",
-                label, _LABEL, lines, log_x=field != "streams",
-            )  # fmt: skip
         means = {
             routing: geometric_mean([each[case] / cost for case, cost in costs["fixed"].items()])
             for routing, each in costs.items()

@@ -19,7 +19,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -173,21 +173,21 @@ class Size:
     Args:
         instances: of the server.
         caches: instances of the cache.
-        memory: GiB.
+        memory_gib: GiB.
         machines: for both.
         client_cores: cores that are busy at the clients, all together.
-        gigabytes: that leave in a month.
-        cost: per month, in the currency of the prices.
+        gb_month: that leave in a month.
+        cost_month: per month, in the currency of the prices.
         limit: what the number of machines follows from: cores, memory or network.
     """
 
     instances: int
     caches: int
-    memory: float
+    memory_gib: float
     machines: int
     client_cores: float
-    gigabytes: float
-    cost: float
+    gb_month: float
+    cost_month: float
     limit: str
 
 
@@ -256,26 +256,9 @@ def compared_lines(one: Line, other: Line) -> LineComparison:
     return LineComparison(below, crossing if crossing is not None and crossing > 0 else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """What the simulation saw.
-
-    Args:
-        busy: percent of a core that instances were busy, in the mean.
-        busiest: the same of the busiest one.
-        median: seconds from the arrival of a client to the end of its service.
-        late: the 99th percentile of that.
-    """
-
-    busy: float
-    busiest: float
-    median: float
-    late: float
-
-
 def simulated(
     load: Line, clients: int, instances: int, period: float, spread: float, periods: int, seed: int
-) -> Waits:
+) -> dict[str, float]:
     """Simulate clients whose answers are renewed all at once, first come, first served.
 
     In each period a client comes at the renewal plus a random delay, and takes a random time of
@@ -290,6 +273,10 @@ def simulated(
         spread: seconds over which clients come after a renewal.
         periods: how many are simulated, after one that is not counted.
         seed: where chance comes from.
+
+    Returns:
+        Percent of a core that instances were busy, in the mean and the busiest one; seconds from
+        the arrival of a client to the end of its service, median and 99th percentile.
     """
     chance = np.random.default_rng(seed)
     place = chance.integers(0, instances, clients)
@@ -319,12 +306,12 @@ def simulated(
                 waits.append(ends[1:] - came[1:])
     every = np.concatenate(waits)
     shares = 100 * busy / (periods * period)
-    return Waits(
-        float(shares.mean()),
-        float(shares.max()),
-        float(np.median(every)),
-        float(np.percentile(every, 99)),
-    )
+    return {
+        "busy": float(shares.mean()),
+        "busiest": float(shares.max()),
+        "wait_p50_s": float(np.median(every)),
+        "wait_p99_s": float(np.percentile(every, 99)),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,12 +535,7 @@ def _sizes(mode: str, opened: Any) -> Iterator[ResultRow]:
     costs, prices = _costs(opened, mode), opened.settings
     for clients in opened.settings.clients:
         found = _sized(costs, prices, clients)
-        yield {
-            "clients": clients, "instances": found.instances, "caches": found.caches,
-            "memory_gib": found.memory, "machines": found.machines, "limit": found.limit,
-            "client_cores": found.client_cores, "gb_month": found.gigabytes,
-            "cost_month": found.cost,
-        }  # fmt: skip
+        yield {"clients": clients, **asdict(found)}
 
 
 def _sized(costs: Costs, prices: Sizes, clients: int) -> Any:
@@ -577,6 +559,5 @@ def _simulate(mode: str, opened: Any) -> Iterator[ResultRow]:
         yield {
             "clients": clients, "instances": count,
             "predicted_busy": load.fixed + load.per_client * clients / count,
-            "busy": waits.busy, "busiest": waits.busiest, "wait_p50_s": waits.median,
-            "wait_p99_s": waits.late, "period": costs.period,
+            "period": costs.period, **waits,
         }  # fmt: skip
