@@ -252,7 +252,7 @@ def _by_size(name: str, chosen: Results, column: str, unit: str) -> Iterator[Fig
         part = chosen.where(**{other: fixed})
         if len(part.distinct(x)) > 1:
             yield Figure(
-                f"{name}-by-{x}", f"Rewriting rules by {label}, {other} {fixed}", label, unit,
+                f"{name}-by-{x}", f"{name.capitalize()} by {label}, {other} {fixed}", label, unit,
                 part.series("rules", x, column), log_x=x == "static",
             )  # fmt: skip
 
