@@ -251,8 +251,9 @@ def _by_size(name: str, chosen: Results, column: str, unit: str) -> Iterator[Fig
         fixed = choose(chosen.distinct(other), key=float)
         part = chosen.where(**{other: fixed})
         if len(part.distinct(x)) > 1:
+            title = name.replace("-", " ").capitalize()
             yield Figure(
-                f"{name}-by-{x}", f"{name.capitalize()} by {label}, {other} {fixed}", label, unit,
+                f"{name}-by-{x}", f"{title} by {label}, {other} {fixed}", label, unit,
                 part.series("rules", x, column), log_x=x == "static",
             )  # fmt: skip
 
