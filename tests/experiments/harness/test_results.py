@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,3 +34,18 @@ def test_a_point_looks_at_its_own_rows() -> None:
     assert len(results.where(mode="polling").points("tick", "seconds")) == 1000
     assert sum(results.numbers("seconds", mode="polling", tick=n)[0] for n in range(1000)) == 1000
     assert read.total() < 15 * 1000
+
+
+@given(_rows)
+def test_a_table_has_a_row_of_means_for_each_combination(rows: list[dict[str, str]]) -> None:
+    table = Results(rows, {}, {}).table("t", {"mode": "m", "clients": "n"}, {"seconds": "s"})
+    assert table.header == ("m", "n", "s")
+    combinations = [tuple(cells[:2]) for cells in table.rows]
+    assert combinations == list(dict.fromkeys((row["mode"], row["clients"]) for row in rows))
+    for mode, clients, mean in table.rows:
+        chosen = [
+            float(row["seconds"])
+            for row in rows
+            if row["seconds"] and (row["mode"], row["clients"]) == (mode, clients)
+        ]
+        assert mean == (pytest.approx(sum(chosen) / len(chosen)) if chosen else None)
