@@ -1,7 +1,8 @@
 """The program of every child process that follows orders: ``child MODULE:NAME [ARGUMENT…]``.
 
-The named callable is given the arguments, and returns what is called with each order: a line of
-JSON on standard input, answered by a line with the order's ``id``.
+The name is of a function that is called with each order, or of a class: then one instance, made of
+the arguments, is called. An order is a line of JSON on standard input; the answer is a line with
+the order's ``id``.
 """
 
 import json
@@ -21,4 +22,5 @@ def follow_orders(handle: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> N
 
 if __name__ == "__main__":
     module, _, name = sys.argv[1].partition(":")
-    follow_orders(getattr(import_module(module), name)(*sys.argv[2:]))
+    target = getattr(import_module(module), name)
+    follow_orders(target(*sys.argv[2:]) if isinstance(target, type) else target)

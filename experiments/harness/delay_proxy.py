@@ -9,7 +9,7 @@ time over each connection.
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,17 +33,24 @@ class DelayProxy:
 
     Args:
         target: port of the server.
+        port: where it listens, on the loopback interface.
     """
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    def __init__(self, target: str, port: str) -> None:
+        self._target = int(target)
         self._open = 0
-        self.delay = 0.0
-        self.passed = Passed()
+        self._delay = 0.0
+        self._passed = Passed()
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+        listening = asyncio.start_server(self._connected, LOOPBACK, int(port))
+        self._server = asyncio.run_coroutine_threadsafe(listening, loop).result()
 
-    async def serve(self, port: int) -> asyncio.Server:
-        """Listen on a port of the loopback interface."""
-        return await asyncio.start_server(self._connected, LOOPBACK, port)
+    def __call__(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Set the delay; what passed since the last order."""
+        answer, self._passed = self._passed, Passed()
+        self._delay = order["delay"] / 1000
+        return asdict(answer)
 
     async def _connected(
         self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter
@@ -52,10 +59,10 @@ class DelayProxy:
             to_client.close()
             return
         self._open += 1
-        self.passed.connections += 1
+        self._passed.connections += 1
         try:
-            if self.delay:
-                await asyncio.sleep(self.delay)
+            if self._delay:
+                await asyncio.sleep(self._delay)
             from_server, to_server = await asyncio.open_connection(LOOPBACK, self._target)
             answers = asyncio.create_task(self._answers(from_server, to_client))
             try:
@@ -72,34 +79,19 @@ class DelayProxy:
     async def _requests(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while chunk := await source.read(_CHUNK):
             if chunk.startswith(b"GET "):
-                self.passed.requests += 1
-            if self.delay:
-                await asyncio.sleep(self.delay)
+                self._passed.requests += 1
+            if self._delay:
+                await asyncio.sleep(self._delay)
             sink.write(chunk)
             await sink.drain()
 
     async def _answers(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:
             while chunk := await source.read(_CHUNK):
-                self.passed.bytes += len(chunk)
+                self._passed.bytes += len(chunk)
                 sink.write(chunk)
                 await sink.drain()
         except OSError:
             pass
         finally:
             sink.close()
-
-
-def proxy(target: str, port: str) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """What the process does with its orders; it listens when this returns."""
-    passing = DelayProxy(int(target))
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-    asyncio.run_coroutine_threadsafe(passing.serve(int(port)), loop).result()
-
-    def handle(order: Mapping[str, Any]) -> Mapping[str, Any]:
-        answer, passing.passed = passing.passed, Passed()
-        passing.delay = order["delay"] / 1000
-        return asdict(answer)
-
-    return handle

@@ -11,7 +11,7 @@ process of its own so that its work is not counted for the server.
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.errors import MeasurementError
@@ -144,17 +144,13 @@ def generate(
             connection.socket.close()
 
 
-def request_orders() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """What the process does with its orders."""
-
-    def handle(order: Mapping[str, Any]) -> Mapping[str, Any]:
-        try:
-            return generate(
-                order["port"], [text.encode("latin-1") for text in order["requests"]],
-                connections=order["connections"], seconds=order["seconds"],
-                status=order["status"], pause=order["pause"],
-            )  # fmt: skip
-        except (MeasurementError, OSError, ValueError) as error:
-            return {"error": f"{type(error).__name__}: {error}"}
-
-    return handle
+def follow_order(order: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Send the requests of an order."""
+    try:
+        return generate(
+            order["port"], [text.encode("latin-1") for text in order["requests"]],
+            connections=order["connections"], seconds=order["seconds"],
+            status=order["status"], pause=order["pause"],
+        )  # fmt: skip
+    except (MeasurementError, OSError, ValueError) as error:
+        return {"error": f"{type(error).__name__}: {error}"}

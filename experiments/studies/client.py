@@ -293,7 +293,7 @@ def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterat
                 static.load({store: data}, SystemClock().now())
             config = "max_values = 0\nmax_page_size = 100\n" if name == OURS_PLAIN else ""
             server = stack.enter_context(fragment_server(folder, config, store, base_url=base))
-        order = child("experiments.harness.delay_proxy:proxy", str(server.port), str(port))
+        order = child("experiments.harness.delay_proxy:DelayProxy", str(server.port), str(port))
         proxy = stack.enter_context(started("delay proxy", order))
         proxy.ask({"delay": 0.0}, _READY_SECONDS)
         yield _Place(server, proxy, base + _DATASET)
@@ -306,7 +306,7 @@ def _client(name: str) -> Iterator[Process]:
         peers.package("@comunica/query-sparql")
         order = [peers.new_node(), str(script), str(peers.node_modules())]
     else:
-        order = child("experiments.studies.processes:questions")
+        order = child("experiments.studies.processes:answer_question")
     with started(name, order) as process:
         yield process
 

@@ -272,7 +272,7 @@ def running_server(
             except UnavailableError as error:
                 say(f"{name}: {error}")
         generator = stack.enter_context(
-            started("load generator", child("experiments.harness.load_generator:request_orders"))
+            started("load generator", child("experiments.harness.load_generator:follow_order"))
         )
         yield Running(files, servers, generator, connections)
 

@@ -12,7 +12,7 @@ A process of clients follows these orders:
 =================  ==========================================================================
 
 A feed answers ``start`` when its first batch is published, and ``stop`` with the instants at which
-each was sent. `questions` answers single queries.
+each was sent. `answer_question` answers single queries.
 """
 
 import json
@@ -22,7 +22,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -557,28 +557,25 @@ def _rows_of_answer(query: str, url: str) -> Iterator[list[str | None]]:
             yield [str(result).lower()]
 
 
-def questions() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """What a process that answers queries does: every question has a new client.
+def answer_question(order: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Answer a query with a new client.
 
-    The answer has the rows, or an error, the seconds until the first row and until the last one,
-    and the seconds of CPU.
+    Returns:
+        The rows, or an error; the seconds until the first row and until the last one; the seconds
+        of CPU.
     """
-
-    def handle(order: Mapping[str, Any]) -> Mapping[str, Any]:
-        wall, cpu = time.perf_counter(), time.process_time()
-        rows: list[list[str | None]] = []
-        first: float | None = None
-        found: dict[str, Any] = {"rows": rows}
-        try:
-            for row in _rows_of_answer(order["query"], order["url"]):
-                first = first or time.perf_counter() - wall
-                rows.append(row)
-        except ClientError as error:
-            found = {"error": f"{type(error).__name__}: {error}"}
-        return found | {
-            "first": first,
-            "seconds": time.perf_counter() - wall,
-            "cpu": time.process_time() - cpu,
-        }
-
-    return handle
+    wall, cpu = time.perf_counter(), time.process_time()
+    rows: list[list[str | None]] = []
+    first: float | None = None
+    found: dict[str, Any] = {"rows": rows}
+    try:
+        for row in _rows_of_answer(order["query"], order["url"]):
+            first = first or time.perf_counter() - wall
+            rows.append(row)
+    except ClientError as error:
+        found = {"error": f"{type(error).__name__}: {error}"}
+    return found | {
+        "first": first,
+        "seconds": time.perf_counter() - wall,
+        "cpu": time.process_time() - cpu,
+    }

@@ -17,7 +17,7 @@ DELAY_MS = 60
 @pytest.fixture
 def proxy(port: int) -> Iterator[tuple[Process, str]]:
     own = free_port()
-    order = child("experiments.harness.delay_proxy:proxy", str(port), str(own))
+    order = child("experiments.harness.delay_proxy:DelayProxy", str(port), str(own))
     with started("proxy", order) as process:
         process.ask({"delay": 0}, 30)
         yield process, f"http://{LOOPBACK}:{own}/"
@@ -57,7 +57,7 @@ def test_every_round_trip_takes_longer(proxy: tuple[Process, str]) -> None:
 
 def test_a_server_that_is_gone_ends_the_connection(tmp_path: object) -> None:
     own = free_port()
-    order = child("experiments.harness.delay_proxy:proxy", str(free_port()), str(own))
+    order = child("experiments.harness.delay_proxy:DelayProxy", str(free_port()), str(own))
     with started("proxy", order) as process:
         process.ask({"delay": 0}, 30)
         with pytest.raises(requests.ConnectionError):
