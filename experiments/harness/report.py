@@ -248,10 +248,3 @@ def sentence_list(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def times_less(ratio: float) -> str:
-    """How much less we need of something than another, who needs `ratio` times as much."""
-    if ratio > 1:
-        return f"{rounded(ratio)} times less"
-    return f"{rounded(1 / ratio)} times more" if ratio < 1 else "not less"
