@@ -14,40 +14,13 @@ from datetime import timedelta
 from annotations.instants import format_instant, parse_instant
 from annotations.namespaces import integer
 from annotations.terms import Quad, Term, literal, literal_parts
+from experiments.workloads import named_queries
 from experiments.workloads.trains import recording, train_query
 from loaders import vocabulary as v
 
 _POLLS = 400
 _FEWEST = 5
-_CQELS_QUERY = """\
-PREFIX t: <http://example.org/train#>
-PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
-SELECT ?delay ?platform ?headSign ?routeLabel ?departureTime
-WHERE {{
-  STREAM <{stream}> [RANGE {milliseconds}ms] {{ ?id t:delay ?delay ; t:platform ?platform }}
-  ?id t:departureTime ?departureTime .
-  ?id t:headSign ?headSign .
-  ?id t:routeLabel ?routeLabel .
-  FILTER (?departureTime > "{start}"^^xsd:dateTime)
-  FILTER (?departureTime < "{until}"^^xsd:dateTime)
-}}
-"""
-_CSPARQL_QUERY = """\
-REGISTER QUERY Board{number} AS
-PREFIX t: <http://example.org/train#>
-PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
-SELECT ?delay ?platform ?headSign ?routeLabel ?departureTime
-FROM STREAM <{stream}> [RANGE {milliseconds}ms STEP {step}ms]
-WHERE {{
-  ?id t:delay ?delay .
-  ?id t:platform ?platform .
-  ?id t:departureTime ?departureTime .
-  ?id t:headSign ?headSign .
-  ?id t:routeLabel ?routeLabel .
-  FILTER (?departureTime > "{start}"^^xsd:dateTime)
-  FILTER (?departureTime < "{until}"^^xsd:dateTime)
-}}
-"""
+_QUERIES = named_queries("board.rq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +37,7 @@ class DepartureWindow:
 
     def cqels_query(self, stream: str, milliseconds: int) -> str:
         """The train query over a stream, in CQELS-QL."""
-        return _CQELS_QUERY.format(
+        return _QUERIES["CQELS"].format(
             stream=stream, milliseconds=milliseconds, start=self.start, until=self.until
         )
 
@@ -77,7 +50,7 @@ class DepartureWindow:
             step: milliseconds between two evaluations.
             number: makes the name of the query.
         """
-        return _CSPARQL_QUERY.format(
+        return _QUERIES["C-SPARQL"].format(
             stream=stream, milliseconds=milliseconds, step=step, number=number,
             start=self.start, until=self.until,
         )  # fmt: skip

@@ -7,18 +7,11 @@ import random
 from collections.abc import Iterator
 
 from annotations.terms import Quad, Term
+from experiments.workloads import named_queries
 
 MARKETS = ("http://example.org/milan", "http://example.org/zurich")
 BROKERS, EXCHANGE = "http://example.org/brokers#", "http://example.org/exchange#"
-_FILTERED = """PREFIX b: <{b}> PREFIX x: <{x}>
-SELECT DISTINCT ?broker ?total FROM STREAM <{first}> [RANGE {window}s STEP 1s]
-WHERE {{ ?broker b:is_from ?country . ?broker x:does ?tx . ?tx x:with ?amount
-FILTER (?country = 'C1' && ?amount >= 90) }} AGGREGATE {{ (?total, SUM(?amount), ?broker) }}"""
-_DISTRIBUTED = """PREFIX x: <{x}> SELECT DISTINCT ?broker {market} ?total
-FROM NAMED STREAM <{first}> [RANGE {window}s STEP 1s]
-FROM NAMED STREAM <{second}> [RANGE {window}s STEP 1s]
-WHERE {{ GRAPH ?market {{ ?broker x:does ?tx . ?tx x:with ?amount }} }}
-AGGREGATE {{ (?total, SUM(?amount), {{?broker {comma_market}}}) }}"""
+_QUERIES = named_queries("market.rq")
 
 
 def brokers(count: int) -> Iterator[Quad]:
@@ -49,9 +42,9 @@ def market_query(query: str, window: int) -> str:
         "window": window,
     }
     if query == "filters":
-        return _FILTERED.format(**common)
+        return _QUERIES["filters"].format(**common)
     by_market = query == "by market"
-    return _DISTRIBUTED.format(
+    return _QUERIES["markets"].format(
         market="?market" if by_market else "",
         comma_market=", ?market" if by_market else "",
         **common,

@@ -10,6 +10,7 @@ import pyoxigraph
 
 from annotations.instants import format_instant
 from annotations.terms import Quad
+from experiments.workloads import named_queries
 from loaders.sources.base import FeedBatch
 from loaders.sources.flights import Flights
 from loaders.sources.irail import Irail
@@ -19,20 +20,7 @@ _RECORDING = Path(__file__).parents[3] / "shared/data/irail/data_6_12_2014.zip"
 # A summer evening with thunderstorms: many delays that grow.
 _FLIGHTS_START = datetime(2013, 7, 22, 21, 0, tzinfo=UTC)
 
-_QUERY = """\
-PREFIX t: <http://example.org/train#>
-PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
-SELECT ?delay ?platform ?headSign ?routeLabel ?departureTime
-WHERE {{
-  _:id t:delay ?delay .
-  _:id t:platform ?platform .
-  _:id t:departureTime ?departureTime .
-  _:id t:headSign ?headSign .
-  _:id t:routeLabel ?routeLabel .
-  FILTER (?departureTime > "{start}"^^xsd:dateTime)
-  FILTER (?departureTime < "{until}"^^xsd:dateTime)
-}}
-"""
+_QUERY = named_queries("board.rq")["SPARQL"]
 
 
 def train_query(start: datetime, until: datetime) -> str:
