@@ -1,7 +1,7 @@
 """The common runner: makes the measurements that are not there yet."""
 
-import gc
 import dataclasses
+import gc
 import json
 import os
 import shutil

@@ -45,9 +45,9 @@ from tpf_client.solutions import Solutions
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
-from tpf_server.store.static.opening import open_dataset
+from tpf_server.store.static.columnar import open_dataset
 
 _BASE = "http://server.example/"
 _DATASET = "trains"

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.tpf_client.conftest import Done
 
 import experiments.cli
 import tpf_client.cli
@@ -14,6 +13,7 @@ from experiments.harness.publishing import publish_report
 from tests.experiments.harness.test_runner import Squares
 from tests.experiments.harness.test_runner import run as measure
 from tests.support.live_server import BASE, LiveServer
+from tests.tpf_client.conftest import Done
 from tpf_client import Client
 from tpf_client.commands import COMMANDS
 from tpf_client.printing import Format, refusal

@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from tests.tpf_client.conftest import Done
 
+from tests.tpf_client.conftest import Done
 from tpf_client.commands import COMMANDS
 
 PACKAGE = "live-linked-data"
