@@ -298,20 +298,21 @@ def _of_the_server(totals: Results, size: str, engines: Sequence[str]) -> str:
         return ""
     others = {mode: totals.mean("server_percent", mode=mode, queries=size) for mode in engines}
     parts = [
-        f"{rounded(other / ours)} times that in {mode} ({rounded(other)} %)"
+        f"{rounded(other)} % in {mode} ({rounded(other / ours)} times)"
         for mode, other in others.items()
         if other is not None
     ]
     text = (
-        f"Keeping the answers of {size} clients up to date costs a server of fragments "
-        f"{rounded(ours)} % of a core, against {sentence_list(parts)}"
+        f"Up-to-date answers for {size} clients cost a server of fragments {rounded(ours)} % of a "
+        f"core. Evaluating the same queries on the server costs {sentence_list(parts)}."
     )
     server = totals.mean("server_percent", mode=CACHED.name, queries=size)
     cache = totals.mean("cache_percent", mode=CACHED.name, queries=size)
     if server is None or cache is None:
-        return f"{text}."
+        return text
     return (
-        f"{text}; behind a cache it is {rounded(server)} %, and {rounded(cache)} % for the cache."
+        f"{text} Behind a cache, the server of fragments costs {rounded(server)} % and the cache "
+        f"{rounded(cache)} %."
     )
 
 
@@ -322,21 +323,24 @@ def _of_a_client(totals: Results, size: str, engines: Sequence[str]) -> str:
         delay = totals.mean("latency_p50_ms", mode=mode, queries=size)
         if cpu is None or delay is None:
             return ""
-        whose = "" if mode == STREAMER.name else f" in {mode}"
-        parts.append(
-            f"{rounded(10 * cpu / int(size))} ms of CPU per second and an answer "
-            f"{duration(delay)} after its publication{whose}"
-        )
-    return f"It costs each client {parts[0]}, against {sentence_list(parts[1:])}."
+        costs = f"{rounded(10 * cpu / int(size))} ms"
+        if mode == STREAMER.name:
+            parts.append(
+                f"Each client costs {costs} of CPU per second and sees a change {duration(delay)} "
+                "after its publication."
+            )
+        else:
+            parts.append(f"In {mode} it is {costs} and {duration(delay)}.")
+    return " ".join(parts)
 
 
 def _choice(totals: Results, modes: Sequence[str]) -> str:
     names = {mode: "fragments" if mode == STREAMER.name else mode for mode in modes}
     parts = []
     for what, columns in (
-        ("the server's CPU", ("server_percent",)),
-        ("the CPU of server and clients together", ("server_percent", "clients_percent")),
-        ("the delay", ("latency_p50_ms",)),
+        ("To save the server's CPU", ("server_percent",)),
+        ("To save CPU of server and clients together", ("server_percent", "clients_percent")),
+        ("For a short delay", ("latency_p50_ms",)),
     ):
         sums = {mode: _sums(totals, mode, columns) for mode in modes}
         sizes = sorted(set.intersection(*(set(each) for each in sums.values())))
@@ -345,9 +349,9 @@ def _choice(totals: Results, modes: Sequence[str]) -> str:
         )
         if len(best) > 1:
             choice = sentence_list([f"{name} for {sentence_list(n)}" for name, n in best.items()])
-            parts.append(f"where {what} counts, {choice} clients")
-        parts += [f"where {what} counts, {name}" for name in best if len(best) == 1]
-    return f"Which to choose: {'; '.join(parts)}." if parts else ""
+            parts.append(f"{what}, choose {choice} clients.")
+        parts += [f"{what}, choose {name}." for name in best if len(best) == 1]
+    return " ".join(parts)
 
 
 def _in_turn(sizes: Sequence[float], winners: Mapping[float, str]) -> dict[str, list[str]]:
