@@ -8,7 +8,7 @@ Source: SPARQL 1.1 Query Language, section 18. GRAPH is not an operator: it sets
 of the quad patterns inside it. There `DEFAULT_GRAPH` means the default graph alone; a *variable
 means any named graph, never the default graph*. What has no quad pattern there is joined with the
 names of graphs, and what GRAPH ?g says of ?g inside is another variable, which is compared with ?g
-afterwards (see `tpf_client.sparql.pattern_parser`).
+afterwards (see `tpf_client.sparql.parser`).
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Reading words one after the other, and the terms among them."""
+"""A cursor over the tokens of a text, which reads tokens and RDF terms."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,11 +18,11 @@ _RDF_TYPE = Term("<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>")
 
 
 class Cursor:
-    """A place in the words of a text, with the prefixes and the base in force there.
+    """A position in the tokens of a text, with the prefixes and the base in force there.
 
     Args:
         text: the whole text.
-        base: what relative IRIs are relative to, ``None`` where there is nothing.
+        base: what relative IRIs are relative to, ``None`` for nothing.
     """
 
     def __init__(self, text: str, base: str | None = None) -> None:
@@ -30,51 +30,51 @@ class Cursor:
         self.base = base
         self.prefixes: dict[str, str] = {}
         self._tokens = tokenize(text)
-        self._place = 0
+        self._index = 0
         self._hidden = 0
         self._levels = 0
 
-    # ------------------------------------------------------------------------------ words
+    # ----------------------------------------------------------------------------- tokens
 
     @property
     def token(self) -> Token:
-        """The word under the cursor."""
-        return self._tokens[self._place]
+        """The token under the cursor."""
+        return self._tokens[self._index]
 
     def ahead(self, steps: int = 1) -> Token:
-        """A word further on, or further back (the last one where there are fewer)."""
-        return self._tokens[min(self._place + steps, len(self._tokens) - 1)]
+        """A token further on, or further back (the last one where there are fewer)."""
+        return self._tokens[min(self._index + steps, len(self._tokens) - 1)]
 
     def advance(self) -> Token:
-        """Step over the word under the cursor; returns it."""
-        token = self._tokens[self._place]
+        """Step over the token under the cursor, and return it."""
+        token = self._tokens[self._index]
         if token.kind != "end":
-            self._place += 1
+            self._index += 1
         return token
 
     def at(self, *signs: str) -> bool:
-        """Whether the cursor is at one of these signs."""
+        """True at one of these signs."""
         token = self.token
         return token.kind == "sign" and token.text in signs
 
     def at_word(self, *words: str) -> bool:
-        """Whether the cursor is at one of these keywords (given in upper case)."""
+        """True at one of these keywords (given in upper case)."""
         token = self.token
         return token.kind == "word" and token.text.upper() in words
 
     def take(self, sign: str) -> bool:
         """Step over this sign, if it is there."""
-        found = self.at(sign)
-        if found:
-            self._place += 1
-        return found
+        if not self.at(sign):
+            return False
+        self._index += 1
+        return True
 
     def take_word(self, word: str) -> bool:
         """Step over this keyword, if it is there."""
-        found = self.at_word(word)
-        if found:
-            self._place += 1
-        return found
+        if not self.at_word(word):
+            return False
+        self._index += 1
+        return True
 
     def expect(self, sign: str) -> Token:
         """Step over this sign, which must be there."""
@@ -89,9 +89,9 @@ class Cursor:
         return self.advance()
 
     def expected(self, what: str) -> NoReturn:
-        """Complain that something else is under the cursor."""
-        found = f"'{self.token.text}'" if self.token.text else "the end of the query"
-        self.fail(f"expected {what}, found {found}")
+        """Raise the error that something else is under the cursor."""
+        token = f"'{self.token.text}'" if self.token.text else "the end of the query"
+        self.fail(f"expected {what}, found {token}")
 
     def whole_number(self, what: str = "a number") -> int:
         """Step over a whole number without a sign."""
@@ -103,7 +103,7 @@ class Cursor:
 
     @contextmanager
     def nested(self) -> Iterator[None]:
-        """One level of brackets further inside.
+        """Read one level of brackets further inside.
 
         Raises:
             UnsupportedQueryError: there are too many.
@@ -114,30 +114,30 @@ class Cursor:
         self._levels -= 1
 
     def fail(self, reason: str, position: int | None = None) -> NoReturn:
-        """Complain about the word under the cursor or at a position."""
+        """Raise an error that points at the token under the cursor, or at a position."""
         raise QuerySyntaxError(
             reason, self.text, self.token.position if position is None else position
         )
 
     def fresh(self, hint: str = "") -> Variable:
-        """A hidden variable that occurs nowhere else."""
+        """Make a hidden variable that occurs nowhere else."""
         self._hidden += 1
         return Variable(f"?.{hint}{self._hidden}")
 
     # ------------------------------------------------------------------------------ terms
 
     def variable(self) -> Variable:
-        """A variable, which must be there."""
+        """Step over a variable, which must be there."""
         if self.token.kind != "variable":
             self.expected("a variable")
         return Variable("?" + self.advance().text[1:])
 
     def at_iri(self) -> bool:
-        """Whether an IRI is under the cursor."""
+        """True at an IRI."""
         return self.token.kind in ("iri", "name")
 
     def iri(self) -> Term:
-        """An IRI, full or prefixed, which must be there."""
+        """Step over an IRI, full or prefixed, which must be there."""
         token = self.token
         if token.kind == "iri":
             value = self._checked(unescape, token.text[1:-1])
@@ -152,7 +152,7 @@ class Cursor:
         return self._absolute(self.prefixes[prefix] + local.replace("\\", ""), token)
 
     def verb_iri(self) -> Term:
-        """An IRI or the word ``a``."""
+        """Step over an IRI or the word ``a``."""
         if self.token.kind == "word" and self.token.text == "a":
             self.advance()
             return _RDF_TYPE
@@ -175,13 +175,13 @@ class Cursor:
             self.fail(str(error))
 
     def at_literal(self) -> bool:
-        """Whether a literal is under the cursor (a signed number too)."""
+        """True at a literal (a signed number too)."""
         if self.token.kind in ("string", "integer", "decimal", "double"):
             return True
         return self.at_word("TRUE", "FALSE") or self.at_signed_number()
 
     def at_signed_number(self) -> bool:
-        """Whether a sign is under the cursor with a number right behind it."""
+        """True at a sign with a number right behind it."""
         return (
             self.at("+", "-")
             and self.ahead().kind in _NUMBERS
@@ -189,7 +189,7 @@ class Cursor:
         )
 
     def literal(self) -> Term:
-        """A literal, which must be there."""
+        """Step over a literal, which must be there."""
         token = self.token
         if self.at_signed_number():
             self.advance()
@@ -216,7 +216,7 @@ class Cursor:
         return literal(content)
 
     def string(self) -> str:
-        """A plain string, which must be there."""
+        """Step over a plain string, which must be there."""
         if self.token.kind != "string":
             self.expected("a string")
         content = self._checked(string_content, self.token.text)

@@ -1,28 +1,60 @@
-"""SPARQL text to algebra. Source: SPARQL 1.1 Query Language, sections 19.8 and 18.2.
+"""SPARQL text to algebra.
 
-Written by hand, because the text must come through as it stands (lexical forms of literals), the
-errors must point at the place, several threads parse at the same time, and the languages of
-continuous queries extend this grammar. It takes well below a millisecond; `parse_query` remembers.
+The parser is written by hand: lexical forms of literals are kept as they are written, errors point
+at the line and column, several threads parse at the same time, and the languages of continuous
+queries extend the grammar by a `Dialect`. It takes well below a millisecond; `parse_query` caches.
+
+Triple terms, reified triples and annotations are taken apart into what the algebra has. A triple
+term of constants is a term. One with variables is a hidden variable, whose value must be a triple
+term, and whose parts are the values of the variables in it. ``<< >>``, ``~`` and ``{| |}`` are
+triples about a reifier: a node with ``rdf:reifies``.
+
+Sources: SPARQL 1.1 Query Language, sections 15, 18.2 and 19.8; SPARQL 1.2 Query Language (working
+draft), sections 4.1.5 and 19.8; RDF 1.2 Concepts.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Sequence as Row
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import ClassVar
 
-from annotations.terms import Term, TermOrVariable, TriplePattern, Variable, is_variable
+from annotations.namespaces import RDF_REIFIES
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    QuadPattern,
+    Term,
+    TermOrVariable,
+    Triple,
+    TriplePattern,
+    Variable,
+    is_blank_node,
+    is_iri,
+    is_variable,
+    triple_term,
+)
 from tpf_client.sparql.algebra import (
     BGP,
+    EMPTY_GROUP,
     NOTHING,
     Aggregate,
+    Alternative,
     Call,
+    Constant,
     DatasetClause,
     Distinct,
+    Exists,
     Expression,
     Extend,
     Filter,
     Group,
+    Inverse,
     Join,
+    LeftJoin,
+    Link,
     Minus,
+    NegatedSet,
     OrderBy,
     OrderCondition,
     PathExpression,
@@ -30,44 +62,125 @@ from tpf_client.sparql.algebra import (
     Project,
     Query,
     Reduced,
+    Repeat,
+    Sequence,
+    Service,
     Slice,
     Union,
     Values,
     VariableRef,
 )
-from tpf_client.sparql.depth import check_depth
-from tpf_client.sparql.modifiers_parser import ModifiersParser
-from tpf_client.sparql.rewrite.graph import graph_names, grounded
-from tpf_client.sparql.rewrite.visitor import join
-from tpf_client.sparql.scopes import in_scope, variables_in
+from tpf_client.sparql.cursor import Cursor
+from tpf_client.sparql.depth import balanced, check_chain, check_depth
+from tpf_client.sparql.paths import path_pattern
+from tpf_client.sparql.rewrite.graph import graph_names, grounded, same_if_joined_before
+from tpf_client.sparql.rewrite.visitor import everything, join, renamed, replaced
+from tpf_client.sparql.scopes import TRIPLE_TERM, in_scope, mentioned, variables_in
+from tpf_client.sparql.tokens import Token
+
+# Name: fewest and most arguments (None: any number).
+BUILTINS: dict[str, tuple[int, int | None]] = {
+    **dict.fromkeys(("RAND", "NOW", "UUID", "STRUUID"), (0, 0)),
+    **dict.fromkeys(
+        (
+            "STR", "LANG", "DATATYPE", "IRI", "URI", "ABS", "CEIL", "FLOOR", "ROUND", "STRLEN",
+            "UCASE", "LCASE", "ENCODE_FOR_URI", "YEAR", "MONTH", "DAY", "HOURS", "MINUTES",
+            "SECONDS", "TIMEZONE", "TZ", "MD5", "SHA1", "SHA256", "SHA384", "SHA512", "ISIRI",
+            "ISURI", "ISBLANK", "ISLITERAL", "ISNUMERIC", "ISTRIPLE", "SUBJECT", "PREDICATE",
+            "OBJECT", "LANGDIR", "HASLANG", "HASLANGDIR",
+        ),
+        (1, 1),
+    ),
+    **dict.fromkeys(
+        (
+            "LANGMATCHES", "SAMETERM", "CONTAINS", "STRSTARTS", "STRENDS", "STRBEFORE", "STRAFTER",
+            "STRLANG", "STRDT",
+        ),
+        (2, 2),
+    ),
+    "TRIPLE": (3, 3),
+    "STRLANGDIR": (3, 3),
+    "BNODE": (0, 1),
+    "IF": (3, 3),
+    "SUBSTR": (2, 3),
+    "REGEX": (2, 3),
+    "REPLACE": (3, 4),
+    "CONCAT": (0, None),
+    "COALESCE": (0, None),
+}  # fmt: skip
+
+AGGREGATES = frozenset(
+    ("COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT", "MEDIAN")
+)  # MEDIAN is ours; no keyword of SPARQL has this name.
+
+_UNARY = {"!": "!", "+": "pos", "-": "neg"}
+_COMPARISONS = ("=", "!=", "<", ">", "<=", ">=")
+Emit = Callable[[TermOrVariable, PathExpression | TermOrVariable, TermOrVariable], None]
+"""Takes subject, verb and object of each triple that is read."""
+_Parts = tuple[TermOrVariable, TermOrVariable, TermOrVariable]
+_PARTS = ("SUBJECT", "PREDICATE", "OBJECT")
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_FIRST, _REST, _NIL = (Term(f"<{_RDF}{name}>") for name in ("first", "rest", "nil"))
+_Items = list[tuple[Variable, Expression | None]]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The clauses that a language adds to SPARQL, as functions that take the parser.
+
+    Attributes:
+        elements: elements of a group by their keyword, which has been read; they return the group
+            so far with the element in it, and may replace those of SPARQL.
+        functions: builtin functions by their name, which is the token under the cursor.
+        tokens: changes the tokens of a text before they are parsed.
+        after_form: reads what may follow the word of the query form.
+        from_clause: reads what may follow ``FROM`` or ``FROM NAMED``, given where the clause begins
+            and whether it has NAMED; true if there is no IRI of a graph left to read.
+        after_where: reads what may follow the WHERE clause, given its pattern and whether it is
+            that of the outermost query.
+        after_group: reads what may follow a group in braces, given its pattern and where it begins.
+        template: reads the content of a CONSTRUCT template.
+        select_names: GROUP BY and HAVING may use names of expressions of the SELECT clause.
+        stops_in_prologue: full stops may follow the declarations of the prologue.
+    """
+
+    elements: Mapping[str, Callable[["Parser", Pattern], Pattern]] = field(default_factory=dict)
+    functions: Mapping[str, Callable[["Parser"], Expression]] = field(default_factory=dict)
+    tokens: Callable[[list[Token]], list[Token]] | None = None
+    after_form: Callable[["Parser"], None] | None = None
+    from_clause: Callable[["Parser", int, bool], bool] | None = None
+    after_where: Callable[["Parser", Pattern, bool], Pattern] | None = None
+    after_group: Callable[["Parser", Pattern, int], Pattern] | None = None
+    template: Callable[["Parser", Emit], None] | None = None
+    select_names: bool = False
+    stops_in_prologue: bool = False
+
+
+SPARQL = Dialect()
 
 
 @lru_cache(maxsize=512)
 def parse_query(text: str, base: str | None = None) -> Query:
-    """The algebra of a query.
+    """Parse a SPARQL 1.1 query.
 
     Args:
-        text: SPARQL 1.1 Query.
+        text: the query.
         base: what relative IRIs are relative to, where the text has no BASE.
 
     Raises:
         QuerySyntaxError: the text is not a query.
-        UnsupportedQueryError: it is, but it cannot be said in our algebra.
+        UnsupportedQueryError: the algebra cannot express it.
     """
-    return QueryParser(text, base).query()
+    return Parser(text, base).query()
 
 
 def with_dataset(text: str, dataset: DatasetClause) -> str:
-    """The text of a query over another dataset than it says.
-
-    Args:
-        text: SPARQL 1.1 Query.
-        dataset: what stands for FROM and FROM NAMED.
+    """Replace FROM and FROM NAMED in the text of a query.
 
     Raises:
         QuerySyntaxError: the text is not a query.
     """
-    parser = QueryParser(text)
+    parser = Parser(text)
     parser.query()
     clauses = [f"FROM {name}" for name in dataset.default]
     clauses += [f"FROM NAMED {name}" for name in dataset.named]
@@ -75,37 +188,57 @@ def with_dataset(text: str, dataset: DatasetClause) -> str:
     return f"{before} {' '.join(clauses)} {after}"
 
 
-class QueryParser(ModifiersParser):
-    """Reads queries.
+class Parser(Cursor):
+    """Parse one query.
 
     Attributes:
-        dataset_at: where the text says, or may say, FROM: from this character to that one.
+        dataset_at: first and last position of the FROM clauses, or where they may be inserted.
+        graph: the graph of the patterns that are parsed now.
+        repeated_paths: each path with ``*``, ``+`` or ``?``, and its position.
     """
 
-    dataset_at = (0, 0)
+    def __init__(self, text: str, base: str | None = None, dialect: Dialect = SPARQL) -> None:
+        super().__init__(text, base)
+        if dialect.tokens is not None:
+            self._tokens = dialect.tokens(self._tokens)
+        self._dialect = dialect
+        self.dataset_at = (0, 0)
+        self.graph: TermOrVariable = DEFAULT_GRAPH
+        self.repeated_paths: list[tuple[PathExpression, int]] = []
+        self._aggregates_allowed = False
+        self._in_template = False
+        # Blank node labels are scoped to one basic graph pattern (section 4.1.4).
+        self._block = 0
+        self._blocks_opened = 0
+        self._labels: dict[str, int] = {}
+        self._made_of: dict[Variable, _Parts] = {}
+        self._scope: tuple[Pattern, set[Variable]] = (EMPTY_GROUP, set())
+
+    def mark(self) -> tuple[int, int, int]:
+        """The position in the text, for `rewind`."""
+        return self._index, self._block, self._blocks_opened
+
+    def rewind(self, mark: tuple[int, int, int]) -> None:
+        """Go back, to parse the same text once more."""
+        self._index, self._block, self._blocks_opened = mark
 
     def query(self) -> Query:
-        """The whole text as one query."""
+        """Parse the whole text."""
         self.prologue()
-        form = self.token.text.upper() if self.token.kind == "word" else ""
-        match form:
-            case "SELECT":
-                query = self._select()
-            case "ASK":
-                query = self._ask()
-            case "CONSTRUCT":
-                query = self._construct()
-            case "DESCRIBE":
-                query = self._describe()
-            case _:
-                self.expected("SELECT, ASK, CONSTRUCT or DESCRIBE")
+        form = self._FORMS.get(self.token.text.upper()) if self.token.kind == "word" else None
+        if form is None:
+            self.expected("SELECT, ASK, CONSTRUCT or DESCRIBE")
+        self.advance()
+        if self._dialect.after_form is not None:
+            self._dialect.after_form(self)
+        query = form(self)
         if self.token.kind != "end":
             self.expected("the end of the query")
         check_depth(query)
         return query
 
     def prologue(self) -> None:
-        """BASE, PREFIX and VERSION declarations."""
+        """Parse BASE, PREFIX and VERSION declarations."""
         while True:
             if self.take_word("BASE"):
                 if self.token.kind != "iri":
@@ -125,21 +258,20 @@ class QueryParser(ModifiersParser):
                 if self.token.kind != "string" or text.startswith(('"""', "'''")):
                     self.expected("a version in single or double quotation marks")
                 self.advance()
-            else:
+            elif not (self._dialect.stops_in_prologue and self.take(".")):
                 return
 
-    # ------------------------------------------------------------------------------ forms
+    # -------------------------------------------------------------------------------- forms
 
     def _select(self) -> Query:
         pattern, variables, dataset = self._select_query(outermost=True)
         return Query("SELECT", pattern, variables, dataset=dataset)
 
-    def sub_select(self) -> Pattern:
-        """A SELECT inside a group, with the VALUES behind it."""
+    def _sub_select(self) -> Pattern:
         pattern = self._select_query(outermost=False)[0]
-        if not is_variable(self._graph):
+        if not is_variable(self.graph):
             return pattern
-        graph = Variable(self._graph)
+        graph = Variable(self.graph)
         return grounded(self._per_graph(pattern, graph), graph, self.fresh)
 
     def _per_graph(self, pattern: Pattern, graph: Variable) -> Pattern:
@@ -164,27 +296,25 @@ class QueryParser(ModifiersParser):
                 return pattern
 
     def _ask(self) -> Query:
-        self.expect_word("ASK")
-        dataset = self._dataset()
+        dataset = self.dataset()
         pattern = self._where()
         pattern, _ = self._modified(pattern, [], star=True)
         return Query("ASK", pattern, dataset=dataset)
 
     def _construct(self) -> Query:
-        self.expect_word("CONSTRUCT")
         if self.at("{"):
             template = self._template()
-            dataset = self._dataset()
+            dataset = self.dataset()
             pattern = self._where()
         else:
-            dataset = self._dataset()
+            dataset = self.dataset()
             self.expect_word("WHERE")
-            start = self._place
+            start = self.mark()
             template = self._template()
-            self._place = start
+            self.rewind(start)
             pattern = self.group_graph_pattern()
         pattern, _ = self._modified(pattern, [], star=True)
-        pattern, template = self.put_together(pattern, template)
+        pattern, template = self._put_together(pattern, template)
         return Query("CONSTRUCT", pattern, template=template, dataset=dataset)
 
     def _template(self) -> tuple[TriplePattern, ...]:
@@ -198,13 +328,12 @@ class QueryParser(ModifiersParser):
 
         self.expect("{")
         self._in_template = True
-        self.triples(emit)
+        (self._dialect.template or Parser.triples)(self, emit)
         self._in_template = False
         self.expect("}")
         return tuple(triples)
 
     def _describe(self) -> Query:
-        self.expect_word("DESCRIBE")
         variables: list[Variable] = []
         described: list[Term] = []
         star = self.take("*")
@@ -215,49 +344,54 @@ class QueryParser(ModifiersParser):
                 described.append(self.iri())
         if not star and not variables and not described:
             self.expected("what to describe")
-        dataset = self._dataset()
+        dataset = self.dataset()
         pattern: Pattern = BGP(())
         if self.at_word("WHERE") or self.at("{"):
             pattern = self._where()
-        items: list[tuple[Variable, Expression | None]] = [(name, None) for name in variables]
+        items: _Items = [(name, None) for name in variables]
         pattern, shown = self._modified(pattern, items, star=star)
         return Query(
             "DESCRIBE", pattern, shown if star else tuple(variables), (), tuple(described), dataset
         )
 
-    def _dataset(self) -> DatasetClause:
+    _FORMS: ClassVar[Mapping[str, Callable[["Parser"], Query]]] = {
+        "SELECT": _select,
+        "ASK": _ask,
+        "CONSTRUCT": _construct,
+        "DESCRIBE": _describe,
+    }
+
+    def dataset(self) -> DatasetClause:
+        """Parse FROM and FROM NAMED clauses."""
+        from_clause = self._dialect.from_clause
         default: list[Term] = []
         named: list[Term] = []
         begin = end = self.token.position
         while self.at_word("FROM"):
             start = self.advance().position
             is_named = self.take_word("NAMED")
-            if not self._from_stream(start, is_named):
+            if from_clause is None or not from_clause(self, start, is_named):
                 name_end = self.token.end
                 (named if is_named else default).append(self.iri())
                 end = name_end
         self.dataset_at = begin, end
         return DatasetClause(tuple(default), tuple(named))
 
-    def _from_stream(self, start: int, is_named: bool) -> bool:  # noqa: ARG002 - SPARQL has none
-        """Read what a language for streams has after FROM; whether it was that."""
-        return False
-
-    def _where(self) -> Pattern:
+    def _where(self, *, outermost: bool = True) -> Pattern:
         self.take_word("WHERE")
-        if not self.at("{"):
-            self.expected("'{'")
-        return self.group_graph_pattern()
+        pattern = self.group_graph_pattern()
+        if self._dialect.after_where is not None:
+            pattern = self._dialect.after_where(self, pattern, outermost)
+        return pattern
 
     # ----------------------------------------------------------------------------- SELECT
 
     def _select_query(
         self, *, outermost: bool
     ) -> tuple[Pattern, tuple[Variable, ...], DatasetClause]:
-        self.expect_word("SELECT")
         distinct = self.take_word("DISTINCT")
         reduced = not distinct and self.take_word("REDUCED")
-        items: list[tuple[Variable, Expression | None]] = []
+        items: _Items = []
         star = self.take("*")
         while not star and (self.token.kind == "variable" or self.at("(")):
             if self.token.kind == "variable":
@@ -266,18 +400,18 @@ class QueryParser(ModifiersParser):
             self.expect("(")
             expression = self._expression_with_aggregates()
             self.expect_word("AS")
-            place = self.token.position
+            position = self.token.position
             name = self.variable()
             if any(name == other for other, _ in items):
-                self.fail(f"{name} is selected twice", place)
+                self.fail(f"{name} is selected twice", position)
             items.append((name, expression))
             self.expect(")")
         if not star and not items:
             self.expected("'*' or what to select")
-        dataset = self._dataset() if outermost else DatasetClause()
-        pattern = self._where()
-        if is_variable(self._graph):
-            pattern = grounded(pattern, self._graph, self.fresh)
+        dataset = self.dataset() if outermost else DatasetClause()
+        pattern = self._where(outermost=outermost)
+        if is_variable(self.graph):
+            pattern = grounded(pattern, self.graph, self.fresh)
         pattern, variables = self._modified(
             pattern, items, star=star, distinct=distinct, reduced=reduced
         )
@@ -292,19 +426,21 @@ class QueryParser(ModifiersParser):
     def _modified(
         self,
         pattern: Pattern,
-        items: list[tuple[Variable, Expression | None]],
+        items: _Items,
         *,
         star: bool,
         distinct: bool = False,
         reduced: bool = False,
     ) -> tuple[Pattern, tuple[Variable, ...]]:
-        """Read the solution modifiers, and put them and the selection around a pattern."""
+        """Parse the solution modifiers, and put them and the selection around a pattern."""
         start = self.token.position
         keys = self._group_by()
         having = self._having()
+        if self._dialect.select_names:
+            having = _with_select_names(keys or [], having, items)
         order = self._order_by()
         offset, limit = self._limits()
-        data = self.inline_data() if self.take_word("VALUES") else None
+        data = self._inline_data() if self.take_word("VALUES") else None
 
         lifted: dict[Aggregate, Variable] = {}
         items = [(name, each and self._lift(each, lifted)) for name, each in items]
@@ -354,9 +490,7 @@ class QueryParser(ModifiersParser):
         met = (Variable("?" + each.text[1:]) for each in self._tokens if each.kind == "variable")
         return tuple(name for name in dict.fromkeys(met) if name in visible)
 
-    def _check_grouped(
-        self, items: list[tuple[Variable, Expression | None]], known: set[Variable], start: int
-    ) -> None:
+    def _check_grouped(self, items: _Items, known: set[Variable], start: int) -> None:
         for name, expression in items:
             used = {name} if expression is None else variables_in(expression)
             for variable in sorted(used - known):
@@ -374,3 +508,796 @@ class QueryParser(ModifiersParser):
                 return Call(name, tuple([self._lift(each, lifted) for each in arguments]))
             case _:
                 return expression
+
+    # ---------------------------------------------------------------------------- modifiers
+
+    def _group_by(self) -> list[tuple[Variable, Expression]] | None:
+        if not self.take_word("GROUP"):
+            return None
+        self.expect_word("BY")
+        keys: list[tuple[Variable, Expression]] = []
+        while True:
+            if self.token.kind == "variable":
+                name = self.variable()
+                keys.append((name, VariableRef(name)))
+            elif self.take("("):
+                expression = self.expression()
+                named = self.variable() if self.take_word("AS") else None
+                self.expect(")")
+                keys.append((named or self._key_name(expression), expression))
+            elif self.at_iri() or self._at_builtin():
+                expression = self.constraint()
+                keys.append((self._key_name(expression), expression))
+            elif keys:
+                return keys
+            else:
+                self.expected("what to group by")
+
+    def _key_name(self, expression: Expression) -> Variable:
+        return expression.variable if isinstance(expression, VariableRef) else self.fresh("k")
+
+    def _at_builtin(self) -> bool:
+        modifiers = ("HAVING", "ORDER", "LIMIT", "OFFSET", "VALUES", "ASC", "DESC")
+        return self.token.kind == "word" and not self.at_word(*modifiers)
+
+    def _having(self) -> list[Expression]:
+        conditions: list[Expression] = []
+        if self.take_word("HAVING"):
+            self._aggregates_allowed = True
+            conditions.append(self.constraint())
+            while self.at("(") or self.at_iri() or self._at_builtin():
+                conditions.append(self.constraint())
+            self._aggregates_allowed = False
+        return conditions
+
+    def _order_by(self) -> list[OrderCondition]:
+        conditions: list[OrderCondition] = []
+        if not self.take_word("ORDER"):
+            return conditions
+        self.expect_word("BY")
+        self._aggregates_allowed = True
+        while True:
+            if self.at_word("ASC", "DESC"):
+                descending = self.advance().text.upper() == "DESC"
+                conditions.append(OrderCondition(self._bracketed(), descending))
+            elif self.token.kind == "variable":
+                conditions.append(OrderCondition(VariableRef(self.variable())))
+            elif self.at("(") or self.at_iri() or self._at_builtin():
+                conditions.append(OrderCondition(self.constraint()))
+            elif conditions:
+                self._aggregates_allowed = False
+                return conditions
+            else:
+                self.expected("what to order by")
+
+    def _limits(self) -> tuple[int, int | None]:
+        offset: int | None = None
+        limit: int | None = None
+        while self.at_word("LIMIT", "OFFSET"):
+            word = self.token.text.upper()
+            if (limit if word == "LIMIT" else offset) is not None:
+                self.fail(f"a second {word}")
+            self.advance()
+            number = self.whole_number()
+            if word == "LIMIT":
+                limit = number
+            else:
+                offset = number
+        return offset or 0, limit
+
+    # ------------------------------------------------------------------------------- groups
+
+    def group_graph_pattern(self) -> Pattern:
+        """Parse a group in braces, and put its filters around it."""
+        pattern, filters = self._group()
+        for condition in filters:
+            pattern = Filter(self._on_ground(pattern, variables_in(condition)), condition)
+        return pattern
+
+    def _group(self) -> tuple[Pattern, list[Expression]]:
+        with self.nested():
+            return self._group_elements()
+
+    def _group_elements(self) -> tuple[Pattern, list[Expression]]:
+        self.expect("{")
+        if self.take_word("SELECT"):
+            pattern = self._sub_select()
+            self.expect("}")
+            return pattern, []
+        pattern = EMPTY_GROUP
+        filters: list[Expression] = []
+        self._open_block()
+        while not self.at("}"):
+            if self.take_word("FILTER"):
+                filters.append(self.constraint())
+            elif self._at_triples():
+                pattern = join(pattern, self._triples_block())
+                if self._at_triples():
+                    self.expected("'.' or '}'")
+                continue
+            else:
+                pattern = self._element(pattern)
+                self._open_block()
+            self.take(".")
+        self.expect("}")
+        self._open_block()
+        return pattern, filters
+
+    def _element(self, before: Pattern) -> Pattern:
+        """Parse an element of a group that is neither triples nor FILTER."""
+        if self.token.kind == "word":
+            word = self.token.text.upper()
+            element = self._dialect.elements.get(word) or self._ELEMENTS.get(word)
+            if element is not None:
+                self.advance()
+                return element(self, before)
+        if not self.at("{"):
+            self.expected("a triple pattern, a group or '}'")
+        start = self.token.position
+        branches = [self.group_graph_pattern()]
+        while self.take_word("UNION"):
+            branches.append(self.group_graph_pattern())
+        pattern = balanced(Union, branches)
+        if self._dialect.after_group is not None:
+            pattern = self._dialect.after_group(self, pattern, start)
+        return join(before, pattern)
+
+    def _optional(self, before: Pattern) -> Pattern:
+        optional, filters = self._group()
+        condition = balanced(_both, filters) if filters else None
+        used = mentioned(optional) | (variables_in(condition) if condition else frozenset())
+        return LeftJoin(self._on_ground(before, used), optional, condition)
+
+    def _minus(self, before: Pattern) -> Pattern:
+        removed = self.group_graph_pattern()
+        apart = (Variable(self.graph),) if is_variable(self.graph) else ()
+        return Minus(self._on_ground(before, mentioned(removed)), removed, apart)
+
+    def _service(self, before: Pattern) -> Pattern:
+        silent = self.take_word("SILENT")
+        endpoint = self.variable_or_iri()
+        with self.inside(DEFAULT_GRAPH):
+            return join(before, Service(endpoint, self.group_graph_pattern(), silent))
+
+    def _bind(self, before: Pattern) -> Pattern:
+        self.expect("(")
+        expression = self.expression()
+        self.expect_word("AS")
+        position = self.token.position
+        variable = self.variable()
+        if variable in self._scope_of(before):
+            self.fail(f"{variable} has a value already", position)
+        self.expect(")")
+        return Extend(self._on_ground(before, variables_in(expression)), variable, expression)
+
+    def _values(self, before: Pattern) -> Pattern:
+        return join(before, self._inline_data())
+
+    def graph_clause(self, before: Pattern) -> Pattern:
+        """Parse what follows GRAPH."""
+        return join(before, self._graph_pattern())
+
+    _ELEMENTS: ClassVar[Mapping[str, Callable[["Parser", Pattern], Pattern]]] = {
+        "OPTIONAL": _optional,
+        "MINUS": _minus,
+        "GRAPH": graph_clause,
+        "SERVICE": _service,
+        "BIND": _bind,
+        "VALUES": _values,
+    }
+
+    def _scope_of(self, pattern: Pattern) -> set[Variable]:
+        """The variables in scope: one step from those of the previous pattern, where it is that."""
+        previous, scope = self._scope
+        if previous is not pattern:
+            if isinstance(pattern, Extend) and pattern.input is previous:
+                scope.add(pattern.variable)
+            else:
+                scope = set(in_scope(pattern))
+            self._scope = pattern, scope
+        return scope
+
+    @contextmanager
+    def inside(self, graph: TermOrVariable) -> Iterator[None]:
+        """Parse patterns of another graph."""
+        outer, self.graph = self.graph, graph
+        yield
+        self.graph = outer
+
+    def _graph_pattern(self) -> Pattern:
+        graph = self.variable_or_iri()
+        if not is_variable(graph):
+            with self.inside(graph):
+                return grounded(self.group_graph_pattern(), graph, self.fresh)
+        # Section 18.6 evaluates the pattern in each graph, and joins ?g with the result: inside, it
+        # is a variable like any other.
+        hidden, name = self.fresh("g"), Variable(graph)
+        with self.inside(hidden):
+            pattern = grounded(self.group_graph_pattern(), hidden, self.fresh)
+        if same_if_joined_before(pattern, name):
+            return renamed(pattern, hidden, name)
+        inner = self.fresh("g")
+        pattern = renamed(renamed(pattern, name, inner), hidden, name)
+        either = Call("!", (Call("BOUND", (VariableRef(inner),)),))
+        equal = Call("SAMETERM", (VariableRef(inner), VariableRef(name)))
+        return Filter(pattern, Call("||", (either, equal)))
+
+    def _on_ground(self, pattern: Pattern, used: frozenset[Variable]) -> Pattern:
+        """Bind the variable of GRAPH on the left of a clause that uses these variables."""
+        return grounded(pattern, self.graph, self.fresh) if self.graph in used else pattern
+
+    def _inline_data(self) -> Values:
+        rows: list[tuple[Term | None, ...]] = []
+        if self.token.kind == "variable":
+            variables = [self.variable()]
+            self.expect("{")
+            while not self.take("}"):
+                rows.append((self._data_value(),))
+            return Values(tuple(variables), tuple(rows))
+        self.expect("(")
+        variables = []
+        while not self.take(")"):
+            position = self.token.position
+            name = self.variable()
+            if name in variables:
+                self.fail(f"{name} is listed twice", position)
+            variables.append(name)
+        self.expect("{")
+        while not self.take("}"):
+            opening = self.expect("(")
+            row = []
+            while not self.take(")"):
+                row.append(self._data_value())
+            if len(row) != len(variables):
+                self.fail(f"{len(variables)} value(s) wanted, not {len(row)}", opening.position)
+            rows.append(tuple(row))
+        return Values(tuple(variables), tuple(rows))
+
+    def _data_value(self) -> Term | None:
+        if self.take_word("UNDEF"):
+            return None
+        if self.at("<<("):
+            opening = self.token.position
+            term = self._triple_term()
+            if is_variable(term):
+                self.fail("a triple term of data is of IRIs and literals", opening)
+            return Term(term)
+        return self.literal() if self.at_literal() else self.iri()
+
+    def variable_or_iri(self) -> TermOrVariable:
+        """Step over a variable or an IRI, which must be there."""
+        return self.variable() if self.token.kind == "variable" else self.iri()
+
+    # ------------------------------------------------------------------------------ triples
+
+    def _open_block(self) -> None:
+        self._blocks_opened += 1
+        self._block = self._blocks_opened
+
+    def _at_triples(self) -> bool:
+        return (
+            self.token.kind in ("variable", "blank")
+            or self.at_iri()
+            or self.at_literal()
+            or self.at("(", "[", "<<", "<<(")
+        )
+
+    def _triples_block(self) -> Pattern:
+        parts: list[Pattern] = []
+
+        def emit(
+            subject: TermOrVariable, verb: PathExpression | TermOrVariable, object_: TermOrVariable
+        ) -> None:
+            each: Pattern
+            if isinstance(verb, str):
+                each = BGP((QuadPattern(subject, verb, object_, self.graph),))
+            else:
+                each = path_pattern(subject, verb, object_, self.graph, self.fresh)
+            parts.append(self._taken_apart(each, subject, object_))
+
+        self.triples(emit)
+        pattern: Pattern = EMPTY_GROUP
+        for each in parts:
+            pattern = join(pattern, each)
+        return pattern
+
+    def triples(self, emit: Emit) -> None:
+        """Parse triples, those of one subject separated from the next by a full stop."""
+        while self._at_triples():
+            if self.at("(", "[", "<<"):
+                bare = self.ahead().text == ("]" if self.at("[") else ")")
+                subject = self._node(emit)
+                if bare or not (self.at(".", "}") or self.token.kind == "end"):
+                    self._property_list(subject, emit)
+            else:
+                subject = self._node(emit)
+                self._property_list(subject, emit)
+            if not self.take("."):
+                return
+
+    def _property_list(self, subject: TermOrVariable, emit: Emit) -> None:
+        verb = self._verb()
+        while True:
+            self._object(subject, verb, emit)
+            while self.take(","):
+                self._object(subject, verb, emit)
+            if not self.at(";"):
+                return
+            while self.take(";"):
+                pass
+            if not self._at_verb():
+                return
+            verb = self._verb()
+
+    def _object(
+        self, subject: TermOrVariable, verb: PathExpression | TermOrVariable, emit: Emit
+    ) -> None:
+        node = self._node(emit)
+        emit(subject, verb, node)
+        self._annotations(subject, verb, node, emit)
+
+    def _at_verb(self) -> bool:
+        return (
+            self.token.kind == "variable"
+            or self.at_iri()
+            or (self.token.kind == "word" and self.token.text == "a")
+            or (not self._in_template and self.at("^", "!", "("))
+        )
+
+    def _verb(self) -> PathExpression | TermOrVariable:
+        if not self._at_verb():
+            self.expected("a predicate")
+        if self.token.kind == "variable":
+            return self.variable()
+        if self._in_template:
+            return self.verb_iri()
+        path = self._path_alternative()
+        return path.predicate if isinstance(path, Link) else path
+
+    def _node(self, emit: Emit) -> TermOrVariable:
+        """Parse a subject or an object."""
+        if self.at("<<"):
+            return self._reified_triple(emit)
+        if self.at("[", "("):
+            with self.nested():
+                if self.at("["):
+                    return self._blank_node_property_list(emit)
+                return self._collection(emit)
+        return self._simple_node()
+
+    def _simple_node(self) -> TermOrVariable:
+        """Parse a subject or an object without triples of its own: no list, no property list."""
+        if self.token.kind == "variable":
+            return self.variable()
+        if self.at_literal():
+            return self.literal()
+        if self.token.kind == "blank":
+            return self._labelled(self.advance().text[2:])
+        if self.at("<<("):
+            return self._triple_term()
+        if self.take("["):
+            self.expect("]")
+            return self._anonymous()
+        if not self.at_iri():
+            self.expected("a term or a variable")
+        return self.iri()
+
+    def _labelled(self, label: str) -> TermOrVariable:
+        if self._in_template:
+            return Term(f"_:{label}")
+        if self._labels.setdefault(label, self._block) != self._block:
+            self.fail(
+                f"_:{label} occurs in two basic graph patterns",
+                self.ahead(-1).position,
+            )
+        return Variable(f"?.b_{label}")
+
+    def _anonymous(self) -> TermOrVariable:
+        """Make a blank node without a label."""
+        name = self.fresh()
+        return Term(f"_:anon·{name[2:]}") if self._in_template else name
+
+    def _blank_node_property_list(self, emit: Emit) -> TermOrVariable:
+        self.expect("[")
+        node = self._anonymous()
+        if not self.at("]"):
+            self._property_list(node, emit)
+        self.expect("]")
+        return node
+
+    def _collection(self, emit: Emit) -> TermOrVariable:
+        self.expect("(")
+        if self.take(")"):
+            return _NIL
+        first = node = self._anonymous()
+        while True:
+            emit(node, _FIRST, self._node(emit))
+            if self.take(")"):
+                emit(node, _REST, _NIL)
+                return first
+            following = self._anonymous()
+            emit(node, _REST, following)
+            node = following
+
+    # ------------------------------------------------------------------------- triple terms
+
+    def _triple_term(self) -> TermOrVariable:
+        """``<<( s p o )>>``: a term, or a variable that stands for it."""
+        self.expect("<<(")
+        with self.nested():
+            subject = self._simple_node()
+            verb = self.variable() if self.token.kind == "variable" else self.verb_iri()
+            object_ = self._simple_node()
+        self.expect(")>>")
+        return self._triple_of((subject, verb, object_))
+
+    def _triple_of(self, parts: _Parts) -> TermOrVariable:
+        subject, verb, object_ = parts
+        # A blank node of a template is another one in every solution.
+        open_ = any(is_variable(part) or is_blank_node(part) for part in (verb, object_))
+        if is_iri(subject) and not open_:
+            return triple_term(Triple(Term(subject), Term(verb), Term(object_)))
+        # Also where nothing is open, but nothing can be it: with a literal as its subject.
+        name = self.fresh(TRIPLE_TERM)
+        self._made_of[name] = parts
+        return name
+
+    def _reified_triple(self, emit: Emit) -> TermOrVariable:
+        """``<< s p o >>`` or ``<< s p o ~ r >>``: its reifier."""
+        self.expect("<<")
+        with self.nested():
+            subject = self._part(emit)
+            verb = self.variable() if self.token.kind == "variable" else self.verb_iri()
+            object_ = self._part(emit)
+            reifier = self._reifier() if self.take("~") else self._anonymous()
+        self.expect(">>")
+        emit(reifier, RDF_REIFIES, self._triple_of((subject, verb, object_)))
+        return reifier
+
+    def _part(self, emit: Emit) -> TermOrVariable:
+        return self._reified_triple(emit) if self.at("<<") else self._simple_node()
+
+    def _reifier(self) -> TermOrVariable:
+        if self.token.kind in ("variable", "blank") or self.at_iri() or self.at("["):
+            return self._simple_node()
+        return self._anonymous()
+
+    def _annotations(
+        self,
+        subject: TermOrVariable,
+        verb: PathExpression | TermOrVariable,
+        object_: TermOrVariable,
+        emit: Emit,
+    ) -> None:
+        """``~ r`` and ``{| p o |}`` behind a triple, as many as there are."""
+        reifier: TermOrVariable | None = None
+        while self.at("~", "{|"):
+            sign = self.advance()
+            if not isinstance(verb, str):
+                self.fail("a path cannot be annotated", sign.position)
+            if sign.text == "~" or reifier is None:
+                reifier = self._reifier() if sign.text == "~" else self._anonymous()
+                emit(reifier, RDF_REIFIES, self._triple_of((subject, verb, object_)))
+            if sign.text == "{|":
+                with self.nested():
+                    self._property_list(reifier, emit)
+                self.expect("|}")
+                reifier = None
+
+    # --------------------------------------------------------------------- into the algebra
+
+    def _taken_apart(self, pattern: Pattern, *nodes: object) -> Pattern:
+        """A pattern with these nodes, whose triple terms have the parts that were written."""
+        for node in nodes:
+            parts = self._made_of.get(node)  # type: ignore[call-overload]
+            if parts is None:
+                continue
+            whole = VariableRef(Variable(str(node)))
+            pattern = Filter(pattern, Call("ISTRIPLE", (whole,)))
+            for name, part in zip(_PARTS, parts, strict=True):
+                value = Call(name, (whole,))
+                if is_variable(part) and part not in in_scope(pattern):
+                    pattern = Extend(pattern, Variable(part), value)
+                else:
+                    same = Call("SAMETERM", (value, _expression(part)))
+                    pattern = Filter(pattern, same)
+                pattern = self._taken_apart(pattern, part)
+        return pattern
+
+    def _put_together(
+        self, pattern: Pattern, template: Row[TriplePattern]
+    ) -> tuple[Pattern, tuple[TriplePattern, ...]]:
+        """A pattern whose solutions have the triple terms of a template, too; and the template.
+
+        A blank node in a triple term is a variable of the pattern, for which each solution has a
+        new one.
+        """
+        new: dict[TermOrVariable, Variable] = {}
+
+        def expression(part: TermOrVariable) -> Expression:
+            nonlocal pattern
+            if part in self._made_of:
+                add(Variable(part))
+            elif is_blank_node(part) and part not in new:
+                new[part] = self.fresh()
+                pattern = Extend(pattern, new[part], Call("BNODE", ()))
+            return _expression(new.get(part, part))
+
+        def add(node: Variable) -> None:
+            nonlocal pattern
+            made = Call("TRIPLE", tuple([expression(part) for part in self._made_of[node]]))
+            if node not in in_scope(pattern):
+                pattern = Extend(pattern, node, made)
+
+        for triple in template:
+            for node in triple:
+                if node in self._made_of:
+                    add(Variable(node))
+        return pattern, tuple(
+            TriplePattern(*[new.get(node, node) for node in triple]) for triple in template
+        )
+
+    # -------------------------------------------------------------------------------- paths
+
+    def _path_alternative(self) -> PathExpression:
+        paths = [self._path_sequence()]
+        while self.take("|"):
+            paths.append(self._path_sequence())
+        return balanced(Alternative, paths)
+
+    def _path_sequence(self) -> PathExpression:
+        paths = [self._path_step()]
+        while self.take("/"):
+            paths.append(self._path_step())
+        return balanced(Sequence, paths)
+
+    def _path_step(self) -> PathExpression:
+        if self.take("^"):
+            return Inverse(self._path_repeated())
+        return self._path_repeated()
+
+    def _path_repeated(self) -> PathExpression:
+        start = self.token.position
+        path: PathExpression
+        if self.take("!"):
+            path = self._negated_set()
+        elif self.take("("):
+            with self.nested():
+                path = self._path_alternative()
+            self.expect(")")
+        else:
+            path = Link(self.verb_iri())
+        if not self.at("*", "+", "?"):
+            return path
+        sign = self.advance().text
+        path = Repeat(path, at_least_once=sign == "+", many=sign != "?")
+        self.repeated_paths.append((path, start))
+        return path
+
+    def _negated_set(self) -> NegatedSet:
+        forward: list[Term] = []
+        backward: list[Term] = []
+
+        def one() -> None:
+            (backward if self.take("^") else forward).append(self.verb_iri())
+
+        if not self.take("("):
+            one()
+        elif not self.take(")"):
+            one()
+            while self.take("|"):
+                one()
+            self.expect(")")
+        return NegatedSet(tuple(forward), tuple(backward))
+
+    # -------------------------------------------------------------------------- expressions
+
+    def expression(self) -> Expression:
+        """Parse an expression."""
+        with self.nested():
+            return self._chained("||", lambda: self._chained("&&", self._relation))
+
+    def _chained(self, sign: str, operand: Callable[[], Expression]) -> Expression:
+        operands = [operand()]
+        while self.take(sign):
+            operands.append(operand())
+        return balanced(lambda left, right: Call(sign, (left, right)), operands)
+
+    def _relation(self) -> Expression:
+        left = self._sum()
+        if self.at(*_COMPARISONS):
+            return Call(self.advance().text, (left, self._sum()))
+        if self.take_word("IN"):
+            return Call("IN", (left, *self._arguments()))
+        if self.at_word("NOT") and self.ahead().text.upper() == "IN":
+            self.advance()
+            self.advance()
+            return Call("NOT IN", (left, *self._arguments()))
+        return left
+
+    def _sum(self) -> Expression:
+        return self._in_turn(("+", "-"), self._product)
+
+    def _product(self) -> Expression:
+        return self._in_turn(("*", "/"), self._unary)
+
+    def _in_turn(self, signs: tuple[str, str], operand: Callable[[], Expression]) -> Expression:
+        """A chain whose steps are taken from left to right."""
+        left = operand()
+        steps = 0
+        while self.at(*signs):
+            left = Call(self.advance().text, (left, operand()))
+            steps += 1
+        if steps:
+            check_chain(steps)
+        return left
+
+    def _unary(self) -> Expression:
+        if self.at_signed_number():
+            return Constant(self.literal())
+        for sign, name in _UNARY.items():
+            if self.take(sign):
+                with self.nested():
+                    return Call(name, (self._unary(),))
+        return self._primary()
+
+    def _primary(self) -> Expression:
+        if self.at("("):
+            return self._bracketed()
+        if self.at("<<("):
+            return self._triple_expression()
+        if self._at_plain():
+            return self._plain()
+        if self.at_iri():
+            name = self.iri()
+            return self._call(name) if self.at("(") else Constant(name)
+        return self._builtin()
+
+    def _at_plain(self) -> bool:
+        return self.token.kind == "variable" or self.at_literal()
+
+    def _plain(self) -> Expression:
+        """A variable, a literal or an IRI."""
+        if self.token.kind == "variable":
+            return VariableRef(self.variable())
+        return Constant(self.literal() if self.at_literal() else self.iri())
+
+    def _triple_expression(self) -> Expression:
+        self.expect("<<(")
+        with self.nested():
+            if self.at("<<(") or self.at_literal():
+                self.fail("the subject of a triple term is an IRI or a variable")
+            subject = self._plain()
+            variable = self.token.kind == "variable"
+            verb = VariableRef(self.variable()) if variable else Constant(self.verb_iri())
+            object_ = self._triple_expression() if self.at("<<(") else self._plain()
+        self.expect(")>>")
+        return Call("TRIPLE", (subject, verb, object_))
+
+    def _bracketed(self) -> Expression:
+        """Parse an expression in brackets."""
+        self.expect("(")
+        inner = self.expression()
+        self.expect(")")
+        return inner
+
+    def constraint(self) -> Expression:
+        """Parse what may follow FILTER: an expression in brackets or a call."""
+        if self.at("("):
+            return self._bracketed()
+        if self.at_iri():
+            return self._call(self.iri())
+        return self._builtin()
+
+    def _call(self, name: Term) -> Expression:
+        if self.ahead().kind == "word" and self.ahead().text.upper() == "DISTINCT":
+            self.fail("DISTINCT belongs to aggregates only", self.ahead().position)
+        return Call(name, self._arguments())
+
+    def _arguments(self) -> tuple[Expression, ...]:
+        self.expect("(")
+        arguments: list[Expression] = []
+        while not self.at(")"):
+            if arguments:
+                self.expect(",")
+            arguments.append(self.expression())
+        self.expect(")")
+        return tuple(arguments)
+
+    def _builtin(self) -> Expression:
+        """Parse a call of a builtin, an aggregate or EXISTS."""
+        token = self.token
+        name = token.text.upper() if token.kind == "word" else ""
+        if name in AGGREGATES and self.ahead().text == "(":
+            return self._aggregate()
+        if name == "BOUND":
+            self.advance()
+            self.expect("(")
+            bound = Call(name, (VariableRef(self.variable()),))
+            self.expect(")")
+            return bound
+        if name == "EXISTS":
+            self.advance()
+            return Exists(self._exists_pattern())
+        if name == "NOT" and self.ahead().text.upper() == "EXISTS":
+            self.advance()
+            self.advance()
+            return Exists(self._exists_pattern(), negated=True)
+        if name not in BUILTINS:
+            if name and self.ahead().text == "(":
+                if name in self._dialect.functions:
+                    return self._dialect.functions[name](self)
+                self.fail(f"unknown function {token.text}")
+            self.expected("an expression")
+        self.advance()
+        fewest, most = BUILTINS[name]
+        arguments = self._arguments()
+        if len(arguments) < fewest or (most is not None and len(arguments) > most):
+            wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+            self.fail(f"{name} takes {wanted} argument(s), not {len(arguments)}", token.position)
+        name = {"URI": "IRI", "ISURI": "ISIRI"}.get(name, name)
+        if name == "IRI" and self.base is not None:
+            # The base that is in force here is part of what IRI() means.
+            arguments = (*arguments, Constant(Term(f"<{self.base}>")))
+        return Call(name, arguments)
+
+    def _exists_pattern(self) -> Pattern:
+        allowed, self._aggregates_allowed = self._aggregates_allowed, False
+        pattern = self.group_graph_pattern()
+        self._aggregates_allowed = allowed
+        return pattern
+
+    def _aggregate(self) -> Expression:
+        token = self.advance()
+        name = token.text.upper()
+        if not self._aggregates_allowed:
+            self.fail(f"{name} cannot stand here", token.position)
+        self.expect("(")
+        distinct = self.take_word("DISTINCT")
+        argument: Expression | None = None
+        if not (name == "COUNT" and self.take("*")):
+            self._aggregates_allowed = False
+            argument = self.expression()
+            self._aggregates_allowed = True
+        separator = " "
+        if name == "GROUP_CONCAT" and self.take(";"):
+            self.expect_word("SEPARATOR")
+            self.expect("=")
+            separator = self.string()
+        self.expect(")")
+        return Aggregate(name, argument, distinct, separator)
+
+
+def _both(left: Expression, right: Expression) -> Expression:
+    return Call("&&", (left, right))
+
+
+def _expression(node: TermOrVariable) -> Expression:
+    return VariableRef(Variable(node)) if is_variable(node) else Constant(Term(node))
+
+
+def _aggregated(expression: Expression) -> bool:
+    return any(isinstance(each, Aggregate) for each in everything(expression, Exists))
+
+
+def _with_select_names(
+    keys: list[tuple[Variable, Expression]], having: list[Expression], items: _Items
+) -> list[Expression]:
+    """Replace names of the SELECT clause in HAVING, and in place in GROUP BY.
+
+    A key that names an expression is that expression; in HAVING a name of an aggregate is it.
+    """
+    positions = {name: position for position, (name, _) in enumerate(items)}
+    for at, (name, expression) in enumerate(keys):
+        if expression != VariableRef(name) or name not in positions:
+            continue
+        selected = items[positions[name]][1]
+        if selected is not None and not _aggregated(selected):
+            keys[at] = (name, selected)
+            items[positions[name]] = (name, None)
+    named: dict[Expression, Expression] = {
+        VariableRef(name): expression
+        for name, expression in items
+        if expression is not None and _aggregated(expression)
+    }
+    return [replaced(condition, named) for condition in having]

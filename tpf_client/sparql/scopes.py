@@ -132,7 +132,7 @@ def is_part_of_triple(expression: Expression) -> bool:
     """Whether this is a part of a triple term that was written as a pattern.
 
     Such a term is a hidden variable, of which it was tested that it is one (see
-    `tpf_client.sparql.triple_terms_parser`).
+    `tpf_client.sparql.parser`).
     """
     match expression:
         case Call("SUBJECT" | "PREDICATE" | "OBJECT", (VariableRef(variable),)):

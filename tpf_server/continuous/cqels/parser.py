@@ -21,7 +21,7 @@ Source: paper 000, section 4.1; paper 001, section 2.
 from dataclasses import replace
 from functools import lru_cache
 
-from annotations.terms import Term, TermOrVariable, Variable, is_variable
+from annotations.terms import Term, Variable, is_variable
 from tpf_client.sparql.algebra import (
     BGP,
     Call,
@@ -32,7 +32,7 @@ from tpf_client.sparql.algebra import (
     Project,
     VariableRef,
 )
-from tpf_client.sparql.expression_parser import AGGREGATES
+from tpf_client.sparql.parser import AGGREGATES, Dialect, Parser
 from tpf_client.sparql.rewrite.graph import grounded, same_if_joined_before
 from tpf_client.sparql.rewrite.visitor import everything, join, renamed, transformed
 from tpf_client.sparql.tokens import Token
@@ -41,7 +41,6 @@ from tpf_server.continuous.engine.errors import (
     UnsupportedContinuousQueryError,
     as_continuous_errors,
 )
-from tpf_server.continuous.engine.select_names import SelectNames
 from tpf_server.continuous.engine.semantics import BASE, says_now
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
 from tpf_server.continuous.engine.windows.continuous_query import (
@@ -60,15 +59,15 @@ from tpf_server.continuous.engine.windows.specification import (
 
 @lru_cache(maxsize=512)
 def parse(text: str, base: str = BASE) -> ContinuousQuery:
-    """Read a CQELS-QL query.
+    """Parse a CQELS-QL query.
 
     Raises:
-        ContinuousSyntaxError: the text is no query; it knows line and column.
-        UnsupportedContinuousQueryError: a query that the algebra cannot say.
+        ContinuousSyntaxError: the text is no query; the error has line and column.
+        UnsupportedContinuousQueryError: the algebra cannot express it.
     """
+    streams = _StreamClauses()
     with as_continuous_errors():
-        parser = CqelsParser(text, base)
-        query, services = with_graphs(parser.query())
+        query, services = with_graphs(Parser(text, base, streams.dialect()).query())
     if says_now(query):
         raise UnsupportedContinuousQueryError(
             "NOW() cannot be said in CQELS-QL: it changes where no element comes; "
@@ -77,78 +76,82 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
     if query.form in ("CONSTRUCT", "DESCRIBE") and isinstance(query.pattern, Project):
         # A variable that the template lacks, or that is not described, is one that nobody needs.
         query = replace(query, pattern=replace(query.pattern, variables=wanted_variables(query)))
-    return ContinuousQuery(query, tuple(parser.windows), text, services)
+    return ContinuousQuery(query, tuple(streams.windows), text, services)
 
 
-class CqelsParser(SelectNames):
-    """Reads CQELS-QL; `windows` holds the STREAM clauses that were met."""
+class _StreamClauses:
+    """The STREAM clauses of one query; `windows` holds those that were parsed."""
 
-    def __init__(self, text: str, base: str | None = BASE) -> None:
-        super().__init__(text, base)
+    def __init__(self) -> None:
         self.windows: list[WindowClause] = []
         self._in_stream = False
-        self._tokens = _with_brackets(self._tokens)
 
-    # ---------------------------------------------------------------------------- streams
+    def dialect(self) -> Dialect:
+        """What CQELS-QL adds to SPARQL."""
+        return Dialect(
+            elements={"STREAM": self._stream, "GRAPH": self._graph},
+            tokens=_with_brackets,
+            select_names=True,
+        )
 
-    def element(self, before: Pattern) -> Pattern:
-        """One element of a group: a STREAM clause, or what SPARQL has."""
-        if self._in_stream and self.at_word("STREAM", "GRAPH"):
-            self.fail(f"{self.token.text} cannot stand inside STREAM")
-        if not self.at_word("STREAM"):
-            return super().element(before)
-        self.advance()
-        if self.at("["):
-            window = self._window()
-            stream = self._stream()
+    def _graph(self, parser: Parser, before: Pattern) -> Pattern:
+        self._check_outside(parser)
+        return parser.graph_clause(before)
+
+    def _stream(self, parser: Parser, before: Pattern) -> Pattern:
+        self._check_outside(parser)
+        if parser.at("["):
+            window = _window(parser)
+            stream = parser.variable_or_iri()
         else:
-            stream = self._stream()
-            if not self.at("["):
-                self.expected("a window in square brackets")
-            window = self._window()
+            stream = parser.variable_or_iri()
+            if not parser.at("["):
+                parser.expected("a window in square brackets")
+            window = _window(parser)
         number = len(self.windows)
         varies = is_variable(stream)
         graph = Variable(f"{VARYING_MARK}{number}") if varies else Term(f"<{MARK}{number}>")
         self.windows.append(WindowClause(stream, window, graph))
-        if not self.at("{"):
-            self.expected("'{'")
         self._in_stream = True
-        with self._inside(graph):
-            pattern = self.group_graph_pattern()
+        with parser.inside(graph):
+            pattern = parser.group_graph_pattern()
         self._in_stream = False
         if varies:
-            pattern = self._of_streams(pattern, Variable(graph), Variable(stream))
+            pattern = _of_streams(parser, pattern, Variable(graph), Variable(stream))
         return join(before, pattern)
 
-    def _of_streams(self, pattern: Pattern, graph: Variable, name: Variable) -> Pattern:
-        """A pattern over every stream, with the stream as the value of a variable.
+    def _check_outside(self, parser: Parser) -> None:
+        if self._in_stream:
+            word = parser.ahead(-1)
+            parser.fail(f"{word.text} cannot stand inside STREAM", word.position)
 
-        As for GRAPH (see `tpf_client.sparql.pattern_parser`): inside, the variable is one like any
-        other.
-        """
-        pattern = grounded(pattern, graph, self.fresh)
-        if same_if_joined_before(pattern, name):
-            return _naming(pattern, graph, name)
-        inside = self.fresh("g")
-        pattern = _naming(renamed(pattern, name, inside), graph, name)
-        either = Call("!", (Call("BOUND", (VariableRef(inside),)),))
-        equal = Call("SAMETERM", (VariableRef(inside), VariableRef(name)))
-        return Filter(pattern, Call("||", (either, equal)))
 
-    def _stream(self) -> TermOrVariable:
-        return self._variable_or_iri()
+def _window(parser: Parser) -> Window:
+    opening = parser.expect("[")
+    while not parser.at("]"):
+        if parser.token.kind == "end":
+            parser.fail("this window is never closed", opening.position)
+        parser.advance()
+    closing = parser.advance()
+    try:
+        return parse_window(parser.text[opening.end : closing.position])
+    except WindowSyntaxError as error:
+        parser.fail(error.reason, opening.end + error.offset)
 
-    def _window(self) -> Window:
-        opening = self.expect("[")
-        while not self.at("]"):
-            if self.token.kind == "end":
-                self.fail("this window is never closed", opening.position)
-            self.advance()
-        closing = self.advance()
-        try:
-            return parse_window(self.text[opening.end : closing.position])
-        except WindowSyntaxError as error:
-            self.fail(error.reason, opening.end + error.offset)
+
+def _of_streams(parser: Parser, pattern: Pattern, graph: Variable, name: Variable) -> Pattern:
+    """A pattern over every stream, with the stream as the value of a variable.
+
+    As for GRAPH (see `tpf_client.sparql.parser`): inside, the variable is one like any other.
+    """
+    pattern = grounded(pattern, graph, parser.fresh)
+    if same_if_joined_before(pattern, name):
+        return _naming(pattern, graph, name)
+    inside = parser.fresh("g")
+    pattern = _naming(renamed(pattern, name, inside), graph, name)
+    either = Call("!", (Call("BOUND", (VariableRef(inside),)),))
+    equal = Call("SAMETERM", (VariableRef(inside), VariableRef(name)))
+    return Filter(pattern, Call("||", (either, equal)))
 
 
 def _naming(pattern: Pattern, graph: Variable, name: Variable) -> Pattern:

@@ -25,13 +25,11 @@ from tpf_client.sparql.algebra import (
     DatasetClause,
     Expression,
     Filter,
-    PathExpression,
     Pattern,
-    Repeat,
     VariableRef,
 )
 from tpf_client.sparql.iris import resolve
-from tpf_client.sparql.parser import QueryParser
+from tpf_client.sparql.parser import Dialect, Parser
 from tpf_client.sparql.scopes import in_scope
 from tpf_client.sparql.tokens import Token
 from tpf_server.continuous.csparql.csparql_query import (
@@ -46,8 +44,6 @@ from tpf_server.continuous.engine.errors import as_continuous_errors
 from tpf_server.continuous.engine.semantics import BASE
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
 from tpf_server.continuous.engine.windows.specification import nanoseconds_of
-
-# How the paper writes C-SPARQL, where that is not how SPARQL is written.
 
 
 def words_of_the_paper(tokens: list[Token]) -> list[Token]:
@@ -92,269 +88,257 @@ _FUNCTIONS = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 
 @lru_cache(maxsize=512)
 def parse(text: str, base: str = BASE) -> CsparqlQuery:
-    """Read a C-SPARQL query.
+    """Parse a C-SPARQL query.
 
     Raises:
-        ContinuousSyntaxError: the text is no query, or its clauses contradict each other; it knows
-            line and column.
-        UnsupportedContinuousQueryError: the algebra cannot say it.
+        ContinuousSyntaxError: the text is no query, or its clauses contradict each other; the error
+            has line and column.
+        UnsupportedContinuousQueryError: the algebra cannot express it.
     """
     with as_continuous_errors():
-        return CsparqlParser(text, base).registered_query()
+        clauses = _Clauses()
+        return clauses.query(Parser(text, base, clauses.dialect()))
 
 
-class CsparqlParser(QueryParser):
-    """Reads C-SPARQL."""
+class _Clauses:
+    """The clauses of one query that SPARQL does not have."""
 
-    def __init__(self, text: str, base: str | None = BASE) -> None:
-        super().__init__(text, base)
-        self._tokens = words_of_the_paper(self._tokens)
+    def __init__(self) -> None:
         self._streams: list[StreamClause] = []
-        self._early = DatasetClause()
-        self._nesting = 0
-        self._timestamps: list[tuple[Variable, Term | Variable | None, int]] = []
-        self._paths: list[tuple[PathExpression, int]] = []
+        self._timestamps: list[tuple[Term | Variable | None, int]] = []
 
-    # ----------------------------------------------------------------------- registration
+    def dialect(self) -> Dialect:
+        """What C-SPARQL adds to SPARQL."""
+        return Dialect(
+            functions={TIMESTAMP: self._timestamp},
+            tokens=words_of_the_paper,
+            from_clause=self._from_stream,
+            after_where=_aggregates,
+        )
 
-    def registered_query(self) -> CsparqlQuery:
-        """The whole text."""
-        self.prologue()
-        registration, kind = self._registration()
-        self.prologue()
-        if self.at_word("FROM"):
-            self._early = self._dataset()
-            self.prologue()
-        form = self.token
-        query = self.query()
+    def query(self, parser: Parser) -> CsparqlQuery:
+        """Parse the whole text."""
+        parser.prologue()
+        registration, kind = _registration(parser)
+        parser.prologue()
+        early = DatasetClause()
+        if parser.at_word("FROM"):
+            early = parser.dataset()
+            parser.prologue()
+        form = parser.token
+        query = parser.query()
         if registration is not None and kind is not None:
             if registration.kind == "stream" and query.form == "ASK":
-                self.fail("REGISTER STREAM needs triples, and ASK gives none", form.position)
+                parser.fail("REGISTER STREAM needs triples, and ASK gives none", form.position)
             if not self._streams and registration.every is None:
-                self.fail(
+                parser.fail(
                     "neither FROM STREAM nor COMPUTED EVERY says when to evaluate this",
                     kind.position,
                 )
-        query = replace(query, dataset=_merged(self._early, query.dataset))
-        self._check_timestamps()
-        streams, paths = tuple(self._streams), tuple(self._paths)
+        query = replace(query, dataset=_merged(early, query.dataset))
+        self._check_timestamps(parser)
+        streams, paths = tuple(self._streams), tuple(parser.repeated_paths)
         query, services = with_graphs(query)
-        return CsparqlQuery(query, streams, registration, self.text, paths, services)
+        return CsparqlQuery(query, streams, registration, parser.text, paths, services)
 
-    def _registration(self) -> tuple[RegisterClause | None, Token | None]:
-        if not self.take_word("REGISTER"):
-            return None, None
-        kind = self.token
-        if not self.at_word("QUERY", "STREAM"):
-            self.expected("QUERY or STREAM")
-        word = self.advance().text.upper()
-        name, stream = self._name()
-        every = None
-        if self.take_word("COMPUTED"):
-            self.expect_word("EVERY")
-            place = self.token.position
-            every = self._duration()
-            if not every:
-                self.fail("COMPUTED EVERY takes at least one millisecond", place)
-        self.expect_word("AS")
-        if word == "QUERY":
-            return RegisterClause("query", name, None, every), kind
-        return RegisterClause("stream", name, stream, every), kind
-
-    def _name(self) -> tuple[str, Term]:
-        if self.at_iri():
-            term = self.iri()
-            return term[1:-1], term
-        token = self.token
-        if token.kind == "string":
-            text = self.string()
-        elif token.kind == "word" and not self.at_word("COMPUTED", "AS"):
-            text = self.advance().text
-        else:
-            self.expected("the name of the query")
-        if not text or any(character in '<>"{}|^`\\' or character <= " " for character in text):
-            self.fail(f"{text!r} cannot name a query", token.position)
-        return text, iri(resolve(self.base or BASE, text))
-
-    # ---------------------------------------------------------------------------- dataset
-
-    def _from_stream(self, start: int, is_named: bool) -> bool:
-        if not self.take_word("STREAM"):
+    def _from_stream(self, parser: Parser, start: int, is_named: bool) -> bool:
+        if not parser.take_word("STREAM"):
             return False
-        place = self.token.position
-        if self.token.kind == "variable":
-            self.fail("FROM STREAM names a stream by an IRI, not by a variable")
-        stream = self.iri()
+        position = parser.token.position
+        if parser.token.kind == "variable":
+            parser.fail("FROM STREAM names a stream by an IRI, not by a variable")
+        stream = parser.iri()
         if any(stream == clause.stream for clause in self._streams):
-            self.fail(f"FROM STREAM {stream} stands here twice", place)
-        if not self.at("["):
-            self.expected("a window in square brackets behind FROM STREAM")
-        self.advance()
-        self.expect_word("RANGE")
-        window = self._physical() if self.take_word("TRIPLES") else self._logical()
-        self.expect("]")
+            parser.fail(f"FROM STREAM {stream} stands here twice", position)
+        if not parser.at("["):
+            parser.expected("a window in square brackets behind FROM STREAM")
+        parser.advance()
+        parser.expect_word("RANGE")
+        window = _physical(parser) if parser.take_word("TRIPLES") else _logical(parser)
+        parser.expect("]")
         self._streams.append(StreamClause(stream, window, is_named, start))
         return True
 
-    def _logical(self) -> SteppedWindow:
-        place = self.token.position
-        width = self._duration()
-        if not width:
-            self.fail("RANGE takes at least one millisecond", place)
-        if self.take_word("TUMBLING"):
-            return LogicalWindow(width, width)
-        if not self.at_word("STEP"):
-            self.expected("STEP or TUMBLING")
-        self.advance()
-        place = self.token.position
-        step = self._duration()
-        if not step:
-            self.fail("STEP takes at least one millisecond", place)
-        if step > width:
-            self.fail(f"STEP {step}ms is longer than RANGE {width}ms", place)
-        return LogicalWindow(width, step)
-
-    def _physical(self) -> SteppedWindow:
-        count = self._positive("a number of triples")
-        if self.take_word("TUMBLING"):
-            return PhysicalWindow(count, count)
-        if not self.take_word("STEP"):
-            return PhysicalWindow(count)
-        place = self.token.position
-        step = self._positive("a number of triples")
-        if step > count:
-            self.fail(f"STEP {step} is longer than RANGE TRIPLES {count}", place)
-        return PhysicalWindow(count, step)
-
-    def _positive(self, what: str) -> int:
-        place = self.token.position
-        number = self.whole_number(what)
-        if not number:
-            self.fail(f"expected {what}, found '0'", place)
-        return number
-
-    def _duration(self) -> int:
-        number = self.whole_number("a duration such as 10m or 500ms")
-        length = nanoseconds_of(self.token.text) if self.token.kind == "word" else None
-        if length is None:
-            self.expected("a unit of time: ms, s, m, h or d")
-        self.advance()
-        return number * length // 1_000_000
-
-    # -------------------------------------------------------------------------- AGGREGATE
-
-    def sub_select(self) -> Pattern:
-        """A SELECT inside a group."""
-        self._nesting += 1
-        pattern = super().sub_select()
-        self._nesting -= 1
-        return pattern
-
-    def _where(self) -> Pattern:
-        pattern = super()._where()
-        if not self.at_word("AGGREGATE"):
-            return pattern
-        if self._nesting:
-            self.fail("AGGREGATE belongs to the outermost query")
-        scope = in_scope(pattern)
-        clauses: list[tuple[Variable, Aggregate, tuple[Variable, ...]]] = []
-        filters: list[Expression] = []
-        while self.take_word("AGGREGATE"):
-            self.expect("{")
-            while True:
-                clauses.append(self._aggregate_clause(scope, [name for name, *_ in clauses]))
-                while self.take_word("FILTER"):
-                    filters.append(self.constraint())
-                if self.take("}"):
-                    break
-                if not self.at("("):
-                    self.expected("'(', FILTER or '}'")
-        # All are computed from the solutions of WHERE; only then the conditions select.
-        for name, aggregate, keys in clauses:
-            pattern = Aggregated(pattern, name, aggregate, keys)
-        for condition in filters:
-            pattern = Filter(pattern, condition)
-        return pattern
-
-    def _aggregate_clause(
-        self, scope: tuple[Variable, ...], others: list[Variable]
-    ) -> tuple[Variable, Aggregate, tuple[Variable, ...]]:
-        self.expect("(")
-        place = self.token.position
-        name = self.variable()
-        if name in scope or name in others:
-            self.fail(f"{name} has a value already: AGGREGATE needs a new variable", place)
-        self.expect(",")
-        token = self.token
-        if not self.at_word(*_FUNCTIONS):
-            self.expected(", ".join(_FUNCTIONS[:-1]) + f" or {_FUNCTIONS[-1]}")
-        function = self.advance().text.upper()
-        argument: Expression | None = None
-        distinct = False
-        if self.take("("):
-            distinct = self.take_word("DISTINCT")
-            if not (function == "COUNT" and (self.take("*") or self.at(")"))):
-                argument = VariableRef(self._of_where(scope))
-            self.expect(")")
-        if argument is None and function != "COUNT":
-            self.fail(f"{function} needs a variable as its argument", token.position)
-        self.expect(",")
-        keys: list[Variable] = []
-        if self.take("{"):
-            keys.append(self._of_where(scope))
-            while self.take(","):
-                keys.append(self._of_where(scope))
-            self.expect("}")
-        else:
-            keys.append(self._of_where(scope))
-        self.expect(")")
-        return name, Aggregate(function, argument, distinct), tuple(dict.fromkeys(keys))
-
-    def _of_where(self, scope: tuple[Variable, ...]) -> Variable:
-        place = self.token.position
-        name = self.variable()
-        if name not in scope:
-            self.fail(f"{name} does not occur in WHERE: AGGREGATE can use nothing else", place)
-        return name
-
-    # ------------------------------------------------------------------------------ paths
-
-    def _path_repeated(self) -> PathExpression:
-        start = self.token.position
-        path = super()._path_repeated()
-        if isinstance(path, Repeat):
-            self._paths.append((path, start))
-        return path
-
-    # -------------------------------------------------------------------------- timestamp
-
-    def builtin(self) -> Expression:
-        """A call of a builtin, also ``timestamp(?v[, graph])``."""
-        if not (self.at_word(TIMESTAMP) and self.ahead().text == "("):
-            return super().builtin()
-        start = self.advance().position
-        self.expect("(")
-        name = self.variable()
+    def _timestamp(self, parser: Parser) -> Expression:
+        """Parse ``timestamp(?v[, graph])``."""
+        start = parser.advance().position
+        parser.expect("(")
+        name = parser.variable()
         graph: Term | Variable | None = None
         arguments: tuple[Expression, ...] = (VariableRef(name),)
-        if self.take(","):
-            if self.token.kind == "variable":
-                graph = self.variable()
+        if parser.take(","):
+            if parser.token.kind == "variable":
+                graph = parser.variable()
                 arguments += (VariableRef(graph),)
             else:
-                graph = self.iri()
+                graph = parser.iri()
                 arguments += (Constant(graph),)
-        self.expect(")")
-        self._timestamps.append((name, graph, start))
+        parser.expect(")")
+        self._timestamps.append((graph, start))
         return Call(TIMESTAMP, arguments)
 
-    def _check_timestamps(self) -> None:
+    def _check_timestamps(self, parser: Parser) -> None:
         streams = {clause.stream for clause in self._streams}
-        for _, graph, position in self._timestamps:
+        for graph, position in self._timestamps:
             if not streams:
-                self.fail("timestamp() in a query without FROM STREAM", position)
+                parser.fail("timestamp() in a query without FROM STREAM", position)
             if graph is not None and graph.startswith("<") and graph not in streams:
-                self.fail(f"timestamp() of {graph}, which is no stream of this query", position)
+                parser.fail(f"timestamp() of {graph}, which is no stream of this query", position)
+
+
+def _registration(parser: Parser) -> tuple[RegisterClause | None, Token | None]:
+    if not parser.take_word("REGISTER"):
+        return None, None
+    kind = parser.token
+    if not parser.at_word("QUERY", "STREAM"):
+        parser.expected("QUERY or STREAM")
+    word = parser.advance().text.upper()
+    name, stream = _name(parser)
+    every = None
+    if parser.take_word("COMPUTED"):
+        parser.expect_word("EVERY")
+        position = parser.token.position
+        every = _duration(parser)
+        if not every:
+            parser.fail("COMPUTED EVERY takes at least one millisecond", position)
+    parser.expect_word("AS")
+    if word == "QUERY":
+        return RegisterClause("query", name, None, every), kind
+    return RegisterClause("stream", name, stream, every), kind
+
+
+def _name(parser: Parser) -> tuple[str, Term]:
+    if parser.at_iri():
+        term = parser.iri()
+        return term[1:-1], term
+    token = parser.token
+    if token.kind == "string":
+        text = parser.string()
+    elif token.kind == "word" and not parser.at_word("COMPUTED", "AS"):
+        text = parser.advance().text
+    else:
+        parser.expected("the name of the query")
+    if not text or any(character in '<>"{}|^`\\' or character <= " " for character in text):
+        parser.fail(f"{text!r} cannot name a query", token.position)
+    return text, iri(resolve(parser.base or BASE, text))
+
+
+def _logical(parser: Parser) -> SteppedWindow:
+    position = parser.token.position
+    width = _duration(parser)
+    if not width:
+        parser.fail("RANGE takes at least one millisecond", position)
+    if parser.take_word("TUMBLING"):
+        return LogicalWindow(width, width)
+    if not parser.at_word("STEP"):
+        parser.expected("STEP or TUMBLING")
+    parser.advance()
+    position = parser.token.position
+    step = _duration(parser)
+    if not step:
+        parser.fail("STEP takes at least one millisecond", position)
+    if step > width:
+        parser.fail(f"STEP {step}ms is longer than RANGE {width}ms", position)
+    return LogicalWindow(width, step)
+
+
+def _physical(parser: Parser) -> SteppedWindow:
+    count = _positive(parser, "a number of triples")
+    if parser.take_word("TUMBLING"):
+        return PhysicalWindow(count, count)
+    if not parser.take_word("STEP"):
+        return PhysicalWindow(count)
+    position = parser.token.position
+    step = _positive(parser, "a number of triples")
+    if step > count:
+        parser.fail(f"STEP {step} is longer than RANGE TRIPLES {count}", position)
+    return PhysicalWindow(count, step)
+
+
+def _positive(parser: Parser, what: str) -> int:
+    position = parser.token.position
+    number = parser.whole_number(what)
+    if not number:
+        parser.fail(f"expected {what}, found '0'", position)
+    return number
+
+
+def _duration(parser: Parser) -> int:
+    number = parser.whole_number("a duration such as 10m or 500ms")
+    length = nanoseconds_of(parser.token.text) if parser.token.kind == "word" else None
+    if length is None:
+        parser.expected("a unit of time: ms, s, m, h or d")
+    parser.advance()
+    return number * length // 1_000_000
+
+
+def _aggregates(parser: Parser, pattern: Pattern, outermost: bool) -> Pattern:
+    if not parser.at_word("AGGREGATE"):
+        return pattern
+    if not outermost:
+        parser.fail("AGGREGATE belongs to the outermost query")
+    scope = in_scope(pattern)
+    clauses: list[tuple[Variable, Aggregate, tuple[Variable, ...]]] = []
+    filters: list[Expression] = []
+    while parser.take_word("AGGREGATE"):
+        parser.expect("{")
+        while True:
+            clauses.append(_aggregate_clause(parser, scope, [name for name, *_ in clauses]))
+            while parser.take_word("FILTER"):
+                filters.append(parser.constraint())
+            if parser.take("}"):
+                break
+            if not parser.at("("):
+                parser.expected("'(', FILTER or '}'")
+    # All are computed from the solutions of WHERE; only then the conditions select.
+    for name, aggregate, keys in clauses:
+        pattern = Aggregated(pattern, name, aggregate, keys)
+    for condition in filters:
+        pattern = Filter(pattern, condition)
+    return pattern
+
+
+def _aggregate_clause(
+    parser: Parser, scope: tuple[Variable, ...], others: list[Variable]
+) -> tuple[Variable, Aggregate, tuple[Variable, ...]]:
+    parser.expect("(")
+    position = parser.token.position
+    name = parser.variable()
+    if name in scope or name in others:
+        parser.fail(f"{name} has a value already: AGGREGATE needs a new variable", position)
+    parser.expect(",")
+    token = parser.token
+    if not parser.at_word(*_FUNCTIONS):
+        parser.expected(", ".join(_FUNCTIONS[:-1]) + f" or {_FUNCTIONS[-1]}")
+    function = parser.advance().text.upper()
+    argument: Expression | None = None
+    distinct = False
+    if parser.take("("):
+        distinct = parser.take_word("DISTINCT")
+        if not (function == "COUNT" and (parser.take("*") or parser.at(")"))):
+            argument = VariableRef(_of_where(parser, scope))
+        parser.expect(")")
+    if argument is None and function != "COUNT":
+        parser.fail(f"{function} needs a variable as its argument", token.position)
+    parser.expect(",")
+    keys: list[Variable] = []
+    if parser.take("{"):
+        keys.append(_of_where(parser, scope))
+        while parser.take(","):
+            keys.append(_of_where(parser, scope))
+        parser.expect("}")
+    else:
+        keys.append(_of_where(parser, scope))
+    parser.expect(")")
+    return name, Aggregate(function, argument, distinct), tuple(dict.fromkeys(keys))
+
+
+def _of_where(parser: Parser, scope: tuple[Variable, ...]) -> Variable:
+    position = parser.token.position
+    name = parser.variable()
+    if name not in scope:
+        parser.fail(f"{name} does not occur in WHERE: AGGREGATE can use nothing else", position)
+    return name
 
 
 def _merged(one: DatasetClause, other: DatasetClause) -> DatasetClause:

@@ -30,13 +30,11 @@ from annotations.terms import (
     DEFAULT_GRAPH,
     Term,
     TermOrVariable,
-    TriplePattern,
     Variable,
     is_variable,
 )
 from tpf_client.sparql.algebra import (
     BGP,
-    EMPTY_GROUP,
     NOTHING,
     Call,
     Extend,
@@ -48,6 +46,8 @@ from tpf_client.sparql.algebra import (
     Values,
     VariableRef,
 )
+from tpf_client.sparql.cursor import Cursor
+from tpf_client.sparql.parser import Dialect, Emit, Parser
 from tpf_client.sparql.rewrite.graph import grounded
 from tpf_client.sparql.rewrite.visitor import join, renamed
 from tpf_client.sparql.scopes import mentioned
@@ -62,7 +62,6 @@ from tpf_server.continuous.engine.elements.elements import milliseconds
 from tpf_server.continuous.engine.errors import (
     as_continuous_errors,
 )
-from tpf_server.continuous.engine.select_names import SelectNames
 from tpf_server.continuous.engine.semantics import BASE
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
 from tpf_server.continuous.engine.windows.specification import nanoseconds_of
@@ -79,8 +78,6 @@ from tpf_server.continuous.rspql.rspql_query import (
     report_instants,
 )
 
-# The clauses of RSP-QL that SPARQL has not: windows, durations, report policies and ticks.
-
 _ISO: Final = re.compile(
     r"P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.(\d{1,3})\d*)?S)?)?",
     re.IGNORECASE,
@@ -88,143 +85,145 @@ _ISO: Final = re.compile(
 _ISO_UNITS: Final = (86_400_000, 3_600_000, 60_000, 1000)
 
 
-class ClauseParser(SelectNames):
-    """Reads these clauses."""
-
-    # ----------------------------------------------------------------------------- windows
-
-    def window(self) -> SteppedWindow:
-        """``[RANGE … STEP …]``, ``[FROM NOW-… TO NOW-… STEP …]`` or ``[ELEMENTS … STEP …]``."""
-        if not self.at("["):
-            self.expected("a window in square brackets")
-        self.advance()
-        place = self.token.position
-        if self.take_word("ELEMENTS"):
-            result: SteppedWindow = self._counted()
+def _window(cursor: Cursor) -> SteppedWindow:
+    """Parse ``[RANGE … STEP …]``, ``[FROM NOW-… TO NOW-… STEP …]`` or ``[ELEMENTS … STEP …]``."""
+    if not cursor.at("["):
+        cursor.expected("a window in square brackets")
+    cursor.advance()
+    position = cursor.token.position
+    if cursor.take_word("ELEMENTS"):
+        result: SteppedWindow = _counted(cursor)
+    else:
+        if cursor.take_word("RANGE"):
+            width, past = _positive(cursor, "RANGE"), 0
+        elif cursor.take_word("FROM"):
+            begin = _before_now(cursor)
+            cursor.expect_word("TO")
+            past = _before_now(cursor)
+            width = begin - past
+            if width < 1:
+                cursor.fail("a window begins before it ends", position)
         else:
-            if self.take_word("RANGE"):
-                width, past = self._positive("RANGE"), 0
-            elif self.take_word("FROM"):
-                begin = self._before_now()
-                self.expect_word("TO")
-                past = self._before_now()
-                width = begin - past
-                if width < 1:
-                    self.fail("a window begins before it ends", place)
-            else:
-                self.expected("RANGE, FROM or ELEMENTS")
-            step = self._positive("STEP") if self._stepping() else width
-            result = SlidingWindow(width, step, self._beginning(), past)
-        if not self.at("]"):
-            self.expected("']'")
-        self.advance()
-        return result
+            cursor.expected("RANGE, FROM or ELEMENTS")
+        step = _positive(cursor, "STEP") if _stepping(cursor) else width
+        result = SlidingWindow(width, step, _beginning(cursor), past)
+    if not cursor.at("]"):
+        cursor.expected("']'")
+    cursor.advance()
+    return result
 
-    def _stepping(self) -> bool:
-        self.take(",")
-        return self.take_word("STEP") or self.take_word("SLIDE")
 
-    def _positive(self, what: str) -> int:
-        place = self.token.position
-        found = self.duration()
-        if not found:
-            self.fail(f"{what} takes at least one millisecond", place)
-        return found
+def _stepping(cursor: Cursor) -> bool:
+    cursor.take(",")
+    return cursor.take_word("STEP") or cursor.take_word("SLIDE")
 
-    def _counted(self) -> ElementWindow:
-        count = self._number()
-        return ElementWindow(count, self._number() if self._stepping() else 1)
 
-    def _number(self) -> int:
-        place = self.token.position
-        number = self.whole_number("a number of elements")
-        if not number:
-            self.fail("expected a number of elements, found '0'", place)
-        return number
+def _positive(cursor: Cursor, what: str) -> int:
+    position = cursor.token.position
+    length = _duration(cursor)
+    if not length:
+        cursor.fail(f"{what} takes at least one millisecond", position)
+    return length
 
-    def _before_now(self) -> int:
-        self.expect_word("NOW")
-        return self.duration() if self.take("-") else 0
 
-    def _beginning(self) -> int:
-        if not self.take_word("STARTING"):
-            return 0
-        self.expect_word("AT")
-        place = self.token.position
-        if self.token.kind == "integer":
-            return self.whole_number()
-        text = self.string()
-        if self.take("^^"):
-            self.iri()
-        try:
-            return milliseconds(parse_instant(text))
-        except InstantError:
-            self.fail(f"{text!r} is no instant with a time zone", place)
+def _counted(cursor: Cursor) -> ElementWindow:
+    count = _number(cursor)
+    return ElementWindow(count, _number(cursor) if _stepping(cursor) else 1)
 
-    def duration(self) -> int:
-        """``PT10S``, ``10 s``, ``10s``, or a number of milliseconds; in milliseconds."""
-        begin = self.token.position
-        if self.token.kind == "integer":
-            number = self.whole_number("a duration")
-            unit = self.token.text if self.token.kind == "word" else ""
-            length = nanoseconds_of(unit)
-            if length is None:
-                if self.at_word("STEP", "SLIDE", "TO", "STARTING", "TICK", "AS") or not unit:
-                    return number
-                self.expected("a unit of time: ms, s, m, h or d")
-            self.advance()
-            return number * length // 1_000_000
-        match = _ISO.match(self.text, begin)
-        if match is None or self.token.kind not in ("word", "name"):
-            self.expected("a duration such as PT10S or 10s")
-        # Its words are those that begin within it.
-        while self.token.position < match.end() and self.token.kind != "end":
-            if self.token.end > match.end():
-                self.fail("expected a duration of days, hours, minutes and seconds", begin)
-            self.advance()
-        if not any(match.groups()):
-            self.fail(f"'{self.text[begin : match.end()]}' is a duration of nothing", begin)
-        parts = zip(match.groups()[:4], _ISO_UNITS, strict=True)
-        whole = sum(int(number) * unit for number, unit in parts if number)
-        return whole + int((match[5] or "0").ljust(3, "0"))
 
-    # ---------------------------------------------------------------------------- policies
+def _number(cursor: Cursor) -> int:
+    position = cursor.token.position
+    number = cursor.whole_number("a number of elements")
+    if not number:
+        cursor.fail("expected a number of elements, found '0'", position)
+    return number
 
-    def report(self) -> ReportPolicy:
-        """Strategies, with commas or AND between them; all are to hold."""
-        policy = ReportPolicy()
-        while True:
-            place = self.token.position
-            if self.take_word("WINDOW"):
-                self.expect_word("CLOSE")
-                new = replace(policy, window_close=True)
-            elif self.take_word("CONTENT"):
-                self.expect_word("CHANGE")
-                new = replace(policy, content_change=True)
-            elif self.take_word("NON"):
-                self.take("-")
-                self.expect_word("EMPTY")
-                self.expect_word("CONTENT")
-                new = replace(policy, non_empty=True)
-            elif self.take_word("PERIODIC"):
-                if policy.period is not None:
-                    self.fail("PERIODIC stands here twice", place)
-                new = replace(policy, period=self._positive("PERIODIC"))
-            else:
-                self.expected("WINDOW CLOSE, CONTENT CHANGE, NON-EMPTY CONTENT or PERIODIC")
-            if new == policy:
-                self.fail("this strategy stands here twice", place)
-            policy = new
-            if not self.take(",") and not self.take_word("AND"):
-                return policy
 
-    def tick(self) -> TickPolicy:
-        """The word behind TICK."""
-        found = self.token.text.lower()
-        if self.token.kind != "word" or found not in TICKS:
-            self.expected("TIME, BATCH or TUPLE")
-        self.advance()
-        return found
+def _before_now(cursor: Cursor) -> int:
+    cursor.expect_word("NOW")
+    return _duration(cursor) if cursor.take("-") else 0
+
+
+def _beginning(cursor: Cursor) -> int:
+    if not cursor.take_word("STARTING"):
+        return 0
+    cursor.expect_word("AT")
+    position = cursor.token.position
+    if cursor.token.kind == "integer":
+        return cursor.whole_number()
+    text = cursor.string()
+    if cursor.take("^^"):
+        cursor.iri()
+    try:
+        return milliseconds(parse_instant(text))
+    except InstantError:
+        cursor.fail(f"{text!r} is no instant with a time zone", position)
+
+
+def _duration(cursor: Cursor) -> int:
+    """Parse ``PT10S``, ``10 s``, ``10s``, or a number of milliseconds; in milliseconds."""
+    begin = cursor.token.position
+    if cursor.token.kind == "integer":
+        number = cursor.whole_number("a duration")
+        unit = cursor.token.text if cursor.token.kind == "word" else ""
+        length = nanoseconds_of(unit)
+        if length is None:
+            if cursor.at_word("STEP", "SLIDE", "TO", "STARTING", "TICK", "AS") or not unit:
+                return number
+            cursor.expected("a unit of time: ms, s, m, h or d")
+        cursor.advance()
+        return number * length // 1_000_000
+    match = _ISO.match(cursor.text, begin)
+    if match is None or cursor.token.kind not in ("word", "name"):
+        cursor.expected("a duration such as PT10S or 10s")
+    # Its words are those that begin within it.
+    while cursor.token.position < match.end() and cursor.token.kind != "end":
+        if cursor.token.end > match.end():
+            cursor.fail("expected a duration of days, hours, minutes and seconds", begin)
+        cursor.advance()
+    if not any(match.groups()):
+        cursor.fail(f"'{cursor.text[begin : match.end()]}' is a duration of nothing", begin)
+    parts = zip(match.groups()[:4], _ISO_UNITS, strict=True)
+    whole = sum(int(number) * unit for number, unit in parts if number)
+    return whole + int((match[5] or "0").ljust(3, "0"))
+
+
+def _report_policy(cursor: Cursor) -> ReportPolicy:
+    """Parse strategies, with commas or AND between them; all must hold."""
+    policy = ReportPolicy()
+    while True:
+        position = cursor.token.position
+        if cursor.take_word("WINDOW"):
+            cursor.expect_word("CLOSE")
+            new = replace(policy, window_close=True)
+        elif cursor.take_word("CONTENT"):
+            cursor.expect_word("CHANGE")
+            new = replace(policy, content_change=True)
+        elif cursor.take_word("NON"):
+            cursor.take("-")
+            cursor.expect_word("EMPTY")
+            cursor.expect_word("CONTENT")
+            new = replace(policy, non_empty=True)
+        elif cursor.take_word("PERIODIC"):
+            if policy.period is not None:
+                cursor.fail("PERIODIC stands here twice", position)
+            new = replace(policy, period=_positive(cursor, "PERIODIC"))
+        else:
+            cursor.expected("WINDOW CLOSE, CONTENT CHANGE, NON-EMPTY CONTENT or PERIODIC")
+        if new == policy:
+            cursor.fail("this strategy stands here twice", position)
+        policy = new
+        if not cursor.take(",") and not cursor.take_word("AND"):
+            return policy
+
+
+def _tick_policy(cursor: Cursor) -> TickPolicy:
+    """Parse the word behind TICK."""
+    tick = cursor.token.text.lower()
+    if cursor.token.kind != "word" or tick not in TICKS:
+        cursor.expected("TIME, BATCH or TUPLE")
+    cursor.advance()
+    return tick
 
 
 # GRAPH inside WINDOW: patterns over the named graphs that elements are.
@@ -264,66 +263,76 @@ _GRAPHS_MARK = "urn:x-rspql:graphs:"
 def parse(
     text: str, base: str = BASE, report: ReportPolicy = WINDOW_CLOSE, tick: TickPolicy = "time"
 ) -> RspqlQuery:
-    """Read a query.
+    """Parse an RSP-QL query.
 
     Args:
-        text: RSP-QL.
+        text: the query.
         base: what relative IRIs are relative to, where the text has no BASE.
-        report: where it says none.
-        tick: where it says none.
+        report: the report policy, where the text has none.
+        tick: the tick policy, where the text has none.
 
     Raises:
-        ContinuousSyntaxError: the text is no query, or its clauses contradict each other; it knows
-            line and column.
-        UnsupportedContinuousQueryError: the algebra cannot say it.
+        ContinuousSyntaxError: the text is no query, or its clauses contradict each other; the error
+            has line and column.
+        UnsupportedContinuousQueryError: the algebra cannot express it.
     """
     with as_continuous_errors():
-        return RspqlParser(text, base, report, tick).registered_query()
+        clauses = _Clauses(report, tick)
+        return clauses.query(Parser(text, base, clauses.dialect()))
 
 
 def parse_report(text: str) -> ReportPolicy:
-    """Read strategies alone: ``window close, non-empty content``.
+    """Parse strategies alone: ``window close, non-empty content``.
 
     Raises:
-        ContinuousSyntaxError: they are none.
+        ContinuousSyntaxError: the text is no list of strategies.
     """
     with as_continuous_errors():
-        parser = ClauseParser(text)
-        found = parser.report()
-        if parser.token.kind != "end":
-            parser.expected("a comma, or the end of the strategies")
-    return found
+        cursor = Cursor(text)
+        policy = _report_policy(cursor)
+        if cursor.token.kind != "end":
+            cursor.expected("a comma, or the end of the strategies")
+    return policy
 
 
-class RspqlParser(ClauseParser):
-    """Reads RSP-QL."""
+class _Clauses:
+    """The clauses of one query that SPARQL does not have."""
 
-    def __init__(self, text: str, base: str | None, report: ReportPolicy, tick: TickPolicy) -> None:
-        super().__init__(text, base)
+    def __init__(self, report: ReportPolicy, tick: TickPolicy) -> None:
         self._policy = report
         self._tick = tick
         self._tick_said = False
         self._operator: StreamOperator | None = None
         self._windows: list[StreamClause] = []
-        self._in_window = False
+        self._inside: StreamClause | None = None
         self._in_graphs: list[StreamClause] = []
-        self._window: StreamClause
         self._graph_patterns = 0
         self._graphs: list[TermOrVariable | None] = []
 
-    # ----------------------------------------------------------------------- registration
+    def dialect(self) -> Dialect:
+        """What RSP-QL adds to SPARQL."""
+        return Dialect(
+            elements={"WINDOW": self._window_clause, "GRAPH": self._graph_clause},
+            after_form=self._form_operator,
+            from_clause=self._from_window,
+            after_group=self._begin_at,
+            template=self._template,
+            select_names=True,
+            stops_in_prologue=True,
+        )
 
-    def registered_query(self) -> RspqlQuery:
-        """The whole text."""
-        self.prologue()
-        place = self.token.position
-        registration = self._registration()
-        self.prologue()
-        self._form_operator()
-        query, services = with_graphs(self.query())
+    def query(self, parser: Parser) -> RspqlQuery:
+        """Parse the whole text."""
+        parser.prologue()
+        position = parser.token.position
+        registration = self._registration(parser)
+        parser.prologue()
+        query, services = with_graphs(parser.query())
         if not self._windows:
-            self.fail("FROM NAMED WINDOW is missing: nothing says when to evaluate this", place)
-        self._check_policies(place)
+            parser.fail(
+                "FROM NAMED WINDOW is missing: nothing says when to evaluate this", position
+            )
+        self._check_policies(parser, position)
         wanted = frozenset(Variable(each) for each in self._graphs if each and is_variable(each))
         own = self._tick != "time"
         windows = tuple(
@@ -336,7 +345,7 @@ class RspqlParser(ClauseParser):
             query,
             windows,
             registration,
-            self.text,
+            parser.text,
             services=services,
             wanted=wanted,
             operator=self._operator or "RSTREAM",
@@ -345,152 +354,122 @@ class RspqlParser(ClauseParser):
             graphs=tuple(self._graphs) if any(self._graphs) else (),
         )
 
-    def prologue(self) -> None:
-        """BASE and PREFIX declarations; full stops may stand between them."""
-        super().prologue()
-        while self.take("."):
-            super().prologue()
-
-    def _registration(self) -> RegisterClause | None:
-        if not self.take_word("REGISTER"):
+    def _registration(self, parser: Parser) -> RegisterClause | None:
+        if not parser.take_word("REGISTER"):
             return None
-        if not self.at_word("STREAM", *STREAM_OPERATORS):
-            self.expected("STREAM, ISTREAM, DSTREAM or RSTREAM")
-        word = self.advance().text.upper()
+        if not parser.at_word("STREAM", *STREAM_OPERATORS):
+            parser.expected("STREAM, ISTREAM, DSTREAM or RSTREAM")
+        word = parser.advance().text.upper()
         if word != "STREAM":
             self._operator = cast("StreamOperator", word)
-        if not self.at_iri():
-            self.expected("the IRI of the output stream")
-        stream = self.iri()
-        if self.take_word("UNDER"):
-            self.fail("UNDER ENTAILMENT REGIME: nothing is entailed here", self.ahead(-1).position)
-        if self.take_word("REPORT"):
-            self._policy = self.report()
-        if self.take_word("TICK"):
-            self._tick = self.tick()
+        if not parser.at_iri():
+            parser.expected("the IRI of the output stream")
+        stream = parser.iri()
+        if parser.take_word("UNDER"):
+            parser.fail(
+                "UNDER ENTAILMENT REGIME: nothing is entailed here", parser.ahead(-1).position
+            )
+        if parser.take_word("REPORT"):
+            self._policy = _report_policy(parser)
+        if parser.take_word("TICK"):
+            self._tick = _tick_policy(parser)
             self._tick_said = True
-        self.expect_word("AS")
+        parser.expect_word("AS")
         return RegisterClause("stream", stream[1:-1], stream)
 
-    def _form_operator(self) -> None:
-        """``SELECT ISTREAM``: the operator may stand behind the form."""
-        word = self.ahead()
-        if word.kind != "word" or word.text.upper() not in STREAM_OPERATORS:
+    def _form_operator(self, parser: Parser) -> None:
+        """Parse the operator of ``SELECT ISTREAM``."""
+        if not parser.at_word(*STREAM_OPERATORS):
             return
+        word = parser.advance()
         operator = cast("StreamOperator", word.text.upper())
         if self._operator not in (None, operator):
-            self.fail(f"REGISTER says {self._operator} already", word.position)
+            parser.fail(f"REGISTER says {self._operator} already", word.position)
         self._operator = operator
-        del self._tokens[self._place + 1]
 
-    def _check_policies(self, place: int) -> None:
+    def _check_policies(self, parser: Parser, position: int) -> None:
         policy = self._policy
         if any(isinstance(each.window, ElementWindow) for each in self._windows):
             if self._tick_said and self._tick != "tuple":
-                self.fail("windows of ELEMENTS are moved by elements: TICK TUPLE", place)
+                parser.fail("windows of ELEMENTS are moved by elements: TICK TUPLE", position)
             self._tick = "tuple"
             if policy.period is not None:
-                self.fail("PERIODIC needs time, and ELEMENTS are without", place)
+                parser.fail("PERIODIC needs time, and ELEMENTS are without", position)
         if self._tick == "time" and not policy.timing and not policy.content_change:
-            self.fail(
+            parser.fail(
                 "NON-EMPTY CONTENT alone holds at every millisecond: "
                 "say WINDOW CLOSE, CONTENT CHANGE or PERIODIC too, or TICK BATCH or TUPLE",
-                place,
+                position,
             )
         windows = [each.window for each in self._windows]
         ahead = policy.timing and self._tick != "tuple"
         if ahead and not report_instants(policy, windows).periods:
-            self.fail("no window ever closes at a multiple of the period", place)
+            parser.fail("no window ever closes at a multiple of the period", position)
 
-    # ---------------------------------------------------------------------------- dataset
-
-    def _from_stream(self, start: int, is_named: bool) -> bool:
-        if not self.take_word("WINDOW"):
-            self.take_word("GRAPH")
+    def _from_window(self, parser: Parser, start: int, is_named: bool) -> bool:
+        if not parser.take_word("WINDOW"):
+            parser.take_word("GRAPH")
             return False
         if not is_named:
-            self.fail("a window is NAMED: FROM NAMED WINDOW", start)
-        place = self.token.position
-        called = self._graph_of(self.iri())
+            parser.fail("a window is NAMED: FROM NAMED WINDOW", start)
+        position = parser.token.position
+        called = _graph_of(parser.iri())
         if any(called == each.name for each in self._windows):
-            self.fail("there is a window of this name already", place)
-        window = self.window() if self.at("[") else None
-        self.take_word("ON")
-        self.take_word("STREAM")
-        if self.token.kind == "variable":
-            self.fail("a stream is named by an IRI, not by a variable")
-        stream = self.iri()
+            parser.fail("there is a window of this name already", position)
+        window = _window(parser) if parser.at("[") else None
+        parser.take_word("ON")
+        parser.take_word("STREAM")
+        if parser.token.kind == "variable":
+            parser.fail("a stream is named by an IRI, not by a variable")
+        stream = parser.iri()
         if window is None:
-            window = self.window()
+            window = _window(parser)
         self._windows.append(StreamClause(stream, window, True, start, called))
         return True
 
-    def _graph_of(self, window: Term) -> Term:
-        return Term(f"<{_MARK}{window[1:]}")
-
-    # ---------------------------------------------------------------------------- patterns
-
-    def element(self, before: Pattern) -> Pattern:
-        """One element of a group: WINDOW, a group with BEGIN AT, or what SPARQL has."""
-        if self._in_window and self.at_word("WINDOW"):
-            self.fail("WINDOW cannot stand inside WINDOW")
-        if self.at_word("WINDOW"):
-            self.advance()
-            return join(before, self._window_pattern())
-        if not self.at("{"):
-            return super().element(before)
-        place = self.token.position
-        pattern = super().element(EMPTY_GROUP)
-        if self.at_word("WITH") and self.ahead().text.upper() == "DURATION":
-            self.fail("WITH DURATION: elements have a timestamp here, and no duration")
-        if self.take_word("BEGIN"):
-            self.expect_word("AT")
-            pattern = self._stamped(pattern, place)
-        return join(before, pattern)
-
-    def _window_pattern(self) -> Pattern:
-        if self._graph != DEFAULT_GRAPH:
-            self.fail("WINDOW cannot stand inside GRAPH", self.ahead(-1).position)
-        place, name = self.token.position, None
-        if self.token.kind == "variable":
-            name = self.variable()
+    def _window_clause(self, parser: Parser, before: Pattern) -> Pattern:
+        if self._inside is not None:
+            parser.fail("WINDOW cannot stand inside WINDOW", parser.ahead(-1).position)
+        if parser.graph != DEFAULT_GRAPH:
+            parser.fail("WINDOW cannot stand inside GRAPH", parser.ahead(-1).position)
+        position, name = parser.token.position, None
+        if parser.token.kind == "variable":
+            name = parser.variable()
             graphs = [each.graph for each in self._windows]
         else:
-            graphs = [self._graph_of(self.iri())]
+            graphs = [_graph_of(parser.iri())]
             if graphs[0] not in [each.name for each in self._windows]:
                 known = ", ".join(f"<{each.graph[len(_MARK) + 1 :]}" for each in self._windows)
-                self.fail(f"FROM NAMED WINDOW names no such window, but {known}", place)
-        start = self._place, self._block, self._blocks_opened
-        if not self.at("{"):
-            self.expected("'{'")
+                parser.fail(f"FROM NAMED WINDOW names no such window, but {known}", position)
+        start = parser.mark()
+        if not parser.at("{"):
+            parser.expected("'{'")
         result: Pattern = NOTHING
         for graph in graphs:
-            # What stands inside is said of each window anew.
-            self._place, self._block, self._blocks_opened = start
-            self._in_window = True
-            self._window = next(each for each in self._windows if each.graph == graph)
-            with self._inside(graph):
-                pattern = self.group_graph_pattern()
-            self._in_window = False
+            # The content is parsed once for each window.
+            parser.rewind(start)
+            self._inside = next(each for each in self._windows if each.graph == graph)
+            with parser.inside(graph):
+                pattern = parser.group_graph_pattern()
+            self._inside = None
             if name is not None:
                 window = Term(f"<{graph[len(_MARK) + 1 :]}")
                 pattern = Join(Values((name,), ((window,),)), pattern)
             result = pattern if result is NOTHING else Union(result, pattern)
-        return result
+        return join(before, result)
 
-    def _graph_pattern(self) -> Pattern:
-        """GRAPH; in a window it is of the named graphs of that."""
-        if not self._in_window:
-            return super()._graph_pattern()
-        graph = self.variable() if self.token.kind == "variable" else self.iri()
-        hidden = self._graph_in_window()
-        with self._inside(hidden):
-            pattern = grounded(self.group_graph_pattern(), hidden, self.fresh)
-        return named(pattern, hidden, graph, self.fresh)
+    def _graph_clause(self, parser: Parser, before: Pattern) -> Pattern:
+        """Parse GRAPH; in a window it is of the named graphs of that."""
+        if self._inside is None:
+            return parser.graph_clause(before)
+        graph = parser.variable_or_iri()
+        hidden = self._graph_in(self._inside)
+        with parser.inside(hidden):
+            pattern = grounded(parser.group_graph_pattern(), hidden, parser.fresh)
+        return join(before, named(pattern, hidden, graph, parser.fresh))
 
-    def _graph_in_window(self) -> Variable:
-        """What stands for the named graphs of the window that is read."""
-        window = self._window
+    def _graph_in(self, window: StreamClause) -> Variable:
+        """The variable of the named graphs of a window."""
         called = Term(window.graph.replace(_MARK, _GRAPHS_MARK, 1))
         known = [each.graph for each in self._in_graphs]
         if called not in known:
@@ -499,54 +478,55 @@ class RspqlParser(ClauseParser):
         self._graph_patterns += 1
         return graph_variable(len(self._windows) + known.index(called), self._graph_patterns)
 
-    def _stamped(self, pattern: Pattern, place: int) -> Pattern:
-        if not isinstance(pattern, BGP) or len(pattern.patterns) != 1 or not self._in_window:
-            self.fail("BEGIN AT stands behind one triple pattern in a WINDOW", place)
-        if is_variable(self._graph):
-            self.fail("BEGIN AT cannot stand inside GRAPH", place)
+    def _begin_at(self, parser: Parser, pattern: Pattern, position: int) -> Pattern:
+        if parser.at_word("WITH") and parser.ahead().text.upper() == "DURATION":
+            parser.fail("WITH DURATION: elements have a timestamp here, and no duration")
+        if not parser.take_word("BEGIN"):
+            return pattern
+        parser.expect_word("AT")
+        if not isinstance(pattern, BGP) or len(pattern.patterns) != 1 or not self._inside:
+            parser.fail("BEGIN AT stands behind one triple pattern in a WINDOW", position)
+        if is_variable(parser.graph):
+            parser.fail("BEGIN AT cannot stand inside GRAPH", position)
         bound = [Variable(each) for each in pattern.patterns[0][:3] if is_variable(each)]
         if not bound:
-            self.fail("BEGIN AT needs a variable in its triple pattern", place)
-        name = self.variable()
+            parser.fail("BEGIN AT needs a variable in its triple pattern", position)
+        name = parser.variable()
         if name in bound:
-            self.fail(f"{name} has a value already", self.ahead(-1).position)
+            parser.fail(f"{name} has a value already", parser.ahead(-1).position)
         return Extend(pattern, name, Call(TIMESTAMP, (VariableRef(bound[0]),)))
 
-    # ---------------------------------------------------------------------------- template
-
-    def _template(self) -> tuple[TriplePattern, ...]:
-        triples: list[TriplePattern] = []
+    def _template(self, parser: Parser, emit: Emit) -> None:
         graph: TermOrVariable | None = None
 
-        def emit(
+        def emit_in_graph(
             subject: TermOrVariable, verb: PathExpression | TermOrVariable, object_: TermOrVariable
         ) -> None:
-            assert isinstance(verb, str)
-            triples.append(TriplePattern(subject, verb, object_))
+            emit(subject, verb, object_)
             self._graphs.append(graph)
 
-        self.expect("{")
-        self._in_template = True
-        while not self.at("}"):
-            if self.take_word("GRAPH"):
-                graph = self._template_graph()
-                self.expect("{")
-                self.triples(emit)
-                self.expect("}")
-                self.take(".")
+        while not parser.at("}"):
+            if parser.take_word("GRAPH"):
+                graph = _template_graph(parser)
+                parser.expect("{")
+                parser.triples(emit_in_graph)
+                parser.expect("}")
+                parser.take(".")
                 graph = None
             else:
-                before = self._place
-                self.triples(emit)
-                if self._place == before:
-                    self.expected("a triple, GRAPH or '}'")
-        self._in_template = False
-        self.expect("}")
-        return tuple(triples)
+                before = parser.token
+                parser.triples(emit_in_graph)
+                if parser.token is before:
+                    parser.expected("a triple, GRAPH or '}'")
 
-    def _template_graph(self) -> TermOrVariable:
-        if self.token.kind == "variable":
-            return self.variable()
-        if self.token.kind == "blank":
-            return Term(self.advance().text)
-        return self.iri()
+
+def _graph_of(window: Term) -> Term:
+    return Term(f"<{_MARK}{window[1:]}")
+
+
+def _template_graph(parser: Parser) -> TermOrVariable:
+    if parser.token.kind == "variable":
+        return parser.variable()
+    if parser.token.kind == "blank":
+        return Term(parser.advance().text)
+    return parser.iri()
