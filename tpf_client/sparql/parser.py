@@ -14,7 +14,6 @@ draft), sections 4.1.5 and 19.8; RDF 1.2 Concepts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Sequence as Row
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -73,7 +72,12 @@ from tpf_client.sparql.algebra import (
 from tpf_client.sparql.cursor import Cursor
 from tpf_client.sparql.depth import balanced, check_chain, check_depth
 from tpf_client.sparql.paths import path_pattern
-from tpf_client.sparql.rewrite.graph import graph_names, grounded, same_if_joined_before
+from tpf_client.sparql.rewrite.graph import (
+    graph_names,
+    grounded,
+    same_if_joined_before,
+    same_where_bound,
+)
 from tpf_client.sparql.rewrite.visitor import everything, join, renamed, replaced
 from tpf_client.sparql.scopes import TRIPLE_TERM, in_scope, mentioned, variables_in
 from tpf_client.sparql.tokens import Token
@@ -253,7 +257,7 @@ class Parser(Cursor):
                     self.expected("an IRI in angle brackets")
                 self.prefixes[name.text[:-1]] = self.iri()[1:-1]
             elif self.take_word("VERSION"):
-                # It tells which features to expect; what there is is read in any case.
+                # It announces features; all are parsed in any case.
                 text = self.token.text
                 if self.token.kind != "string" or text.startswith(('"""', "'''")):
                     self.expected("a version in single or double quotation marks")
@@ -718,9 +722,7 @@ class Parser(Cursor):
             return renamed(pattern, hidden, name)
         inner = self.fresh("g")
         pattern = renamed(renamed(pattern, name, inner), hidden, name)
-        either = Call("!", (Call("BOUND", (VariableRef(inner),)),))
-        equal = Call("SAMETERM", (VariableRef(inner), VariableRef(name)))
-        return Filter(pattern, Call("||", (either, equal)))
+        return same_where_bound(pattern, inner, name)
 
     def _on_ground(self, pattern: Pattern, used: frozenset[Variable]) -> Pattern:
         """Bind the variable of GRAPH on the left of a clause that uses these variables."""
@@ -1005,7 +1007,7 @@ class Parser(Cursor):
         return pattern
 
     def _put_together(
-        self, pattern: Pattern, template: Row[TriplePattern]
+        self, pattern: Pattern, template: tuple[TriplePattern, ...]
     ) -> tuple[Pattern, tuple[TriplePattern, ...]]:
         """A pattern whose solutions have the triple terms of a template, too; and the template.
 

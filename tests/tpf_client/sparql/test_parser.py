@@ -19,7 +19,8 @@ from tpf_client.sparql.algebra import (
     VariableRef,
     walk,
 )
-from tpf_client.sparql.parser import parse_query
+from tpf_client.sparql.parser import Dialect, Parser, parse_query
+from tpf_client.sparql.rewrite.visitor import join
 
 P = "PREFIX : <http://e/> "
 
@@ -232,3 +233,81 @@ def test_what_the_grammar_does_not_allow(text: str, column: int, says: str) -> N
 def test_nodes_that_stand_alone() -> None:
     for text in ("(1)", "[ :p :o ]", "(1) .", "[ :p :o ] . ?s ?p ?o", "() :p :o", "[] :p :o"):
         assert parse_query(f"{P}SELECT * {{ {text} }}")
+
+
+def _copy(parser: Parser, before: algebra.Pattern) -> algebra.Pattern:
+    """Parse ``COPY { … } ?from ?to``."""
+    pattern = join(before, parser.group_graph_pattern())
+    source = VariableRef(parser.variable())
+    return algebra.Extend(pattern, parser.variable(), source)
+
+
+def _half(parser: Parser) -> algebra.Expression:
+    """Parse ``HALF(…)``."""
+    parser.advance()
+    parser.expect("(")
+    half = Call("/", (parser.expression(), Constant(literal("2", datatype=XSD + "integer"))))
+    parser.expect(")")
+    return half
+
+
+_COPYING = Dialect(elements={"COPY": _copy}, functions={"HALF": _half}, select_names=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("SELECT * { COPY { ?s :p ?a } ?a ?b }", "SELECT * { { ?s :p ?a } BIND(?a AS ?b) }"),
+        (
+            "SELECT * { ?s :p ?a COPY { copy { ?s :p ?b } ?a ?c } ?b ?d OPTIONAL { ?s :q ?e } }",
+            "SELECT * { ?s :p ?a { { ?s :p ?b } BIND(?a AS ?c) } BIND(?b AS ?d) "
+            "OPTIONAL { ?s :q ?e } }",
+        ),
+        ("SELECT (half(?a) AS ?b) { ?s ?p ?a }", "SELECT (?a / 2 AS ?b) { ?s ?p ?a }"),
+        ("ASK { FILTER EXISTS { COPY {} ?a ?b } }", "ASK { FILTER EXISTS { BIND(?a AS ?b) } }"),
+    ],
+)
+def test_a_dialect_adds_clauses(text: str, same: str) -> None:
+    assert Parser(P + text, dialect=_COPYING).query() == parse_query(P + same)
+    with pytest.raises(QuerySyntaxError, match=r"found 'COPY'|unknown function half"):
+        parse_query(P + text)
+
+
+def test_a_dialect_may_use_names_of_the_select_clause() -> None:
+    pattern = "{ ?s ?p ?a }"
+    text = f"SELECT (?a + 1 AS ?b) (COUNT(*) AS ?n) {pattern} GROUP BY ?b HAVING (?n > 2)"
+    same = f"SELECT ?b (COUNT(*) AS ?n) {pattern} GROUP BY (?a + 1 AS ?b) HAVING (COUNT(*) > 2)"
+    assert Parser(text, dialect=_COPYING).query() == parse_query(same)
+    with pytest.raises(QuerySyntaxError, match="is neither grouped by nor aggregated"):
+        parse_query(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "says"),
+    [
+        ("SELECT * { COPY ?a ?b }", 17, "expected '{', found '?a'"),
+        ("SELECT * { COPY { ?s ?p } ?a ?b }", 25, "expected a term or a variable, found '}'"),
+        ("SELECT * { FILTER(HALF(1, 2)) }", 25, "expected ')', found ','"),
+        ("SELECT * { FILTER(HALF) }", 19, "expected an expression, found 'HALF'"),
+    ],
+)
+def test_errors_in_clauses_of_a_dialect_point_at_the_text(
+    text: str, column: int, says: str
+) -> None:
+    with pytest.raises(QuerySyntaxError) as caught:
+        Parser(text, dialect=_COPYING).query()
+    assert (caught.value.line, caught.value.column, caught.value.reason) == (1, column, says)
+
+
+def test_clauses_of_a_dialect_count_as_levels() -> None:
+    def nested(levels: int) -> str:
+        return (
+            "SELECT * { "
+            + "COPY { " * levels
+            + "".join(f"}} ?a ?b{each} " for each in range(levels))
+            + "}"
+        )
+
+    assert Parser(nested(190), dialect=_COPYING).query()
+    with pytest.raises(UnsupportedQueryError, match="nested too deeply"):
+        Parser(nested(210), dialect=_COPYING).query()

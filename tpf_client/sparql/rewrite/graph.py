@@ -11,6 +11,7 @@ from annotations.terms import (
 )
 from tpf_client.sparql.algebra import (
     BGP,
+    Call,
     Distinct,
     Extend,
     Filter,
@@ -102,3 +103,10 @@ def same_if_joined_before(pattern: Pattern, name: Variable) -> bool:
             return name in in_scope(inner) and bound and same_if_joined_before(inner, name)
         case _:
             return False
+
+
+def same_where_bound(pattern: Pattern, inner: Variable, name: Variable) -> Pattern:
+    """The solutions in which one variable is unbound or has the value of the other."""
+    unbound = Call("!", (Call("BOUND", (VariableRef(inner),)),))
+    same = Call("SAMETERM", (VariableRef(inner), VariableRef(name)))
+    return Filter(pattern, Call("||", (unbound, same)))

@@ -24,16 +24,18 @@ from functools import lru_cache
 from annotations.terms import Term, Variable, is_variable
 from tpf_client.sparql.algebra import (
     BGP,
-    Call,
     Extend,
-    Filter,
     Path,
     Pattern,
     Project,
     VariableRef,
 )
 from tpf_client.sparql.parser import AGGREGATES, Dialect, Parser
-from tpf_client.sparql.rewrite.graph import grounded, same_if_joined_before
+from tpf_client.sparql.rewrite.graph import (
+    grounded,
+    same_if_joined_before,
+    same_where_bound,
+)
 from tpf_client.sparql.rewrite.visitor import everything, join, renamed, transformed
 from tpf_client.sparql.tokens import Token
 from tpf_server.continuous.engine.delivery import wanted_variables
@@ -149,9 +151,7 @@ def _of_streams(parser: Parser, pattern: Pattern, graph: Variable, name: Variabl
         return _naming(pattern, graph, name)
     inside = parser.fresh("g")
     pattern = _naming(renamed(pattern, name, inside), graph, name)
-    either = Call("!", (Call("BOUND", (VariableRef(inside),)),))
-    equal = Call("SAMETERM", (VariableRef(inside), VariableRef(name)))
-    return Filter(pattern, Call("||", (either, equal)))
+    return same_where_bound(pattern, inside, name)
 
 
 def _naming(pattern: Pattern, graph: Variable, name: Variable) -> Pattern:

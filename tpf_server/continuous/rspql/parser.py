@@ -38,7 +38,6 @@ from tpf_client.sparql.algebra import (
     NOTHING,
     Call,
     Extend,
-    Filter,
     Join,
     PathExpression,
     Pattern,
@@ -48,7 +47,7 @@ from tpf_client.sparql.algebra import (
 )
 from tpf_client.sparql.cursor import Cursor
 from tpf_client.sparql.parser import Dialect, Emit, Parser
-from tpf_client.sparql.rewrite.graph import grounded
+from tpf_client.sparql.rewrite.graph import grounded, same_where_bound
 from tpf_client.sparql.rewrite.visitor import join, renamed
 from tpf_client.sparql.scopes import mentioned
 from tpf_server.continuous.csparql.csparql_query import (
@@ -248,9 +247,7 @@ def named(
     # Inside it is a variable like any other, compared with the graph afterwards.
     inner = fresh()
     pattern = Extend(renamed(pattern, name, inner), name, VariableRef(hidden))
-    unbound = Call("!", (Call("BOUND", (VariableRef(inner),)),))
-    equal = Call("SAMETERM", (VariableRef(inner), VariableRef(name)))
-    return Filter(pattern, Call("||", (unbound, equal)))
+    return same_where_bound(pattern, inner, name)
 
 
 _MARK = "urn:x-rspql:window:"
