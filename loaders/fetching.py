@@ -10,6 +10,7 @@ import requests
 
 from annotations.origins import origin_of
 from loaders.errors import InputError
+from tpf_server.store.static.http_files import reason_of
 
 MAX_MESSAGE = 1 << 26
 """Bytes of a message, after decompression."""
@@ -125,26 +126,6 @@ def _next_page(answer: requests.Response, url: str) -> str | None:
         return None if following is None else urljoin(answer.url or url, following)
     except ValueError:
         raise InputError(f"its next page is at no URL: {following}", url) from None
-
-
-def reason_of(error: BaseException) -> str:
-    """Why, in words: the messages of requests name the objects of its parts."""
-    match error:
-        case requests.Timeout():
-            return "no answer in time"
-        case requests.exceptions.SSLError():
-            return "no secure connection"
-        case requests.ConnectionError() if "refused" in str(error):
-            return "connection refused"
-        case requests.ConnectionError():
-            return "no connection"
-        case requests.TooManyRedirects():
-            return "too many redirections"
-        case requests.exceptions.InvalidHeader():
-            return "a header that cannot be sent"
-        case ValueError():  # also of requests; or it redirects to such a one
-            return "no URL that can be asked"
-    return "an answer that is cut short or damaged"
 
 
 def host_parts(url: str) -> SplitResult | None:

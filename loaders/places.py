@@ -26,8 +26,8 @@ from loaders.remote_files import (
     web_file,
     without_secrets,
 )
-from loaders.web_files import MissingError
 from tpf_server.store.static.file_systems import access_in, local_path
+from tpf_server.store.static.http_files import MissingError
 
 # Copies of files at URLs that this process reads, as often as somebody wants.
 #

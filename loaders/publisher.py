@@ -20,8 +20,9 @@ from annotations.instants import format_instant, to_micros
 from annotations.labels import Expiration, Label
 from annotations.terms import Quad
 from loaders.errors import PublishRefusedError, ServerUnreachableError, SettingError
-from loaders.fetching import host_parts, reason_of
+from loaders.fetching import host_parts
 from loaders.outputs import line_of
+from tpf_server.store.static.http_files import reason_of
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _SECONDS: Final = 30.0

@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
+import requests
+
 from loaders.errors import InputError
 from loaders.fetching import host_parts
-from loaders.web_files import WebFile, found_at, open_at
 from tpf_server.errors import RdfInputError, SettingsError
 from tpf_server.store.static.file_systems import (
     HADOOP,
@@ -26,14 +27,30 @@ from tpf_server.store.static.file_systems import (
     location_of,
     system_of,
 )
+from tpf_server.store.static.http_files import ChangedError, asked_again, http_answer, open_http
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
 
 WEB: Final = ("http", "https")
 _BUFFER: Final = 4 << 20
-_COPY_BLOCK: Final = 1 << 20
-_CHANGED: Final = "it has changed while it was read"
+_BLOCK: Final = 1 << 20
+_READ: Final = frozenset({200, 206, 416})
+"""The statuses that a request for a file, or for a part of it, may have."""
+
+
+class WebFile(NamedTuple):
+    """The answer of a web server about a file.
+
+    Args:
+        size: its bytes; ``None``: it does not say.
+        parts: whether it gives parts of it.
+        tag: changes when the file does; ``None``: it does not say.
+    """
+
+    size: int | None
+    parts: bool
+    tag: str | None
 
 
 @dataclass(frozen=True)
@@ -72,7 +89,7 @@ class RemoteFile:
             OSError: it cannot be read, or it is another one.
         """
         if self.web is not None:
-            with open_at(self.url, self.web) as body:
+            with open_http(partial(_asked, self.url, self.web), *self.web[:2]) as body:
                 yield body
             return
         system, location = _system(self.url, self.access), location_of(self.url)
@@ -82,7 +99,7 @@ class RemoteFile:
         # It is asked for part by part: what was read may be of the one and of the other.
         with system.open_input_file(location) as file:
             if self._version(system, location, file) != before:
-                raise OSError(_CHANGED)
+                raise ChangedError
 
     def _version(self, system: "FileSystem", location: str, file: Any) -> bytes | None:
         """What tells the content of the file that is opened from another one, if anything does.
@@ -91,7 +108,7 @@ class RemoteFile:
             OSError: it is not the file that was found.
         """
         if file.size() != self.size:
-            raise OSError(_CHANGED)
+            raise ChangedError
         said = file.metadata() or {}
         # Who tells this together with the content is not asked for it.
         if modified := said.get("Last-Modified"):
@@ -99,7 +116,7 @@ class RemoteFile:
         else:
             at = written_at(system.get_file_info(location))
         if self.written is not None and self.written != at:
-            raise OSError(_CHANGED)
+            raise ChangedError
         found: bytes | None = said.get("VersionId") or said.get("ETag")
         return found
 
@@ -123,7 +140,7 @@ class RemoteFile:
             OSError: it cannot be read, or there is no room.
         """
         with self.opened() as file:
-            shutil.copyfileobj(file, out, _COPY_BLOCK)
+            shutil.copyfileobj(file, out, _BLOCK)
 
 
 class Looked(NamedTuple):
@@ -189,8 +206,40 @@ def web_file(url: str) -> RemoteFile:
     """
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise InputError("a URL that is loaded has no name and no password", without_secrets(url))
-    web = found_at(url)
+    headers = {"Range": "bytes=0-0"}
+    with asked_again(lambda: http_answer("GET", url, _READ, headers=headers)) as answer:
+        # Of an empty file there is no first byte (416).
+        parts = answer.status_code != 200
+        given = answer.headers.get("Content-Range" if parts else "Content-Length", "")
+        size = given.rpartition("/")[2]
+        is_known = size.isdecimal()
+        web = WebFile(int(size) if is_known else None, parts and is_known, _tag(answer))
     return RemoteFile(url, web.size or 0, web.parts, (), web)
+
+
+def _asked(url: str, web: WebFile, start: int) -> requests.Response:
+    """The answer with a file from a byte on.
+
+    Raises:
+        ChangedError: it is not of the file that was looked up.
+        OSError: the server does not answer, or refuses.
+    """
+    headers = {"Range": f"bytes={start}-"} if start else {}
+    answer = http_answer("GET", url, _READ, headers=headers)
+    size = str(web.size)
+    if start:
+        place, _, whole = answer.headers.get("Content-Range", "").partition("/")
+        fits = place.startswith(f"bytes {start}-") and whole in (size, "*")
+    else:
+        fits = web.size is None or answer.headers.get("Content-Length", size) == size
+    if fits and answer.status_code == (206 if start else 200) and _tag(answer) == web.tag:
+        return answer
+    answer.close()
+    raise ChangedError
+
+
+def _tag(answer: requests.Response) -> str | None:
+    return answer.headers.get("ETag") or answer.headers.get("Last-Modified")
 
 
 def scheme_of(url: str) -> str:

@@ -36,7 +36,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_server": {"click", "flask", "granian"},
     "tpf_server.spark": {"py4j", "pyspark"},
     "tpf_server.store": set(),
-    "tpf_server.store.static": {"numpy", "pyarrow", "pyoxigraph", "requests"},
+    "tpf_server.store.static": {"numpy", "pyarrow", "pyoxigraph", "requests", "urllib3"},
     "tpf_server.store.live": {"numpy", "psycopg", "sortedcontainers"},
     "tpf_server.fragments": {"werkzeug"},
     "tpf_server.web": {
@@ -49,8 +49,8 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_server.continuous": {
         "flask", "pyarrow", "pyoxigraph", "requests", "typer", "uritemplate", "urllib3",
     },
-    "loaders": {"pyspark", "requests", "rich", "typer", "urllib3"},
-    "loaders.remote_files": {"pyarrow"},
+    "loaders": {"pyspark", "requests", "rich", "typer"},
+    "loaders.remote_files": {"pyarrow", "requests"},
     "loaders.jobs": {"py4j", "pyspark"},
     "loaders.distributed": {"pyarrow", "pyspark"},
     "loaders.rdf": {"numpy", "owlrl", "pyarrow", "pyoxigraph", "pyspark", "rdflib"},

@@ -18,8 +18,9 @@ import urllib3
 from annotations.event_reader import EventReader, ServerEvent, event_headers
 from annotations.whole_files import replaced_file
 from loaders.errors import InputError, SettingError
-from loaders.fetching import MAX_MESSAGE, host_parts, reason_of
+from loaders.fetching import MAX_MESSAGE, host_parts
 from loaders.stream.spool import Spool
+from tpf_server.store.static.http_files import reason_of
 
 _PREFIX = "sse+"
 _CHUNK = 1 << 16

@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,13 +15,14 @@ import pytest
 from loaders import remote_files as module
 from loaders.errors import InputError
 from loaders.rdf.pieces import PieceReader, Reject, cut, input_files, remote_files
-from loaders.remote_files import RemoteFile
+from loaders.remote_files import RemoteFile, web_file
 from tests.support.file_servers import put, web
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.webhdfs import files_served
 from tpf_client import commands
-from tpf_server.store.static import attempts, file_systems
+from tpf_server.store.static import file_systems, http_files
 from tpf_server.store.static.file_systems import local_path, s3_system
+from tpf_server.store.static.http_files import AgainError
 from tpf_server.store.static.manifest import read_manifest
 from tpf_server.store.static.rdf_files import QuadTexts
 
@@ -205,7 +207,7 @@ def test_what_is_not_there_or_not_to_be_had_is_told_in_a_line(
 
 
 def test_files_at_a_web_server(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "_PAUSE", 0.001)
+    monkeypatch.setattr(http_files, "_PAUSE", 0.001)
     with web(disk) as (url, files):
         names = ["a.nt", "b.nq.gz", "c/d.ttl", "c/e/f g.nt.zst"]
         far = input_files([f"{url}/{name.replace(' ', '%20')}?signature=x" for name in names])
@@ -262,3 +264,11 @@ def test_what_is_a_url() -> None:
         assert local_path(f"{scheme}://LocalHost/a/b%20c.nt") == Path("/a/b c.nt")
         assert local_path(f"{scheme}:///100%.nt") == Path("/100%.nt")
         assert local_path(f"{scheme}://elsewhere/a/b.nt") is None
+
+
+def test_a_text_that_is_no_url_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it is asked again"))
+    for wrong in ("http://[x/", "http://h:x/"):
+        with pytest.raises(OSError, match="no URL that can be asked") as caught:
+            web_file(wrong)
+        assert not isinstance(caught.value, AgainError)

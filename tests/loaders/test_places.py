@@ -39,7 +39,7 @@ from tests.support.file_servers import put, web
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.webhdfs import files_served
 from tpf_client import commands
-from tpf_server.store.static import attempts, file_systems
+from tpf_server.store.static import file_systems, http_files
 from tpf_server.store.static.file_systems import RemoteFolder, s3_system
 
 FIRST = 1417772214687
@@ -243,7 +243,7 @@ def test_what_is_not_there_or_not_to_be_had_is_one_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(attempts, "_PAUSE", 0.001)
+    monkeypatch.setattr(http_files, "_PAUSE", 0.001)
     root = put(disk, remote)
 
     def said(words: str) -> str:

@@ -214,18 +214,28 @@ class FileServer:
         url: of its root.
         requests: the operations that were asked for, with the paths.
         fails: whether to answer an operation on a path by 500.
+        cut: after how many bytes contents break off; 0: never.
     """
 
     def __init__(self, app: Flask) -> None:
         self.url = ""
         self.requests: list[tuple[str, str]] = []
         self.fails: Callable[[str, str], bool] = lambda _operation, _path: False
+        self.cut = 0
         app.before_request(self._answer)
+        app.after_request(self._broken_off)
 
     def _answer(self) -> Any:
         asked = (request.args["op"].upper(), request.path.removeprefix(_PREFIX))
         self.requests.append(asked)
         return Response(status=500) if self.fails(*asked) else None
+
+    def _broken_off(self, response: Response) -> Response:
+        if self.cut and response.mimetype == "application/octet-stream":
+            length = response.content_length
+            response.set_data(response.get_data()[: self.cut])
+            response.content_length = length
+        return response
 
 
 @contextlib.contextmanager

@@ -24,6 +24,8 @@ from tpf_server.errors import SettingsError, StoreUnreachableError
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from tpf_server.store.static.webhdfs import WebHdfs
+
 Access: TypeAlias = tuple[tuple[str, str], ...]
 """What of an environment says where file systems are and who may use them."""
 
@@ -70,7 +72,7 @@ def location_of(url: str) -> str:
     return rest if scheme.lower() in OBJECTS else f"/{rest.partition('/')[2]}"
 
 
-def system_of(url: str, access: Access) -> "FileSystem":
+def system_of(url: str, access: Access) -> "FileSystem | WebHdfs":
     """The file system of a URL.
 
     Raises:
@@ -83,11 +85,11 @@ def system_of(url: str, access: Access) -> "FileSystem":
     return _hadoop(scheme.lower(), rest.partition("/")[0], dict(access).get(_USER))
 
 
-def _hadoop(scheme: str, authority: str, user: str | None) -> "FileSystem":
+def _hadoop(scheme: str, authority: str, user: str | None) -> "FileSystem | WebHdfs":
     if scheme != "hdfs":
-        from tpf_server.store.static.webhdfs import webhdfs_system
+        from tpf_server.store.static.webhdfs import WebHdfs
 
-        return webhdfs_system(authority, user, secure=scheme == "swebhdfs")
+        return WebHdfs(authority, user, secure=scheme == "swebhdfs")
     from pyarrow import fs
 
     try:
