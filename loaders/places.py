@@ -1,98 +1,347 @@
-"""Where the files of a source lie: at a path, or at a URL, where they are read as from a path.
+"""Inputs at paths and at URLs: in an object store (``s3://``), in HDFS, or at a web server.
 
-What is at a URL is found once. That is what all workers read that a place is pickled to: they ask
-for the files by themselves.
+A file at a URL is looked up once. Who it is pickled to reads that version, or none: workers share
+no directory with anybody, and ask for the files by themselves.
 """
 
 import io
+import mmap
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryFile
-from typing import Any, Final, TypeAlias
-from urllib.parse import quote
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from urllib.parse import quote, unquote
+
+import requests
 
 from loaders.errors import InputError
-from loaders.remote_files import (
-    WEB,
-    RemoteFile,
-    look,
-    path_in,
-    scheme_of,
-    told_of,
-    web_file,
-    without_secrets,
+from loaders.fetching import host_parts
+from tpf_server.errors import RdfInputError, SettingsError
+from tpf_server.store.static.file_systems import (
+    HADOOP,
+    OBJECTS,
+    Access,
+    access_in,
+    local_path,
+    location_of,
+    system_of,
 )
-from tpf_server.store.static.file_systems import access_in, local_path
-from tpf_server.store.static.http_files import MissingError
+from tpf_server.store.static.http_files import (
+    ChangedError,
+    MissingError,
+    asked_again,
+    http_answer,
+    open_http,
+)
 
-# Copies of files at URLs that this process reads, as often as somebody wants.
-#
-# They are anonymous temporary files, and so go with the process, however it ends. The last ones
-# stay, since tables and archives are read more than once.
+if TYPE_CHECKING:
+    from pyarrow import Buffer
+    from pyarrow.fs import FileInfo, FileSystem
 
-_COPIES: Final = 16
-"""How many files a process keeps that nobody reads any more."""
+WEB: Final = ("http", "https")
+_BUFFER: Final = 4 << 20
+_BLOCK: Final = 1 << 20
+_READ: Final = frozenset({200, 206, 416})
+"""The statuses that a request for a file, or for a part of it, may have."""
 
 
-def open_copy(file: RemoteFile) -> io.BufferedReader:
-    """The bytes of a file, from any place in it.
+class WebFile(NamedTuple):
+    """The answer of a web server about a file.
+
+    Args:
+        size: its bytes; ``None``: it does not say.
+        parts: whether it gives parts of it.
+        tag: changes when the file does; ``None``: it does not say.
+    """
+
+    size: int | None
+    parts: bool
+    tag: str | None
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file at a URL; it is pickled to the workers.
+
+    Args:
+        url: of the file.
+        size: its bytes, or 0 where nobody says.
+        parts: whether it can be read from any place.
+        access: how it is reached.
+        web: what a web server said of it.
+        written: when, in seconds since 1970, where a file system says so.
+    """
+
+    url: str
+    size: int
+    parts: bool = True
+    access: Access = field(default=(), repr=False)
+    web: WebFile | None = None
+    written: int | None = None
+
+    def __str__(self) -> str:
+        return without_secrets(self.url)
+
+    @cached_property
+    def path(self) -> PurePosixPath:
+        """The path in its URL: its endings say what it is."""
+        return path_in(self.url)
+
+    @contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """The file, to be read; when the block ends, it is still the one that was looked up.
+
+        Raises:
+            OSError: it cannot be read, or it is another one.
+        """
+        if self.web is not None:
+            with open_http(partial(_asked, self.url, self.web), *self.web[:2]) as body:
+                yield body
+            return
+        system, location = _system(self.url, self.access), location_of(self.url)
+        with system.open_input_file(location) as file:
+            before = self._version(system, location, file)
+            yield io.BufferedReader(cast("Any", file), _BUFFER)
+        # It is requested in parts, which may be of different versions.
+        with system.open_input_file(location) as file:
+            if self._version(system, location, file) != before:
+                raise ChangedError
+
+    def _version(self, system: "FileSystem", location: str, file: Any) -> bytes | None:
+        """The version of the content of an open file, where the file system has such.
+
+        Raises:
+            ChangedError: it is not the file that was looked up.
+        """
+        if file.size() != self.size:
+            raise ChangedError
+        said = file.metadata() or {}
+        # Object stores send this with the content.
+        if modified := said.get("Last-Modified"):
+            at: int | None = int(datetime.fromisoformat(modified.decode()).timestamp())
+        else:
+            at = written_at(system.get_file_info(location))
+        if self.written is not None and self.written != at:
+            raise ChangedError
+        version: bytes | None = said.get("VersionId") or said.get("ETag")
+        return version
+
+    @contextmanager
+    def copied(self) -> Iterator[Path]:
+        """A copy of the file on this machine, while the block runs.
+
+        Raises:
+            OSError: it cannot be read, or there is no room.
+        """
+        with TemporaryDirectory(prefix="tpf-load-") as folder:
+            copy = Path(folder, self.path.name or "file")
+            with copy.open("wb") as out:
+                self.copy_to(out)
+            yield copy
+
+    def copy_to(self, out: IO[bytes]) -> None:
+        """Write all of it into an open file.
+
+        Raises:
+            OSError: it cannot be read, or there is no room.
+        """
+        with self.opened() as file:
+            shutil.copyfileobj(file, out, _BLOCK)
+
+
+class FolderUrl:
+    """A URL in an object store or in HDFS: of a file, of a folder, or a pattern.
+
+    Args:
+        url: of it.
+        access: how it is reached.
 
     Raises:
-        InputError: it cannot be read, is not the one that was found, or there is no room.
+        InputError: it names nothing.
+        OSError: nobody answers.
     """
-    return io.BufferedReader(_Reader(_copy_of(file)))
+
+    def __init__(self, url: str, access: Access) -> None:
+        from pyarrow import fs
+
+        self.path = location_of(url).rstrip("/")
+        self._beginning = url[: len(url.rstrip("/")) - len(self.path)]
+        if not self.path.strip("/"):
+            raise InputError("names no file and no folder", url)
+        self._access = access
+        self._system = _system(url, access)
+        info = self._system.get_file_info(self.path)
+        self.is_folder = info.type is fs.FileType.Directory
+        self.file = self._file(url, info) if info.type is fs.FileType.File else None
+
+    def files_below(self, folder: str) -> list[tuple[PurePosixPath, RemoteFile]]:
+        """All files below a folder with their paths in the file system, in order of these."""
+        from pyarrow import fs
+
+        selector = fs.FileSelector(folder, allow_not_found=True, recursive=True)
+        files = [
+            (PurePosixPath(each.path), self._file(f"{self._beginning}{each.path}", each))
+            for each in self._system.get_file_info(selector)
+            if each.type is fs.FileType.File
+        ]
+        return sorted(files, key=lambda pair: pair[0])
+
+    def _file(self, url: str, info: "FileInfo") -> RemoteFile:
+        return RemoteFile(url, info.size, True, self._access, written=written_at(info))
 
 
-class _Copy:
-    """A file without a name."""
+def web_file(url: str) -> RemoteFile:
+    """The file at a URL of a web server.
 
-    def __init__(self, file: RemoteFile) -> None:
-        self._file = TemporaryFile(prefix="tpf-load-")  # noqa: SIM115 - as long as this
-        with told_of(file.url):
-            file.copy_to(self._file)
-            self._file.flush()
+    Raises:
+        InputError: the URL has a name and a password.
+        OSError: the server does not answer, or has no such file.
+    """
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise InputError("a URL that is loaded has no name and no password", without_secrets(url))
+    headers = {"Range": "bytes=0-0"}
+    with asked_again(lambda: http_answer("GET", url, _READ, headers=headers)) as answer:
+        # Of an empty file there is no first byte (416).
+        parts = answer.status_code != 200
+        given = answer.headers.get("Content-Range" if parts else "Content-Length", "")
+        size = given.rpartition("/")[2]
+        is_known = size.isdecimal()
+        web = WebFile(int(size) if is_known else None, parts and is_known, _tag(answer))
+    return RemoteFile(url, web.size or 0, web.parts, (), web)
 
-    def fileno(self) -> int:
-        """Its descriptor."""
-        return self._file.fileno()
 
-    def __del__(self) -> None:
-        self._file.close()
+def _asked(url: str, web: WebFile, start: int) -> requests.Response:
+    """The answer with a file from a byte on.
+
+    Raises:
+        ChangedError: it is not of the file that was looked up.
+        OSError: the server does not answer, or refuses.
+    """
+    headers = {"Range": f"bytes={start}-"} if start else {}
+    answer = http_answer("GET", url, _READ, headers=headers)
+    size = str(web.size)
+    if start:
+        place, _, whole = answer.headers.get("Content-Range", "").partition("/")
+        fits = place.startswith(f"bytes {start}-") and whole in (size, "*")
+    else:
+        fits = web.size is None or answer.headers.get("Content-Length", size) == size
+    if fits and answer.status_code == (206 if start else 200) and _tag(answer) == web.tag:
+        return answer
+    answer.close()
+    raise ChangedError
+
+
+def _tag(answer: requests.Response) -> str | None:
+    return answer.headers.get("ETag") or answer.headers.get("Last-Modified")
+
+
+def scheme_of(url: str) -> str:
+    """The scheme of a URL that inputs may have, in small letters.
+
+    Raises:
+        InputError: it is another one.
+    """
+    scheme = url.partition("://")[0].lower()
+    if scheme not in (*OBJECTS, *HADOOP, *WEB):
+        known = ", ".join(f"{each}://" for each in (*OBJECTS, *HADOOP, *WEB))
+        raise InputError(f"{scheme}:// is not read from ({known})", without_secrets(url))
+    return scheme
+
+
+def without_secrets(given: str) -> str:
+    """An input as it may be written down: a query may be a signature, and what is before ``@``."""
+    scheme, _, rest = given.partition("://")
+    if scheme.lower() not in WEB:
+        return given
+    place, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
+
+
+@contextmanager
+def reporting(url: str) -> Iterator[None]:
+    """Raise the errors of this block, at this URL, as one line.
+
+    Raises:
+        InputError: quotes the URL, without what is secret of it.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (RdfInputError, SettingsError) as error:
+        raise InputError(str(error)) from None
+    except (OSError, ValueError) as error:  # that it is no URL, or no path, is a ValueError
+        raise InputError(reason(error), without_secrets(url)) from error
+
+
+def reason(error: BaseException) -> str:
+    """Why, in a line: libraries tell more."""
+    if isinstance(error, FileNotFoundError):
+        return "does not exist"
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def path_in(url: str) -> PurePosixPath:
+    """The path in a URL.
+
+    Raises:
+        InputError: it is none.
+    """
+    if url.partition("://")[0].lower() not in WEB:
+        return PurePosixPath(location_of(url))
+    parts = host_parts(url)
+    if parts is None:
+        raise InputError("no URL that can be asked", without_secrets(url))
+    return PurePosixPath(unquote(parts.path))
+
+
+def written_at(info: "FileInfo") -> int | None:
+    """When a file was written; object stores tell parts of a second in lists, but not of files."""
+    return None if info.mtime_ns is None else int(info.mtime_ns // 1_000_000_000)
+
+
+def _system(url: str, access: Access) -> "FileSystem":
+    # All buckets are in one file system; each name node has its own.
+    scheme, _, rest = url.partition("://")
+    return _opened(
+        "s3://" if scheme.lower() in OBJECTS else f"{scheme}://{rest.partition('/')[0]}", access
+    )
+
+
+@lru_cache(maxsize=4)
+def _opened(origin: str, access: Access) -> "FileSystem":
+    return system_of(origin, access)
+
+
+_COPIES: Final = 16
+"""How many files a process keeps that it does not read any more."""
 
 
 @lru_cache(maxsize=_COPIES)
-def _copy_of(file: RemoteFile) -> _Copy:
-    return _Copy(file)
+def _copy_of(file: RemoteFile) -> "Buffer":
+    """The content of a file, in a temporary file without a name, which goes with the process.
 
+    The last ones stay, since tables and archives are read more than once.
 
-class _Reader(io.RawIOBase):
-    """Reads a copy from a place of its own, beside other readers."""
+    Raises:
+        InputError: it cannot be read, is not the one that was looked up, or there is no room.
+    """
+    import pyarrow as pa
 
-    def __init__(self, copy: _Copy) -> None:
-        self._copy = copy
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = os.preadv(self._copy.fileno(), [buffer], self._position)
-        self._position += count
-        return count
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        begin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position}.get(whence)
-        if begin is None:
-            begin = os.fstat(self._copy.fileno()).st_size
-        self._position = begin + offset
-        return self._position
+    with TemporaryFile() as copy, reporting(file.url):
+        file.copy_to(copy)
+        copy.flush()
+        is_empty = not copy.tell()
+        return pa.py_buffer(
+            b"" if is_empty else mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ)
+        )
 
 
 _ITSELF: Final = PurePosixPath()
@@ -119,11 +368,6 @@ class RemotePlace:
     @property
     def _url(self) -> str:
         return _joined(self.tree.url, str(self._inside)) if self._inside.parts else self.tree.url
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return path_in(self._url).name
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -186,7 +430,7 @@ class RemotePlace:
             InputError: it cannot be read, or is not the one that was found.
         """
         file = self._file()
-        with told_of(file.url), file.opened() as content:
+        with reporting(file.url), file.opened() as content:
             return content.read()
 
     def open(
@@ -197,7 +441,9 @@ class RemotePlace:
         Raises:
             InputError: see `read_bytes`.
         """
-        content = open_copy(self._file())
+        from pyarrow import BufferReader
+
+        content = io.BufferedReader(BufferReader(_copy_of(self._file())))
         return content if "b" in mode else io.TextIOWrapper(content, encoding, newline=newline)
 
     @contextmanager
@@ -208,7 +454,7 @@ class RemotePlace:
             InputError: see `read_bytes`.
         """
         file = self._file()
-        with told_of(file.url), file.copied() as path:
+        with reporting(file.url), file.copied() as path:
             yield path
 
     def beside(self, name: str) -> "RemotePlace":
@@ -296,10 +542,10 @@ def beside(place: InputPlace, name: str) -> InputPlace:
 
 
 def _remote_place(url: str) -> RemotePlace:
-    with told_of(url):
+    with reporting(url):
         if scheme_of(url) in WEB:
             return RemotePlace(_Tree(url, None))
-        there = look(url, access_in(os.environ))
+        there = FolderUrl(url, access_in(os.environ))
         if there.file is not None:
             return RemotePlace(_Tree(url, {".": there.file}))
         files = {
@@ -328,7 +574,7 @@ class _Tree:
         """The file at a path below."""
         if not self.is_listed and inside not in self._files:
             url = self.url if inside == "." else _joined(self.url, inside)
-            with told_of(url):
+            with reporting(url):
                 try:
                     self._files[inside] = web_file(url)
                 except MissingError:

@@ -50,7 +50,7 @@ LIBRARIES: dict[str, set[str]] = {
         "flask", "pyarrow", "pyoxigraph", "requests", "typer", "uritemplate", "urllib3",
     },
     "loaders": {"pyspark", "requests", "rich", "typer"},
-    "loaders.remote_files": {"pyarrow", "requests"},
+    "loaders.places": {"pyarrow", "requests"},
     "loaders.jobs": {"py4j", "pyspark"},
     "loaders.distributed": {"pyarrow", "pyspark"},
     "loaders.rdf": {"numpy", "owlrl", "pyarrow", "pyoxigraph", "pyspark", "rdflib"},

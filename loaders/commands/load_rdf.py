@@ -10,13 +10,13 @@ import typer
 from annotations.clock import SystemClock
 from loaders.commands import options
 from loaders.commands.groups import grouped
+from loaders.places import without_secrets
 from loaders.rdf.build import load_rdf_spark
 from loaders.rdf.entailment import Regime
 from loaders.rdf.local import load_rdf_local
 from loaders.rdf.parting import StoreOutput
 from loaders.rdf.pieces import input_files
 from loaders.rdf.summary import RdfSummary
-from loaders.remote_files import without_secrets
 from loaders.sources.base import size_of
 
 

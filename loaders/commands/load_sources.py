@@ -18,10 +18,10 @@ from loaders.commands.polling import Push, tell
 from loaders.errors import InputError, OutputError
 from loaders.jobs import made_by_workers, one_by_one
 from loaders.outputs import check_output, directory_aside, line_of, output_path
+from loaders.places import path_in
 from loaders.progress import Report, Silent, spark_tasks
 from loaders.rdf.build import load_source
 from loaders.rdf.parting import StoreOutput
-from loaders.remote_files import path_in
 from loaders.sources.base import Feed, StaticSource
 from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from loaders.errors import InputError, OutputError
+from loaders.places import RemoteFile
 from loaders.progress import Report, Silent
 from loaders.rdf.dictionary import (
     CutTerms,
@@ -67,7 +68,6 @@ from loaders.rdf.summary import (
     collect_rejects,
     summary_of,
 )
-from loaders.remote_files import RemoteFile
 from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
 from tpf_server.store.static import layout

@@ -7,6 +7,7 @@ from tempfile import TemporaryFile
 from types import MappingProxyType
 
 from loaders.errors import OutputError
+from loaders.places import RemoteFile
 from loaders.progress import Report, Silent
 from loaders.rdf.entailment import Entailment, Regime
 from loaders.rdf.pieces import PieceReader, cut
@@ -18,7 +19,6 @@ from loaders.rdf.summary import (
     collect_rejects,
     summary_of,
 )
-from loaders.remote_files import RemoteFile
 from tpf_server.errors import StoreError
 from tpf_server.store.static.indexing import QuadIndexer
 from tpf_server.store.static.rdf_files import merge_prefixes

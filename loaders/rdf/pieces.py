@@ -25,14 +25,14 @@ import pyoxigraph as ox
 
 from annotations.errors import NestingError
 from loaders.errors import InputError
-from loaders.remote_files import (
+from loaders.places import (
     WEB,
+    FolderUrl,
     RemoteFile,
-    look,
     path_in,
     reason,
+    reporting,
     scheme_of,
-    told_of,
     web_file,
     without_secrets,
 )
@@ -65,7 +65,7 @@ def remote_files(url: str, environment: Mapping[str, str] = os.environ) -> list[
     Raises:
         InputError: there is none, or nobody answers; quotes the URL, without what is secret of it.
     """
-    with told_of(url):
+    with reporting(url):
         if scheme_of(url) not in WEB:
             return _found(url, access_in(environment))
         check_ending(path_in(url), without_secrets(url))
@@ -73,7 +73,7 @@ def remote_files(url: str, environment: Mapping[str, str] = os.environ) -> list[
 
 
 def _found(url: str, access: Access) -> list[RemoteFile]:
-    there = look(url, access)
+    there = FolderUrl(url, access)
     path = there.path
     if there.file is not None:
         check_ending(PurePosixPath(path), url)

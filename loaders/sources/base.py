@@ -8,8 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from annotations.labels import Expiration, Fact, Interval, Labelling
 from annotations.terms import Quad
-from loaders.places import RemotePlace
-from loaders.remote_files import RemoteFile
+from loaders.places import RemoteFile, RemotePlace
 from loaders.sources.reading import archive
 
 # How large an input is: decides whether starting Spark for it pays.

@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from loaders import remote_files as module
+from loaders import places as module
 from loaders.errors import InputError
+from loaders.places import RemoteFile, web_file
 from loaders.rdf.pieces import PieceReader, Reject, cut, input_files, remote_files
-from loaders.remote_files import RemoteFile, web_file
 from tests.support.file_servers import put, web
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.webhdfs import files_served

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from annotations.methods import METHODS
-from loaders import places, remote_files
+from loaders import places
 from loaders.commands.load_sources import load_local, load_spark
 from loaders.distributed.facts import write_facts_spark
 from loaders.distributed.shipping import session_of
@@ -274,13 +274,13 @@ def test_what_is_not_there_or_not_to_be_had_is_one_line(
         assert said(f"csv {root}/csv/m.json -o").startswith(f"{root}/csv/m.json: ")
     # The object store fails: at once, and with the first file that is read.
     monkeypatch.setattr(file_systems, "_ATTEMPTS", 2)
-    remote_files._opened.cache_clear()
+    places._opened.cache_clear()
     places._copy_of.cache_clear()
     remote.fails = lambda method, path: method == "GET" and path.endswith("/trips.csv")
     assert said(f"taxi {root}/trips.csv --facts").startswith(f"{root}/trips.csv: ")
     remote.fails = lambda _method, _path: True
     assert said(f"taxi {root}/trips.csv --facts").startswith(f"{root}/trips.csv: ")
-    remote_files._opened.cache_clear()
+    places._opened.cache_clear()
     with web(disk) as (url, files):
         for words in missing[3:6]:
             line = said(words.format(url))

@@ -164,7 +164,7 @@ class RemoteFolder:
         self.url = url.rstrip("/")
         self._path = location_of(self.url)
         self._environment = dict(access_in(environment))
-        with self._telling(""):
+        with self._reporting(""):
             self._system = system_of(url, access_in(environment))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -182,7 +182,7 @@ class RemoteFolder:
             FileNotFoundError: there is none.
             StoreUnreachableError: the object store does not give it.
         """
-        with self._telling(name), self._system.open_input_stream(f"{self._path}/{name}") as file:
+        with self._reporting(name), self._system.open_input_stream(f"{self._path}/{name}") as file:
             while block := file.read(_BLOCK):
                 yield block
 
@@ -197,7 +197,7 @@ class RemoteFolder:
             StoreUnreachableError: the object store does not take it.
         """
         target = f"{self._path}/{name}"
-        with self._telling(name):
+        with self._reporting(name):
             if _is_object(self.url):
                 self._put(target, blocks)
                 return
@@ -226,7 +226,7 @@ class RemoteFolder:
         from pyarrow import fs
 
         newest: dict[str, datetime] = {}
-        with self._telling(""):
+        with self._reporting(""):
             wanted = fs.FileSelector(self._path, allow_not_found=True, recursive=True)
             for info in self._system.get_file_info(wanted):
                 name, separator, _ = info.path.removeprefix(f"{self._path}/").partition("/")
@@ -240,11 +240,11 @@ class RemoteFolder:
         Raises:
             StoreUnreachableError: the object store does not.
         """
-        with self._telling(folder), suppress(FileNotFoundError):
+        with self._reporting(folder), suppress(FileNotFoundError):
             self._system.delete_dir(f"{self._path}/{folder}")
 
     @contextmanager
-    def _telling(self, name: str) -> Iterator[None]:
+    def _reporting(self, name: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
