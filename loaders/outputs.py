@@ -5,17 +5,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
 
 from annotations.terms import Quad
 from loaders.errors import OutputError
 from tpf_server.errors import ServerError
 from tpf_server.store.static.file_systems import RemoteFolder, is_store_url, local_path
-
-_BLOCK: Final = 4 << 20
 
 
 def line_of(quad: Quad) -> str:
@@ -49,6 +45,19 @@ def written(output: Path) -> Iterator[None]:
         raise OutputError(f"{error.filename or output}: {error.strerror or error}") from error
 
 
+@contextmanager
+def output_errors() -> Iterator[None]:
+    """Raise what an object store or HDFS refuses in this block as errors of an output.
+
+    Raises:
+        OutputError: it refuses, or does not answer.
+    """
+    try:
+        yield
+    except ServerError as error:
+        raise OutputError(str(error)) from error
+
+
 def output_path(output: str) -> Path:
     """The path of an output on this machine.
 
@@ -80,20 +89,12 @@ def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
         return
     place, _, name = output.rstrip("/").rpartition("/")
     with TemporaryDirectory(prefix="tpf-load-") as work:
-        try:
+        path = Path(work, name)
+        with output_errors(), written(path):
             there = RemoteFolder(output if folder else place, os.environ)
-            path = Path(work, name)
-            with written(path):
-                yield path
-                for file in sorted(path.iterdir()) if folder else [path]:
-                    _put(there, file)
-        except ServerError as error:
-            raise OutputError(str(error)) from error
-
-
-def _put(folder: RemoteFolder, file: Path) -> None:
-    with file.open("rb") as content:
-        folder.write(file.name, iter(partial(content.read, _BLOCK), b""))
+            yield path
+            for file in sorted(path.iterdir()) if folder else [path]:
+                there.put(file.name, file)
 
 
 @contextmanager

@@ -5,18 +5,18 @@ Each tells of its part as much as shows that all parts together are a store.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
 from loaders.errors import OutputError
-from loaders.outputs import output_path
+from loaders.outputs import output_errors, output_path
 from loaders.rdf.dictionary import MergedRange
 from loaders.rdf.orders import OrderRanges, SortedRange
 from loaders.rdf.scan import unpacked_terms
@@ -233,7 +233,7 @@ class StoreOutput:
         self._folder: RemoteFolder | None = None
         self._aside: TemporaryDirectory[str] | None = None
         if is_store_url(output):
-            with _output_errors():
+            with output_errors():
                 self._folder = RemoteFolder(output, environment)
                 there = _generation(self._folder) is not None
             self.parts = PartsPlace(self._folder, new_generation())
@@ -272,7 +272,7 @@ class StoreOutput:
             return
         manifest = summary.manifest
         self._begun.add(manifest.generation)
-        with _output_errors():
+        with output_errors():
             if isinstance(manifest, Manifest):
                 text = self._files_of(self._folder, manifest)
             else:
@@ -289,8 +289,7 @@ class StoreOutput:
 
     def _files_of(self, folder: RemoteFolder, manifest: Manifest) -> bytes:
         for name in manifest.files:
-            with (self.path / manifest.generation / name).open("rb") as file:
-                folder.write(f"{manifest.generation}/{name}", _blocks(file))
+            folder.put(f"{manifest.generation}/{name}", self.path / manifest.generation / name)
         return (self.path / layout.MANIFEST).read_bytes()
 
     def __enter__(self) -> Self:
@@ -315,16 +314,3 @@ def _generation(folder: RemoteFolder) -> str | None:
         return None
     except StoreFormatError:
         return ""  # something is there, and who replaces it need not understand it
-
-
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    while block := file.read(_BLOCK):
-        yield block
-
-
-@contextmanager
-def _output_errors() -> Iterator[None]:
-    try:
-        yield
-    except ServerError as error:
-        raise OutputError(str(error)) from error

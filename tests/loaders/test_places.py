@@ -1,5 +1,6 @@
 """Sources at URLs: what is read of them, and told, is what is read of the same files on a disk."""
 
+import gc
 import gzip
 import json
 import os
@@ -306,6 +307,7 @@ def test_a_file_is_fetched_once_and_is_the_one_that_was_found(
     disk: Path, remote: ObjectStore
 ) -> None:
     root = put(disk, remote)
+    before = deleted_files()
     found = input_place(f"{root}/trips.csv")
     assert isinstance(found, RemotePlace)
     elsewhere = pickle.loads(pickle.dumps(found))
@@ -324,11 +326,25 @@ def test_a_file_is_fetched_once_and_is_the_one_that_was_found(
     for read in (elsewhere.open, elsewhere.read_bytes):
         with pytest.raises(InputError, match=r"^s3:.*/trips\.csv: it has changed while it was "):
             read()
-    assert not [name for name in os.listdir("/proc/self/fd") if _is_copy(name)]
+    del place, one, other
+    gc.collect()
+    assert deleted_files() == before
 
 
-def _is_copy(descriptor: str) -> bool:
-    try:
-        return "tpf-load-" in os.readlink(f"/proc/self/fd/{descriptor}")
-    except OSError:
-        return False
+def test_an_empty_file_at_a_url_is_empty(remote: ObjectStore, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"")
+    place = input_place(f"{put(tmp_path, remote)}/x")
+    with place.open("rb") as empty, place.open(encoding="utf-8") as text:
+        assert (empty.read(), text.read(), place.read_bytes()) == (b"", "", b"")
+
+
+def deleted_files() -> int:
+    """How many files without a name this process has open."""
+
+    def target(descriptor: str) -> str:
+        try:
+            return os.readlink(f"/proc/self/fd/{descriptor}")
+        except OSError:
+            return ""
+
+    return sum(target(each).endswith(" (deleted)") for each in os.listdir("/proc/self/fd"))

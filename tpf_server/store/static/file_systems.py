@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -211,6 +212,11 @@ class RemoteFolder:
                 with suppress(OSError):
                     self._system.delete_file(new)
                 raise
+
+    def put(self, name: str, file: Path) -> None:
+        """Make a file of one on this machine; see `write`."""
+        with file.open("rb") as content:
+            self.write(name, iter(partial(content.read, _BLOCK), b""))
 
     def _put(self, target: str, blocks: Iterable[bytes]) -> None:
         with self._system.open_output_stream(target) as file:
