@@ -223,6 +223,9 @@ def test_files_at_a_web_server(disk: Path, monkeypatch: pytest.MonkeyPatch) -> N
         files.failures = iter([500] * 5)
         with pytest.raises(InputError, match=rf"^{url}/a\.nt: HTTP 500 "):
             read(far, 3000)
+        files.failures = iter([204])
+        with pytest.raises(InputError, match=rf"^{url}/a\.nt: HTTP 204 "):
+            remote_files(f"{url}/a.nt")
         files.failures = iter(())
         files.tag = '"2"'
         with pytest.raises(InputError, match="changed while it was read"):

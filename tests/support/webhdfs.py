@@ -215,6 +215,7 @@ class FileServer:
         requests: the operations that were asked for, with the paths.
         fails: whether to answer an operation on a path by 500.
         cut: after how many bytes contents break off; 0: never.
+        body: the status and the body of every answer; ``None``: as it should be.
     """
 
     def __init__(self, app: Flask) -> None:
@@ -222,12 +223,15 @@ class FileServer:
         self.requests: list[tuple[str, str]] = []
         self.fails: Callable[[str, str], bool] = lambda _operation, _path: False
         self.cut = 0
+        self.body: tuple[int, bytes] | None = None
         app.before_request(self._answer)
         app.after_request(self._broken_off)
 
     def _answer(self) -> Any:
         asked = (request.args["op"].upper(), request.path.removeprefix(_PREFIX))
         self.requests.append(asked)
+        if self.body is not None:
+            return Response(self.body[1], status=self.body[0])
         return Response(status=500) if self.fails(*asked) else None
 
     def _broken_off(self, response: Response) -> Response:

@@ -21,6 +21,10 @@ _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.2
 """Seconds before the second attempt; each further one waits twice as long."""
 _BUFFER: Final = 1 << 20
+MALFORMED: Final = (
+    ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError,
+)  # fmt: skip
+"""What reading JSON of another shape raises."""
 _MAX_REFUSAL: Final = 1 << 16
 """Bytes that are read of the body of a refusal."""
 
@@ -85,8 +89,8 @@ def _refusal(answer: requests.Response) -> OSError:
     try:
         body = answer.raw.read(_MAX_REFUSAL, decode_content=True)
         said = json.loads(body)["RemoteException"]
-        name, message = said["exception"], (said["message"].splitlines() or [""])[0]
-    except (ValueError, KeyError, TypeError, AttributeError, urllib3.exceptions.HTTPError, OSError):
+        name, message = (f"{said[key]}\n".splitlines()[0] for key in ("exception", "message"))
+    except (*MALFORMED, urllib3.exceptions.HTTPError, OSError):
         name, message = "", f"HTTP {answer.status_code} {answer.reason}"
     if name == "FileNotFoundException":
         return FileNotFoundError(message)

@@ -6,8 +6,10 @@ identified by name (``HADOOP_USER_NAME``), as clusters without Kerberos expect i
 """
 
 import io
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +19,9 @@ import requests
 from pyarrow import fs
 
 from tpf_server.store.static.http_files import (
+    MALFORMED,
     AgainError,
+    ResultT,
     asked_again,
     http_answer,
     open_http,
@@ -43,7 +47,9 @@ class WebHdfs:
         if isinstance(wanted, fs.FileSelector):
             return self._selected(wanted)
         try:
-            return _info_of(wanted, self._said("GET", wanted, "GETFILESTATUS")["FileStatus"])
+            return self._said(
+                "GET", wanted, "GETFILESTATUS", lambda body: _info_of(wanted, body["FileStatus"])
+            )
         except FileNotFoundError:
             return fs.FileInfo(wanted, fs.FileType.NotFound)
 
@@ -53,17 +59,15 @@ class WebHdfs:
         while waiting:
             folder = waiting.pop()
             try:
-                listed = self._said("GET", folder, "LISTSTATUS")["FileStatuses"]["FileStatus"]
+                listed = self._said("GET", folder, "LISTSTATUS", partial(_infos_of, folder))
             except FileNotFoundError:
                 # One below may be removed during the listing.
                 if folder == selector.base_dir and not selector.allow_not_found:
                     raise
                 continue
-            for each in listed:
-                info = _info_of(f"{folder.rstrip('/')}/{each['pathSuffix']}", each)
-                infos.append(info)
-                if selector.recursive and info.type is fs.FileType.Directory:
-                    waiting.append(info.path)
+            infos += listed
+            if selector.recursive:
+                waiting += [each.path for each in listed if each.type is fs.FileType.Directory]
         return infos
 
     def open_input_file(self, path: str) -> Any:
@@ -91,31 +95,41 @@ class WebHdfs:
 
     def create_dir(self, path: str) -> None:
         """Make a folder, with those above it."""
-        self._said("PUT", path, "MKDIRS")
+        self._said("PUT", path, "MKDIRS", bool)
 
     def delete_dir(self, path: str) -> None:
         """Remove a folder with all that is in it."""
-        if self._said("DELETE", path, "DELETE", recursive="true").get("boolean") is False:
+        if self._said("DELETE", path, "DELETE", _is_refused, recursive="true"):
             raise FileNotFoundError(f"{path} does not exist")
 
     delete_file = delete_dir
 
     def move(self, source: str, target: str) -> None:
         """Rename a file; it replaces one that has the name."""
-        said = self._said("PUT", source, "RENAME", destination=target, renameoptions="OVERWRITE")
-        if said.get("boolean") is False:
+        options = {"destination": target, "renameoptions": "OVERWRITE"}
+        if self._said("PUT", source, "RENAME", _is_refused, **options):
             raise OSError(f"{source} is not renamed to {target}")
 
-    def _said(self, method: str, path: str, operation: str, **arguments: Any) -> dict[str, Any]:
-        def said() -> dict[str, Any]:
+    def _said(
+        self,
+        method: str,
+        path: str,
+        operation: str,
+        read: Callable[[Any], ResultT],
+        **arguments: Any,
+    ) -> ResultT:
+        """What is read of the JSON that answers an operation."""
+
+        def said() -> ResultT:
             with self._asked(method, path, operation, **arguments) as answer:
                 try:
-                    body: dict[str, Any] = answer.json() if answer.content.strip() else {}
-                except ValueError:
-                    raise OSError(f"{operation}: the answer is not of WebHDFS") from None
+                    content = answer.content.strip()
                 except requests.RequestException as error:
                     raise AgainError(reason_of(error)) from None
-                return body
+            try:
+                return read(json.loads(content or b"{}"))
+            except MALFORMED:
+                raise OSError(f"{operation}: an answer that is not of WebHDFS") from None
 
         return asked_again(said)
 
@@ -158,3 +172,16 @@ def _info_of(path: str, status: dict[str, Any]) -> fs.FileInfo:
         size=None if folder else status["length"],
         mtime=datetime.fromtimestamp(status["modificationTime"] / 1000, UTC),
     )
+
+
+def _infos_of(folder: str, body: Any) -> list[fs.FileInfo]:
+    # Listed by itself, a file has no name.
+    return [
+        _info_of(f"{folder.rstrip('/')}/{each['pathSuffix']}", each)
+        for each in body["FileStatuses"]["FileStatus"]
+        if each["pathSuffix"]
+    ]
+
+
+def _is_refused(body: Any) -> bool:
+    return body.get("boolean") is False

@@ -2,6 +2,7 @@
 
 import io
 import random
+from contextlib import suppress
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -137,6 +138,36 @@ def test_what_fails_is_tried_again_and_then_told(hdfs: FileServer) -> None:
     hdfs.fails = lambda _operation, _path: True
     with pytest.raises(StoreUnreachableError, match=rf"^{hdfs.url}/x/y/a: HTTP 500"):
         folder.read("y/a")
+
+
+ANSWERS = (
+    b"", b"{}", b"[]", b"null", b"5", b"nonsense", b"\xff\xfe", b"[" * 60_000, b'{"a":' * 60_000,
+    b'{"RemoteException": 5}', b'{"RemoteException": {"exception": ["a\\nb"], "message": 2}}',
+    b'{"RemoteException": {"exception": "A\\nB", "message": "c\\nd"}}',
+    b'{"RemoteException": {"exception": "A", "message": "\\n"}}' + b" " * (1 << 18),
+    b'{"FileStatuses": {"FileStatus": [5]}}', b'{"FileStatus": {}}', b'{"FileStatuses": []}',
+    b'{"FileStatus": {"type": "FILE", "length": "x", "modificationTime": 1e300}}',
+    b'{"FileStatus": {"type": "FILE", "length": -1, "modificationTime": 9e99}}',
+    b'{"FileStatuses": {"FileStatus": [{"type": "FILE", "length": 1, "modificationTime": 1}]}}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [200, 403])
+@pytest.mark.parametrize("body", ANSWERS, ids=range(len(ANSWERS)))
+def test_an_answer_that_is_not_of_webhdfs_is_one_line(
+    hdfs: FileServer, status: int, body: bytes
+) -> None:
+    folder = RemoteFolder(f"{hdfs.url}/x", {})
+    hdfs.body = (status, body)
+    for use in (lambda: folder.read("a"), folder.folders, lambda: folder.remove("a")):
+        # Where no answer is needed, or an empty one is as good, nothing fails.
+        with suppress(FileNotFoundError):
+            try:
+                use()
+            except StoreUnreachableError as error:
+                (line,) = str(error).splitlines()
+                assert line.startswith(f"{hdfs.url}/x/")
+                assert len(line) < 200
 
 
 def test_libhdfs_replaces_no_store(hdfs: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
