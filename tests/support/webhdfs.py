@@ -88,6 +88,8 @@ def _open(target: Path) -> Any:
 
 
 def _create(target: Path) -> Any:
+    if request.content_length is None:
+        raise Refused(411, "IOException", "a content of unknown length")
     if target.exists() and request.args.get("overwrite", "false") != "true":
         raise Refused(403, "FileAlreadyExistsException", f"{target.name} already exists")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -85,13 +85,16 @@ class WebHdfs:
         return _Upload(lambda content: asked_again(lambda: self._put(path, content)))
 
     def _put(self, path: str, content: io.BufferedIOBase) -> None:
+        is_empty = not content.seek(0, io.SEEK_END)
         content.seek(0)
         arguments = {"overwrite": "true", "noredirect": "false"}
         with self._asked("PUT", path, "CREATE", allow_redirects=False, **arguments) as answer:
             location = answer.headers.get("Location")
         if location is not None:
             headers = {"Content-Type": "application/octet-stream"}
-            http_answer("PUT", location, data=content, headers=headers).close()
+            # Of an empty file, requests would not send the length.
+            body = b"" if is_empty else content
+            http_answer("PUT", location, data=body, headers=headers).close()
 
     def create_dir(self, path: str) -> None:
         """Make a folder, with those above it."""
