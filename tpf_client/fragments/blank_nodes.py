@@ -11,7 +11,7 @@ from collections.abc import Callable
 from annotations.errors import TermError
 from annotations.terms import Quad, Term, Triple, is_triple_term, triple_of_term, triple_term
 
-_PATH = "/.well-known/genid/"
+SKOLEM_PATH = "/.well-known/genid/"
 _PREFIX = "_:genid"
 
 
@@ -24,9 +24,9 @@ def from_wire(term: Term, page_url: str) -> Term:
     """
     if term.startswith("<"):
         if is_triple_term(term):
-            inside = _PATH in term or "_:" in term
+            inside = SKOLEM_PATH in term or "_:" in term
             return _each(term, lambda part: from_wire(part, page_url)) if inside else term
-        return Term(_PREFIX + term[1:-1].encode().hex()) if _PATH in term else term
+        return Term(_PREFIX + term[1:-1].encode().hex()) if SKOLEM_PATH in term else term
     if term.startswith("_:"):
         return Term(f"_:p{zlib.crc32(page_url.encode()):08x}{term[2:]}")
     return term

@@ -173,3 +173,8 @@ def is_private(url: str) -> bool:
         return False
     addresses = {str(address[0]).partition("%")[0] for *_, address in found}
     return not all(ipaddress.ip_address(each).is_global for each in addresses)
+
+
+def without_query(url: str) -> str:
+    """A URL without query and fragment."""
+    return url.partition("#")[0].partition("?")[0].rstrip("/")

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from annotations.namespaces import HYDRA, RDF, RDFS, XSD
 from tpf_client.errors import PageError
+from tpf_client.fragments.destinations import without_query
 from tpf_client.fragments.form import Form
-from tpf_client.fragments.parts import without_query
 
 _REL: Final = f"{HYDRA}apiDocumentation"
 _ADDRESSES: Final = ("http://www.w3.org/ns/hydra", "https://www.w3.org/ns/hydra")

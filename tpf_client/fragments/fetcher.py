@@ -20,7 +20,7 @@ from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import age, lifetime, made_before, read_http_date
 from tpf_client.fragments.library_requests import asker_for
 from tpf_client.fragments.page import Page, PageMetadata
-from tpf_client.fragments.parser import ACCEPTED_FORMATS, PageReader
+from tpf_client.fragments.page_reader import ACCEPTED_FORMATS, PageReader
 from tpf_client.fragments.transport import Limits, Response, Transport
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class PageCache:
 
 
 def _weight(page: Page) -> int:
-    lines = page.known is not None and page.known.lines.texts
+    lines = page.memo is not None and page.memo.scopes
     return 1024 + (_OVERHEAD + _LINES if lines else _OVERHEAD) * page.size
 
 
@@ -466,7 +466,7 @@ class Fetcher:
                 response.headers.get("Content-Type", ""),
                 request.url,
                 bare=request.bare,
-                before=kept.known if kept is not None and kept.dynamic else None,
+                before=kept.memo if kept is not None and kept.dynamic else None,
                 over=over,
             )
         except (ParseError, PageError) as error:
@@ -494,7 +494,7 @@ class Fetcher:
             warnings=said.warnings,
             documentation=documentation,
             digest=digest,
-            known=said.known,
+            memo=said.memo,
         )
 
     def _checked(self, about: PageMetadata, url: str) -> PageMetadata:

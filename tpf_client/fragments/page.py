@@ -3,15 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from annotations.labels import Fact
-from annotations.namespaces import Vocabulary
+from annotations.terms import Quad, Term
+from tpf_client.fragments.blank_nodes import kept_quad
 from tpf_client.fragments.form import Form
-from tpf_client.fragments.known_lines import KnownLines
 
-Statements = Mapping[str, Mapping[str, list[str]]]
-"""Subject to predicate to objects."""
 _ROUNDING = timedelta(seconds=1)
 
 
@@ -59,49 +56,54 @@ class PageMetadata:
         return self.earliest_expiration if self.next_change is None else self.next_change
 
 
+@dataclass(slots=True)
+class ParsedLine:
+    """A parsed line of a page.
+
+    Args:
+        quads: its quads, in the graph around it.
+        size: bytes of memory that they take.
+        kept: the quads with our blank nodes, once they were needed.
+    """
+
+    quads: Sequence[Quad] = ()
+    size: int = 0
+    kept: Sequence[Quad] | None = None
+
+    def of_page(self, url: str) -> Sequence[Quad]:
+        """The quads with our blank nodes, read from the page of this URL."""
+        kept = self.kept
+        if kept is None:
+            kept = [kept_quad(quad, url) for quad in self.quads]
+            # Most have no blank nodes: one list is enough.
+            kept = self.kept = self.quads if kept == self.quads else kept
+        return kept
+
+
+@dataclass(slots=True)
+class Scope:
+    """The lines under the same directives in the same graph.
+
+    Args:
+        graph: the graph; ``None``: its name is not parsed yet.
+        lines: the lines by their text.
+        words: terms by their text in plain statements.
+    """
+
+    graph: Term | None
+    lines: dict[bytes, ParsedLine] = field(default_factory=dict)
+    words: dict[bytes, Term] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
-class Owners:
-    """What in the metadata of a page gives its facts their labels.
+class LineMemo:
+    """The parsed lines of a page, kept for the next time that it is read.
 
     Args:
-        labelled: the nodes that give one.
-        nodes: of each fact in the order of the page, that node; empty: it has no label.
-        lasting: whether it is so as long as these nodes give labels to the same subjects, whatever
-            the objects of facts are.
+        scopes: by the directives before them and the line that opens their graph.
     """
 
-    labelled: frozenset[str]
-    nodes: Sequence[str]
-    lasting: bool
-
-
-class Description(NamedTuple):
-    """What a page says of itself.
-
-    Args:
-        statements: all of it.
-        vocabulary: in which it speaks of time.
-        metadata: what it means.
-        owners: what it gives labels; ``None``: that is to be made out anew.
-    """
-
-    statements: Statements
-    vocabulary: Vocabulary
-    metadata: PageMetadata
-    owners: Owners | None
-
-
-@dataclass(frozen=True, slots=True)
-class KnownPage:
-    """What is remembered of a page, for the next time that it is read.
-
-    Args:
-        lines: its lines, where somebody looked at them.
-        description: what it says of itself, where that is in other lines than its data.
-    """
-
-    lines: KnownLines = field(default_factory=KnownLines)
-    description: Description | None = None
+    scopes: Mapping[tuple[bytes, bytes], Scope] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,8 @@ class Page:
         warnings: what was wrong in its labels (an unparsable instant, an inverted interval).
         documentation: where a page without a form says that the interface is described.
         digest: the hash of its body, in this process.
-        known: what is remembered of it, for the next time that it is read; ``None``: its lines are
-            not whole.
+        memo: its parsed lines, for the next time that it is read; ``None``: its lines are not
+            whole.
     """
 
     url: str
@@ -134,7 +136,7 @@ class Page:
     warnings: tuple[str, ...] = ()
     documentation: str | None = None
     digest: int = 0
-    known: KnownPage | None = None
+    memo: LineMemo | None = None
 
     @property
     def dynamic(self) -> bool:

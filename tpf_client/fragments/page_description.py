@@ -1,36 +1,63 @@
-"""What the metadata of a page say: its forms, its counts, its links, its instants.
+"""The metadata of a page: which of its quads they are, and what they say.
+
+Any data may speak of forms, counts and topics. Metadata is only what is about this page: in a
+format with graphs, a graph whose topic is the page or its fragment; in a format without graphs,
+what is said of the page, its fragment, its dataset, the form of that dataset, and of the labels
+that the page states.
 
 Source: Triple Pattern Fragments (Hydra W3C Community Group), section 4; Quad Pattern Fragments;
 this project's temporal metadata (see docs/client.md).
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from itertools import chain, islice
+from operator import itemgetter
 from typing import TypeAlias
 
 from annotations.errors import AnnotationError
 from annotations.instants import instant_of_term
-from annotations.namespaces import HYDRA, RDF, SD, VOID, Vocabulary
-from annotations.terms import Quad, Term, is_iri, is_literal, literal_parts
+from annotations.labels import Expiration, Interval, Label, at_instant
+from annotations.namespaces import DEFAULT_VOCABULARY, FOAF, HYDRA, RDF, SD, VOID, Vocabulary
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    Quad,
+    Term,
+    is_blank_node,
+    is_iri,
+    is_literal,
+    literal_parts,
+)
 from tpf_client.errors import PageError
+from tpf_client.fragments.destinations import without_query
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import whole_number
-from tpf_client.fragments.known_lines import SaidLine
-from tpf_client.fragments.page import PageMetadata, Statements
-from tpf_client.fragments.parts import (
-    COUNTS,
-    MAPPING,
-    NEXT,
-    PAGE_SIZE,
-    PRIMARY_TOPIC,
-    SEARCH,
-)
+from tpf_client.fragments.page import PageMetadata
 
+Statements: TypeAlias = Mapping[str, Mapping[str, list[str]]]
+"""Subject to predicate to objects."""
+_BySubject: TypeAlias = dict[str, dict[str, list[str]]]
+_PRIMARY_TOPIC = f"<{FOAF}primaryTopic>"
+_SEARCH = f"<{HYDRA}search>"
+_MAPPING = f"<{HYDRA}mapping>"
+_VIEW = f"<{HYDRA}view>"
+_COUNTS = (f"<{VOID}triples>", f"<{HYDRA}totalItems>")
+_PAGE_SIZE = (f"<{HYDRA}itemsPerPage>", f"<{HYDRA}limit>")
+_NEXT = (f"<{HYDRA}next>", f"<{HYDRA}nextPage>")
+_SUBSET = f"<{VOID}subset>"
+_TEMPLATE = f"<{HYDRA}template>"
+_VARIABLE = f"<{HYDRA}variable>"
 _VOCABULARY = f"<{VOID}vocabulary>"
+_CONTROLS = frozenset(
+    {
+        *_COUNTS, *_NEXT, *_PAGE_SIZE,
+        f"<{HYDRA}first>", f"<{HYDRA}firstPage>", f"<{HYDRA}previous>", f"<{HYDRA}previousPage>",
+        f"<{HYDRA}last>", f"<{HYDRA}lastPage>",
+    }
+)  # fmt: skip
+_MARKS = _CONTROLS | {_SEARCH, _MAPPING, _TEMPLATE, _VARIABLE, f"<{HYDRA}property>"}
+
 _ROLES = {
     f"<{RDF}subject>": "subject",
     f"<{RDF}predicate>": "predicate",
@@ -44,8 +71,149 @@ _MOST = 100
 """Forms of a page, and what a form says of one thing, that are looked at."""
 _Roles: TypeAlias = dict[str, tuple[str, int | None]]
 """The variable of each role, and the most that it may ask for."""
-_MOST_OBJECTS = 16
-"""Among so many objects of one subject and predicate, that which is another one is looked for."""
+
+
+def metadata_graphs(quads: Iterable[Quad], url: str) -> set[Term]:
+    """The graphs of a page that hold its metadata: those whose topic is the page.
+
+    Where none is, the page calls itself something else: then those that have a topic.
+
+    Args:
+        quads: those of the page.
+        url: where it was read.
+    """
+    place = without_query(url)
+    named: set[Term] = set()
+    own: set[Term] = set()
+    marked: set[Term] = set()
+    searched: set[Term] = set()
+    for subject, predicate, object_, graph in quads:
+        if predicate in _MARKS:
+            marked.add(graph)
+            if predicate == _SEARCH:
+                searched.add(graph)
+        elif predicate == _PRIMARY_TOPIC and graph == subject:
+            named.add(graph)
+            if place in (without_query(graph[1:-1]), without_query(object_[1:-1])):
+                own.add(graph)
+    if own or DEFAULT_GRAPH in searched:
+        return own & marked or own
+    return named & searched or named & marked or named
+
+
+def split_metadata(quads: list[Quad], url: str) -> tuple[list[Quad], list[Quad]]:
+    """The data quads and the metadata quads of a page.
+
+    Args:
+        quads: those of the page.
+        url: where it was read.
+    """
+    graphs = metadata_graphs(quads, url)
+    if graphs:
+        return (
+            [quad for quad in quads if quad.graph not in graphs],
+            [quad for quad in quads if quad.graph in graphs],
+        )
+    nodes = _described(quads, url)
+    data: list[Quad] = []
+    metadata: list[Quad] = []
+    for quad in quads:
+        about = quad.subject in nodes or (quad.predicate == _PRIMARY_TOPIC and quad.object in nodes)
+        (metadata if about else data).append(quad)
+    return data, metadata
+
+
+def _described(quads: Iterable[Quad], url: str) -> set[str]:
+    """The page and what belongs to it: its fragment, its dataset, a form, labels.
+
+    Args:
+        quads: of a page without graphs.
+        url: where it was read.
+    """
+    said: _BySubject = {}
+    containing: dict[str, list[str]] = {}
+    for subject, predicate, object_, _ in quads:
+        said.setdefault(subject, {}).setdefault(predicate, []).append(object_)
+        if predicate in (_SUBSET, _VIEW):
+            containing.setdefault(object_, []).append(subject)
+    place = without_query(url)
+    nodes = {f"<{url}>"}
+    # Servers may write the same URL in another way.
+    nodes |= {
+        each
+        for each, node in said.items()
+        if is_iri(each) and not _CONTROLS.isdisjoint(node) and without_query(each[1:-1]) == place
+    }
+    datasets = _datasets(said, containing, nodes, place)
+    nodes |= datasets
+    waiting = list(nodes)
+    while waiting:
+        each = waiting.pop()
+        node = said.get(each, {})
+        parts = [part for name in (_SUBSET, _VIEW) for part in node.get(name, ())]
+        near = [
+            *containing.get(each, ()),
+            *(part for part in parts if not _CONTROLS.isdisjoint(said.get(part, ()))),
+            *(o for said_of in node.values() for o in said_of if o.startswith(f"<{place}#")),
+        ]
+        new = set(near) - nodes
+        nodes |= new
+        waiting += new
+    for form in {form for each in datasets for form in said[each][_SEARCH]}:
+        if _template(said, form) is not None:
+            nodes.add(form)
+            mappings = (each for objects in said[form].values() for each in objects)
+            nodes.update(each for each in mappings if _VARIABLE in said.get(each, ()))
+    return nodes | _labels(said, nodes)
+
+
+def _labels(said: Statements, nodes: set[str]) -> set[str]:
+    """What gives facts their labels, where the page states labels.
+
+    Args:
+        said: by subject and predicate.
+        nodes: the page and what belongs to it.
+    """
+    stated = {predicate for each in nodes for predicate in said.get(each, ())}
+    names = {name for each in nodes for name in said.get(each, {}).get(_VOCABULARY, ())}
+    vocabularies = [DEFAULT_VOCABULARY, *(Vocabulary(name[1:-1]) for name in names)]
+    marks = {tmp["predicate"] for tmp in vocabularies if tmp["dynamicTriples"] in stated}
+    return {
+        each for each, node in said.items() if is_blank_node(each) and not marks.isdisjoint(node)
+    }
+
+
+def _datasets(
+    said: Statements, containing: dict[str, list[str]], pages: set[str], place: str
+) -> set[str]:
+    """What has the form of this page: one that leads here; else that of what contains it; else any.
+
+    Args:
+        said: by subject and predicate.
+        containing: what has something as a part.
+        pages: what the page is called.
+        place: its URL, without the query.
+    """
+    places = {
+        form: _template(said, form) for node in said.values() for form in node.get(_SEARCH, ())
+    }
+    forms = {
+        each: {places[form] for form in node[_SEARCH]}
+        for each, node in said.items()
+        if _SEARCH in node
+    }
+    around = {each for page in pages for each in containing.get(page, ())}
+    fitting = {each for each, found in forms.items() if place in found}
+    return fitting or forms.keys() & around or {each for each in forms if any(forms[each])}
+
+
+def _template(said: Statements, form: str) -> str | None:
+    """Where the template of a form leads, without the query; ``None``: it has none."""
+    node = said.get(form, {})
+    template = next(filter(is_literal, node.get(_TEMPLATE, ())), None)
+    if template is None or _MAPPING not in node:
+        return None
+    return without_query(literal_parts(template).lexical.partition("{")[0])
 
 
 def statements_of(quads: Iterable[Quad]) -> Statements:
@@ -54,44 +222,6 @@ def statements_of(quads: Iterable[Quad]) -> Statements:
     for subject, predicate, object_, _ in quads:
         statements[subject][predicate].append(object_)
     return statements
-
-
-def changed_statements(
-    statements: Statements,
-    changes: Iterable[tuple[SaidLine, SaidLine]],
-    predicates: Container[str],
-) -> tuple[Statements, set[Term]] | None:
-    """The statements of a page of which some lines say other objects.
-
-    It takes time that is linear in what the lines say, however many objects are others.
-
-    Args:
-        statements: those before.
-        changes: what these lines said, and what they say of the same subjects now.
-        predicates: those whose objects may be others.
-
-    Returns:
-        They, and the predicates whose objects are others; ``None``: others are as well, or it
-        cannot be told soon which of several objects is another one.
-    """
-    now = dict(statements)
-    nodes: dict[str, dict[str, list[str]]] = {}
-    found: set[Term] = set()
-    for before, after in changes:
-        for (subject, predicate, old, _), quad in zip(before.quads, after.quads, strict=True):
-            if old == quad.object:
-                continue
-            if predicate not in predicates:
-                return None
-            if subject not in nodes:
-                now[subject] = nodes[subject] = {**statements[subject]}
-            node = nodes[subject]
-            objects = node[predicate]
-            if len(objects) > _MOST_OBJECTS or objects.count(old) != 1:
-                return None
-            node[predicate] = [quad.object if each == old else each for each in objects]
-            found.add(predicate)
-    return now, found
 
 
 def spoken_vocabulary(statements: Statements, vocabulary: Vocabulary) -> Vocabulary:
@@ -105,51 +235,9 @@ def spoken_vocabulary(statements: Statements, vocabulary: Vocabulary) -> Vocabul
     return vocabulary
 
 
-@lru_cache(16)
-def passing(tmp: Vocabulary) -> frozenset[str]:
-    """The predicates that say what is so for the moment, and nothing that `metadata_again` keeps.
-
-    That are the instants, the labels of facts, and the links that name the snapshot of the page.
-    """
-    instants = (tmp[each] for each in ("earliestExpiration", "nextChange", "evaluatedAt"))
-    links = (f"<{HYDRA}first>", f"<{HYDRA}last>")
-    return frozenset({*tmp.label_predicates, *owning(tmp), *links, *instants})
-
-
-@lru_cache(16)
-def owning(tmp: Vocabulary) -> frozenset[str]:
-    """The predicates that say which facts have a label."""
-    return frozenset(tmp[each] for each in ("subject", "predicate", "object", "graph"))
-
-
-def metadata_again(
-    before: PageMetadata, statements: Statements, tmp: Vocabulary, url: str, warnings: list[str]
-) -> PageMetadata:
-    """What the statements mean, where only objects of `passing` predicates are others.
-
-    Args:
-        before: what they meant before.
-        statements: those now.
-        tmp: the vocabulary of the page.
-        url: where it was read.
-        warnings: takes in what is wrong.
-    """
-    preferred = _preferred(statements, url)
-
-    def instant(name: str) -> datetime | None:
-        return _instant(_find(statements, (tmp[name],), preferred), warnings)
-
-    return replace(
-        before,
-        earliest_expiration=instant("earliestExpiration"),
-        next_change=instant("nextChange"),
-        evaluated_at=instant("evaluatedAt"),
-    )
-
-
 def _preferred(statements: Statements, url: str) -> Sequence[str]:
     """Of whom what is said of the page should be said."""
-    return [*(o for by in statements.values() for o in by.get(PRIMARY_TOPIC, ())), f"<{url}>"]
+    return [*(o for by in statements.values() for o in by.get(_PRIMARY_TOPIC, ())), f"<{url}>"]
 
 
 def metadata_of(
@@ -169,11 +257,15 @@ def metadata_of(
     preferred = _preferred(statements, url)
     default_graph = _iri(_find(statements, (f"<{SD}defaultGraph>",), preferred))
     method = _find(statements, (tmp["annotationMethod"],), preferred)
-    lasting = PageMetadata(
+
+    def instant(name: str) -> datetime | None:
+        return _instant(_find(statements, (tmp[name],), preferred), warnings)
+
+    return PageMetadata(
         forms=_forms(statements, default_graph, tmp, url),
-        count=_number(_find(statements, COUNTS, preferred)),
-        page_size=_number(_find(statements, PAGE_SIZE, preferred)),
-        next_page=_iri(_find(statements, NEXT, preferred)),
+        count=_number(_find(statements, _COUNTS, preferred)),
+        page_size=_number(_find(statements, _PAGE_SIZE, preferred)),
+        next_page=_iri(_find(statements, _NEXT, preferred)),
         dynamic=_number(_find(statements, (tmp["dynamicTriples"],), preferred)),
         method=literal_parts(method).lexical if method and is_literal(method) else None,
         labellings=frozenset(
@@ -184,8 +276,10 @@ def metadata_of(
         ),
         plain_view=_iri(_find(statements, (tmp["plainView"],), preferred)),
         changes=_iri(_find(statements, (tmp["changes"],), preferred)),
+        earliest_expiration=instant("earliestExpiration"),
+        next_change=instant("nextChange"),
+        evaluated_at=instant("evaluatedAt"),
     )
-    return metadata_again(lasting, statements, tmp, url, warnings)
 
 
 def _find(
@@ -243,13 +337,13 @@ def _forms(
 ) -> tuple[Form, ...]:
     found: list[Form] = []
     read: dict[str, _Roles] = {}
-    forms = {form: None for by in statements.values() for form in by.get(SEARCH, ())}
+    forms = {form: None for by in statements.values() for form in by.get(_SEARCH, ())}
     for form in islice(forms, _MOST):
         node = statements.get(form, {})
         templates = [t for t in node.get(f"<{HYDRA}template>", ()) if is_literal(t)]
         roles: dict[str, str] = {}
         maxima: dict[str, int | None] = {}
-        mappings = chain(node.get(MAPPING, ()), node.get(tmp["mapping"], ()))
+        mappings = chain(node.get(_MAPPING, ()), node.get(tmp["mapping"], ()))
         for mapping in islice(mappings, _MOST):
             if mapping not in read:
                 # Forms may have mappings in common.
@@ -270,3 +364,79 @@ def _forms(
                 raise PageError(url, f"a form whose template is none: {error}") from None
             found.append(made)
     return tuple(found)
+
+
+def fact_labels(
+    quads: Sequence[Quad],
+    statements: Statements,
+    vocabulary: Vocabulary,
+    warnings: list[str],
+    *,
+    graphs_kept: bool,
+) -> Sequence[Label | None]:
+    """The label of each of these quads, or ``None``.
+
+    Args:
+        quads: the data of a page.
+        statements: its metadata.
+        vocabulary: of the temporal metadata.
+        warnings: receives the problems of labels.
+        graphs_kept: whether equal facts in different graphs are different facts.
+    """
+    by_subject: dict[tuple[str, str], dict[str, Label]] = {}
+    by_object: dict[tuple[str, str, str, str], Label] = {}
+    nodes = [node for node in statements.values() if node.get(vocabulary["predicate"])]
+    room = sum([len(objects) for node in statements.values() for objects in node.values()])
+    for node in nodes:
+        label = _label(node, vocabulary, warnings)
+        if label is None:
+            continue
+        graph = next(iter(node.get(vocabulary["graph"], ())), "") if graphs_kept else ""
+        predicates = node.get(vocabulary["predicate"], ())
+        objects = node.get(vocabulary["object"], ())
+        subjects = node.get(vocabulary["subject"], ())
+        # Servers repeat one of the three at most; what they say is as long as what it means.
+        room -= len(predicates) * len(subjects) * max(len(objects), 1)
+        if room < 0:
+            warnings.append("labels of more facts than there are")
+            break
+        for predicate in predicates:
+            for subject in subjects:
+                for each in objects:
+                    by_object[subject, predicate, each, graph] = label
+            if not objects:
+                of_predicate = by_subject.setdefault((predicate, graph), {})
+                of_predicate.update(dict.fromkeys(subjects, label))
+    if not by_subject and not by_object:
+        return [None] * len(quads)
+    kinds = set(map(itemgetter(1, 3), quads))
+    if len(kinds) == 1 and not by_object:
+        # Most pages are of one predicate.
+        ((predicate, graph),) = kinds
+        of_predicate = by_subject.get((predicate, graph if graphs_kept else DEFAULT_GRAPH), {})
+        return list(map(of_predicate.get, map(itemgetter(0), quads)))
+    labels: list[Label | None] = []
+    for subject, predicate, object_, graph in quads:
+        kind = predicate, graph if graphs_kept else DEFAULT_GRAPH
+        label = by_object.get((subject, predicate, object_, kind[1]))
+        labels.append(label or by_subject.get(kind, {}).get(subject))
+    return labels
+
+
+def _label(
+    node: Mapping[str, list[str]], vocabulary: Vocabulary, warnings: list[str]
+) -> Label | None:
+    try:
+        finals, initials = node.get(vocabulary.final, ()), node.get(vocabulary.initial, ())
+        if initials and finals:
+            return Interval(instant_of_term(initials[0]), instant_of_term(finals[0]))
+        instants = node.get(vocabulary.instant, ())
+        if instants:
+            return at_instant(instant_of_term(instants[0]))
+        ends = node.get(vocabulary.expiration, ())
+        if ends:
+            return Expiration(instant_of_term(ends[0]))
+        warnings.append("a label without an instant")
+    except AnnotationError as error:
+        warnings.append(f"a label that cannot hold: {error}")
+    return None

@@ -24,10 +24,10 @@ from tpf_client.errors import (
     ParseError,
     SourceError,
 )
-from tpf_client.fragments.bodies import parse_page_body
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.exchange import Asker, BadUrlError, Exchange, OpenResponse, cause
 from tpf_client.fragments.freshness import read_http_date, whole_number
+from tpf_client.fragments.page_reader import parse_page_body
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tpf_client.fragments.fetcher import PageCache
-from tpf_client.fragments.page import KnownPage, Page
-from tpf_client.fragments.parser import PageReader
+from tpf_client.fragments.page import LineMemo, Page
+from tpf_client.fragments.page_reader import PageReader
 
 URL = "http://ex.org/d"
 NOW = datetime(2020, 1, 1, tzinfo=UTC)
@@ -40,13 +40,13 @@ def test_pages_are_charged_what_they_take(again: bool) -> None:
     gc.collect()
     tracemalloc.start()
     try:
-        known = KnownPage() if again else None
+        known = LineMemo() if again else None
         for version in range(3):
             body = _body(version)
             read = PageReader().read(body, "application/trig", URL, before=known)
-            known = read.known if again else None
+            known = read.memo if again else None
         size = len(body)
-        page = Page(URL, read.facts, read.metadata, NOW, NOW, size=size, known=known)
+        page = Page(URL, read.facts, read.metadata, NOW, NOW, size=size, memo=known)
         del body, read, known
         gc.collect()
         taken = tracemalloc.get_traced_memory()[0]

@@ -22,7 +22,7 @@ from tpf_client.errors import (
 )
 from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, Request
 from tpf_client.fragments.page import Page
-from tpf_client.fragments.parser import PageReader, ReadPage
+from tpf_client.fragments.page_reader import PageReader, ReadPage
 from tpf_client.fragments.transport import Limits
 
 URL = "http://ex.org/d?p=x"

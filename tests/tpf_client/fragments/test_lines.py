@@ -1,7 +1,5 @@
 """Pages line by line: what they say is what the whole page says, and only new lines are parsed."""
 
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,10 +7,8 @@ from hypothesis import strategies as st
 from annotations.terms import Quad
 from tpf_client.errors import ParseError
 from tpf_client.fragments.blank_nodes import kept_quad
-from tpf_client.fragments.bodies import parse_page_body, quad_size
-from tpf_client.fragments.changed_lines import _shared, changed_lines
-from tpf_client.fragments.known_lines import KnownLines
-from tpf_client.fragments.lines import read_lines
+from tpf_client.fragments.page import LineMemo
+from tpf_client.fragments.page_reader import Lines, parse_page_body, quad_size, read_lines
 
 URL = "http://ex.org/d?p=x"
 DIRECTIVES = (
@@ -60,6 +56,10 @@ def pages(draw: st.DrawFn) -> list[str]:
     return page
 
 
+def _memo(lines: Lines) -> LineMemo:
+    return LineMemo(lines.scopes)
+
+
 def _whole(body: bytes) -> set[Quad] | None:
     try:
         return set(parse_page_body(body, "application/trig", URL))
@@ -102,43 +102,45 @@ def versions(draw: st.DrawFn) -> list[list[str]]:
 @given(versions())
 def test_a_page_says_what_it_says_as_a_whole(versions: list[list[str]]) -> None:
     """Whatever was known of earlier versions, and however odd it is."""
-    before = KnownLines()
+    before = LineMemo()
     for version in versions:
         body = "\n".join(version).encode()
         read = read_lines(body, URL, before)
         if read is None:
             continue
-        before = read.known
+        before = _memo(read)
+        assert {quad.graph for quad in read.named()} == {
+            quad.graph for quad in read.quads() if quad.graph
+        }
         whole = _whole(body)
         assert whole is not None
-        lines = [line for _, some in before.graph_lines() for line in some]
+        lines = [line for block in read.blocks for line in block.lines]
         if b"[" not in body:
             # Elsewhere blank nodes have other names each time.
             assert set(read.quads()) == whole
             kept = {quad for line in lines for quad in line.of_page(URL)}
             assert kept == {kept_quad(quad, URL) for quad in whole}
         assert all(line.size == sum(map(quad_size, line.quads)) for line in lines)
-        assert before.size == sum(line.size for line in lines)
-        graphs = {graph for graph, _ in before.graph_lines()}
-        assert {quad.graph for quad in read.quads()} <= graphs
+        assert {quad.graph for quad in read.quads()} <= {block.scope.graph for block in read.blocks}
 
 
 def test_only_new_lines_are_parsed() -> None:
     page = ["@base <http://ex.org/> .", "<g> {", *(f"<s{n}> <p> <o> ." for n in range(100)), "}"]
-    first = read_lines("\n".join(page).encode(), URL, KnownLines())
+    first = read_lines("\n".join(page).encode(), URL, LineMemo())
     assert first is not None
-    assert first.parsed == 101
+    # The subjects, the predicate, the object and the graph.
+    assert first.parsed == 103
     page[5], page[7] = "<s3> <p> <changed> .", page[8]
-    second = read_lines("\n".join(page).encode(), URL, first.known)
+    second = read_lines("\n".join(page).encode(), URL, _memo(first))
     assert second is not None
     assert second.parsed == 1
     assert set(second.quads()) == _whole("\n".join(page).encode())
     # What a line says depends on the directives before it, and on its graph.
     for place, line in ((0, "@base <http://ex.net/> ."), (1, "<h> {")):
         other = [*page[:place], line, *page[place + 1 :]]
-        third = read_lines("\n".join(other).encode(), URL, second.known)
+        third = read_lines("\n".join(other).encode(), URL, _memo(second))
         assert third is not None
-        assert third.parsed == 100
+        assert third.parsed == 103
         assert set(third.quads()) == _whole("\n".join(other).encode())
 
 
@@ -149,62 +151,30 @@ def test_words_are_not_read_again() -> None:
         *(f'<s{n}> <p> "{n % 3}" .' for n in range(50)),
         "}",
     ]
-    first = read_lines("\n".join(page).encode(), URL, KnownLines())
+    first = read_lines("\n".join(page).encode(), URL, LineMemo())
     assert first is not None
     # One more, so that lines are not where they were.
     page[2:52] = [f'<s{n % 50}> <p> "{(n + 1) % 3}" .' for n in range(51)]
-    second = read_lines("\n".join(page).encode(), URL, first.known)
+    second = read_lines("\n".join(page).encode(), URL, _memo(first))
     assert second is not None
     assert second.parsed == 0
     assert set(second.quads()) == _whole("\n".join(page).encode())
     page[2:53] = [f'<s{n % 50}> <p> "new{n // 50}" .' for n in range(51)]
-    second = read_lines("\n".join(page).encode(), URL, first.known)
+    second = read_lines("\n".join(page).encode(), URL, _memo(first))
     assert second is not None
     assert second.parsed == 2
     assert set(second.quads()) == _whole("\n".join(page).encode())
     page[2:12] = [f'<new{n}> <p> "{n % 3}" .' for n in range(10)]
-    third = read_lines("\n".join(page).encode(), URL, second.known)
+    third = read_lines("\n".join(page).encode(), URL, _memo(second))
     assert third is not None
     assert third.parsed == 10
     for n in range(100):
         page[2:12] = [f'<new{n}-{m}> <p> "{m % 3}" .' for m in range(10)]
-        third = read_lines("\n".join(page).encode(), URL, third.known)
+        third = read_lines("\n".join(page).encode(), URL, _memo(third))
         assert third is not None
         assert set(third.quads()) == _whole("\n".join(page).encode())
-    (words,) = [scope.words for scope in third.known.scopes().values() if scope.words]
+    (words,) = [scope.words for scope in third.scopes.values() if scope.words]
     assert len(words) < 6 * 70
-
-
-def test_other_literals_are_not_parsed() -> None:
-    """Nor is anything looked up, where lines are where they were."""
-    links = "<> <p> </d?p=x&snapshot={0}>;<q> </d?p=x&page=9&snapshot={0}> ."
-    page = [
-        "@prefix x: <http://www.w3.org/2001/XMLSchema#> .",
-        "<g> {",
-        *(f'_:l{n} <p> "{n}"^^x:integer .' for n in range(20)),
-        '<s> <p> "1"@en;<q> <o> .',
-        "}",
-        *(f'<s{n}> <p> "{n}" .' for n in range(50)),
-        links.format(0),
-    ]
-    known = KnownLines()
-    for number in range(4):
-        page[2:22] = [f'_:l{n} <p> "{n + number}"^^x:integer .' for n in range(20)]
-        page[22] = f'<s> <p> "{number}"@en;<q> <o> .'
-        page[24:74] = [f'<s{n}> <p> "{number}" .' for n in range(50)]
-        page[74] = links.format(number)
-        read = read_lines("\n".join(page).encode(), URL, known)
-        assert read is not None
-        assert read.parsed == (0 if number else 73)
-        assert (read.changes is not None and len(read.changes) == 21) == bool(number)
-        assert set(read.quads()) == _whole("\n".join(page).encode())
-        known = read.known
-    # A row that goes: everything else is known, where it was and as it was.
-    page.pop(30)
-    read = read_lines("\n".join(page).encode(), URL, known)
-    assert read is not None
-    assert read.parsed == 0
-    assert set(read.quads()) == _whole("\n".join(page).encode())
 
 
 @pytest.mark.parametrize(
@@ -217,12 +187,22 @@ def test_other_literals_are_not_parsed() -> None:
 )
 def test_each_directive_is_followed_once(page: str) -> None:
     """They may depend on those before, and lines of several blocks are parsed after them."""
-    first = read_lines(page.format(1).encode(), URL, KnownLines())
+    first = read_lines(page.format(1).encode(), URL, LineMemo())
     assert first is not None
     body = page.format(2).encode()
-    again = changed_lines(body.split(b"\n"), URL, first.known, math.inf)
+    again = read_lines(body, URL, _memo(first))
     assert again is not None
     assert set(again.quads()) == _whole(body)
+
+
+def test_a_graph_may_have_the_name_of_a_word() -> None:
+    memo = LineMemo()
+    for number in range(3):
+        body = f"<g> {{\n<g> <g> <{number}> .\n<g> <b> <g> .\n}}".encode()
+        read = read_lines(body, URL, memo)
+        assert read is not None
+        assert set(read.quads()) == _whole(body)
+        memo = _memo(read)
 
 
 @pytest.mark.parametrize(
@@ -248,8 +228,8 @@ def test_each_directive_is_followed_once(page: str) -> None:
     ],
 )
 def test_what_only_looks_like_another_word(before: str, now: str) -> None:
-    first = read_lines(before.encode(), URL, KnownLines())
-    read = read_lines(now.encode(), URL, KnownLines() if first is None else first.known)
+    first = read_lines(before.encode(), URL, LineMemo())
+    read = read_lines(now.encode(), URL, LineMemo() if first is None else _memo(first))
     whole = _whole(now.encode())
     assert whole is not None or read is None
     if read is not None and whole is not None:
@@ -262,65 +242,33 @@ def test_what_only_looks_like_another_word(before: str, now: str) -> None:
 
 @pytest.mark.parametrize("odd", ODD[:4] + ODD[5:8] + ODD[9:16])
 def test_pages_of_another_shape_are_left_to_others(odd: str) -> None:
-    assert read_lines(f"<a> <b> <c> .\n{odd}\n".encode(), URL, KnownLines()) is None
+    assert read_lines(f"<a> <b> <c> .\n{odd}\n".encode(), URL, LineMemo()) is None
 
 
 def test_what_takes_too_much_memory_is_left_to_others() -> None:
     body = b"<a> <b> <c> .\n<a> <b> <d> .\n"
-    assert read_lines(body, URL, KnownLines(), most=10_000) is not None
-    assert read_lines(body, URL, KnownLines(), most=500) is None
+    assert read_lines(body, URL, LineMemo(), most=10_000) is not None
+    assert read_lines(body, URL, LineMemo(), most=500) is None
 
 
 @pytest.mark.parametrize("times", [1, 10])
 def test_a_page_cannot_grow_beyond_what_is_taken_at_once(times: int) -> None:
     """Whether lines say other literals, are parsed, or are more than before."""
     lines = [f'<s{n}> <p> "{n}" .' for n in range(100)]
-    first = read_lines("\n".join(lines).encode(), URL, KnownLines())
+    first = read_lines("\n".join(lines).encode(), URL, LineMemo())
     assert first is not None
-    limit = first.known.size
+    limit = sum(line.size for block in first.blocks for line in block.lines)
     for number, line in enumerate((f'<s{{}}> <p> "{"9" * 50}" .', "<s{}> <p> <o>,<p>,<q> .")):
-        known = first.known
+        known = _memo(first)
         said = list(lines)
         for place in range(0, 100, times):
             said[place : place + times] = map(line.format, range(place, place + times))
             body = "\n".join([*said, *([lines[0]] * (place % 7) * number)]).encode()
             most = limit + 20 * 50
             read = read_lines(body, URL, known, most)
-            assert (read is None) == (read_lines(body, URL, KnownLines(), most) is None)
+            assert (read is None) == (read_lines(body, URL, LineMemo(), most) is None)
             if read is None:
                 break
-            known = read.known
+            known = _memo(read)
         else:
             pytest.fail("the page grew without end")
-
-
-def test_only_short_frames_are_there_for_all_pages() -> None:
-    _shared.cache_clear()
-    known = KnownLines()
-    for number in range(2):
-        body = "\n".join(
-            [
-                f'<a> <b> "{number}",<short> .',
-                f'<a> <b> "{number}",<{"long" * 100}> .',
-                f'<a> <b> "{number}"^^<http://ex.org/{"long" * 100}> .',
-            ]
-        )
-        read = read_lines(body.encode(), URL, known)
-        assert read is not None
-        assert read.parsed == (0 if number else 3)
-        known = read.known
-    assert _shared.cache_info().currsize == 1
-
-
-def test_many_other_queries_in_a_line_are_not_looked_for_one_by_one() -> None:
-    for links, parsed in ((4, 0), (100, 1)):
-        bodies = [
-            ("<> <p> " + ",".join(f"<?a={n}&b={version}>" for n in range(links)) + " .").encode()
-            for version in range(2)
-        ]
-        first = read_lines(bodies[0], URL, KnownLines())
-        assert first is not None
-        again = read_lines(bodies[1], URL, first.known)
-        assert again is not None
-        assert again.parsed == parsed
-        assert set(again.quads()) == _whole(bodies[1])

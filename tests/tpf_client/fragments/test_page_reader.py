@@ -23,8 +23,8 @@ from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client, Solutions
 from tpf_client.errors import ClosedError, PageError, ParseError
 from tpf_client.fragments.form import Form
-from tpf_client.fragments.page import KnownPage
-from tpf_client.fragments.parser import PageReader
+from tpf_client.fragments.page import LineMemo
+from tpf_client.fragments.page_reader import PageReader
 from tpf_client.sparql.parser import parse_query
 
 URL = "http://ex.org/d?p=x"
@@ -220,7 +220,7 @@ def test_only_what_is_about_this_page_is_metadata(
     else:
         body = ox.serialize([each.triple for each in (*rows, *about)], format=rdf_format)
     assert body is not None
-    before = KnownPage() if again else None
+    before = LineMemo() if again else None
     facts, metadata, _, _ = PageReader().read(body, rdf_format.media_type, URL, before=before)
     assert Counter(fact.quad for fact in facts) == Counter(data)
     assert metadata.count == 250
@@ -324,7 +324,7 @@ def test_work_grows_no_faster_than_the_metadata(kind: str, again: bool) -> None:
         )
         return _steps(
             lambda: PageReader().read(
-                said.encode(), "application/trig", URL, before=KnownPage() if again else None
+                said.encode(), "application/trig", URL, before=LineMemo() if again else None
             )
         )
 

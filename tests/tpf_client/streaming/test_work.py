@@ -14,9 +14,9 @@ from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import LiveServer
 from tpf_client import Client, Stream, Update
 from tpf_client.dataflow.node import Meter
-from tpf_client.fragments import lines as lines_of_pages
-from tpf_client.fragments.known_lines import KnownLines, Lines
-from tpf_client.fragments.lines import read_lines
+from tpf_client.fragments import page_reader
+from tpf_client.fragments.page import LineMemo
+from tpf_client.fragments.page_reader import Lines, read_lines
 from tpf_client.planner.live_fragment import HeldFacts
 
 EX = "http://example.org/"
@@ -119,13 +119,13 @@ def test_of_a_page_that_changed_only_new_lines_are_parsed(
 ) -> None:
     parsed: list[int] = []
 
-    def counted(body: bytes, url: str, before: KnownLines, most: float) -> Lines | None:
+    def counted(body: bytes, url: str, before: LineMemo, most: float) -> Lines | None:
         lines = read_lines(body, url, before, most)
         assert lines is not None
         parsed.append(lines.parsed)
         return lines
 
-    monkeypatch.setattr(lines_of_pages, "read_lines", counted)
+    monkeypatch.setattr(page_reader, "read_lines", counted)
     with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
         updates = iter(client.stream(QUERY))
         # The page is read as a whole first, and by its lines when it turned out to change.

@@ -11,7 +11,7 @@ from annotations.methods import METHODS
 from annotations.namespaces import XSD_DATE_TIME, XSD_INTEGER
 from annotations.terms import Quad, Term, Triple, iri, is_triple_term, literal, triple_term
 from tests.support.served import BASE, NOON, Served
-from tpf_client.fragments.parser import PageReader
+from tpf_client.fragments.page_reader import PageReader
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.settings import VIEW_NAMES
 from tpf_server.store.live.log import LiveSettings

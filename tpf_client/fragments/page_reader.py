@@ -1,0 +1,463 @@
+"""From the bytes of a response to the quads and the metadata of a page.
+
+A page that is read again is read line by line, where each line is whole: a statement, a directive,
+or the start or end of a graph. What such a line means depends only on itself, the directives before
+it and the graph around it, so a line that the page had before is skipped, and the new lines are
+parsed together; of a line of three plain words, only the new words. Pages of another shape are
+parsed as a whole.
+
+Source: Triple Pattern Fragments (Hydra W3C Community Group), section 4; Quad Pattern Fragments;
+this project's temporal metadata (see docs/client.md).
+"""
+
+import math
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import pyoxigraph as ox
+
+from annotations.errors import NestingError
+from annotations.labels import Fact
+from annotations.namespaces import DEFAULT_VOCABULARY, RDF_TYPE, Vocabulary
+from annotations.nesting import check_nesting
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from tpf_client.errors import ClosedError, PageError, PageTooLargeError, ParseError
+from tpf_client.fragments.blank_nodes import SKOLEM_PATH, kept_quad
+from tpf_client.fragments.documentation import with_hydra_context
+from tpf_client.fragments.page import LineMemo, PageMetadata, ParsedLine, Scope
+from tpf_client.fragments.page_description import (
+    fact_labels,
+    metadata_graphs,
+    metadata_of,
+    split_metadata,
+    spoken_vocabulary,
+    statements_of,
+)
+
+ACCEPTED_FORMATS = (
+    "application/trig,application/n-quads;q=0.9,text/turtle;q=0.6,"
+    "application/n-triples;q=0.5,application/ld+json;q=0.3"
+)
+
+_BY_LINES: Final = ("application/trig", "text/turtle")
+"""Media types of pages that may be read line by line."""
+_WARNINGS: Final = 20
+"""Warnings of a page at most."""
+_WARNING: Final = 200
+"""Characters of a warning at most."""
+_BETWEEN: Final = 1_000
+"""Quads between two checks for cancellation."""
+_TERM: Final = 100
+"""Bytes of memory that a term takes beside its characters."""
+
+
+class ReadPage(NamedTuple):
+    """The meaning of a page.
+
+    Args:
+        facts: its data, with their labels.
+        metadata: counts, controls and temporal metadata.
+        warnings: problems of labels.
+        memo: its parsed lines, for the next time that it is read; ``None``: its lines are not
+            whole.
+    """
+
+    facts: tuple[Fact, ...]
+    metadata: PageMetadata
+    warnings: tuple[str, ...]
+    memo: LineMemo | None
+
+
+class PageReader:
+    """Reads pages: bytes to facts and metadata.
+
+    Args:
+        vocabulary: the namespace of the temporal metadata, where a page names no other.
+        most: bytes of memory that the data of a page may take.
+    """
+
+    def __init__(self, vocabulary: Vocabulary = DEFAULT_VOCABULARY, most: float = math.inf) -> None:
+        self._vocabulary = vocabulary
+        self._most = most
+
+    def read(
+        self,
+        body: bytes,
+        media_type: str,
+        url: str,
+        *,
+        bare: bool = False,
+        before: LineMemo | None = None,
+        over: Callable[[], bool] = lambda: False,
+    ) -> ReadPage:
+        """Read a page.
+
+        Args:
+            body: the page.
+            media_type: of the page.
+            url: where it was read.
+            bare: whether all of it is data.
+            before: its lines when it was read last; ``None``: it is parsed as a whole.
+            over: whether the page is no longer needed; asked again and again.
+
+        Raises:
+            ParseError: the body is not RDF of the announced type.
+            PageError: the body is RDF, but says nothing about a fragment.
+            PageTooLargeError: it takes more memory than is allowed.
+            ClosedError: it is no longer needed.
+        """
+        lines = None
+        if before is not None and not bare and essence(media_type) in _BY_LINES:
+            lines = read_lines(body, url, before, self._most)
+        graphs = set() if lines is None else metadata_graphs(lines.named(), url)
+        if lines is not None and graphs:
+            data, kept, about = lines.split(graphs, url)
+        else:
+            quads = (
+                lines.quads() if lines else parse_page_body(body, media_type, url, self._most, over)
+            )
+            data, about = (quads, []) if bare else split_metadata(quads, url)
+            kept = [kept_quad(quad, url) for quad in data]
+        if not about and not bare:
+            raise PageError(url, "the page says nothing about a fragment: no metadata, no form")
+        warnings: list[str] = []
+        statements = statements_of(about)
+        vocabulary = spoken_vocabulary(statements, self._vocabulary)
+        graphs_kept = bool(graphs) or any(quad.graph for quad in about)
+        labels = fact_labels(data, statements, vocabulary, warnings, graphs_kept=graphs_kept)
+        made = tuple.__new__
+        facts = tuple([made(Fact, pair) for pair in zip(kept, labels, strict=True)])
+        metadata = metadata_of(statements, vocabulary, url, warnings)
+        shown = dict.fromkeys(each[:_WARNING] for each in warnings[:_WARNINGS])
+        memo = LineMemo() if before is None else None if lines is None else LineMemo(lines.scopes)
+        return ReadPage(facts, metadata, tuple(shown), memo)
+
+
+def essence(media_type: str) -> str:
+    """A media type without its parameters."""
+    return media_type.partition(";")[0].strip().lower()
+
+
+def parse_page_body(
+    body: bytes,
+    media_type: str,
+    url: str,
+    most: float = math.inf,
+    over: Callable[[], bool] = lambda: False,
+) -> list[Quad]:
+    """The quads of a body, with blank nodes as in the document.
+
+    Args:
+        body: what the server sent, decompressed.
+        media_type: its ``Content-Type``; parameters are ignored.
+        url: base for relative IRIs, and the URL that errors name.
+        most: bytes of memory that the quads may take.
+        over: whether nobody wants them any more; asked again and again.
+
+    Raises:
+        ParseError: not RDF, or not of the announced type.
+        PageTooLargeError: it takes more memory.
+        ClosedError: nobody wants them any more.
+    """
+    kind = essence(media_type)
+    rdf_format = ox.RdfFormat.from_media_type(kind) if kind else None
+    if rdf_format is None:
+        raise ParseError(url, f"answered with {kind or 'no media type'} instead of RDF")
+    graphs: dict[object, Term] = {}
+    quads: list[Quad] = []
+    size = 0
+    if rdf_format == ox.RdfFormat.JSON_LD:
+        body = with_hydra_context(body)
+    try:
+        for quad in quads_of_body(body, rdf_format, url):
+            name = quad.graph_name
+            graph = graphs.get(name)
+            if graph is None:
+                default = isinstance(name, ox.DefaultGraph)
+                graph = graphs[name] = DEFAULT_GRAPH if default else Term(str(name))
+            read = quad_of(quad, graph)
+            size += quad_size(read)
+            if size > most:
+                # A prefix may stand for much.
+                raise PageTooLargeError(url, f"a page that takes more than {most} bytes of memory")
+            quads.append(read)
+            if len(quads) % _BETWEEN == 0 and over():
+                raise ClosedError(f"{url}: the request was cancelled")
+    except NestingError as error:
+        raise ParseError(url, f"{kind} that is not read: {error}") from None
+    except (SyntaxError, ValueError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise ParseError(url, f"malformed {kind}: {reason}") from error
+    return quads
+
+
+def quads_of_body(body: bytes, rdf_format: ox.RdfFormat, url: str) -> ox.QuadParser:
+    """Parse a body; all RDF that the client reads comes through here.
+
+    Raises:
+        NestingError: it cannot be parsed without harm.
+        SyntaxError: it is malformed; raised while it is iterated over.
+        ValueError: the URL is no IRI.
+    """
+    check_nesting((body,), rdf_format.media_type, base=url)
+    return ox.parse(body, rdf_format, base_iri=url)
+
+
+def quad_of(parsed: ox.Quad, graph: Term) -> Quad:
+    """What was parsed as a quad of ours, in this graph."""
+    value = parsed.object
+    object_ = _triple_term(value) if isinstance(value, ox.Triple) else Term(str(value))
+    return Quad(Term(str(parsed.subject)), Term(str(parsed.predicate)), object_, graph)
+
+
+def quad_size(quad: Quad) -> int:
+    """Bytes of memory that a quad takes."""
+    return len(quad[0]) + len(quad[1]) + len(quad[2]) + 3 * _TERM
+
+
+def _triple_term(triple: ox.Triple) -> Term:
+    subject, object_ = triple.subject, triple.object
+    inner = _triple_term(object_) if isinstance(object_, ox.Triple) else str(object_)
+    return Term(f"<<( {subject} {triple.predicate} {inner} )>>")
+
+
+_STATEMENT: Final = (b"<", b"_:")
+"""Starts of lines that are statements, or open a graph."""
+_DIRECTIVE: Final = (b"@prefix ", b"@base ", b"PREFIX ", b"BASE ")
+_IRI: Final = rb'<[^<>"\\\s]*>'
+_LITERAL: Final = rb'"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:%b|[A-Za-z]\w*:\w+))?' % _IRI
+_PLAIN: Final = re.compile(
+    rb"(%b) (%b|[A-Za-z]\w*:\w+|a) (%b|%b) \." % (_IRI, _IRI, _IRI, _LITERAL)
+)
+"""A statement of three words, each of which means the same in all statements of its scope."""
+_TYPE: Final = b"a"
+_WORDS: Final = 6
+"""Words that are kept for each line of a scope at most: its own and those of an earlier line."""
+_ONE_OBJECT: Final = b"<urn:x> <urn:x> %b ."
+# The name is random, so that no page can write a quad into the graph of another line.
+_NAME: Final = f"urn:line:{secrets.token_hex(8)}:"
+_NUMBERED: Final = b"<" + _NAME.encode() + b"%d>{%b}\n"
+
+
+class LineBlock(NamedTuple):
+    """Consecutive lines in one graph."""
+
+    scope: Scope
+    lines: list[ParsedLine]
+
+
+class Lines(NamedTuple):
+    """The lines of a page.
+
+    Args:
+        scopes: the lines by text, by the directives before them and the graph around them.
+        blocks: the lines in their order.
+        parsed: how many lines and words were parsed.
+    """
+
+    scopes: dict[tuple[bytes, bytes], Scope]
+    blocks: list[LineBlock]
+    parsed: int
+
+    def quads(self) -> list[Quad]:
+        """All quads, in their order."""
+        return [quad for block in self.blocks for line in block.lines for quad in line.quads]
+
+    def named(self) -> Iterable[Quad]:
+        """The quads of the named graphs."""
+        return (
+            quad
+            for scope, lines in self.blocks
+            if scope.graph
+            for line in lines
+            for quad in line.quads
+        )
+
+    def split(self, graphs: set[Term], url: str) -> tuple[list[Quad], list[Quad], list[Quad]]:
+        """The data as they are written, the data with our blank nodes, and the metadata.
+
+        Args:
+            graphs: those of the metadata.
+            url: where the page was read.
+        """
+        about = [block.scope.graph in graphs for block in self.blocks]
+        data = [line for block, is_about in zip(self.blocks, about, strict=True) if not is_about
+                for line in block.lines]  # fmt: skip
+        return (
+            [quad for line in data for quad in line.quads],
+            [quad for line in data for quad in line.kept or line.of_page(url)],
+            [quad for block, is_about in zip(self.blocks, about, strict=True) if is_about
+             for line in block.lines for quad in line.quads],
+        )  # fmt: skip
+
+
+class _NewLines:
+    """Lines and words to be parsed together, each in a graph with its number as the name.
+
+    Args:
+        url: base for relative IRIs.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._document: list[bytes] = []
+        self._lines: list[tuple[Scope, ParsedLine | None, bytes]] = []
+        self._plain: list[tuple[Scope, ParsedLine, Sequence[bytes]]] = []
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add_directive(self, text: bytes) -> None:
+        """Add a directive for all lines that follow."""
+        self._document.append(text + b"\n")
+
+    def add_graph(self, scope: Scope, name: bytes) -> None:
+        """Add the name of the graph of a scope."""
+        self._add(scope, None, b"", _ONE_OBJECT % name)
+
+    def add_line(self, scope: Scope, line: ParsedLine, text: bytes) -> None:
+        """Add a line; only the new words of a plain one are parsed."""
+        plain = _PLAIN.fullmatch(text)
+        if plain is None:
+            self._add(scope, line, b"", text)
+            return
+        words = plain.groups()
+        self._plain.append((scope, line, words))
+        for word in words:
+            if word not in scope.words:
+                scope.words[word] = RDF_TYPE
+                if word != _TYPE:
+                    self._add(scope, None, word, _ONE_OBJECT % word)
+
+    def _add(self, scope: Scope, line: ParsedLine | None, word: bytes, statement: bytes) -> None:
+        self._document.append(_NUMBERED % (len(self._lines), statement))
+        self._lines.append((scope, line, word))
+
+    def parse(self, most: float) -> bool:
+        """Parse all; false where a line is not whole, malformed, or they take too much memory."""
+        parsed: list[list[Quad]] = [[] for _ in self._lines]
+        current: object = None
+        quads: list[Quad] = []
+        graph, size = DEFAULT_GRAPH, 0
+        try:
+            for quad in quads_of_body(b"".join(self._document), ox.RdfFormat.TRIG, self._url):
+                if quad.graph_name != current:
+                    current = quad.graph_name
+                    if not isinstance(current, ox.NamedNode) or not current.value.startswith(_NAME):
+                        return False
+                    number = int(current.value[len(_NAME) :])
+                    quads = parsed[number]
+                    graph = self._lines[number][0].graph or DEFAULT_GRAPH
+                read = quad_of(quad, graph)
+                scope, line, word = self._lines[number]
+                # Words count as in a line: all together take no more than the lines.
+                size += len(read[2]) + _TERM if word else quad_size(read)
+                if size > most:
+                    return False
+                quads.append(read)
+                if word:
+                    scope.words[word] = read.object
+                elif line is None:
+                    scope.graph = read.object
+        except (NestingError, SyntaxError, ValueError, IndexError):
+            # Parsing the page as a whole gives the error.
+            return False
+        for (_, line, _), quads in zip(self._lines, parsed, strict=True):
+            if not quads or (line is None and len(quads) > 1):
+                return False
+            if line is not None:
+                line.quads, line.size = quads, sum(map(quad_size, quads))
+        return True
+
+    def put_together(self) -> None:
+        """Make the quads of plain lines from their words."""
+        made = tuple.__new__
+        for scope, line, (subject, predicate, object_) in self._plain:
+            words = scope.words
+            terms = words[subject], words[predicate], words[object_], scope.graph
+            quad = made(Quad, terms)
+            line.quads = (quad,)
+            line.size = quad_size(quad)
+            if not scope.graph and SKOLEM_PATH not in terms[0] and SKOLEM_PATH not in terms[2]:
+                line.kept = line.quads
+
+
+def read_lines(body: bytes, url: str, before: LineMemo, most: float = math.inf) -> Lines | None:
+    """Read a page in TriG or Turtle line by line.
+
+    Args:
+        body: the page.
+        url: base for relative IRIs.
+        before: the lines of the page when it was read last.
+        most: bytes of memory that the quads may take.
+
+    Returns:
+        ``None``: a line of the page is not whole, or is malformed, or they take too much.
+    """
+    lines = Lines({}, [], 0)
+    new = _NewLines(url)
+    directives = opening = b""
+    block: LineBlock | None = None
+    old: Mapping[bytes, ParsedLine] = {}
+    for text in body.split(b"\n"):
+        if block is not None:
+            line = old.get(text)
+            if line is not None and text not in block.scope.lines:
+                block.scope.lines[text] = line
+                block.lines.append(line)
+                continue
+        if text.startswith(_STATEMENT):
+            if not text.endswith(b"."):
+                if opening or not text.endswith(b" {"):
+                    return None
+                opening, block = text, None
+                continue
+            if block is None:
+                key = directives, opening
+                previous = before.scopes.get(key)
+                old = {} if previous is None else previous.lines
+                scope = lines.scopes.get(key)
+                if scope is None:
+                    scope = lines.scopes[key] = _next_scope(previous, opening)
+                    if scope.graph is None:
+                        new.add_graph(scope, opening[:-2])
+                block = LineBlock(scope, [])
+                lines.blocks.append(block)
+            present = block.scope.lines
+            if text not in present:
+                line = old.get(text)
+                if line is None:
+                    line = ParsedLine()
+                    new.add_line(block.scope, line, text)
+                present[text] = line
+            elif b"[" in text:
+                # It has another blank node each time.
+                return None
+            block.lines.append(present[text])
+        elif text == b"}" and opening:
+            opening, block = b"", None
+        elif text.startswith(_DIRECTIVE) and not opening:
+            directives += text + b"\n"
+            new.add_directive(text)
+            block = None
+        elif text:
+            return None
+    # Directives were parsed before where there were lines after them.
+    skipped = not len(new) and any(each.startswith(directives) for each, _ in before.scopes)
+    if opening or not (skipped or new.parse(most)):
+        return None
+    new.put_together()
+    # Lines of before count as well: no page grows beyond the limit.
+    if sum([line.size for block in lines.blocks for line in block.lines]) > most:
+        return None
+    return lines._replace(parsed=len(new))
+
+
+def _next_scope(previous: Scope | None, opening: bytes) -> Scope:
+    """An empty scope with what was learned when the page was read last."""
+    if previous is None:
+        return Scope(None if opening else DEFAULT_GRAPH)
+    few = len(previous.words) <= _WORDS * len(previous.lines)
+    return Scope(previous.graph, words=dict(previous.words) if few else {})
