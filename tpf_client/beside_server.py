@@ -26,7 +26,7 @@ from requests.adapters import BaseAdapter
 
 from tpf_client.client import Client
 from tpf_client.endpoint import SparqlEndpoint, StartResponse
-from tpf_client.fragments.library_requests import pooled_session
+from tpf_client.fragments.transport import pooled_session
 from tpf_client.map_tiles import map_tiles
 from tpf_client.page_files import read_example
 from tpf_client.planner.budget import Allowance

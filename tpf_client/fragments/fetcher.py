@@ -18,7 +18,6 @@ from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import age, lifetime, made_before, read_http_date
-from tpf_client.fragments.library_requests import asker_for
 from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.fragments.page_reader import ACCEPTED_FORMATS, PageReader
 from tpf_client.fragments.transport import Limits, Response, Transport
@@ -245,10 +244,11 @@ class Fetcher:
         self.parallelism = parallelism
         self.statistics = Statistics()
         self.clock = clock
-        self._asker = asker_for(session, max(parallelism, 1))
         self.destinations = destinations or Destinations()
         limits = self.limits = limits or Limits()
-        self._transport = Transport(self._asker, clock, limits, self.destinations)
+        self._transport = Transport(
+            clock, limits, self.destinations, session=session, connections=max(parallelism, 1)
+        )
         self._reader = PageReader(vocabulary, _GROWTH * limits.max_page_bytes)
         self._cache = PageCache(cache_bytes)
         self._lock = threading.Lock()
@@ -361,7 +361,6 @@ class Fetcher:
         for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
         self._transport.close()
-        self._asker.close()
 
     def _kept(self, request: Request, work: Statistics | None = None) -> Page | None:
         page = self._cache.get(request.url)

@@ -1,15 +1,34 @@
-"""One request and its response: limits, redirects, retries, and the typed errors of failure."""
+"""Requests over HTTP, through `requests`: limits, redirects, retries, and typed errors.
 
+The timeouts of sockets are those between two bytes: a server that sends one byte per second, or
+"100 Continue" again and again, could hold up a request for ever. Here a response has a deadline and
+a number of bytes, and another thread can end it.
+"""
+
+import io
 import json
 import math
 import random
+import re
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Final
+from http.client import HTTPException, HTTPResponse
+from http.cookiejar import DefaultCookiePolicy
+from time import monotonic
+from typing import Any, Final, TypeAlias
+
+import requests
+import urllib3
+from cachetools import LRUCache
+from requests.adapters import BaseAdapter, HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from annotations.clock import Clock
 from annotations.event_reader import EventReader, ServerEvent, event_headers
@@ -25,7 +44,6 @@ from tpf_client.errors import (
     SourceError,
 )
 from tpf_client.fragments.destinations import Destinations
-from tpf_client.fragments.exchange import Asker, BadUrlError, Exchange, OpenResponse, cause
 from tpf_client.fragments.freshness import read_http_date, whole_number
 from tpf_client.fragments.page_reader import parse_page_body
 
@@ -38,6 +56,16 @@ _EXPLAINED = 10_000
 _PHRASES: Final = {int(status): status.phrase for status in HTTPStatus}
 _WIRE = 2**20
 """Bytes of a response that are neither its decompressed body nor that much again."""
+_MOST_HEAD: Final = 2**18
+"""Bytes of the head of a response at most."""
+_PIECE: Final = 2**16
+"""Bytes of a piece of a body at most."""
+_PREPARED: Final = 1_024
+"""URLs whose requests are kept prepared."""
+
+
+class _TooLongError(ValueError):
+    """A response with more bytes than are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,31 +125,286 @@ class Response:
     received: datetime
 
 
-@dataclass(slots=True)
-class Transport:
-    """Sends GET requests and reads the responses whole. Thread-safe, as far as what asks is.
+class Exchange:
+    """What a request may take, with all its redirects; can be ended by another thread.
 
     Args:
-        asker: sends them.
+        seconds: how long it may last.
+        pause: how long nothing may come, in seconds.
+        size: how many bytes may come, as they are sent.
+        connect: seconds until a connection stands.
+    """
+
+    def __init__(self, seconds: float, pause: float, size: float, connect: float) -> None:
+        self._deadline = monotonic() + seconds
+        self._pause = pause
+        self._left = size
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self.ended = False
+
+    @property
+    def over(self) -> bool:
+        """Whether its time is up."""
+        return monotonic() >= self._deadline
+
+    @property
+    def timeouts(self) -> tuple[float, float]:
+        """Seconds until a connection stands, and between two bytes."""
+        return self._connect, self._pause
+
+    def attach(self, sock: socket.socket) -> None:
+        """A response comes through this socket."""
+        with self._lock:
+            self._sockets.append(sock)
+        if self.ended:
+            self.end()
+
+    def end(self) -> None:
+        """Let it fail at once."""
+        with self._lock:
+            self.ended = True
+            for sock in self._sockets:
+                # Not that of TLS, which would take away from the other thread what it reads with.
+                with suppress(OSError):
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def before_read(self, sock: socket.socket) -> None:
+        """Wait no longer than is left.
+
+        Raises:
+            TimeoutError: nothing is left.
+            _TooLongError: enough has come.
+        """
+        left = self._deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError("the response takes too long")
+        if self._left <= 0:
+            raise _TooLongError("the response is too long")
+        wait = min(self._pause, left)
+        if sock.gettimeout() != wait:
+            sock.settimeout(wait)
+
+    def after_read(self, count: int) -> None:
+        """Take note of what came."""
+        self._left -= count
+
+
+_running: ContextVar[Exchange | None] = ContextVar("running", default=None)
+"""The exchange that the next response belongs to."""
+
+
+class _Bounded(io.RawIOBase):
+    """What comes through a socket, as far as its exchange allows."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket, exchange: Exchange) -> None:
+        self._raw = raw
+        self._sock = sock
+        self._exchange = exchange
+        self.head: int | None = _MOST_HEAD
+        """Bytes of the head that may still come; ``None``: the body comes."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._exchange.before_read(self._sock)
+        if self.head is not None and self.head <= 0:
+            raise _TooLongError("the head of the response is too long")
+        count: int | None = self._raw.readinto(buffer)
+        self._exchange.after_read(count or 0)
+        if self.head is not None:
+            self.head -= count or 0
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        exchange = _running.get()
+        self._bounded: _Bounded | None = None
+        if exchange is not None:
+            raw = self.fp.detach()
+            self._bounded = _Bounded(raw, sock, exchange)
+            self.fp = io.BufferedReader(self._bounded)
+            exchange.attach(sock)
+
+    def begin(self) -> None:
+        super().begin()
+        if self._bounded is not None:
+            self._bounded.head = None
+
+
+class _Connection(HTTPConnection):
+    response_class = _Response
+
+
+class _SecureConnection(HTTPSConnection):
+    response_class = _Response
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+_POOLS: Mapping[str, type[HTTPConnectionPool]] = {"http": _Pool, "https": _SecurePool}
+
+
+class _Adapter(HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        _bound(self.poolmanager)
+
+    def proxy_manager_for(self, *args: Any, **options: Any) -> PoolManager:
+        return _bound(super().proxy_manager_for(*args, **options))
+
+
+def _bound(manager: PoolManager) -> PoolManager:
+    manager.pool_classes_by_scheme = dict(_POOLS)
+    return manager
+
+
+def pooled_session(size: int) -> requests.Session:
+    """A session with that many connections per host, which keeps no cookies."""
+    session = requests.Session()
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
+    adapter = _Adapter(pool_connections=16, pool_maxsize=size)
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+    return session
+
+
+_Settings: TypeAlias = Mapping[str, Any]
+"""Proxies and certificates."""
+
+
+class _Requests:
+    """Sends GET requests through a session.
+
+    What `requests` looks up for each request (proxies and credentials of the environment, TLS
+    settings, the form of the URL) is kept where the session is our own.
+
+    Args:
+        session: a session of the user, who closes it. Its connections heed the limits from now on;
+            adapters of another kind, and proxies, are as they are. ``None``: one of its own.
+        size: connections per host that are kept.
+    """
+
+    def __init__(self, session: requests.Session | None, size: int) -> None:
+        self._own = session is None
+        self._session = pooled_session(size) if session is None else session
+        self._lock = threading.Lock()
+        self._prepared: LRUCache[str, tuple[requests.PreparedRequest, BaseAdapter, _Settings]]
+        self._prepared = LRUCache(_PREPARED)
+        for adapter in self._session.adapters.values():
+            manager = getattr(adapter, "poolmanager", None)
+            if isinstance(manager, PoolManager):
+                _bound(manager)
+
+    @contextmanager
+    def get(
+        self, url: str, headers: Mapping[str, str], exchange: Exchange
+    ) -> Iterator[requests.Response]:
+        """The response, as it begins to come; redirects are not followed.
+
+        Raises:
+            requests.RequestException: there is none.
+        """
+        options: dict[str, Any] = {"timeout": exchange.timeouts, "stream": True}
+        token = _running.set(exchange)
+        try:
+            if self._own:
+                request, adapter, settings = self._prepare(url)
+                request = request.copy()
+                request.headers.update(headers)
+                response = adapter.send(request, **options, **settings)
+            else:
+                response = self._session.get(
+                    url, headers=dict(headers), allow_redirects=False, **options
+                )
+        finally:
+            _running.reset(token)
+        with response:
+            yield response
+
+    def close(self) -> None:
+        """Close the connections that are its own."""
+        if self._own:
+            self._session.close()
+
+    def _prepare(self, url: str) -> tuple[requests.PreparedRequest, BaseAdapter, _Settings]:
+        with self._lock:
+            prepared = self._prepared.get(url)
+        if prepared is None:
+            session = self._session
+            request = session.prepare_request(requests.Request("GET", url))
+            address = request.url or url
+            settings = dict(session.merge_environment_settings(address, {}, True, None, None))
+            del settings["stream"]
+            prepared = request, session.get_adapter(address), settings
+            with self._lock:
+                self._prepared[url] = prepared
+        return prepared
+
+
+def _pieces(response: requests.Response, *, eager: bool = False) -> Iterator[bytes]:
+    """The body, decompressed.
+
+    Args:
+        response: whose body it is.
+        eager: whether each piece is needed as soon as it came.
+    """
+    size: int | None = _PIECE
+    if eager:
+        chunked = response.headers.get("Transfer-Encoding", "").lower() == "chunked"
+        size = None if chunked else 1
+    return response.iter_content(size)
+
+
+class Transport:
+    """Sends GET requests and reads the responses whole. Thread-safe, as far as the session is.
+
+    Args:
         clock: our clock; waiting between retries goes by it.
         limits: timeouts, retries, sizes.
         destinations: decides where redirects may lead.
-        jitter: spreads the retries of many clients.
+        session: the session to use; ``None``: one of its own.
+        connections: that are kept for each host, where the session is its own.
     """
 
-    asker: Asker
-    clock: Clock
-    limits: Limits
-    destinations: Destinations = field(default_factory=Destinations)
-    jitter: random.Random = field(default_factory=random.Random)
-    _exchanges: set[Exchange] = field(default_factory=set)
-    _closed: bool = False
+    def __init__(
+        self,
+        clock: Clock,
+        limits: Limits,
+        destinations: Destinations,
+        *,
+        session: requests.Session | None = None,
+        connections: int = 1,
+    ) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._destinations = destinations
+        self._requests = _Requests(session, connections)
+        self._jitter = random.Random()  # noqa: S311 - it spreads the retries of many clients
+        self._exchanges: set[Exchange] = set()
+        self._closed = False
 
     def close(self) -> None:
         """End what is under way."""
         self._closed = True
         for exchange in tuple(self._exchanges):
             exchange.end()
+        self._requests.close()
 
     def get(
         self,
@@ -168,11 +451,11 @@ class Transport:
                 if response.status not in _RETRIED:
                     raise failure
                 wish = self._retry_after(response)
-            if attempt >= self.limits.retries or (wish or 0.0) > self.limits.max_backoff:
+            if attempt >= self._limits.retries or (wish or 0.0) > self._limits.max_backoff:
                 raise failure
-            pause = min(self.limits.backoff * 2**attempt, self.limits.max_backoff)
-            seconds = self.jitter.uniform(0, pause) if wish is None else wish
-            self.clock.wait_until(self.clock.now() + timedelta(seconds=seconds), cancelled)
+            pause = min(self._limits.backoff * 2**attempt, self._limits.max_backoff)
+            seconds = self._jitter.uniform(0, pause) if wish is None else wish
+            self._clock.wait_until(self._clock.now() + timedelta(seconds=seconds), cancelled)
             attempt += 1
 
     def events(
@@ -184,12 +467,12 @@ class Transport:
             SourceError: they cannot be had, or are lost.
         """
         headers = event_headers(last)
-        exchange = Exchange(math.inf, seconds, math.inf, self.limits.connect_timeout)
-        with self._asking(url, exchange), self.asker.ask(url, headers, exchange) as raw:
-            if raw.status != HTTPStatus.OK:
-                raise HttpError(url, raw.status, _PHRASES.get(raw.status, ""))
+        exchange = Exchange(math.inf, seconds, math.inf, self._limits.connect_timeout)
+        with self._asking(url, exchange), self._requests.get(url, headers, exchange) as raw:
+            if raw.status_code != HTTPStatus.OK:
+                raise HttpError(url, raw.status_code, _PHRASES.get(raw.status_code, ""))
             reader = EventReader(most)
-            for chunk in raw.pieces(eager=True):
+            for chunk in _pieces(raw, eager=True):
                 if over():
                     return
                 yield from reader.feed(chunk)
@@ -206,7 +489,7 @@ class Transport:
         return max((until - now).total_seconds(), 0.0)
 
     def _exchange(self) -> Exchange:
-        limits = self.limits
+        limits = self._limits
         size = 2 * limits.max_page_bytes + _WIRE
         return Exchange(limits.total_timeout, limits.read_timeout, size, limits.connect_timeout)
 
@@ -226,12 +509,13 @@ class Transport:
         self._exchanges.add(exchange)
         try:
             yield
-        except BadUrlError as error:
-            raise SourceError(url, str(error)) from error
-        except TimeoutError as error:
-            raise ConnectionFailedError(url, "timed out") from error
-        except (OSError, ValueError) as error:
-            raise ConnectionFailedError(url, cause(error)) from error
+        except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+            raise SourceError(url, f"not a URL that can be asked: {_cause(error)}") from error
+        except requests.exceptions.MissingSchema as error:
+            raise SourceError(url, "not an absolute URL") from error
+        except (OSError, ValueError, urllib3.exceptions.HTTPError, HTTPException) as error:
+            reason = "timed out" if _is_timeout(error) else _cause(error)
+            raise ConnectionFailedError(url, reason) from error
         finally:
             self._exchanges.discard(exchange)
 
@@ -244,26 +528,26 @@ class Transport:
     ) -> Response:
         target = url
         for _ in range(_MAX_REDIRECTS + 1):
-            sent = self.clock.now()
-            with self.asker.ask(target, headers, exchange) as raw:
-                if raw.status in _REDIRECTS and "Location" in raw.headers:
-                    target = self.destinations.led(url, raw.headers["Location"], target)
+            sent = self._clock.now()
+            with self._requests.get(target, headers, exchange) as raw:
+                if raw.status_code in _REDIRECTS and "Location" in raw.headers:
+                    target = self._destinations.led(url, raw.headers["Location"], target)
                     continue
                 body = self._read(raw, url, exchange, cancelled)
-                return Response(raw.status, raw.headers, body, sent, self.clock.now())
+                return Response(raw.status_code, raw.headers, body, sent, self._clock.now())
         raise SourceError(url, f"more than {_MAX_REDIRECTS} redirects")
 
     def _read(
         self,
-        raw: OpenResponse,
+        raw: requests.Response,
         url: str,
         exchange: Exchange,
         cancelled: threading.Event | None,
     ) -> bytes:
-        limit = self.limits.max_page_bytes
+        limit = self._limits.max_page_bytes
         chunks: list[bytes] = []
         size = 0
-        for chunk in raw.pieces():
+        for chunk in _pieces(raw):
             size += len(chunk)
             if size > limit:
                 raise PageTooLargeError(url, f"a body of more than {limit} bytes")
@@ -295,3 +579,27 @@ def _explanation(response: Response) -> str:
             described = said.get(_DESCRIPTION, "")
             text = literal_parts(described).lexical if is_literal(described) else text
     return " ".join(text.split())[:300]
+
+
+def _is_timeout(error: BaseException) -> bool:
+    # `requests` wraps a timeout during the body in its general error of connections.
+    inner = error.args[0] if error.args else None
+    timeouts = TimeoutError, requests.Timeout, urllib3.exceptions.TimeoutError
+    return isinstance(error, timeouts) or isinstance(inner, timeouts)
+
+
+_CONNECTION: Final = re.compile(r"\b\w++\(host=[^()]{0,300}\): ")
+
+
+def _cause(error: BaseException) -> str:
+    """What lies at the bottom of an error, in one line."""
+    while True:
+        inside = [getattr(error, "reason", None), *reversed(error.args)]
+        deeper = next((each for each in inside if isinstance(each, BaseException)), None)
+        if deeper is None:
+            break
+        error = deeper
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    # urllib3 puts the representation of its connection object in front.
+    text = _CONNECTION.sub("", text.rpartition(">: ")[2] or text)
+    return " ".join(text.split())[:300] or type(error).__name__

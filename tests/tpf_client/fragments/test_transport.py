@@ -1,0 +1,102 @@
+"""Requests of a client are those of `requests`, with a session of the user or without."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import requests
+
+from annotations.clock import SystemClock
+from tpf_client.errors import ConnectionFailedError, SourceError
+from tpf_client.fragments.destinations import Destinations
+from tpf_client.fragments.transport import Limits, Transport
+
+
+class _Echo(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Answer with what was asked."""
+        heads = sorted((name.lower(), value) for name, value in self.headers.items())
+        body = "\n".join([self.path, *(f"{name}: {value}" for name, value in heads)]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nobody wants to know."""
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Echo) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+def _transport(session: requests.Session | None = None) -> Transport:
+    return Transport(SystemClock(), Limits(retries=0), Destinations(), session=session)
+
+
+def _body(transport: Transport, url: str) -> str:
+    return transport.get(url, {"Accept": "text/plain"}).body.decode()
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1", "user:secret@127.0.0.1"])
+@pytest.mark.parametrize("path", ["", "/", "/a b?x=<y>&z=%C3%A9#there", "/ä?q=ö"])
+def test_requests_are_those_of_the_library(port: int, place: str, path: str) -> None:
+    url = f"http://{place}:{port}{path}"
+    with requests.Session() as usual, closing(_transport()) as transport:
+        expected = usual.get(url, headers={"Accept": "text/plain"}, timeout=60.0).text
+        assert _body(transport, url) == expected
+        assert _body(transport, url) == expected
+        assert _body(_transport(usual), url) == expected
+
+
+def test_headers_of_one_request_are_not_in_the_next(port: int) -> None:
+    url = f"http://127.0.0.1:{port}/"
+    with closing(_transport()) as transport:
+        first = transport.get(url, {"If-None-Match": '"tag"'}).body.decode()
+        assert 'if-none-match: "tag"' in first
+        assert "if-none-match" not in _body(transport, url)
+
+
+def test_a_proxy_of_the_environment_is_asked(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with closing(_transport()) as transport:
+        assert _body(transport, "http://far.example/a?b").startswith("http://far.example/a?b\n")
+
+
+def test_connections_that_were_closed_are_opened_again(port: int) -> None:
+    url = f"http://127.0.0.1:{port}/a"
+    with requests.Session() as session:
+        transport = _transport(session)
+        before = _body(transport, url)
+        session.close()
+        assert _body(transport, url) == before
+
+
+@pytest.mark.parametrize("with_session", [False, True])
+def test_what_fails_is_an_error_of_ours(with_session: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, requests.Session() as session:
+        port = server.getsockname()[1]
+        limits = Limits(retries=0, read_timeout=0.1)
+        transport = Transport(
+            SystemClock(), limits, Destinations(), session=session if with_session else None
+        )
+        with pytest.raises(SourceError, match="not an absolute"):
+            transport.get("nothing", {})
+        with pytest.raises(ConnectionFailedError, match="timed out"):
+            transport.get(f"http://127.0.0.1:{port}/", {})
+        server.close()
+        with pytest.raises(ConnectionFailedError, match="refused"):
+            transport.get(f"http://127.0.0.1:{port}/", {})
+        transport.close()
