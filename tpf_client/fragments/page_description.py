@@ -217,7 +217,7 @@ def _template(said: Statements, form: str) -> str | None:
 
 
 def statements_of(quads: Iterable[Quad]) -> Statements:
-    """What these quads say, by subject."""
+    """Index quads by subject and predicate."""
     statements: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for subject, predicate, object_, _ in quads:
         statements[subject][predicate].append(object_)
@@ -236,23 +236,23 @@ def spoken_vocabulary(statements: Statements, vocabulary: Vocabulary) -> Vocabul
 
 
 def _preferred(statements: Statements, url: str) -> Sequence[str]:
-    """Of whom what is said of the page should be said."""
+    """The subjects whose statements come first: the topics of the page, and the page."""
     return [*(o for by in statements.values() for o in by.get(_PRIMARY_TOPIC, ())), f"<{url}>"]
 
 
 def metadata_of(
     statements: Statements, tmp: Vocabulary, url: str, warnings: list[str]
 ) -> PageMetadata:
-    """What the statements mean.
+    """Read the counts, links, forms and instants of a page.
 
     Args:
-        statements: all that a page says of itself.
-        tmp: its vocabulary.
+        statements: its metadata.
+        tmp: its temporal vocabulary.
         url: where it was read.
-        warnings: takes in what is wrong.
+        warnings: receives problems of instants.
 
     Raises:
-        PageError: a form is none.
+        PageError: the template of a form is invalid.
     """
     preferred = _preferred(statements, url)
     default_graph = _iri(_find(statements, (f"<{SD}defaultGraph>",), preferred))
@@ -319,7 +319,7 @@ def _instant(term: str | None, warnings: list[str]) -> datetime | None:
 
 
 def _roles(entry: Mapping[str, Sequence[str]], tmp: Vocabulary) -> _Roles:
-    """What a mapping says that a variable of a template stands for."""
+    """The roles of the variable of a mapping."""
     variables = [v for v in entry.get(f"<{HYDRA}variable>", ())[:_MOST] if is_literal(v)]
     found: _Roles = {}
     for property_ in entry.get(f"<{HYDRA}property>", ())[:_MOST]:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
@@ -27,6 +28,7 @@ import requests
 import urllib3
 from cachetools import LRUCache
 from requests.adapters import BaseAdapter, HTTPAdapter
+from requests.structures import CaseInsensitiveDict
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
@@ -126,12 +128,12 @@ class Response:
 
 
 class Exchange:
-    """What a request may take, with all its redirects; can be ended by another thread.
+    """The deadline and the bytes of one request with its redirects; another thread can end it.
 
     Args:
-        seconds: how long it may last.
-        pause: how long nothing may come, in seconds.
-        size: how many bytes may come, as they are sent.
+        seconds: until the deadline.
+        pause: seconds between two bytes at most.
+        size: bytes at most, as they are sent.
         connect: seconds until a connection stands.
     """
 
@@ -146,7 +148,7 @@ class Exchange:
 
     @property
     def over(self) -> bool:
-        """Whether its time is up."""
+        """True after the deadline."""
         return monotonic() >= self._deadline
 
     @property
@@ -155,14 +157,14 @@ class Exchange:
         return self._connect, self._pause
 
     def attach(self, sock: socket.socket) -> None:
-        """A response comes through this socket."""
+        """Add a socket through which a response comes."""
         with self._lock:
             self._sockets.append(sock)
         if self.ended:
             self.end()
 
     def end(self) -> None:
-        """Let it fail at once."""
+        """Fail at once: shut its sockets down."""
         with self._lock:
             self.ended = True
             for sock in self._sockets:
@@ -171,11 +173,11 @@ class Exchange:
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def before_read(self, sock: socket.socket) -> None:
-        """Wait no longer than is left.
+        """Set the timeout of the socket to the time that is left.
 
         Raises:
-            TimeoutError: nothing is left.
-            _TooLongError: enough has come.
+            TimeoutError: no time is left.
+            _TooLongError: no bytes are left.
         """
         left = self._deadline - monotonic()
         if left <= 0:
@@ -187,7 +189,7 @@ class Exchange:
             sock.settimeout(wait)
 
     def after_read(self, count: int) -> None:
-        """Take note of what came."""
+        """Count the bytes that came."""
         self._left -= count
 
 
@@ -196,26 +198,30 @@ _running: ContextVar[Exchange | None] = ContextVar("running", default=None)
 
 
 class _Bounded(io.RawIOBase):
-    """What comes through a socket, as far as its exchange allows."""
+    """The bytes of a socket, within the limits of its exchange."""
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, exchange: Exchange) -> None:
         self._raw = raw
         self._sock = sock
         self._exchange = exchange
-        self.head: int | None = _MOST_HEAD
+        self._head: int | None = _MOST_HEAD
         """Bytes of the head that may still come; ``None``: the body comes."""
+
+    def end_head(self) -> None:
+        """The limit of the head does not count for what follows."""
+        self._head = None
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
         self._exchange.before_read(self._sock)
-        if self.head is not None and self.head <= 0:
+        if self._head is not None and self._head <= 0:
             raise _TooLongError("the head of the response is too long")
         count: int | None = self._raw.readinto(buffer)
         self._exchange.after_read(count or 0)
-        if self.head is not None:
-            self.head -= count or 0
+        if self._head is not None:
+            self._head -= count or 0
         return count
 
     def close(self) -> None:
@@ -238,7 +244,7 @@ class _Response(HTTPResponse):
     def begin(self) -> None:
         super().begin()
         if self._bounded is not None:
-            self._bounded.head = None
+            self._bounded.end_head()
 
 
 class _Connection(HTTPConnection):
@@ -325,8 +331,9 @@ class _Requests:
         try:
             if self._own:
                 request, adapter, settings = self._prepare(url)
-                request = request.copy()
-                request.headers.update(headers)
+                # `PreparedRequest.copy` copies the cookies, of which there are none.
+                request = copy(request)
+                request.headers = CaseInsensitiveDict({**request.headers, **headers})
                 response = adapter.send(request, **options, **settings)
             else:
                 response = self._session.get(
@@ -505,7 +512,7 @@ class Transport:
 
     @contextmanager
     def _asking(self, url: str, exchange: Exchange) -> Iterator[None]:
-        """While something is asked: `close` ends it, and what fails is a `SourceError`."""
+        """Let `close` end an exchange, and raise its errors as `SourceError`."""
         self._exchanges.add(exchange)
         try:
             yield
@@ -592,7 +599,7 @@ _CONNECTION: Final = re.compile(r"\b\w++\(host=[^()]{0,300}\): ")
 
 
 def _cause(error: BaseException) -> str:
-    """What lies at the bottom of an error, in one line."""
+    """The innermost reason of an error, in one line."""
     while True:
         inside = [getattr(error, "reason", None), *reversed(error.args)]
         deeper = next((each for each in inside if isinstance(each, BaseException)), None)
