@@ -65,6 +65,8 @@ _HOP = frozenset({"connection", "date", "keep-alive", "server", "transfer-encodi
 _PATIENCE: Final = 60.0
 """Seconds beyond those of a query, after which the process counts as stuck."""
 _CHUNK: Final = 2**16
+_BROKEN: Final = b'\n"the answer was cut off'
+"""In JSON, XML, CSV, TSV and RDF alike: a text that is not closed."""
 _IN_URL: Final = "".join(map(chr, range(0x21, 0x7F)))
 """What stays as it is in the query of a URL."""
 _MOST_BODY: Final = 2**18
@@ -183,8 +185,9 @@ class QueryFront:
         return response
 
     def _sent(self, answer: HTTPResponse, reader: str) -> Iterator[bytes]:
-        """The body as it comes; where it breaks off, ours does.
+        """The body as it comes; where it breaks off, it ends in what no format allows.
 
+        A server of WSGI may end it as if it were whole, and logs a traceback for an error here.
         Only an answer that is followed ends at any time: whoever follows asks again.
         """
         try:
@@ -195,7 +198,7 @@ class QueryFront:
         except (OSError, HTTPException):
             broken = True
         if broken and answer.headers.get_content_type() != EVENTS:
-            raise ConnectionAbortedError("the answer broke off")
+            yield _BROKEN
 
 
 class _UnixConnection(HTTPConnection):

@@ -237,6 +237,34 @@ def test_so_many_may_wait_and_a_process_that_dies_is_replaced(server: RunningSer
     assert len(answer(server, "stops/sparql")) == 1
 
 
+def test_an_answer_that_is_cut_off_cannot_be_read_as_whole_and_is_one_line_of_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f'<{EX}t{n}> <{EX}name> "{n}" .\n' for n in range(1_000))
+    (tmp_path / "trains.nt").write_text(rows)
+    config = 'query = true\nquery_rows = 500\n[datasets.trains]\nsource = "trains.nt"\n'
+    json_results = "application/sparql-results+json"
+    kinds = [json_results, "text/csv", "text/tab-separated-values"]
+    with RunningServer(tmp_path, config) as server:
+        until_there(server)
+        capsys.readouterr()
+        for kind in kinds:
+            for path in ("sparql", "query/sparql", "trains/sparql"):
+                response = requests.get(
+                    server.origin + path, {"query": ALL}, headers={"Accept": kind}, timeout=60
+                )
+                assert response.status_code == 200
+                *whole, last = response.text.split("\n")
+                assert last == '"the answer was cut off'
+                if kind == json_results:
+                    with pytest.raises(ValueError, match=r"."):
+                        response.json()
+                else:
+                    assert len(whole) <= 502
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["an answer was cut off: more than 500 solutions"] * 9
+
+
 def test_it_is_off_by_default_and_wrong_settings_are_refused(tmp_path: Path) -> None:
     assert not Settings().query
     with pytest.raises(SettingsError, match="nowhere"):
