@@ -45,6 +45,7 @@ _SECONDS: Final = 30.0
 """That an answer may be silent."""
 _READING_SECONDS: Final = 600.0
 """That a graph may take, with all its pages."""
+_REDIRECTS: Final = 5
 _BYTES: Final = 2**26
 """Of an answer."""
 _TRIPLES: Final = 2**20
@@ -186,9 +187,7 @@ class RemoteGraph:
 
     def _body(self, url: str) -> tuple[bytes, str]:
         try:
-            with self._session.get(
-                url, headers={"Accept": _ACCEPT}, timeout=_SECONDS, stream=True
-            ) as answer:
+            with self._opened(url) as answer:
                 if not answer.ok:
                     raise RemoteGraphError(f"{url}: HTTP {answer.status_code} {answer.reason}")
                 content = bytearray()
@@ -203,6 +202,31 @@ class RemoteGraph:
             raise RemoteGraphError(f"{url}: no answer in time") from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise RemoteGraphError(f"{url}: no answer, or one that is cut short") from error
+
+
+    def _opened(self, url: str) -> requests.Response:
+        """The answer of a URL, behind redirects that stay with its server.
+
+        What may be asked was decided for that server: another one would be asked in our name.
+        """
+        target = url
+        for _ in range(_REDIRECTS + 1):
+            try:
+                answer = self._session.get(
+                    target, headers={"Accept": _ACCEPT}, timeout=_SECONDS, stream=True,
+                    allow_redirects=False,
+                )  # fmt: skip
+                if not answer.is_redirect:
+                    return answer
+                answer.close()
+                target = urljoin(target, answer.headers["Location"])
+            except requests.RequestException:
+                raise
+            except ValueError as error:  # also of requests, which looks at the field
+                raise RemoteGraphError(f"{url}: redirects to no URL: {error}") from None
+            if origin_of(target) != origin_of(url):
+                raise RemoteGraphError(f"{url}: redirects to another origin: {target}")
+        raise RemoteGraphError(f"{url}: more than {_REDIRECTS} redirects")
 
 
 GraphT = TypeVar("GraphT", bound=RemoteGraph)

@@ -69,6 +69,17 @@ def test_pages_are_followed_and_changes_told_once(graph: RemoteGraph) -> None:
             "nested more than",
         ),
         ({"body": RuntimeError("odd")}, f"{URL}: RuntimeError('odd')"),
+        *(
+            ({"status": 302, "headers": {"Location": url}}, reason)
+            for url, reason in (
+                ("http://evil.test/x", "redirects to another origin: http://evil.test/x"),
+                ("//evil.test/x", "redirects to another origin: http://evil.test/x"),
+                ("https://far.test/data", "redirects to another origin: https://far.test/data"),
+                ("file:///etc/passwd", "redirects to another origin: file:///etc/passwd"),
+                ("http://[x", "redirects to no URL: Invalid IPv6 URL"),
+                ("data", "more than 5 redirects"),
+            )
+        ),
         (
             {"body": page(1, following="http://\u2100.test/"), "content_type": TRIG},
             "its next page is of another origin: http://\u2100.test/",
@@ -96,10 +107,25 @@ def test_what_cannot_be_read_stays_as_it_was_and_says_why(
     assert reason in state["reason"]
 
 
+@responses.activate
+def test_redirects_within_a_server_are_followed_and_others_never_asked(graph: RemoteGraph) -> None:
+    elsewhere = responses.get("http://evil.test/data", page(9), content_type=TRIG)
+    responses.get(URL, status=308, headers={"Location": "/moved"})
+    responses.get("http://far.test/moved", page(1, following="/data/2"), content_type=TRIG)
+    responses.get(f"{URL}/2", status=302, headers={"Location": "http://evil.test/data"})
+    graph.read(AT)
+    assert "evil.test" in graph.state["reason"]
+    assert elsewhere.call_count == 0
+    responses.replace(responses.GET, f"{URL}/2", page(2), content_type=TRIG)
+    graph.read(AT)
+    assert graph.changes(0) == {quad(n): True for n in (1, 2)}
+
+
 class Dripping:
     """An answer that does not end, as long as it is wanted."""
 
     ok = True
+    is_redirect = False
 
     def __init__(self) -> None:
         self.raw = self
