@@ -359,4 +359,5 @@ def _load_lines(make_source: Callable[[], StaticSource], output: str, job: optio
 
 def _written(summary: LoadSummary, output: Path) -> list[str]:
     triples, files = counted(summary.triples, "triple"), counted(summary.files, "file")
-    return [f"{triples} in {files} in {output}"]
+    nothing = [] if summary.triples else [options.NOTHING]
+    return [*nothing, f"{triples} in {files} in {output}"]

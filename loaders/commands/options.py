@@ -207,6 +207,9 @@ def is_listener(text: str) -> bool:
     return text.startswith("listen://")
 
 
+NOTHING = "warning: there are no triples in the input, so the store is empty"
+
+
 def load_lines(summary: RdfSummary, output: str, aside: Path | str) -> list[str]:
     """The lines that tell the user what a load did."""
     manifest = summary.manifest
@@ -216,6 +219,8 @@ def load_lines(summary: RdfSummary, output: str, aside: Path | str) -> list[str]
     ]
     if summary.rejects:
         lines.append(f"{summary.rejects} malformed, left out; all of them in {aside}")
+    if not manifest.quads:
+        lines.append(NOTHING)
     graphs = f", {counted(manifest.graphs, 'named graph')}" if manifest.graphs else ""
     size = f"{manifest.size / 1e6:.1f} MB"
     lines.append(

@@ -310,6 +310,18 @@ def test_a_file_url_is_a_path(
     assert not any(elsewhere.iterdir())
 
 
+@pytest.mark.parametrize("content", ["", "# nothing yet\n"])
+def test_an_input_without_triples_is_worth_a_warning(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "empty.ttl").write_text(content)
+    arguments = ["rdf", tmp_path / "empty.ttl", "-o", tmp_path / "out", "--engine", "local"]
+    assert run("load", *arguments) == 0
+    warning, done, *_ = capsys.readouterr().err.splitlines()
+    assert warning == "warning: there are no triples in the input, so the store is empty"
+    assert done.startswith("0 triples")
+
+
 @pytest.mark.parametrize("small", [True, False])
 def test_nothing_but_malformed_lines_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, small: bool
