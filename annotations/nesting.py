@@ -38,6 +38,8 @@ _LONGEST_KEY: Final = 100
 """Bytes of a text that is kept whole where a piece ends: it may be the key of a context."""
 _READ_PER_COPIED: Final = 4
 """How many bytes of a base are read in the time that one of a context takes."""
+_LONGEST_TERM: Final = 16 * 2**20
+"""Bytes that pyoxigraph takes of a term."""
 _LINE_FORMATS: Final = frozenset({"application/n-triples", "application/n-quads"})
 
 _BASE: Final = re.compile(rb"base\s{0,99}+<([^<>\s]*+)", re.IGNORECASE)
@@ -49,6 +51,7 @@ _JSON_TOKEN: Final = re.compile(
 _IN_TEXT: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 
 TextsT = TypeVar("TextsT", bound=Iterable[str])
+StatementT = TypeVar("StatementT")
 
 
 def check_nesting(
@@ -102,6 +105,33 @@ def bounded_statements(statements: Iterable[TextsT], length: int) -> Iterator[Te
         if left < 0:
             raise NestingError(f"with its prefixes written out, it has more than {most} bytes")
         yield statement
+
+
+def short_terms(statements: Iterable[StatementT], document: bytes) -> Iterator[StatementT]:
+    """The statements of a document, as long as no term is longer than its parser takes.
+
+    Args:
+        statements: as the parser makes them; it raises `MemoryError` at a longer term.
+        document: what it parses.
+
+    Raises:
+        NestingError: there is such a term.
+    """
+    try:
+        yield from statements
+    except MemoryError as error:
+        reason = f"a term is too long ({error or 'too large for the memory'})"
+        raise NestingError(reason, _long_line(document)) from None
+
+
+def _long_line(document: bytes) -> int | None:
+    """The first line that is longer than a parser takes of a term; ``None``: there is none."""
+    number, start = 1, 0
+    while (end := document.find(b"\n", start)) >= 0:
+        if end - start > _LONGEST_TERM:
+            return number
+        number, start = number + 1, end + 1
+    return number if len(document) - start > _LONGEST_TERM else None
 
 
 def _opens_often(pieces: Iterable[bytes]) -> bool:

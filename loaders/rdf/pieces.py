@@ -136,8 +136,7 @@ _LINE_FORMATS = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
 _RECOVERING = (ox.RdfFormat.TURTLE, ox.RdfFormat.TRIG, ox.RdfFormat.N3)
 _CUT = (".nt", ".nq")
 _SHOWN = 200
-_MALFORMED = (SyntaxError, NestingError, MemoryError)
-"""What the parser raises. It takes 16 MiB of a term, and a MemoryError says that it has more."""
+_MALFORMED = (SyntaxError, NestingError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +343,7 @@ class PieceReader:
                 quads = quad_texts(parser, self._scope)
                 yield from filter(self._has_no_relative_iri, quads) if is_json else quads
                 break
+            # The parser takes 16 MiB of a term, and a MemoryError says that it has more.
             except (SyntaxError, MemoryError) as error:
                 message = _message(error)
                 recovers = self._format in _RECOVERING and isinstance(error, SyntaxError)

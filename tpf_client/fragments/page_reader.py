@@ -13,7 +13,7 @@ this project's temporal metadata (see docs/client.md).
 import math
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyoxigraph as ox
@@ -21,7 +21,7 @@ import pyoxigraph as ox
 from annotations.errors import NestingError
 from annotations.labels import Fact
 from annotations.namespaces import DEFAULT_VOCABULARY, RDF_TYPE, Vocabulary
-from annotations.nesting import check_nesting
+from annotations.nesting import check_nesting, short_terms
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_client.errors import ClosedError, PageError, PageTooLargeError, ParseError
 from tpf_client.fragments.blank_nodes import SKOLEM_PATH, kept_quad
@@ -193,16 +193,17 @@ def parse_page_body(
     return quads
 
 
-def quads_of_body(body: bytes, rdf_format: ox.RdfFormat, url: str) -> ox.QuadParser:
+def quads_of_body(body: bytes, rdf_format: ox.RdfFormat, url: str) -> Iterator[ox.Quad]:
     """Parse a body; all RDF that the client reads comes through here.
 
     Raises:
-        NestingError: it cannot be parsed without harm.
+        NestingError: it cannot be parsed without harm, or has a term that is too long; the latter
+            is raised while it is iterated over.
         SyntaxError: it is malformed; raised while it is iterated over.
         ValueError: the URL is no IRI.
     """
     check_nesting((body,), rdf_format.media_type, base=url)
-    return ox.parse(body, rdf_format, base_iri=url)
+    return short_terms(ox.parse(body, rdf_format, base_iri=url), body)
 
 
 def quad_of(parsed: ox.Quad, graph: Term) -> Quad:

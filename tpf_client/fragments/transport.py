@@ -55,6 +55,8 @@ _MAX_REDIRECTS = 5
 _DESCRIPTION = Term(f"<{HYDRA}description>")
 _EXPLAINED = 10_000
 """Bytes of the body of an error that are read."""
+_EXPLAINED_MEMORY: Final = 100 * _EXPLAINED
+"""Bytes of memory that what it says may take."""
 _PHRASES: Final = {int(status): status.phrase for status in HTTPStatus}
 _WIRE = 2**20
 """Bytes of a response that are neither its decompressed body nor that much again."""
@@ -579,10 +581,9 @@ def _explanation(response: Response) -> str:
             if isinstance(problem, dict):
                 text = str(problem.get("detail") or problem.get("title") or text)
     else:
-        with suppress(ParseError):
-            said = {
-                quad.predicate: quad.object for quad in parse_page_body(body, kind, "urn:error")
-            }
+        with suppress(ParseError, PageTooLargeError):
+            quads = parse_page_body(body, kind, "urn:error", _EXPLAINED_MEMORY)
+            said = {quad.predicate: quad.object for quad in quads}
             described = said.get(_DESCRIPTION, "")
             text = literal_parts(described).lexical if is_literal(described) else text
     return " ".join(text.split())[:300]

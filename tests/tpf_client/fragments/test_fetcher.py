@@ -10,6 +10,7 @@ import responses
 
 from annotations.clock import ManualClock, SystemClock
 from annotations.namespaces import XSD
+from annotations.terms import Quad
 from tests.tpf_client.fragments.test_page_reader import COUNTS, FORM, PREFIXES
 from tpf_client.errors import (
     ClosedError,
@@ -20,6 +21,7 @@ from tpf_client.errors import (
     ParseError,
     SourceError,
 )
+from tpf_client.fragments import bodies
 from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, Request
 from tpf_client.fragments.page import Page
 from tpf_client.fragments.page_reader import PageReader, ReadPage
@@ -192,6 +194,26 @@ def test_every_fault_is_a_typed_error_that_names_the_url(
     with pytest.raises(error, match=r"^http://ex\.org/d\?p=x: "):
         fetcher.get(Request(URL))
     assert fetcher.statistics.requests == requests_sent
+
+
+@responses.activate
+def test_what_an_error_says_is_read_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def counted(quad: Quad) -> int:
+        sizes.append(usual(quad))
+        return sizes[-1]
+
+    usual = bodies.quad_size
+    monkeypatch.setattr(bodies, "quad_size", counted)
+    said = '<> hydra:description "no" . '
+    prefixes = f"@prefix hydra: <http://www.w3.org/ns/hydra/core#> . @prefix p: <{'x:' * 1_500}> . "
+    for grown, text in ((said, "no"), (said + "p:a p:a " + "p:a," * 1_500 + "p:a .", "Bad Request")):
+        sizes.clear()
+        responses.upsert("GET", URL, status=400, body=prefixes + grown, content_type="text/turtle")
+        with pytest.raises(HttpError, match=f"HTTP 400 {text}"):
+            _fetcher().get(Request(URL))
+        assert sum(sizes) < 1_100_000
 
 
 @responses.activate

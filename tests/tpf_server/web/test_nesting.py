@@ -4,6 +4,8 @@ What a body costs is counted in calls of functions, of comparisons of terms too,
 faster than the body.
 """
 
+import math
+import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -20,6 +22,9 @@ from annotations.methods.method import Method
 from annotations.terms import MAX_NESTING, Quad, Term
 from tests.support.facts import NAMING
 from tests.support.served import NOON, Served, quad
+from tpf_client.errors import ParseError
+from tpf_client.fragments.bodies import parse_page_body
+from tpf_client.fragments.parser import KnownPage, PageReader
 from tpf_server.continuous.engine.elements.elements import RDF_TYPES, read_rdf
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.errors import BodyError
@@ -246,6 +251,39 @@ def test_transactions_cost_no_more_than_they_are_long() -> None:
                        b"D <a:a> <a:b> <a:c> .\nA <a:a> <a:b> <a:e> .\nTA .")  # fmt: skip
     assert [each.object for each in kept.added] == ["<a:c>", "<a:d>"]
     assert kept.withdrawn == []
+
+
+def long_term(kind: str) -> tuple[str, int | None]:
+    """A document with a term that is longer than the parser takes, and the line that it is in."""
+    text = "x" * (17 << 20)
+    match kind:
+        case "application/ld+json":
+            return f'{{"@id":"a:a",\n"a:b":"{text}"}}', 2
+        case "text/turtle":
+            return f'<a:a> <a:b> <a:c> .\n<a:a> <a:b> """{text}""" .', 2
+        case "application/trig":
+            rows = "\n".join([text[:1_000]] * 18_000)
+            return f'<a:a> <a:b> """{rows}""" .', None
+    return f'<a:a> <a:b> <a:c> .\n\n<a:a> <a:b> "{text}" .', 3
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/n-quads", "text/turtle", "application/trig", "application/ld+json"]
+)
+def test_a_term_that_is_too_long_for_the_parser_is_an_error_of_the_document(kind: str) -> None:
+    document, line = long_term(kind)
+    body = document.encode()
+    reason = "a term is too long (Reached the buffer maximal size of 16777216)"
+    said = f"line {line}: {reason}" if line else reason
+    with pytest.raises(BodyError, match=re.escape(said)):
+        parse_body(body, kind)
+    if kind in RDF_TYPES:
+        with pytest.raises(ElementError, match=re.escape(reason)):
+            read_rdf(body, RDF_TYPES[kind], 0)
+    with pytest.raises(ParseError, match=re.escape(said)):
+        parse_page_body(body, kind, "http://a.test/", math.inf)
+    with pytest.raises(ParseError, match=re.escape(said)):
+        PageReader().read(body, kind, "http://a.test/", before=KnownPage())
 
 
 LONG = "n" * 3_000

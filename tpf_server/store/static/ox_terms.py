@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pyoxigraph as ox
 
-from annotations.nesting import bounded_statements, check_nesting
+from annotations.nesting import bounded_statements, check_nesting, short_terms
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,
@@ -68,7 +68,7 @@ def parsed_quad(quad: ox.Quad) -> Quad:
 
 def parse_rdf(
     content: bytes, rdf_format: ox.RdfFormat, *, base: str | None = None, rename: bool = False
-) -> ox.QuadParser:
+) -> Iterator[ox.Quad]:
     """Parse a document that is in memory.
 
     Args:
@@ -78,12 +78,14 @@ def parse_rdf(
         rename: whether blank nodes of two documents are different nodes.
 
     Raises:
-        NestingError: it cannot be parsed without harm.
+        NestingError: it cannot be parsed without harm, or has a term that is too long; the latter
+            is raised while it is iterated over.
         SyntaxError: it is malformed; raised while it is iterated over.
         ValueError: the base is no IRI.
     """
     check_nesting((content,), rdf_format.media_type, base=base or "")
-    return ox.parse(content, rdf_format, base_iri=base, rename_blank_nodes=rename)
+    parsed = ox.parse(content, rdf_format, base_iri=base, rename_blank_nodes=rename)
+    return short_terms(parsed, content)
 
 
 def read_quads(
