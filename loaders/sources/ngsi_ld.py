@@ -112,14 +112,18 @@ def context_of(file: InputPlace) -> Any:
 def _with_context(content: bytes, context: Any, place: str) -> bytes:
     document = json.loads(content)
     entries = document if isinstance(document, list) else [document]
-    made = []
-    for entry in entries:
-        if not isinstance(entry, dict):
-            raise InputError("no JSON-LD (an entry is not an object)", place)
-        own = entry.get("@context", [])
-        both = [context, *(own if isinstance(own, list) else [own])]
-        made.append({**entry, "@context": both})
-    return json.dumps(made).encode()
+    if not all(isinstance(entry, dict) for entry in entries):
+        raise InputError("no JSON-LD (an entry is not an object)", place)
+    if isinstance(document, list):
+        return _in_context(context, entries)
+    own = document.get("@context", [])
+    both = [context, *(own if isinstance(own, list) else [own])]
+    return json.dumps({**document, "@context": both}).encode()
+
+
+def _in_context(context: Any, nodes: list[Any]) -> bytes:
+    """A document of nodes; their context is written once, their own ones add to it."""
+    return json.dumps({"@context": context, "@graph": nodes}).encode()
 
 
 def _named(quad: Quad, place: str) -> Quad:
@@ -173,13 +177,25 @@ class NgsiLd:
         document = _parsed(content, place)
         # An entity's own context, else that of the document.
         around = document.get("@context") if isinstance(document, dict) else None
-        nodes = []
+        without, having = [], []
         for entity in _entities(document, place):
             if "deletedAt" in entity:
                 continue
-            context = self._known(entity.get("@context", around), place)
-            nodes.append({"@context": context, **_node(entity, place)})
-        return quads_of_json(json.dumps(nodes).encode(), place, None)
+            if "@context" in entity:
+                own = _not_remote(entity["@context"], self._context is None, place)
+                having.append({"@context": own, **_node(entity, place)})
+            else:
+                without.append(_node(entity, place))
+        known = [{"@vocab": DEFAULT_CONTEXT, **_CORE_TERMS}]
+        if self._context is not None:
+            known.append(self._context)
+        shared = [*known, *_not_remote(around, self._context is None, place)] if without else known
+        documents = ((shared, without), (known, having))
+        return [
+            quad
+            for context, nodes in documents
+            for quad in quads_of_json(_in_context(context, nodes), place, None)
+        ]
 
     def instant(self, content: bytes, place: str) -> datetime:
         """When a notification was made."""
@@ -192,19 +208,18 @@ class NgsiLd:
                 f"a notification of no instant: {said!r} (notifiedAt)", place
             ) from None
 
-    def _known(self, context: Any, place: str) -> list[Any]:
-        """What says what names mean: the default, what is given, and what is not remote."""
-        found: list[Any] = [{"@vocab": DEFAULT_CONTEXT, **_CORE_TERMS}]
-        if self._context is not None:
-            found.append(self._context)
-        for each in context if isinstance(context, list) else [context]:
-            if isinstance(each, dict):
-                found.append(each)
-            elif isinstance(each, str) and self._context is None and not each.startswith(_CORE):
-                raise InputError(
-                    f"a context at {each!r}, which is not fetched: give it with --context", place
-                )
-        return found
+
+def _not_remote(context: Any, refuse: bool, place: str) -> list[Any]:
+    """The parts of a context that are not remote; others are left out, or `refuse` them."""
+    found = []
+    for each in context if isinstance(context, list) else [context]:
+        if isinstance(each, dict):
+            found.append(each)
+        elif isinstance(each, str) and refuse and not each.startswith(_CORE):
+            raise InputError(
+                f"a context at {each!r}, which is not fetched: give it with --context", place
+            )
+    return found
 
 
 def _parsed(content: bytes, place: str) -> Any:

@@ -1,14 +1,19 @@
 """NGSI-LD entities in their three forms, and notifications of them."""
 
 import json
+import random
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from annotations.terms import Quad
 from loaders.errors import InputError
-from loaders.sources.ngsi_ld import DEFAULT_CONTEXT, NgsiLd
+from loaders.sources import ngsi_ld
+from loaders.sources.ngsi_ld import DEFAULT_CONTEXT, NgsiLd, reader_of_json
+from tpf_server.store.static.ox_terms import read_quads
 
 CORE = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context-v1.8.jsonld"
 BUS = "urn:ngsi-ld:Vehicle:bus7"
@@ -146,3 +151,82 @@ def test_what_is_no_entity(text: str, reason: str) -> None:
     with pytest.raises(InputError, match=r"^d") as caught:
         NgsiLd().read(text.encode(), "d")
     assert reason in str(caught.value)
+
+
+FEED = "http://feed.test/entities"
+OWN = {"speed": "http://own.test/speed"}
+AROUND = {"speed": "http://around.test/speed", "heading": "http://around.test/heading"}
+GIVEN = {"speed": "http://given.test/speed", "label": "http://given.test/label"}
+
+
+def entity(number: int, chance: random.Random) -> dict[str, Any]:
+    """An entity with some attributes, and perhaps a context of its own."""
+    contexts: list[dict[str, Any]] = [{}, {}, {"@context": OWN}, {"@context": [CORE, OWN]},
+                                      {"@context": []}]  # fmt: skip
+    attributes = {
+        name: {"value": chance.randrange(9)}
+        for name in ("speed", "heading", "label", "weight")
+        if chance.random() < 0.7
+    }
+    return {"id": f"{BUS}{number}", "type": "Vehicle", **attributes, **chance.choice(contexts)}
+
+
+@pytest.mark.parametrize("given", [None, GIVEN], ids=["no context given", "a context given"])
+@pytest.mark.parametrize("seed", range(10))
+def test_entities_say_together_what_each_says_alone(
+    tmp_path: Path, given: dict[str, str] | None, seed: int
+) -> None:
+    chance = random.Random(seed)
+    file = None
+    if given is not None:
+        file = tmp_path / "context.jsonld"
+        file.write_text(json.dumps({"@context": given}))
+    around = chance.choice([{}, {"@context": AROUND}, {"@context": [AROUND, CORE]}])
+    entities = [entity(number, chance) for number in range(chance.randrange(6))]
+
+    def read(data: list[dict[str, Any]]) -> set[Quad]:
+        document = {"type": "Notification", "id": "urn:n", "data": data, **around}
+        return set(NgsiLd(file).read(json.dumps(document).encode(), "d"))
+
+    together = read(entities)
+    assert together == {quad for each in entities for quad in read([each])}
+    predicates = {quad.predicate for quad in together}
+    assert entities == [] or predicates
+    if file is None:
+        return
+    plain = [{"@id": each["id"], "speed": n, "@context": AROUND} for n, each in enumerate(entities)]
+    reader = reader_of_json(file)
+    alone = {quad for each in plain for quad in reader(json.dumps(each).encode(), FEED)}
+    assert set(reader(json.dumps(plain).encode(), FEED)) == alone
+    assert len(alone) == len(plain)
+
+
+@pytest.mark.parametrize("kind", ["around", "given", "own", "json"])
+def test_a_context_is_written_once_however_many_entities_it_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    written: list[int] = []
+
+    def counted(content: bytes, *arguments: Any, **options: Any) -> Iterator[Quad]:
+        written.append(len(content))
+        return read_quads(content, *arguments, **options)
+
+    monkeypatch.setattr(ngsi_ld, "read_quads", counted)
+    terms = {f"name{number}": f"http://around.test/{number}" for number in range(300)}
+    file = tmp_path / "context.jsonld"
+    file.write_text(json.dumps({"@context": terms}))
+    given = file if kind in ("given", "json") else None
+    entities = [{"id": f"{BUS}{number}", "type": "Vehicle", "name1": 1} for number in range(300)]
+    document: Any = entities
+    if kind == "around":
+        document = {"type": "Notification", "data": entities, "@context": terms}
+    elif kind == "own":
+        document = [{**each, "@context": {}} for each in entities] + [
+            {"id": f"{BUS}x", "type": "Vehicle", "name1": 1, "@context": terms}
+        ]
+    elif kind == "json":
+        document = [{"@id": each["id"], "name1": 1} for each in entities]
+    content = json.dumps(document).encode()
+    read = reader_of_json(given) if kind == "json" else NgsiLd(given).read
+    assert len(read(content, FEED)) >= 300
+    assert sum(written) < 3 * (len(content) + file.stat().st_size)
