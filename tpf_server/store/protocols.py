@@ -141,20 +141,22 @@ class BatchRun(NamedTuple):
     end: int
 
 
-class Events(NamedTuple):
-    """What a batch did.
+class Event(NamedTuple):
+    """What a batch did to one fact.
 
     Args:
-        sequence: its number.
+        sequence: the number of the batch.
+        place: of the event in its batch, from 0: first what goes, then what comes.
         published: when, in microseconds.
-        said: facts that came, or have another label.
-        gone: facts that are not said any more, with the labels that they had.
+        fact: a fact that came, or has another label; or one that is gone, with the label it had.
+        gone: whether it is not said any more.
     """
 
     sequence: int
+    place: int
     published: int
-    said: Sequence[Fact]
-    gone: Sequence[Fact]
+    fact: Fact
+    gone: bool
 
 
 Told: TypeAlias = Callable[[int, frozenset[Term] | None], object]
@@ -261,14 +263,17 @@ class LiveStore(Protocol):
             what to call when it is to be told no more.
         """
 
-    def spans(self, size: int, after: int = 0) -> Sequence[BatchRun]:
-        """The batches that are kept as events, from the one after `after` on.
+    def spans(self, size: int, after: int = 0, until: int | None = None) -> Sequence[BatchRun]:
+        """The batches that are kept as events, from the one after `after` on, up to `until`.
 
         In runs of `size` numbers, the same wherever one begins.
         """
 
-    def events(self, after: int, until: int) -> Sequence[Events]:
-        """What the batches with numbers above `after` up to `until` did, those that are kept."""
+    def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[Event]:
+        """A page of what the batches with numbers above `after` up to `until` did.
+
+        Of the batches that are kept; it costs in proportion to the page, and to two batches.
+        """
 
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]

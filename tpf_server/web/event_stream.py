@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from hashlib import blake2b
-from itertools import islice
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -12,7 +11,7 @@ from flask import Request, Response
 from markupsafe import escape
 
 from annotations.instants import from_micros, instant_term
-from annotations.labels import Fact, Interval
+from annotations.labels import Interval
 from annotations.methods.names import minted
 from annotations.namespaces import (
     ACTIVITY,
@@ -35,7 +34,7 @@ from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import matching_tag
 from tpf_server.fragments.negotiation import Chosen
 from tpf_server.fragments.writers import WRITERS
-from tpf_server.store.protocols import BatchRun, Events, LiveStore
+from tpf_server.store.protocols import BatchRun, Event, LiveStore
 from tpf_server.web.html import TermCells, render, table_rows
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.problems import rdf_answer
@@ -124,41 +123,35 @@ class EventNodes:
             yield from self._relation(node, span, "page")
 
     def leaf(
-        self, number: int, part: int, batches: Sequence[Events]
-    ) -> tuple[list[Triple], int, bool]:
-        """A page of members, how many it has, and whether the leaf has another part behind it."""
+        self, number: int, part: int, members: Sequence[Event], more: bool
+    ) -> Iterator[Triple]:
+        """A page of members, and where another part of the leaf is, if there are `more`."""
         url = f"{self._url}?page={number}"
         here = url if part == 1 else f"{url}&part={part}"
-        first = (part - 1) * MEMBERS
-        shown = list(islice(_events(batches), first, first + MEMBERS + 1))
-        triples = list(self._about(Term(f"<{here}>")))
-        for batch, place, fact in shown[:MEMBERS]:
+        yield from self._about(Term(f"<{here}>"))
+        for event in members:
             # Where it stands on its leaf is part of its name, and not on which part.
-            member = Term(f"<{url}#{batch.sequence}-{place}>")
-            gone = place < len(batch.gone)
-            triples += self._member(member, batch.published, fact, gone=gone)
-        more = len(shown) > MEMBERS
+            yield from self._member(Term(f"<{url}#{event.sequence}-{event.place}>"), event)
         if more:
-            triples += self._link(Term(f"<{here}>"), f"{url}&part={part + 1}", "Relation")
-        return triples, len(shown), more
+            yield from self._link(Term(f"<{here}>"), f"{url}&part={part + 1}", "Relation")
 
     def _about(self, node: Term) -> Iterator[Triple]:
         yield Triple(self._stream, _tree("view"), node)
         yield Triple(node, RDF_TYPE, _tree("Node"))
 
-    def _member(self, member: Term, published: int, fact: Fact, *, gone: bool) -> Iterator[Triple]:
-        endpoint = self._endpoint
+    def _member(self, member: Term, event: Event) -> Iterator[Triple]:
+        endpoint, fact = self._endpoint, event.fact
         tmp, quad = endpoint.vocabulary, endpoint.skolemizer.quad(fact.quad)
         yield Triple(self._stream, _tree("member"), member)
         yield Triple(member, _VERSION_OF, minted("statement", fact, endpoint.view.naming))
-        yield Triple(member, _CREATED, instant_term(from_micros(published)))
+        yield Triple(member, _CREATED, instant_term(from_micros(event.published)))
         yield Triple(member, RDF_TYPE, RDF_STATEMENT)
         yield Triple(member, RDF_SUBJECT, quad.subject)
         yield Triple(member, RDF_PREDICATE, quad.predicate)
         yield Triple(member, RDF_OBJECT, quad.object)
         if quad.graph:
             yield Triple(member, tmp.graph, quad.graph)
-        if gone:
+        if event.gone:
             yield Triple(member, RDF_TYPE, _DELETE)
         if isinstance(fact.label, Interval):
             yield Triple(member, tmp.initial, instant_term(fact.label.start))
@@ -200,13 +193,6 @@ class EventNodes:
             yield Triple(node, Term(f"<{_SHACL}minCount>"), integer(1))
             yield Triple(node, Term(f"<{_SHACL}maxCount>"), integer(1))
             yield Triple(node, Term(f"<{_SHACL}{constraint}>"), value)
-
-
-def _events(batches: Sequence[Events]) -> Iterator[tuple[Events, int, Fact]]:
-    """The events of batches in order: first what goes, then what comes."""
-    for batch in batches:
-        for number, fact in enumerate((*batch.gone, *batch.said)):
-            yield batch, number, fact
 
 
 # A node of an event stream, for people.
@@ -277,6 +263,8 @@ def _text(about: Mapping[Term, Sequence[Term]], name: Term) -> str:
     return literal_parts(values[0])[0] if values else ""
 
 
+_ALL: Final = 2**62
+"""Batches of one run that has all of them."""
 _NUMBER: Final = re.compile("[0-9]{1,12}")
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _PARAMETERS: Final = ("page", "block", "part")
@@ -375,7 +363,7 @@ def _root(live: LiveStore, nodes: EventNodes) -> _Node:
 def _block(live: LiveStore, nodes: EventNodes, number: int) -> _Node:
     size = LEAF * BLOCK
     after = number * size
-    leaves = [span for span in live.spans(LEAF, after) if span.number < (number + 1) * BLOCK]
+    leaves = live.spans(LEAF, after, after + size)
     if not leaves:
         raise _missing(live, after)
     first, last = leaves[0].first, leaves[-1].last
@@ -385,19 +373,21 @@ def _block(live: LiveStore, nodes: EventNodes, number: int) -> _Node:
 
 def _leaf(live: LiveStore, nodes: EventNodes, number: int, part: int) -> _Node:
     after = number * LEAF
-    batches = live.events(after, after + LEAF)
-    if not batches:
+    spans = live.spans(LEAF, after, after + LEAF)
+    if not spans:
         raise _missing(live, after)
-    first, last = batches[0].sequence, batches[-1].sequence
-    triples, members, more = nodes.leaf(number, part, batches)
-    if part > 1 and not members:
+    first, last = spans[0].first, spans[0].last
+    events = live.events(after, last, (part - 1) * MEMBERS, MEMBERS + 1)
+    if part > 1 and not events:
         raise NotFoundError(f"page {number} has no part {part}")
+    more = len(events) > MEMBERS
+    triples = list(nodes.leaf(number, part, events[:MEMBERS], more))
     full = first == after + 1 and (more or last == after + LEAF)
     # A part that has all it can have stays as it is while the leaf goes on.
     return _Node(triples, () if full else (first, last), full)
 
 
 def _missing(live: LiveStore, after: int) -> NotFoundError | SnapshotExpired:
-    if live.spans(LEAF, after):
+    if live.spans(_ALL, after):
         return SnapshotExpired("what was published then is not kept any more")
     return NotFoundError("nothing was published that far yet")

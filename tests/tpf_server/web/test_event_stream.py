@@ -21,9 +21,11 @@ from annotations.namespaces import (
 )
 from annotations.terms import Quad, Term
 from tests.support.served import BASE, NOON, Served, parse, quad
+from tests.tpf_server.web.test_nesting import calls
 from tpf_server.errors import PublishError
-from tpf_server.store.live import store
-from tpf_server.store.live.log import LiveSettings
+from tpf_server.store.live import index, sqlite_log, store
+from tpf_server.store.live.log import LiveSettings, Record
+from tpf_server.store.live.store import IndexedLiveStore
 from tpf_server.store.protocols import Standing
 from tpf_server.web import event_stream
 
@@ -302,3 +304,96 @@ def test_what_was_there_before_is_no_event(tmp_path: Path) -> None:
         assert list(map(len, (node.members for node in nodes(served)))) == [0]
         served.publish((quad("b", "p", "o"), Expiration(NOON + HOUR)))
         assert sum(len(node.members) for node in nodes(served)) == 1
+
+
+class Decoded:
+    """How many events were decoded of the log."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.events = 0
+        usual = index.decode
+
+        def counted(sequence: int, published: int, payload: bytes) -> Record:
+            record = usual(sequence, published, payload)
+            self.events += len(record.added) + len(record.gone)
+            return record
+
+        for module in (index, sqlite_log):
+            monkeypatch.setattr(module, "decode", counted)
+
+
+def filled(served: Served, sizes: list[int]) -> IndexedLiveStore:
+    """A store to which batches of so many facts were published; each but the first ends as many."""
+    live = served.live
+    assert isinstance(live, IndexedLiveStore)
+    for number, size in enumerate(sizes):
+        facts = [
+            Fact(quad(str(n), "p", f'"{number}"'), Expiration(NOON + HOUR)) for n in range(size)
+        ]
+        live.publish(facts, NOON + number * timedelta(milliseconds=1))
+    return live
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_page_of_events_is_a_part_of_what_the_log_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(index, "_SLICE", 3)
+    monkeypatch.setattr(index, "_SLICES", 2_000)
+    chance = random.Random(seed)
+    with streaming(tmp_path) as served:
+        live = filled(served, [chance.choice([0, 1, 2, 5, 20]) for _ in range(30)])
+        every = [
+            (record.sequence, place, event[2:6], place < len(record.gone))
+            for record in live._log.read(0)
+            for place, event in enumerate((*record.gone, *record.added))
+        ]
+        for _ in range(200):
+            after, offset = chance.randrange(-1, 32), chance.randrange(60)
+            until, limit = after + chance.randrange(12), chance.randrange(1, 30)
+            among = [each for each in every if after < each[0] <= until]
+            page = live.events(after, until, offset, limit)
+            found = [(each.sequence, each.place, tuple(each.fact.quad), each.gone) for each in page]
+            assert found == among[offset : offset + limit]
+
+
+def test_a_page_of_events_costs_as_much_as_it_has_whatever_was_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream, "LEAF", 64)
+    monkeypatch.setattr(event_stream, "MEMBERS", 100)
+    monkeypatch.setattr(index, "_SLICE", 100)
+    monkeypatch.setattr(store, "_SLACK", 10**6)
+    with streaming(tmp_path) as served:
+        live = filled(served, [40] * 60 + [2_000, 1])
+        decoded = Decoded(monkeypatch)
+        costs = []
+        for part in range(1, 47 + 40):
+            decoded.events = 0
+            response = served.get(f"trains/ldes?page=0&part={part}", "application/n-quads")
+            if response.status_code == 404:
+                break
+            costs.append(decoded.events)
+        # Small batches, each with what it ended.
+        assert max(costs[:40]) <= 100 + 2 * 80
+        # The large one is read once, and after that only slices of it.
+        large = sorted(costs[40:])
+        assert large[-1] >= 2_000
+        assert large[-2] <= 300
+        # No other answer reads batches at all.
+        decoded.events = 0
+        for path in ("", "?block=0", "?block=5", "?page=9", "?page=0&part=999"):
+            served.get(f"trains/ldes{path}")
+        assert decoded.events == 0
+        assert live.spans(64)[0].last == 62
+
+
+def test_runs_of_batches_cost_as_much_as_there_are_runs() -> None:
+    def looking(size: int) -> int:
+        events = index.BatchEvents(None)  # type: ignore[arg-type]
+        for number in range(1, 64 * size + 1):
+            events.note(Record(number, number))
+        return calls(lambda: [events.runs(2**62, 64, None), events.runs(64, 640, 704),
+                              events.parts(0, 64, 0, 1)])  # fmt: skip
+
+    assert looking(4_000) <= looking(100) + 10

@@ -6,7 +6,10 @@ the store holds a lock around it.
 
 import gc
 import heapq
-from collections import deque
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -21,9 +24,19 @@ from annotations.labels import Expiration, Fact, FactKey, Interval
 from annotations.methods.base import NAMED_GRAPHS, FactPattern
 from annotations.methods.names import identity
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
-from tpf_server.store.live.log import FOREVER, NO_START, Floor, Record, Version
+from tpf_server.errors import SnapshotExpired
+from tpf_server.store.live.log import (
+    FOREVER,
+    NO_START,
+    Floor,
+    Log,
+    Record,
+    Version,
+    decode,
+    encode,
+)
 from tpf_server.store.live.rows import ANY, EXPIRING, INTERVALS, Names, Rows, token_bits
-from tpf_server.store.protocols import Events
+from tpf_server.store.protocols import BatchRun, Event
 
 # The versions that wait until retention lets go of them.
 #
@@ -580,15 +593,154 @@ class FactIndex:
         return self.facts((row,))[0]
 
 
-def events_of(record: Record) -> Events:
-    """What a batch did, as facts."""
+# What batches did, page by page.
+#
+# How many events each batch has is known without reading it, so only the batches of a page are
+# decoded. A batch that is much larger than a page is kept in compressed slices once it was: whoever
+# asks for one page of it asks for the next.
 
-    def facts(versions: Iterable[Version]) -> list[Fact]:
-        return [
-            Fact(Quad(*map(Term, each[2:6])), label_of(each.start, each.end)) for each in versions
-        ]
+_SLICE = 1_000
+_SLICES = 32 * 2**20
+"""Bytes of the slices that are kept; those of one batch in any case."""
 
-    return Events(record.sequence, record.published, facts(record.added), facts(record.gone))
+
+class _Part(NamedTuple):
+    """Some of the events of a batch, by their places, and how many it has."""
+
+    sequence: int
+    begin: int
+    end: int
+    total: int
+
+
+class BatchEvents:
+    """The events of the batches of a log, by position.
+
+    `note`, `forget` and `runs` belong under the lock of the store, as `parts` does.
+
+    Args:
+        log: where the batches are read.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._sequences, self._published = array("q"), array("q")
+        self._ends = array("q")
+        """How many events there are up to the end of each batch."""
+        self._before = 0
+        self._slices: OrderedDict[int, list[bytes]] = OrderedDict()
+        self._kept = 0
+        self._lock = threading.Lock()
+
+    def note(self, record: Record) -> None:
+        """A batch has come."""
+        self._sequences.append(record.sequence)
+        self._published.append(record.published)
+        last = self._ends[-1] if self._ends else self._before
+        self._ends.append(last + len(record.gone) + len(record.added))
+
+    def forget(self, oldest: int) -> None:
+        """Batches before this one are not in the log any more."""
+        count = bisect_left(self._sequences, oldest)
+        if count:
+            self._before = self._ends[count - 1]
+            for column in (self._sequences, self._published, self._ends):
+                del column[:count]
+
+    def runs(self, size: int, after: int, until: int | None) -> list[BatchRun]:
+        """See `LiveStore.spans`."""
+        sequences, published = self._sequences, self._published
+        first = bisect_right(sequences, after)
+        stop = len(sequences) if until is None else bisect_right(sequences, until)
+        found = []
+        while first < stop:
+            number = (sequences[first] - 1) // size
+            end = min(stop, bisect_right(sequences, (number + 1) * size, first))
+            last = end - 1
+            found.append(
+                BatchRun(
+                    number, sequences[first], sequences[last], published[first], published[last]
+                )
+            )
+            first = end
+        return found
+
+    def parts(self, after: int, until: int, offset: int, limit: int) -> list[_Part]:
+        """Which events of which batches are on a page; see `LiveStore.events`."""
+        ends, first = self._ends, bisect_right(self._sequences, after)
+        stop = bisect_right(self._sequences, until, first)
+        begin = (ends[first - 1] if first else self._before) + offset
+        found = []
+        place = bisect_right(ends, begin, first, stop)
+        while place < stop and limit:
+            before = ends[place - 1] if place else self._before
+            end = min(ends[place], begin + limit)
+            if end > begin:
+                sequence, total = self._sequences[place], ends[place] - before
+                found.append(_Part(sequence, begin - before, end - before, total))
+            limit -= end - begin
+            begin, place = end, place + 1
+        return found
+
+    def read(self, parts: Sequence[_Part]) -> list[Event]:
+        """The events of some parts. Thread-safe.
+
+        Raises:
+            SnapshotExpired: a batch is not in the log any more.
+            StoreError: the log cannot be read.
+        """
+        with self._lock:
+            cut = {each.sequence: self._slices.get(each.sequence) for each in parts}
+            for sequence in filter(cut.get, cut):
+                self._slices.move_to_end(sequence)
+        whole = [sequence for sequence, slices in cut.items() if slices is None]
+        records: dict[int, Record] = {}
+        if whole:
+            read = self._log.read(whole[0] - 1, whole[-1] - whole[0] + 1)
+            records = {each.sequence: each for each in read if each.sequence in cut}
+        found: list[Event] = []
+        for part in parts:
+            slices = cut[part.sequence]
+            if slices is not None:
+                found += _events_of_slices(part, slices)
+                continue
+            record = records.get(part.sequence)
+            if record is None:
+                raise SnapshotExpired("what was published then is not kept any more")
+            found += _events_of(record, 0, part.begin, part.end)
+            if part.total > _SLICE:
+                self._keep(record)
+        return found
+
+    def _keep(self, record: Record) -> None:
+        sequence, published, gone = record.sequence, record.published, record.gone
+        slices = []
+        for begin in range(0, len(gone) + len(record.added), _SLICE):
+            end = begin + _SLICE
+            said = record.added[max(0, begin - len(gone)) : max(0, end - len(gone))]
+            slices.append(encode(Record(sequence, published, said, gone=gone[begin:end])))
+        with self._lock:
+            if sequence not in self._slices:
+                self._slices[sequence] = slices
+                self._kept += sum(map(len, slices))
+            while self._kept > _SLICES and len(self._slices) > 1:
+                self._kept -= sum(map(len, self._slices.popitem(last=False)[1]))
+
+
+def _events_of_slices(part: _Part, slices: Sequence[bytes]) -> Iterator[Event]:
+    for number in range(part.begin // _SLICE, -(-part.end // _SLICE)):
+        first = number * _SLICE
+        record = decode(part.sequence, 0, slices[number])
+        yield from _events_of(record, first, part.begin - first, part.end - first)
+
+
+def _events_of(record: Record, first: int, begin: int, end: int) -> Iterator[Event]:
+    """Some of the events of a record, whose first one has the place `first` in its batch."""
+    gone = len(record.gone)
+    for place in range(max(begin, 0), min(end, gone + len(record.added))):
+        version = record.gone[place] if place < gone else record.added[place - gone]
+        fact = Fact(Quad(*map(Term, version[2:6])), label_of(version.start, version.end))
+        yield Event(record.sequence, first + place, record.published, fact, place < gone)
 
 
 @lru_cache(maxsize=65536)

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol
 
 from annotations.labels import FactKey
 from tpf_server.errors import StoreError
-from tpf_server.store.protocols import BatchReceipt, BatchRun
+from tpf_server.store.protocols import BatchReceipt
 
 # How a live store keeps its facts.
 
@@ -238,8 +238,8 @@ class Log(Protocol):
         They are decoded one by one, so that a whole log is read in little memory.
         """
 
-    def spans(self, size: int, after: int) -> list[BatchRun]:
-        """The batches with a greater number than `after`, in runs of `size` numbers."""
+    def oldest(self) -> int:
+        """The number of the oldest batch that is there; 0: there is none. Cheap."""
 
     def writing(self) -> AbstractContextManager[None]:
         """A transaction that excludes all other writers; durable when it is left.

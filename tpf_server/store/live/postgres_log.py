@@ -34,7 +34,7 @@ from tpf_server.store.live.log import (
     encode,
 )
 from tpf_server.store.live.sqlite_tables import write_backup
-from tpf_server.store.protocols import BatchReceipt, BatchRun
+from tpf_server.store.protocols import BatchReceipt
 
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
@@ -184,16 +184,10 @@ class PostgresLog:
         )
         return (decode(*row) for row in rows)
 
-    def spans(self, size: int, after: int) -> list[BatchRun]:
+    def oldest(self) -> int:
         """See `Log`."""
-        rows = self._rows(
-            "SELECT (sequence - 1) / %s::bigint AS number, min(sequence), max(sequence), "
-            "min(published), max(published) FROM batches WHERE sequence > %s "
-            "GROUP BY number ORDER BY number",
-            size,
-            after,
-        )
-        return [BatchRun(*row) for row in rows]
+        ((oldest,),) = self._rows("SELECT coalesce(min(sequence), 0) FROM batches")
+        return int(oldest)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -30,7 +30,7 @@ from tpf_server.store.live.log import (
     left_out,
 )
 from tpf_server.store.live.sqlite_tables import SQLITE_SCHEMA, TABLES, contents_of, fill, new_file
-from tpf_server.store.protocols import BatchReceipt, BatchRun
+from tpf_server.store.protocols import BatchReceipt
 
 # The last batch that was acknowledged, kept apart from the log.
 #
@@ -265,16 +265,11 @@ class SqliteLog:
             )
         return (decode(*row) for row in rows)
 
-    def spans(self, size: int, after: int) -> list[BatchRun]:
+    def oldest(self) -> int:
         """See `Log`."""
         with self._lock, _translated(self._path):
-            rows = self._read.execute(
-                "SELECT (sequence - 1) / ? AS number, min(sequence), max(sequence), "
-                "min(published), max(published) FROM batches WHERE sequence > ? "
-                "GROUP BY number ORDER BY number",
-                (size, after),
-            ).fetchall()
-        return [BatchRun(*row) for row in rows]
+            row = self._read.execute("SELECT coalesce(min(sequence), 0) FROM batches").fetchone()
+        return int(row[0])
 
     @contextmanager
     def writing(self) -> Iterator[None]:

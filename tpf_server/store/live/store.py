@@ -19,7 +19,7 @@ from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
 from tpf_server.errors import PastUnknown, SnapshotExpired, StoreClosedError, StoreError
 from tpf_server.store.live.batch import Effects, FactGroups, Withdrawals, checked, plan, spans, undo
-from tpf_server.store.live.index import FactIndex, RetainedBatch, Unwatched, events_of, no_garbage
+from tpf_server.store.live.index import BatchEvents, FactIndex, RetainedBatch, Unwatched, no_garbage
 from tpf_server.store.live.log import (
     FOREVER,
     NO_START,
@@ -35,7 +35,7 @@ from tpf_server.store.live.reader import Reader
 from tpf_server.store.protocols import (
     BatchReceipt,
     BatchRun,
-    Events,
+    Event,
     Follower,
     Snapshot,
     Standing,
@@ -468,6 +468,7 @@ class IndexedLiveStore:
         self._reader = Reader(self._index)
         self._unwatched = Unwatched()
         self._updates = UpdateCounts()
+        self._events = BatchEvents(self._log)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -503,6 +504,8 @@ class IndexedLiveStore:
     def _apply(self, record: Record) -> None:
         self._reader.apply(record)
         self._updates.note(record)
+        if self._settings.keep_events is not None:
+            self._events.note(record)
         self._listeners.tell(self._index, record)
 
     def watch(
@@ -522,22 +525,25 @@ class IndexedLiveStore:
         with self._reading():
             return self._locked(self._listeners.listen(told))
 
-    def spans(self, size: int, after: int = 0) -> Sequence[BatchRun]:
+    def spans(self, size: int, after: int = 0, until: int | None = None) -> Sequence[BatchRun]:
         """See `LiveStore`; none where no events are kept."""
         with self._reading():
             begin = self._events_from
-        return () if begin is None else self._log.spans(size, max(after, begin))
+            if begin is None:
+                return ()
+            self._follow()
+            self._events.forget(self._log.oldest())
+            return self._events.runs(size, max(after, begin), until)
 
-    def events(self, after: int, until: int) -> Sequence[Events]:
+    def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[Event]:
         """See `LiveStore`."""
         with self._reading():
-            begin = self._events_from
-        if begin is None or until <= max(after, begin):
-            return ()
-        after = max(after, begin)
+            begin, events = self._events_from, self._events
+            if begin is None:
+                return ()
+            parts = events.parts(max(after, begin), until, offset, limit)
         # Others read pages while these are decoded.
-        records = self._log.read(after, until - after)
-        return [events_of(record) for record in records if record.sequence <= until]
+        return events.read(parts)
 
     def _locked(self, action: Callable[[], None]) -> Callable[[], None]:
         def locked() -> None:
