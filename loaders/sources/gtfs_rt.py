@@ -12,16 +12,19 @@ Source: GTFS Realtime reference 2.0. What matters here:
 """
 
 import math
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 from google.transit import gtfs_realtime_pb2 as rt
 
-from annotations.errors import TermError
+from annotations.errors import NestingError, TermError
 from annotations.instants import format_instant, from_micros, to_micros
 from annotations.namespaces import RDFS, integer
+from annotations.nesting import bounded_statements
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
@@ -116,6 +119,8 @@ def _text(translated: Any, language: str | None) -> Term | None:
         return literal(chosen.text)
 
 
+_GROWTH = 16
+"""How much larger than JSON or XML the statements of a message may be, which is of bytes."""
 _LATEST = 253_370_764_800
 """The beginning of the year 9999, in seconds since 1970: beyond it no label could end."""
 _UPDATE = rt.TripUpdate.StopTimeUpdate
@@ -152,7 +157,11 @@ class Realtime:
 
     def read(self, content: bytes, place: str) -> tuple[Quad, ...]:
         """What a message says."""
-        return self.quads(self.parse(content, place))
+        message = self.parse(content, place)
+        try:
+            return self.quads(message)
+        except NestingError as error:
+            raise InputError(f"a GTFS Realtime message that grows ({error})", place) from None
 
     def instant(self, content: bytes, place: str) -> datetime:
         """When a message was made."""
@@ -181,22 +190,21 @@ class Realtime:
 
     def quads(self, message: Any) -> tuple[Quad, ...]:
         """What a message says; where it says two things of one fact, the later one counts."""
-        at = timestamp(message)
-        quads: dict[tuple[Term, Term], Quad] = {}
+        size = _GROWTH * message.ByteSize()
+        said = bounded_statements(self._said(message, timestamp(message)), size)
+        return tuple({(quad.subject, quad.predicate): quad for quad in said}.values())
+
+    def _said(self, message: Any, at: datetime) -> Iterator[Quad]:
         for entity in message.entity:
             if entity.is_deleted:
                 continue
-            found: list[Quad] = []
             if entity.HasField("trip_update"):
-                found.extend(self._trip(entity.trip_update, at))
+                yield from self._trip(entity.trip_update, at)
             if entity.HasField("vehicle") and entity.vehicle.HasField("position"):
-                found.extend(self._vehicle(entity.id, entity.vehicle))
+                yield from self._vehicle(entity.id, entity.vehicle)
             if entity.HasField("alert"):
                 names, language = self._names, self._language
-                found.extend(alert_quads(names, entity.id, entity.alert, at, language))
-            for quad in found:
-                quads[quad.subject, quad.predicate] = quad
-        return tuple(quads.values())
+                yield from alert_quads(names, entity.id, entity.alert, at, language)
 
     def _trip(self, update: Any, at: datetime) -> Iterator[Quad]:
         trip = update.trip
@@ -250,18 +258,18 @@ class Realtime:
     def _by_sequence(self, update: Any, stops: list[StopTime]) -> dict[int, Any]:
         """The updates by the stop that they speak of; by name, the next stop of that name."""
         stated: dict[int, Any] = {}
+        places: defaultdict[int | str, list[int]] = defaultdict(list)
+        for place, stop in enumerate(stops):
+            places[stop.sequence].append(place)
+            places[stop.stop].append(place)
         position = 0
         for said in update.stop_time_update:
-            for index in range(position, len(stops)):
-                stop = stops[index]
-                if (
-                    said.stop_sequence == stop.sequence
-                    if said.HasField("stop_sequence")
-                    else said.stop_id == stop.stop
-                ):
-                    stated[stop.sequence] = said
-                    position = index + 1
-                    break
+            named = said.stop_sequence if said.HasField("stop_sequence") else said.stop_id
+            at: Sequence[int] = places.get(named, ())
+            following = bisect_left(at, position)
+            if following < len(at):
+                stated[stops[at[following]].sequence] = said
+                position = at[following] + 1
         return stated
 
     def _known(self, said: Any, stop: StopTime, day: date, shift: int) -> _Known:

@@ -67,6 +67,8 @@ class Tables:
                 return
             found = rows(text, place)
             header = [column.strip() for column in next(found, (1, []))[1]]
+            if len(header) > _MOST_COLUMNS:
+                raise InputError(f"more than {_MOST_COLUMNS} columns", place, 1)
             if missing := [column for column in columns if column not in header]:
                 raise InputError(f"no column {', '.join(missing)}", place, 1)
             for line, row in found:
@@ -106,6 +108,8 @@ class Tables:
                 yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
 
 
+_MOST_COLUMNS = 1_000
+"""Of a table: a row may be shorter than the header, and is as long when it is read."""
 _MOST_DAYS = 3700
 _MOST_HOURS = 240
 _MOST_RUNS = 10_000

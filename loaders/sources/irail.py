@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from annotations.errors import InstantError, TermError
 from annotations.instants import format_instant, from_micros, parse_instant
 from annotations.namespaces import integer
+from annotations.nesting import most_written
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
@@ -216,8 +217,14 @@ def departures(content: bytes, place: str) -> Iterator[Departure]:
         for entry in graph:
             yield departure(entry, place)
     elif isinstance(listed := _listed(board), list):
+        left = most_written(len(content))
         for entry in listed:
-            yield listed_departure(entry, board, place)
+            found = listed_departure(entry, board, place)
+            # The name of the station is written once, and is said of each departure.
+            left -= len(found.stop)
+            if left < 0:
+                raise InputError("the name of the station is too long", place)
+            yield found
     else:
         raise InputError("no liveboard: it has no @graph, and no list of departures", place)
 

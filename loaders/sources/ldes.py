@@ -36,6 +36,7 @@ from annotations.namespaces import (
     VOID,
     Vocabulary,
 )
+from annotations.nesting import most_written
 from annotations.origins import origin_of
 from annotations.terms import (
     DEFAULT_GRAPH,
@@ -136,8 +137,14 @@ def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
             about.setdefault(stated[quad.predicate], quad.object)
     if not (names or targets or views or about):
         raise InputError("is no node of an event stream: no tree:view, no tree:member", url)
+    members: list[Member] = []
+    left = most_written(len(content))
+    for name in names:
+        members.append(_member(name, said, graphs.get(name, ()), url, left))
+        # Members may share blank nodes: each has what is said of them.
+        left -= sum(sum(map(len, quad)) for quad in members[-1].quads)
     return LdesNode(
-        tuple(_member(name, said, graphs.get(name, ()), url) for name in names),
+        tuple(members),
         tuple(dict.fromkeys(_url(each, url) for each in targets)),
         tuple(dict.fromkeys(_url(each, url) for each in views)),
         about,
@@ -160,21 +167,29 @@ def instant_of(member: Member, path: Term, place: str) -> datetime:
 
 
 def _member(
-    name: Term, said: Mapping[Term, list[Quad]], of_graph: Iterable[Quad], url: str
+    name: Term, said: Mapping[Term, list[Quad]], of_graph: Iterable[Quad], url: str, most: int
 ) -> Member:
     if not is_iri(name):
         raise InputError(f"a member without a name: {name}", url)
     found: dict[Quad, None] = {}
     waiting, seen = [name], {name}
-    for quad in of_graph:
+
+    def take(quad: Quad, *leads_to: Term) -> None:
+        nonlocal most
         found[quad] = None
-        waiting += [part for part in (quad.subject, quad.object) if is_blank_node(part)]
+        most -= sum(map(len, quad))
+        if most < 0:
+            raise InputError("members that share too much: what they say is too large", url)
+        for node in leads_to:
+            if is_blank_node(node) and node not in seen:
+                seen.add(node)
+                waiting.append(node)
+
+    for quad in of_graph:
+        take(quad, quad.subject, quad.object)
     while waiting:
         for quad in said.get(waiting.pop(), ()):
-            found[quad] = None
-            if is_blank_node(quad.object) and quad.object not in seen:
-                seen.add(quad.object)
-                waiting.append(quad.object)
+            take(quad, quad.object)
     # A blank node means nothing outside its document.
     names: dict[Term, Term] = {}
 
@@ -533,13 +548,11 @@ class LdesFollower:
         label = Interval(at, OPEN)
         quads = () if deleted else self._said(member, entity)
         _check_encodable(quads)
-        old = known[1] if known is not None else ()
-        for quad in old:
-            if quad not in quads:
-                portion.say(Fact(quad, label), gone=True)
-        for quad in quads:
-            if quad not in old:
-                portion.say(Fact(quad, label), gone=False)
+        gone, come = changed(known[1] if known is not None else (), quads)
+        for quad in gone:
+            portion.say(Fact(quad, label), gone=True)
+        for quad in come:
+            portion.say(Fact(quad, label), gone=False)
         portion.versions[entity] = at, quads
 
     def _is_deleted(self, member: Member) -> bool:
@@ -574,6 +587,12 @@ class LdesFollower:
             for q in member.quads
             if q.subject != member.name or q.predicate not in stamps
         )
+
+
+def changed(old: Sequence[Quad], new: Sequence[Quad]) -> tuple[list[Quad], list[Quad]]:
+    """What of one version another does not say any more, and what it says first, in order."""
+    before, after = set(old), set(new)
+    return [q for q in old if q not in after], [q for q in new if q not in before]
 
 
 def _check_encodable(quads: Iterable[Quad]) -> None:

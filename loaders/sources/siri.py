@@ -21,6 +21,7 @@ from xml.etree.ElementTree import Element
 from annotations.errors import InstantError, TermError
 from annotations.instants import parse_instant
 from annotations.namespaces import integer
+from annotations.nesting import bounded_statements
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
@@ -103,7 +104,9 @@ class Siri:
         """What a message says; where it says two things of one fact, the later one counts."""
         quads: dict[tuple[Term, Term], Quad] = {}
         try:
-            for quad in self._quads(_delivery(content, place)):
+            # What is said of a journey once is said of each of its calls.
+            said = self._quads(_delivery(content, place))
+            for quad in bounded_statements(said, len(content)):
                 quads[quad.subject, quad.predicate] = quad
         except (ValueError, TermError) as error:
             raise InputError(f"a malformed SIRI message ({error})", place) from None

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from annotations.terms import Quad, Term
 from loaders.errors import LoaderError
 from loaders.rdf.local import load_rdf_local
 from loaders.rdf.pieces import input_files
@@ -24,7 +25,9 @@ from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
-from loaders.sources.irail import Irail
+from loaders.sources.gtfs_schedule import StopTime
+from loaders.sources.irail import Irail, read_liveboard
+from loaders.sources.ldes import changed, read_node
 from loaders.sources.ngsi_ld import NgsiLd
 from loaders.sources.polling import RecordedMessages
 from loaders.sources.siri import Siri
@@ -35,8 +38,10 @@ from tests.loaders.sources.test_citybench import FILES, REPOSITORY
 from tests.loaders.sources.test_gtfs import FEED, write
 from tests.loaders.sources.test_gtfs_rt import add_alert, add_trip, new_message
 from tests.loaders.sources.test_ngsi_ld import NORMALISED, notification
+from tests.loaders.sources.test_siri import AT as SIRI_AT
 from tests.loaders.sources.test_siri import ET, VM
 from tests.loaders.sources.test_taxi import EXAMPLE
+from tests.tpf_server.web.test_nesting import Compared, grows_no_faster
 
 COUNT = int(os.environ.get("TPF_FUZZ_FILES", "80"))
 _SECONDS = 10
@@ -349,3 +354,122 @@ def test_damaged_files_crash_nothing(tmp_path: Path) -> None:
         path.write_bytes(content)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < _GROWTH
     assert read_well
+
+
+# What is written once and said again and again, and what is compared with all else.
+
+LONG = "x" * 100_000
+
+
+def siri_of(repeated: int) -> bytes:
+    call = f"<EstimatedCall><StopPointRef>s</StopPointRef><AimedDepartureTime>{SIRI_AT}</AimedDepartureTime></EstimatedCall>"  # noqa: E501
+    return (
+        "<Siri><ServiceDelivery><EstimatedTimetableDelivery><EstimatedVehicleJourney>"
+        f"<DatedVehicleJourneyRef>j</DatedVehicleJourneyRef><LineRef>{LONG}</LineRef>"
+        f"<EstimatedCalls>{call * repeated}</EstimatedCalls>"
+        "</EstimatedVehicleJourney></EstimatedTimetableDelivery></ServiceDelivery></Siri>"
+    ).encode()
+
+
+def liveboard_of(repeated: int) -> bytes:
+    told = {"departureConnection": "http://e/d", "time": "1417772214", "station": "s",
+            "vehicle": "v", "delay": "0"}  # fmt: skip
+    board = {"stationinfo": {"@id": f"http://e/{LONG}"}}
+    return json.dumps({**board, "departures": {"departure": [told] * repeated}}).encode()
+
+
+def node_of(repeated: int) -> bytes:
+    members = "".join(f"<urn:s> <https://w3id.org/tree#member> <urn:m{n}> . <urn:m{n}> <urn:p> _:b . "
+                      for n in range(repeated))  # fmt: skip
+    return f'{members} _:b <urn:p> "{LONG}" .'.encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "read"),
+    [
+        (siri_of, lambda content: Siri().read(content, "here")),
+        (liveboard_of, lambda content: read_liveboard(content, "here")),
+        (node_of, lambda content: read_node(content, "text/turtle", "http://e/")),
+    ],
+)
+def test_what_is_written_once_is_not_said_without_end(
+    body: Callable[[int], bytes], read: Callable[[bytes], object]
+) -> None:
+    read(body(10))
+    fails(lambda: read(body(3_000)))
+
+
+def test_an_alert_does_not_repeat_a_long_name_without_end(tmp_path: Path) -> None:
+    realtime = Realtime(Gtfs(write(tmp_path / "feed")))
+
+    def message(informed: int) -> bytes:
+        made = new_message(datetime(2026, 1, 5, 8, tzinfo=UTC))
+        alert = made.entity.add(id=LONG).alert
+        for number in range(informed):
+            alert.informed_entity.add(stop_id=f"s{number}")
+        return bytes(made.SerializeToString())
+
+    realtime.read(message(10), "here")
+    assert "grows" in fails(lambda: realtime.read(message(3_000), "here"))
+
+
+def matching(update: object, stops: list[StopTime]) -> dict[int, object]:
+    """The updates by their stops: each the next one behind that of the update before."""
+    found, position = {}, 0
+    for said in update.stop_time_update:  # type: ignore[attr-defined]
+        exact = said.HasField("stop_sequence")
+        for place in range(position, len(stops)):
+            stop = stops[place]
+            if said.stop_sequence == stop.sequence if exact else said.stop_id == stop.stop:
+                found[stop.sequence], position = said, place + 1
+                break
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_updates_of_a_trip_are_matched_in_their_sequence(seed: int) -> None:
+    chance = random.Random(seed)
+    stops = [StopTime(2 * n, chance.choice("abcd"), 0, "", True) for n in range(12)]
+    update = add_trip(new_message())
+    for _ in range(chance.randrange(30)):
+        if chance.random() < 0.5:
+            update.stop_time_update.add(stop_sequence=chance.randrange(26))
+        else:
+            update.stop_time_update.add(stop_id=chance.choice("abcdex"))
+    assert Realtime._by_sequence(None, update, stops) == matching(update, stops)  # type: ignore[arg-type]
+
+
+def test_updates_and_versions_cost_no_more_than_they_are_long() -> None:
+    def updating(size: int) -> Callable[[], object]:
+        stops = [StopTime(n, f"s{n}", 0, "", True) for n in range(size)]
+        update = add_trip(new_message())
+        for _ in range(size):
+            update.stop_time_update.add(stop_id="nowhere")
+        return lambda: Realtime._by_sequence(None, update, stops)  # type: ignore[arg-type]
+
+    def versions(size: int) -> Callable[[], object]:
+        old, new = (
+            [Quad(*map(Term, map(Compared, ("<urn:s>", "<urn:p>", f'"{n + shift}"', ""))))
+             for n in range(size)]
+            for shift in (0, size // 2)
+        )  # fmt: skip
+        return lambda: changed(old, new)
+
+    def node(size: int) -> Callable[[], object]:
+        linked = "".join(
+            f"_:b <urn:p{n}> <urn:o{n}> . <urn:m> <urn:q> <urn:o{n}> . " for n in range(size)
+        )
+        graph = "".join(f"<urn:s{n}> <urn:p> _:b . " for n in range(size))
+        content = f"<urn:s> <https://w3id.org/tree#member> <urn:m> . {linked} <urn:m> {{ {graph} }}"
+        return lambda: read_node(content.encode(), "application/trig", "http://e/")
+
+    for action in (updating, versions, node):
+        grows_no_faster(action, 150)
+
+
+def test_a_table_whose_rows_are_much_shorter_than_its_header_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "feed")
+    header, *rows = (folder / "stops.txt").read_text().splitlines()
+    columns = "".join(f",c{number}" for number in range(1_000))
+    (folder / "stops.txt").write_text("\n".join([header + columns, *rows]))
+    assert "more than 1000 columns" in fails(lambda: Realtime(Gtfs(folder)))

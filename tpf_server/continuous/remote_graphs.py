@@ -203,7 +203,6 @@ class RemoteGraph:
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise RemoteGraphError(f"{url}: no answer, or one that is cut short") from error
 
-
     def _opened(self, url: str) -> requests.Response:
         """The answer of a URL, behind redirects that stay with its server.
 

@@ -208,7 +208,10 @@ def test_what_an_error_says_is_read_in_bounded_memory(monkeypatch: pytest.Monkey
     monkeypatch.setattr(bodies, "quad_size", counted)
     said = '<> hydra:description "no" . '
     prefixes = f"@prefix hydra: <http://www.w3.org/ns/hydra/core#> . @prefix p: <{'x:' * 1_500}> . "
-    for grown, text in ((said, "no"), (said + "p:a p:a " + "p:a," * 1_500 + "p:a .", "Bad Request")):
+    for grown, text in (
+        (said, "no"),
+        (said + "p:a p:a " + "p:a," * 1_500 + "p:a .", "Bad Request"),
+    ):
         sizes.clear()
         responses.upsert("GET", URL, status=400, body=prefixes + grown, content_type="text/turtle")
         with pytest.raises(HttpError, match=f"HTTP 400 {text}"):
