@@ -379,8 +379,8 @@ def liveboard_of(repeated: int) -> bytes:
 
 
 def node_of(repeated: int) -> bytes:
-    members = "".join(f"<urn:s> <https://w3id.org/tree#member> <urn:m{n}> . <urn:m{n}> <urn:p> _:b . "
-                      for n in range(repeated))  # fmt: skip
+    member = "<urn:s> <https://w3id.org/tree#member> <urn:m{0}> . <urn:m{0}> <urn:p> _:b . "
+    members = "".join(member.format(number) for number in range(repeated))
     return f'{members} _:b <urn:p> "{LONG}" .'.encode()
 
 

@@ -376,9 +376,11 @@ class RemoteService(RemoteGraph):
                 continue
             variables = {}
             for mapping in said.get((form, f"{HYDRA}mapping"), ()):
-                for place in said.get((mapping, f"{HYDRA}property"), ()):
-                    for name in said.get((mapping, f"{HYDRA}variable"), ()):
-                        variables[_value(place).removeprefix(RDF)] = _value(name)
+                # A mapping has one property and one variable.
+                places = said.get((mapping, f"{HYDRA}property"))
+                names = said.get((mapping, f"{HYDRA}variable"))
+                if places and names:
+                    variables[_value(places[0]).removeprefix(RDF)] = _value(names[0])
             template = _value(templates[0])
             if origin_of(template) is None:
                 raise RemoteGraphError(f"{self._url}: its form is at no URL: {template}")

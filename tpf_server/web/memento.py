@@ -29,7 +29,7 @@ from tpf_server.web.responses import answer, http_date, http_instant
 LINK_FORMAT: Final = "application/link-format"
 _MOST: Final = 200
 """Mementos of one map; another one goes on."""
-_MOST_VALID: Final = 200_000
+_MOST_VALID: Final = 20_000
 """Facts that are gone through for one map: for each memento, those that hold."""
 
 

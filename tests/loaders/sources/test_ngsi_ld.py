@@ -163,7 +163,7 @@ def entity(number: int, chance: random.Random) -> dict[str, Any]:
     """An entity with some attributes, and perhaps a context of its own."""
     contexts: list[dict[str, Any]] = [{}, {}, {"@context": OWN}, {"@context": [CORE, OWN]},
                                       {"@context": []}]  # fmt: skip
-    attributes = {
+    attributes: dict[str, Any] = {
         name: {"value": chance.randrange(9)}
         for name in ("speed", "heading", "label", "weight")
         if chance.random() < 0.7

@@ -1,7 +1,7 @@
 """SERVICE in continuous queries: endpoints and fragment servers, down and up again."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,9 +11,11 @@ import responses
 from requests import Session
 from typer.testing import CliRunner
 
-from annotations.terms import QuadPattern, Term, Variable
+from annotations.namespaces import HYDRA
+from annotations.terms import Quad, QuadPattern, Term, Variable
 from tests.support.sparql_endpoint import LoopbackEndpoint
 from tests.tpf_server.continuous.test_web import ROOT, TOKEN, Site, element
+from tests.tpf_server.web.test_nesting import grows_no_faster
 from tpf_server.continuous.cli import app
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse
@@ -249,3 +251,20 @@ def test_a_clause_is_known_by_what_it_asks() -> None:
         for x in "ac"
     )
     assert one.services == other.services
+
+
+def test_a_form_costs_no_more_than_its_page_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reading(size: int) -> Callable[[], object]:
+        numbers = range(size)
+        said = [("f", "template", f"{FAR}{{?s}}"), ("f", "mapping", "<urn:m>")]
+        said += [("m", "property", f"p{n}") for n in numbers]
+        said += [("m", "variable", f"v{n}") for n in numbers]
+        quads = [
+            Quad(Term(f"<urn:{s}>"), Term(f"<{HYDRA}{p}>"), Term(o if o[0] == "<" else f'"{o}"'))
+            for s, p, o in said
+        ]
+        service = RemoteService(ServiceClause(Term(f"<{FAR}>"), ((ANY,),), False), Session())
+        monkeypatch.setattr(service, "_parsed", lambda _url: quads)
+        return service._found_form
+
+    grows_no_faster(reading, 100)

@@ -24,7 +24,8 @@ from tests.support.facts import NAMING
 from tests.support.served import NOON, Served, quad
 from tpf_client.errors import ParseError
 from tpf_client.fragments.bodies import parse_page_body
-from tpf_client.fragments.parser import KnownPage, PageReader
+from tpf_client.fragments.page import KnownPage
+from tpf_client.fragments.parser import PageReader
 from tpf_server.continuous.engine.elements.elements import RDF_TYPES, read_rdf
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.errors import BodyError
