@@ -181,7 +181,7 @@ def test_entities_say_together_what_each_says_alone(
     if given is not None:
         file = tmp_path / "context.jsonld"
         file.write_text(json.dumps({"@context": given}))
-    around = chance.choice([{}, {"@context": AROUND}, {"@context": [AROUND, CORE]}])
+    around: dict[str, Any] = chance.choice([{}, {"@context": AROUND}, {"@context": [AROUND, CORE]}])
     entities = [entity(number, chance) for number in range(chance.randrange(6))]
 
     def read(data: list[dict[str, Any]]) -> set[Quad]:

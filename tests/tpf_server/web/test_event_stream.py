@@ -23,7 +23,7 @@ from annotations.terms import Quad, Term
 from tests.support.served import BASE, NOON, Served, parse, quad
 from tests.tpf_server.web.test_nesting import calls
 from tpf_server.errors import PublishError
-from tpf_server.store.live import index, sqlite_log, store
+from tpf_server.store.live import index, log, sqlite_log, store
 from tpf_server.store.live.log import LiveSettings, Record
 from tpf_server.store.live.store import IndexedLiveStore
 from tpf_server.store.protocols import Standing
@@ -311,7 +311,7 @@ class Decoded:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.events = 0
-        usual = index.decode
+        usual = log.decode
 
         def counted(sequence: int, published: int, payload: bytes) -> Record:
             record = usual(sequence, published, payload)
