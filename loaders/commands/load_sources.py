@@ -359,5 +359,5 @@ def _load_lines(make_source: Callable[[], StaticSource], output: str, job: optio
 
 def _written(summary: LoadSummary, output: Path) -> list[str]:
     triples, files = counted(summary.triples, "triple"), counted(summary.files, "file")
-    nothing = [] if summary.triples else [options.NOTHING]
+    nothing = [] if summary.triples else [options.NO_TRIPLES]
     return [*nothing, f"{triples} in {files} in {output}"]

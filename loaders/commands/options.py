@@ -207,7 +207,7 @@ def is_listener(text: str) -> bool:
     return text.startswith("listen://")
 
 
-NOTHING = "warning: there are no triples in the input, so the store is empty"
+NO_TRIPLES = "warning: there are no triples in the input, so the store is empty"
 
 
 def load_lines(summary: RdfSummary, output: str, aside: Path | str) -> list[str]:
@@ -220,7 +220,7 @@ def load_lines(summary: RdfSummary, output: str, aside: Path | str) -> list[str]
     if summary.rejects:
         lines.append(f"{summary.rejects} malformed, left out; all of them in {aside}")
     if not manifest.quads:
-        lines.append(NOTHING)
+        lines.append(NO_TRIPLES)
     graphs = f", {counted(manifest.graphs, 'named graph')}" if manifest.graphs else ""
     size = f"{manifest.size / 1e6:.1f} MB"
     lines.append(

@@ -548,7 +548,7 @@ class LdesFollower:
         label = Interval(at, OPEN)
         quads = () if deleted else self._said(member, entity)
         _check_encodable(quads)
-        gone, come = changed(known[1] if known is not None else (), quads)
+        gone, come = version_changes(known[1] if known is not None else (), quads)
         for quad in gone:
             portion.say(Fact(quad, label), gone=True)
         for quad in come:
@@ -589,7 +589,7 @@ class LdesFollower:
         )
 
 
-def changed(old: Sequence[Quad], new: Sequence[Quad]) -> tuple[list[Quad], list[Quad]]:
+def version_changes(old: Sequence[Quad], new: Sequence[Quad]) -> tuple[list[Quad], list[Quad]]:
     """What of one version another does not say any more, and what it says first, in order."""
     before, after = set(old), set(new)
     return [q for q in old if q not in after], [q for q in new if q not in before]

@@ -27,7 +27,7 @@ from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
 from loaders.sources.gtfs_schedule import StopTime
 from loaders.sources.irail import Irail, read_liveboard
-from loaders.sources.ldes import changed, read_node
+from loaders.sources.ldes import read_node, version_changes
 from loaders.sources.ngsi_ld import NgsiLd
 from loaders.sources.polling import RecordedMessages
 from loaders.sources.siri import Siri
@@ -453,7 +453,7 @@ def test_updates_and_versions_cost_no_more_than_they_are_long() -> None:
              for n in range(size)]
             for shift in (0, size // 2)
         )  # fmt: skip
-        return lambda: changed(old, new)
+        return lambda: version_changes(old, new)
 
     def node(size: int) -> Callable[[], object]:
         linked = "".join(

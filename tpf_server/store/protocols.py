@@ -141,7 +141,7 @@ class BatchRun(NamedTuple):
     end: int
 
 
-class Event(NamedTuple):
+class FactEvent(NamedTuple):
     """What a batch did to one fact.
 
     Args:
@@ -269,7 +269,7 @@ class LiveStore(Protocol):
         In runs of `size` numbers, the same wherever one begins.
         """
 
-    def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[Event]:
+    def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[FactEvent]:
         """A page of what the batches with numbers above `after` up to `until` did.
 
         Of the batches that are kept; it costs in proportion to the page, and to two batches.

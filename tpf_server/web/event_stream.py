@@ -1,4 +1,4 @@
-"""``GET /{dataset}/ldes``: what was published and withdrawn, as a Linked Data Event Stream."""
+"""``GET /{dataset}/ldes``: what was published and withdrawn, as a Linked Data FactEvent Stream."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,13 +34,13 @@ from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import matching_tag
 from tpf_server.fragments.negotiation import Chosen
 from tpf_server.fragments.writers import WRITERS
-from tpf_server.store.protocols import BatchRun, Event, LiveStore
+from tpf_server.store.protocols import BatchRun, FactEvent, LiveStore
 from tpf_server.web.html import TermCells, render, table_rows
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.problems import rdf_answer
 from tpf_server.web.responses import answer, without_body
 
-# The nodes of a Linked Data Event Stream: which batches are on which, and their triples.
+# The nodes of a Linked Data FactEvent Stream: which batches are on which, and their triples.
 #
 # Batches are numbered, so a node is a run of numbers: a *leaf* has the members of `LEAF` batches,
 # a
@@ -48,7 +48,7 @@ from tpf_server.web.responses import answer, without_body
 # leaves of that one. So a node that is full never changes. A member is a version of a labelled
 # fact: what was said of it from an instant on, or that it is said no more.
 #
-# Sources: *Linked Data Event Streams*, version 1.0; the TREE hypermedia specification.
+# Sources: *Linked Data FactEvent Streams*, version 1.0; the TREE hypermedia specification.
 
 LEAF: Final = 64
 """Batches of a leaf."""
@@ -123,7 +123,7 @@ class EventNodes:
             yield from self._relation(node, span, "page")
 
     def leaf(
-        self, number: int, part: int, members: Sequence[Event], more: bool
+        self, number: int, part: int, members: Sequence[FactEvent], more: bool
     ) -> Iterator[Triple]:
         """A page of members, and where another part of the leaf is, if there are `more`."""
         url = f"{self._url}?page={number}"
@@ -139,7 +139,7 @@ class EventNodes:
         yield Triple(self._stream, _tree("view"), node)
         yield Triple(node, RDF_TYPE, _tree("Node"))
 
-    def _member(self, member: Term, event: Event) -> Iterator[Triple]:
+    def _member(self, member: Term, event: FactEvent) -> Iterator[Triple]:
         endpoint, fact = self._endpoint, event.fact
         tmp, quad = endpoint.vocabulary, endpoint.skolemizer.quad(fact.quad)
         yield Triple(self._stream, _tree("member"), member)

@@ -36,7 +36,7 @@ from tpf_server.store.live.log import (
     encode,
 )
 from tpf_server.store.live.rows import ANY, EXPIRING, INTERVALS, Names, Rows, token_bits
-from tpf_server.store.protocols import BatchRun, Event
+from tpf_server.store.protocols import BatchRun, FactEvent
 
 # The versions that wait until retention lets go of them.
 #
@@ -682,7 +682,7 @@ class BatchEvents:
             begin, place = end, place + 1
         return found
 
-    def read(self, parts: Sequence[_Part]) -> list[Event]:
+    def read(self, parts: Sequence[_Part]) -> list[FactEvent]:
         """The events of some parts. Thread-safe.
 
         Raises:
@@ -698,7 +698,7 @@ class BatchEvents:
         if whole:
             read = self._log.read(whole[0] - 1, whole[-1] - whole[0] + 1)
             records = {each.sequence: each for each in read if each.sequence in cut}
-        found: list[Event] = []
+        found: list[FactEvent] = []
         for part in parts:
             slices = cut[part.sequence]
             if slices is not None:
@@ -727,20 +727,20 @@ class BatchEvents:
                 self._kept -= sum(map(len, self._slices.popitem(last=False)[1]))
 
 
-def _events_of_slices(part: _Part, slices: Sequence[bytes]) -> Iterator[Event]:
+def _events_of_slices(part: _Part, slices: Sequence[bytes]) -> Iterator[FactEvent]:
     for number in range(part.begin // _SLICE, -(-part.end // _SLICE)):
         first = number * _SLICE
         record = decode(part.sequence, 0, slices[number])
         yield from _events_of(record, first, part.begin - first, part.end - first)
 
 
-def _events_of(record: Record, first: int, begin: int, end: int) -> Iterator[Event]:
+def _events_of(record: Record, first: int, begin: int, end: int) -> Iterator[FactEvent]:
     """Some of the events of a record, whose first one has the place `first` in its batch."""
     gone = len(record.gone)
     for place in range(max(begin, 0), min(end, gone + len(record.added))):
         version = record.gone[place] if place < gone else record.added[place - gone]
         fact = Fact(Quad(*map(Term, version[2:6])), label_of(version.start, version.end))
-        yield Event(record.sequence, first + place, record.published, fact, place < gone)
+        yield FactEvent(record.sequence, first + place, record.published, fact, place < gone)
 
 
 @lru_cache(maxsize=65536)

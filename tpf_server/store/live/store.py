@@ -35,7 +35,7 @@ from tpf_server.store.live.reader import Reader
 from tpf_server.store.protocols import (
     BatchReceipt,
     BatchRun,
-    Event,
+    FactEvent,
     Follower,
     Snapshot,
     Standing,
@@ -535,7 +535,7 @@ class IndexedLiveStore:
             self._events.forget(self._log.oldest())
             return self._events.runs(size, max(after, begin), until)
 
-    def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[Event]:
+    def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[FactEvent]:
         """See `LiveStore`."""
         with self._reading():
             begin, events = self._events_from, self._events
