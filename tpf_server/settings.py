@@ -327,7 +327,9 @@ class Settings:
     max_queries: int = setting(10_000, "most continuous queries, of each language")
     max_window: int = setting(10_000_000, "most elements in the windows of one continuous query")
     max_join_rows: int = setting(
-        1_000_000, "most rows that the joins of one query in CQELS-QL make at once"
+        1_000_000,
+        "most rows that the joins of one continuous query make at once, or hold in its windows "
+        "(C-SPARQL and RSP-QL)",
     )
     max_results: int = setting(10_000, "most emissions of one continuous query that are kept")
     max_result_rows: int = setting(100_000, "most rows that these have together")

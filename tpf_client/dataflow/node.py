@@ -98,7 +98,7 @@ class Node:
         self._reported: dict[Key, Solution] = {}
 
     def limit(self, work: "Work") -> None:
-        """Make no more rows than this allows; only nodes that join look at it."""
+        """Make no more rows than this allows; only nodes that may make many look at it."""
 
     def connect(self, sink: Sink) -> None:
         """Let `sink` receive every further change; to be called before the first change flows."""
@@ -211,6 +211,32 @@ class Input(Node):
         self.emit(solution, count)
 
 
+class LimitedInput(Input):
+    """An input that lets nothing in any more where that would make too many rows.
+
+    Who pushes has others to push to, so that nobody is told but the work, which has ended then.
+
+    Args:
+        schema: see `Input`.
+        certain: see `Input`.
+        work: how many rows may be made.
+    """
+
+    def __init__(
+        self, schema: Sequence[Variable], certain: frozenset[Variable], work: "Work"
+    ) -> None:
+        super().__init__(schema, certain, monotone=False)
+        self._work = work
+
+    def push(self, solution: Solution, count: int) -> None:
+        """See `Input`."""
+        if not self._work.ended:
+            try:
+                self.emit(solution, count)
+            except LimitError:
+                self._work.end()
+
+
 class Meter:
     """Counts the changes that leave a node, and how many solutions are there now.
 
@@ -233,34 +259,64 @@ NodeT = TypeVar("NodeT", bound=Node)
 
 
 class Work:
-    """How many rows joins may still make.
+    """How many rows joins may still make, or hold.
 
     Args:
         most: so many at once, for each query.
-        exceeded: is called once, when that is not enough.
+        exceeded: is called once, when that is not enough; ``None``: `ended` is looked at.
         guards: whether nodes behind joins of windows make rows, too.
+        held: whether rows that go make room for others.
 
     Attributes:
         left: how many more; below 0 it is over for good.
         most: how many at once, for all queries.
+        ended: whether it was exceeded.
     """
 
-    __slots__ = ("_each", "_exceeded", "guards", "left", "most")
+    __slots__ = ("_each", "_exceeded", "_held", "ended", "guards", "left", "most")
 
-    def __init__(self, most: int, exceeded: Callable[[], None], *, guards: bool = False) -> None:
+    def __init__(
+        self,
+        most: int,
+        exceeded: Callable[[], None] | None = None,
+        *,
+        guards: bool = False,
+        held: bool = False,
+    ) -> None:
         self.left = self.most = self._each = most
         self.guards = guards
-        self._exceeded: Callable[[], None] | None = exceeded
+        self.ended = False
+        self._held = held
+        self._exceeded = exceeded
 
     def spend(self, rows: int) -> None:
-        """So many rows are about to be made.
+        """So many rows are about to be made; fewer than 0: so many are about to go.
 
         Raises:
             LimitError: they are too many.
         """
-        self.left -= rows
-        if self.left < 0:
-            raise LimitError(f"more than {self.most} rows")
+        self.left -= rows if self._held else abs(rows)
+        self.check()
+
+    def check(self) -> None:
+        """See to it that it is not exceeded.
+
+        Raises:
+            LimitError: it is.
+        """
+        if self.left < 0 or self.ended:
+            raise LimitError(f"the joins of the query have more than {self.most} rows")
+
+    def read(self, values: int) -> None:
+        """So many values are read anew, for one value of an aggregate.
+
+        Raises:
+            LimitError: they are too many.
+        """
+        if not self._held:
+            self.left -= values
+        if min(self.left, self.most - values) < 0:
+            raise LimitError(f"an aggregate of the query reads more than {self.most} values")
 
     def renew(self, rows: int) -> None:
         """So many more may be made, but no more than `most` at once."""
@@ -277,9 +333,9 @@ class Work:
     def end(self) -> None:
         """It was exceeded: from now on no row is made."""
         self.left = -1
-        exceeded, self._exceeded = self._exceeded, None
-        if exceeded is not None:
-            exceeded()
+        ended, self.ended = self.ended, True
+        if self._exceeded is not None and not ended:
+            self._exceeded()
 
 
 class Dataflow:

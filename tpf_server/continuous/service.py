@@ -609,6 +609,7 @@ class ContinuousService:
         else:
             # What is under way may take longer than a process that stops can wait.
             self._engine.abandon()
+            self._periodic.abandon()
         with self._lock:
             self._links.stop()
             again, self._closed = self._closed, True

@@ -14,6 +14,7 @@ from tpf_server.continuous.engine.errors import (
     WindowLimitError,
 )
 from tpf_server.continuous.engine.semantics import SEMANTICS, EngineLimits
+from tpf_server.continuous.rspql.registering import register
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "continuous-queries.md"
 BODY = "{ ?a <urn:p> ?b }"
@@ -297,6 +298,120 @@ def test_a_product_of_static_patterns_is_refused(text):
     assert not engine.queries
     assert not engine._plans.plans
     assert not len(engine._windows)
+
+
+# In windows that answer each second; how the other languages read a window is filled in.
+STEPPED = {
+    "three patterns": "?c <urn:p> ?d . ?e <urn:p> ?f",
+    "the same object": "?c <urn:p> ?b . ?e <urn:p> ?b",
+    "optional": "OPTIONAL { ?c <urn:p> ?d . ?e ?x ?f }",
+    "optional beside": "OPTIONAL { ?c <urn:p> ?d } OPTIONAL { ?e ?x ?f }",
+    "not exists": "FILTER NOT EXISTS { ?e <urn:p> ?f FILTER(STR(?e) > CONCAT(STR(?a), STR(?f))) }",
+    "minus": "MINUS { ?e <urn:p> ?b . ?f <urn:p> ?b FILTER(?e = ?f) }",
+    "path": "?b <urn:p>+ ?c . ?e (<urn:p>|^<urn:p>)* ?f",
+    "groups": "{ SELECT ?c { ?c <urn:p> ?d } } { SELECT ?e { ?e <urn:p> ?f } }",
+    "now": "?c <urn:p> ?d . ?e <urn:p> ?f BIND(NOW() AS ?x)",
+    "constant": "?c <urn:p> ?d . ?e <urn:p> ?f FILTER(?b != <urn:1>)",
+}
+
+
+def stepped(engine, language, select, body, take=None, tail=""):
+    """A query over the last 20 seconds at least, answered each second."""
+    if language == "csparql":
+        stream = "FROM STREAM <urn:s> [RANGE 1h STEP 1s]"
+        return engine.register(f"SELECT {select} {stream} {{ {body} }} {tail}", take)
+    form = "ISTREAM" if language == "rspql-changes" else "RSTREAM"
+    window = "FROM NAMED WINDOW <urn:w> ON <urn:s> [RANGE PT20S STEP PT1S]"
+    text = f"REGISTER {form} <urn:o{len(engine.queries)}> AS SELECT {select} {window}"
+    return register(engine, f"{text} WHERE {{ WINDOW <urn:w> {{ {body} }} }} {tail}", take)
+
+
+@pytest.mark.parametrize("language", ["csparql", "rspql", "rspql-changes"])
+@pytest.mark.parametrize("select", ["*", "(MAX(?a) AS ?n) (MIN(?b) AS ?m)"])
+@pytest.mark.parametrize("product", STEPPED)
+def test_a_product_in_a_stepped_window_stops_its_query_and_no_other(product, select, language):
+    """Also of those that share its windows, or differ from it in a constant that is rare."""
+    engine = CsparqlEngine(limits=EngineLimits(join_rows=5_000))
+    greedy = stepped(engine, language, select, f"?a <urn:p> ?b . {STEPPED[product]}")
+    took = []
+    modest = stepped(engine, language, "?a", "?a <urn:p> ?b", took.append)
+    joined = stepped(engine, language, "?c", "?a <urn:p> ?b . ?b <urn:p> ?c", took.append)
+    for number in range(200):
+        triple = (f"<urn:{number}>", "<urn:p>", f"<urn:{number // 100 * 200}>")
+        engine.push("urn:s", triple, 50 + number * 90)
+    engine.advance(30_000)
+    assert greedy.state == "stopped"
+    assert isinstance(greedy.error, JoinLimitError)
+    assert all(len(each.rows) <= 5_000 for each in greedy.waiting)
+    assert (modest.state, joined.state) == ("running", "running")
+    counts = [len(each.rows) for each in took if each.query == modest.name]
+    assert (sum(counts) if language == "rspql-changes" else max(counts)) == 200
+    for query in (modest, joined):
+        query.close()
+    assert not len(engine._evaluations)
+    assert not len(engine._windows)
+    assert not len(engine._tables)
+
+
+@pytest.mark.parametrize("language", ["csparql", "rspql"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "?a <urn:p> ?b . ?c <urn:q> ?d . ?e <urn:q> ?f",
+        "?a <urn:p> ?b . { SELECT * { ?c <urn:q> ?d } } { SELECT * { ?e <urn:q> ?f } }",
+        "?a <urn:p> ?b . OPTIONAL { ?c <urn:q> ?d . ?e <urn:q> ?f }",
+        "?a <urn:p> ?b . { SELECT ?e { ?c <urn:q> ?d . ?e <urn:q> ?f FILTER(?c != ?e) } }",
+    ],
+)
+def test_a_product_of_static_patterns_is_refused_in_stepped_windows(body, language):
+    engine = CsparqlEngine()
+    engine.add([(f"<urn:{n}>", "<urn:q>", f"<urn:o{n}>") for n in range(1_100)])
+    if language == "rspql":
+        body = body.replace("?a <urn:p> ?b", "WINDOW <urn:w> { ?a <urn:p> ?b }")
+        text = (
+            "REGISTER RSTREAM <urn:o> AS SELECT * FROM NAMED WINDOW <urn:w> ON <urn:s>"
+            f" [RANGE PT1H STEP PT1S] WHERE {{ {body} }}"
+        )
+    else:
+        text = f"SELECT * FROM STREAM <urn:s> [RANGE 1h STEP 1s] {{ {body} }}"
+    with pytest.raises(JoinLimitError, match="patterns of the query"):
+        (register if language == "rspql" else CsparqlEngine.register)(engine, text)
+    assert not engine.queries
+    assert not len(engine._evaluations)
+    assert not len(engine._windows)
+    assert not len(engine._tables)
+
+
+TEXTS = "(GROUP_CONCAT(?a) AS ?all)"
+
+
+@pytest.mark.parametrize("select", [TEXTS, TEXTS.replace("(?a", "(DISTINCT ?a")])
+@pytest.mark.parametrize("policy", ["cqels", "paper"])
+def test_a_text_of_a_window_is_read_anew_as_often_as_rows_are_made(select, policy):
+    """Each element costs as much as its window; so what is read counts."""
+    engine = Engine(limits=EngineLimits(join_rows=5_000), semantics=SEMANTICS[policy])
+    greedy = engine.register(f"SELECT {select} {{ STREAM <urn:s> [ALL] {BODY} }}")
+    modest = engine.register(f"SELECT {select} {{ STREAM <urn:s> [TRIPLES 20] {BODY} }}")
+    for number in range(300):
+        engine.push("urn:s", (f"<urn:{number}>", "<urn:p>", "<urn:o>"), number)
+    assert greedy.state == "stopped"
+    assert isinstance(greedy.error, JoinLimitError)
+    # The texts of a hundred elements have 5,000 values; some were given back meanwhile.
+    assert 90 <= greedy.emitted <= 120
+    assert (modest.state, modest.emitted) == ("running", 300)
+
+
+@pytest.mark.parametrize("language", ["csparql", "rspql"])
+def test_a_text_of_more_values_than_rows_are_allowed_stops_its_query(language):
+    engine = CsparqlEngine(limits=EngineLimits(join_rows=100))
+    where = "?a <urn:p> ?b"
+    long = stepped(engine, language, TEXTS, where)
+    grouped = stepped(engine, language, f"?b {TEXTS}", where, tail="GROUP BY ?b")
+    for number in range(200):
+        engine.push("urn:s", (f"<urn:{number}>", "<urn:p>", f"<urn:{number % 4}>"), number * 100)
+    engine.advance(30_000)
+    assert (long.state, grouped.state) == ("stopped", "running")
+    assert isinstance(long.error, JoinLimitError)
 
 
 def test_a_join_goes_on_as_long_as_each_element_makes_few_rows():

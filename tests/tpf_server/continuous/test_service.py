@@ -21,6 +21,7 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import ElementError, EngineClosedError
+from tpf_server.continuous.engine.semantics import EngineLimits
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.service import ContinuousService
 
@@ -379,3 +380,36 @@ def test_an_end_does_not_wait_for_a_batch_that_is_under_way(monkeypatch):
     thread.join(30)
     assert [str(each) for each in refused] == ["the server stops"]
     assert (engine.arrivals, product.state) == (1, "closed")
+
+
+def test_an_end_does_not_wait_for_an_answer_that_is_worked_out(monkeypatch):
+    """It would have 64 million rows; its query is closed, and not stopped by a limit."""
+    monkeypatch.setattr("tpf_server.continuous.service._PATIENCE", 0.0)
+    engine = Engine()
+    periodic = CsparqlEngine(beside=engine, limits=EngineLimits(join_rows=10**9))
+    service = ContinuousService(engine, periodic, ManualClock(NOON), Policies(time="elements"))
+    stream = "FROM STREAM <http://localhost/s> [RANGE 1s STEP 1s]"
+    product = periodic.register(
+        f"SELECT * {stream} {{ ?a <urn:p> ?b . ?c <urn:p> ?d . ?e <urn:p> ?f }}"
+    )
+    elements = [
+        Element(at, ((Term(f"<urn:{at}>"), Term("<urn:p>"), Term("<urn:o>")),), at)
+        for at in [*range(1, 400), 2_000, 3_000]
+    ]
+    refused: list[Exception] = []
+
+    def push():
+        try:
+            service.push("http://localhost/s", elements)
+        except EngineClosedError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=push, daemon=True)
+    thread.start()
+    while product.evaluation._work.left > 10**9 - 10**5:
+        time.sleep(0.001)
+    service.close()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert [str(each) for each in refused] == ["the server stops"]
+    assert (product.emitted, product.state) == (0, "closed")

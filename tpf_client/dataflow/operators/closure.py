@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution
-from tpf_client.dataflow.node import Input, Node
+from tpf_client.dataflow.node import Input, Node, Work
 
 Place: TypeAlias = Solution
 """A node of the graph: its term, and its graph where that is a variable."""
@@ -56,8 +56,13 @@ class Closure(Node):
         self._new_starts: list[Place] = []
         self._new_edges: list[tuple[Place, Place]] = []
         self._shrunk = False
+        self._work: Work | None = None
         starts.connect(self._push_start)
         edges.connect(self._push_edge)
+
+    def limit(self, work: Work) -> None:
+        """See `Node.limit`: what is reached counts as rows."""
+        self._work = work
 
     @property
     def pending(self) -> bool:
@@ -121,6 +126,7 @@ class Closure(Node):
     def _reach(self, start: Place, end: Place) -> bool:
         if end in self._reached[start]:
             return False
+        self._spend(1)
         self._reached[start].add(end)
         self._reached_from.setdefault(end, set()).add(start)
         self._tell(start, end, 1)
@@ -137,11 +143,13 @@ class Closure(Node):
         self._shrunk = False
         self._new_starts, self._new_edges = [], []
         before = self._reached
-        self._reached = {
-            start: reachable(start, self._edges, self._at_least_once, self._many)
-            for start, count in self._starts.items()
-            if count > 0
-        }
+        self._reached = {}
+        for start, count in self._starts.items():
+            if count > 0:
+                ends = reachable(start, self._edges, self._at_least_once, self._many)
+                self._spend(len(ends) - len(before.get(start, ())))
+                self._reached[start] = ends
+        self._spend(-sum(len(ends) for start, ends in before.items() if start not in self._reached))
         self._reached_from = {}
         for start, ends in self._reached.items():
             for end in ends:
@@ -151,6 +159,10 @@ class Closure(Node):
         for start, ends in before.items():
             for end in ends - self._reached.get(start, set()):
                 self._tell(start, end, -1)
+
+    def _spend(self, pairs: int) -> None:
+        if self._work is not None:
+            self._work.spend(pairs)
 
     def _tell(self, start: Place, end: Place, count: int) -> None:
         solution = self._shape(start, end)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, projection
-from tpf_client.dataflow.node import Input, Key, Node
+from tpf_client.dataflow.node import Input, Key, Node, Work
 from tpf_client.dataflow.state.groups import Grouping, Groups
 
 # An operator for each key by itself: the limit for each graph of GRAPH ?g.
@@ -79,6 +79,10 @@ class Group(Node):
 
         self.row = row
         upstream.connect(groups.sink())
+
+    def limit(self, work: Work) -> None:
+        """See `Node.limit`."""
+        self.groups.limit(work)
 
     @property
     def pending(self) -> bool:

@@ -181,7 +181,7 @@ class HashJoin(Node):
         partners = self._right.get(key)
         if partners:
             if self._work is not None:
-                self._work.spend(len(partners))
+                self._work.spend(count * sum(partners.values()))
             emit = self.emit
             for rest, times in partners.items():
                 emit(solution + rest, count * times)
@@ -194,7 +194,7 @@ class HashJoin(Node):
         partners = self._left.get(key)
         if partners:
             if self._work is not None:
-                self._work.spend(len(partners))
+                self._work.spend(count * sum(partners.values()))
             emit = self.emit
             for partner, times in partners.items():
                 emit(partner + rest, count * times)
@@ -244,6 +244,9 @@ class HashJoin(Node):
             candidates = [other.all.get(key)]
         else:
             candidates = [other.full.get(full), other.partial.get(key)]
+        if self._work is not None:
+            pairs = sum(sum(bucket.values()) for bucket in candidates if bucket)
+            self._work.spend(count * pairs)
         merge = self._layout.merge
         leads = self._sides is not None and mine is self._sides[0]
         for bucket in candidates:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import UNBOUND, Condition, Sink, Solution, TermId
-from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.node import Node, Work
 from tpf_client.dataflow.operators.hash_join import put
 from tpf_client.dataflow.operators.layout import Layout, layout
 from tpf_client.sparql.algebra import Expression
@@ -58,11 +58,16 @@ class Matching(Node):
         self._left: dict[Any, dict[Solution, LeftState]] = {}
         self._right: dict[Any, dict[Solution, int]] = {}
         self._touched: dict[Solution, LeftState] = {}
+        self._work: Work | None = None
         self.knows_all: Callable[[Solution], bool] | None = None
         """Whether all partners of a left solution have come; ``None``: that is not known singly."""
         self._hears = type(self).matched is not Matching.matched
         left.connect(self._left_sink(how.left_key, pair))
         right.connect(self._right_sink(how.right_key, pair))
+
+    def limit(self, work: Work) -> None:
+        """See `Node.limit`: pairs that are compared count as rows."""
+        self._work = work
 
     @property
     def pending(self) -> bool:
@@ -96,6 +101,8 @@ class Matching(Node):
             if state is None:
                 state = bucket[solution] = LeftState(key)
                 if partners:
+                    if self._work is not None:
+                        self._work.spend(sum(partners.values()))
                     for other, times in partners.items():
                         if pair(solution, other):
                             state.partners += times
@@ -118,6 +125,8 @@ class Matching(Node):
             bucket = lefts.get(key)
             if not bucket:
                 return
+            if self._work is not None:
+                self._work.spend(count * len(bucket))
             for other, state in bucket.items():
                 if pair(other, solution):
                     state.partners += count
@@ -165,6 +174,8 @@ class Matching(Node):
     def _forget(self, solution: Solution, state: LeftState) -> None:
         bucket = self._left.get(state.key)
         if bucket is not None and bucket.get(solution) is state:
+            if self._work is not None:
+                self._work.spend(-sum(self._right.get(state.key, {}).values()))
             del bucket[solution]
             if not bucket:
                 del self._left[state.key]

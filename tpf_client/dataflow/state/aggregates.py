@@ -6,7 +6,7 @@ MEDIAN is an extension.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial
@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from tpf_client.dataflow.arithmetic import without_zeros
 from tpf_client.dataflow.changes import UNBOUND, TermId
+from tpf_client.dataflow.node import Work
 from tpf_client.sparql.algebra import Aggregate
 from tpf_client.sparql.expressions import operators
 from tpf_client.sparql.expressions.inlined import (
@@ -182,6 +183,8 @@ class Median:
 
 
 _PLACES: Final = 18
+_CHARACTERS: Final = 256
+"""So many of a text are read like one value more."""
 _POWERS: Final = [10**power for power in range(_PLACES + 1)]
 _ONE: Final = 10**_PLACES
 # Enough for sums of as many decimals as there may be: what was added can be taken away.
@@ -199,10 +202,14 @@ class Accumulator(Protocol):
 
 
 class DistinctArguments:
-    """Passes every argument on once."""
+    """Passes every argument on once.
+
+    Attributes:
+        inner: what they are passed to.
+    """
 
     def __init__(self, inner: Accumulator) -> None:
-        self._inner = inner
+        self.inner = inner
         self._counts: dict[TermId, int] = {}
         self.result = inner.result
 
@@ -215,7 +222,7 @@ class DistinctArguments:
         else:
             self._counts.pop(argument, None)
         if (before > 0) != (after > 0):
-            self._inner.add(argument, 1 if after > 0 else -1)
+            self.inner.add(argument, 1 if after > 0 else -1)
 
 
 class Count:
@@ -375,7 +382,12 @@ class GroupConcat(_Counts):
     def __init__(self, typed: TypedTerms, separator: str) -> None:
         self._typed = typed
         self._separator = separator
+        self._work: Work | None = None
         super().__init__()
+
+    def limit(self, work: Work) -> None:
+        """Read no more values than this allows; characters count, too."""
+        self._work = work
 
     def result(self) -> TermId:
         """See `Accumulator`."""
@@ -393,7 +405,17 @@ class GroupConcat(_Counts):
                 texts += [text] * count
         except EvaluationError:
             return UNBOUND
+        if self._work is not None:
+            self._work.read(len(texts) + size // _CHARACTERS)
         return self._typed.encode(self._separator.join(texts))
+
+
+def limit_accumulators(accumulators: Iterable[Accumulator], work: Work) -> None:
+    """Let those that read all their values for each result read no more than this allows."""
+    for each in accumulators:
+        inner = each.inner if isinstance(each, DistinctArguments) else each
+        if isinstance(inner, GroupConcat):
+            inner.limit(work)
 
 
 def accumulator(

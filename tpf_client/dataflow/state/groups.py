@@ -15,7 +15,8 @@ from typing import Any
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import UNBOUND, Sink, Solution
 from tpf_client.dataflow.codegen import compiled
-from tpf_client.dataflow.state.aggregates import Accumulator
+from tpf_client.dataflow.node import Work
+from tpf_client.dataflow.state.aggregates import Accumulator, limit_accumulators
 from tpf_client.sparql.algebra import Aggregate, Expression
 from tpf_client.sparql.expressions.inlined import INTEGER, TAG_BITS
 
@@ -111,10 +112,17 @@ class Groups:
         self.loose = False
         self.row = _row_maker([factory is None for _, factory in how.aggregates])
         self.keyed = bool(how.keys)
+        self._work: Work | None = None
         if not self.keyed:
             only = self._new_group(())
             only.untouched = False
             self.touched.append(only)
+
+    def limit(self, work: Work) -> None:
+        """Let aggregates read no more values than this allows."""
+        self._work = work
+        for group in self.by_key.values():
+            limit_accumulators(group.accumulators, work)
 
     @property
     def live(self) -> int:
@@ -126,6 +134,8 @@ class Groups:
             return self._rejected
         factories = self._factories
         group = GroupState(key, [make() for make in factories] if factories else [])
+        if self._work is not None:
+            limit_accumulators(group.accumulators, self._work)
         self.by_key[key] = group
         if UNBOUND in key:
             self.loose = True

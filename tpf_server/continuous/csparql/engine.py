@@ -36,6 +36,7 @@ from tpf_server.continuous.engine.elements.elements import (
 )
 from tpf_server.continuous.engine.errors import (
     ElementError,
+    JoinLimitError,
     UnsupportedContinuousQueryError,
     WindowLimitError,
 )
@@ -291,6 +292,7 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
         beside: another engine of this process, whose terms and static graphs it uses.
 
     Attributes:
+        abandoned: whether nothing more is to be answered, because the engine is about to be closed.
         learning: what is known about the predicates of streams.
         refused: how many elements were malformed.
     """
@@ -313,6 +315,7 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
     ) -> None:
         super().__init__(base, limits, require_graphs=require_graphs, beside=beside)
         self.refused = 0
+        self.abandoned = False
         self._lateness = lateness
         self._skip_idle = skip_idle
         self._eager = eager
@@ -329,6 +332,7 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
             self._evaluations,
             self.learning,
             rules,
+            self.limits.join_rows,
         )
         self._readers = StreamReaders(
             self._windows, self._evaluations, self.learning, self._planner, self.limits.window_rows
@@ -477,6 +481,8 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
 
     def _evaluate(self, due: Iterable[tuple[int, PeriodicQuery]]) -> None:
         for at, registered in due:
+            if self.abandoned:
+                return
             self._evaluate_at(at, registered)
 
     def _evaluate_at(self, at: int, registered: PeriodicQuery) -> None:
@@ -499,7 +505,12 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
                 pace.rest(registered)
 
     def _answer(self, registered: PeriodicQuery, at: int) -> None:
-        answer = registered.answer(at)
+        try:
+            answer = registered.answer(at)
+        except JoinLimitError as error:
+            if not self.abandoned:
+                registered.stop(error)
+            return
         if answer is None:
             return
         self._readers.answered(registered, at)
@@ -524,6 +535,12 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
                 finally:
                     self.arriving.pop()
                 self._enter(registered.stream, triples, answer.at, graph_of(element))
+
+    def abandon(self) -> None:
+        """End the evaluation that is under way; said in another thread, before it is closed."""
+        self.abandoned = True
+        for each in tuple(self.queries.values()):
+            each.evaluation.end()
 
     def holders(self) -> Iterable[object]:
         """Queries, windows, and what comes into them."""
@@ -620,10 +637,11 @@ class CsparqlEngine(InstantEngine):
         at = 0 if self.time is None else self.time
         if says_now(query.query):
             evaluation.plan_at(at)
-        answer = evaluation.at(at, "", question)
-        if not evaluation.owners:
-            evaluation.close()
-        return answer
+        try:
+            return evaluation.at(at, "", question)
+        finally:
+            if not evaluation.owners:
+                evaluation.close()
 
     def explain(self, query: str | CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
         """The operators of a query: as it is written, and after the rules."""

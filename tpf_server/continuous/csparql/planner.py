@@ -170,6 +170,7 @@ class EvaluationPlanner:
         evaluations: those that are there.
         learning: what is known of streams.
         rules: that rewrite the operators of a query.
+        join_rows: see `PeriodicEvaluation`.
     """
 
     def __init__(
@@ -180,7 +181,9 @@ class EvaluationPlanner:
         evaluations: EvaluationRegistry,
         learning: Learning,
         rules: tuple[Rule, ...],
+        join_rows: int,
     ) -> None:
+        self._join_rows = join_rows
         self._tables = tables
         self._static = tables.static
         self._dictionary = dictionary
@@ -205,6 +208,7 @@ class EvaluationPlanner:
 
         Raises:
             UnsupportedContinuousQueryError: it cannot be run.
+            JoinLimitError: its static patterns have too many rows.
         """
         try:
             initial = self._initial(query, separated=True)
@@ -215,7 +219,13 @@ class EvaluationPlanner:
 
             def make(graph: OperatorGraph) -> PeriodicEvaluation:
                 return PeriodicEvaluation(
-                    graph, self._tables, self._dictionary, self._environment, arrivals, key
+                    graph,
+                    self._tables,
+                    self._dictionary,
+                    self._environment,
+                    self._join_rows,
+                    arrivals,
+                    key,
                 )
 
             made = self._planned(query, make)

@@ -186,7 +186,7 @@ class WindowLimitError(EngineLimitError):
 
 
 class JoinLimitError(EngineLimitError):
-    """The joins of a query make more rows than allowed: it was stopped, or not begun."""
+    """A query makes or holds more rows than allowed: it was stopped, or not begun."""
 
 
 class BacklogError(EngineLimitError):

@@ -426,7 +426,7 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
             plan = plans.pop()
             if self.abandoned:
                 continue
-            allowed = f"the joins of the query made more than {plan.work.most} rows at once"
+            allowed = f"the query made more than {plan.work.most} rows at once"
             self._stop(plan, JoinLimitError(allowed))
 
     def abandon(self) -> None:

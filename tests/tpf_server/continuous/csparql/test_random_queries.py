@@ -14,6 +14,7 @@ from tests.support.csparql_reference import Clocks, Reference, Solutions, soluti
 from tests.support.random_continuous_queries import (
     NODES,
     STATIC,
+    STREAMS,
     CsparqlWriter,
     in_csparql,
     random_clauses,
@@ -207,3 +208,32 @@ def test_events_between_elements(random: Random) -> None:
     for each in running:
         each.query.close()
     assert len(engine._windows) == len(engine._timetable) == len(engine._evaluations) == 0
+
+
+@settings(max_examples=EXAMPLES or 60, deadline=None)
+@given(RANDOM)
+def test_rows_that_go_make_room_for_others(random: Random) -> None:
+    """Whenever its windows are empty a query has the same room."""
+    engine = CsparqlEngine(rules=random.choice([(), RULES]), learn=random.random() < 0.5)
+    for line in STATIC.strip().splitlines():
+        terms = line.split(" ")[:-1]
+        engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
+    queries = []
+    for number in range(4):
+        clauses = [each for each in random_clauses(random) if not each.triples]
+        text = CsparqlWriter(random, clauses).query(random.choice([0, 1, 2, 3]))
+        text = in_csparql(text, clauses).replace("QUERY q", f"QUERY q{number}")
+        queries += [engine.register(text)] if clauses else []
+    at = 0
+    rooms = []
+    for count in (5, 20, 5):
+        for stream in STREAMS:
+            engine.push(stream[1:-1], (NODES[0], "<urn:p>", NODES[1]), at)
+        for stream, pause, triples in random_elements(random, count):
+            at += pause
+            engine.push(stream, triples, at)
+        at += 100
+        engine.advance(at)
+        assert {(each.state, each.evaluation.held) for each in queries} <= {("running", 0)}
+        rooms.append([each.evaluation._work.left for each in queries])
+    assert rooms[0] == rooms[1] == rooms[2]

@@ -136,7 +136,7 @@ def test_an_answer_in_which_nothing_is_left_is_a_row_without_multiplicity() -> N
     (batch,) = query.results("arrow")
     assert batch.to_pydict() == {
         "sequence": [1, 1],
-        "at": [instant(1), instant(9)],
+        "at": [instant(1), instant(5)],
         "multiplicity": [1, 0],
         "?a": ["<urn:a>", None],
         "?b": ['"b"', None],

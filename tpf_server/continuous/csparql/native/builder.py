@@ -1,5 +1,6 @@
 """Operators to dataflow: what SPARQL has, and the aggregation of C-SPARQL."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -9,14 +10,15 @@ from annotations.terms import QuadPattern, Variable
 from tpf_client.dataflow.build.builder import Builder, build_output
 from tpf_client.dataflow.build.modifiers_builder import argument_of
 from tpf_client.dataflow.changes import Solution, TermId
-from tpf_client.dataflow.node import Dataflow, Leaves, Node
+from tpf_client.dataflow.node import Dataflow, Node, Work
 from tpf_client.dataflow.operators.basic import Compute, Output
-from tpf_client.dataflow.state.aggregates import Accumulator, accumulator
+from tpf_client.dataflow.state.aggregates import Accumulator, accumulator, limit_accumulators
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Aggregated, Expression, Pattern
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.visitor import combined, movable, operands
 from tpf_client.sparql.scopes import in_scope
+from tpf_server.continuous.csparql.native.leaves import CsparqlLeaves
 
 # The operator of the AGGREGATE clause: solutions extended by the aggregate of their group.
 
@@ -58,7 +60,12 @@ class Aggregation(Node):
         self._make = make
         self._groups: dict[Solution, _Group] = {}
         self._touched: dict[Solution, _Group] = {}
+        self._work: Work | None = None
         upstream.connect(self._push)
+
+    def limit(self, work: Work) -> None:
+        """See `Node.limit`."""
+        self._work = work
 
     @property
     def pending(self) -> bool:
@@ -70,6 +77,8 @@ class Aggregation(Node):
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(self._make())
+            if self._work is not None:
+                limit_accumulators((group.accumulator,), self._work)
         group.accumulator.add(self._argument(solution), count)
         group.changes[solution] = group.changes.get(solution, 0) + count
         self._touched[key] = group
@@ -104,7 +113,7 @@ class Aggregation(Node):
 
 def build(
     query: algebra.Query,
-    leaves: Leaves,
+    leaves: CsparqlLeaves,
     flow: Dataflow,
     environment: Environment,
     static: Callable[[QuadPattern], bool],
@@ -131,7 +140,7 @@ def build(
 def build_above(
     query: algebra.Query,
     gap: tuple[Pattern, Node],
-    leaves: Leaves,
+    leaves: CsparqlLeaves,
     flow: Dataflow,
     environment: Environment,
 ) -> Output:
@@ -152,6 +161,7 @@ def build_above(
 class CsparqlBuilder(Builder):
     """Builds nodes for patterns, aggregations included."""
 
+    leaves: CsparqlLeaves
     static: Callable[[QuadPattern], bool]
     gap: tuple[Pattern, Node] | None = None
 
@@ -162,14 +172,29 @@ class CsparqlBuilder(Builder):
         if isinstance(pattern, Aggregated):
             return self._aggregation(pattern)
         if isinstance(pattern, algebra.BGP) and pattern.patterns:
+            self._check_product([algebra.BGP((each,)) for each in pattern.patterns])
             return self._correlated(self.leaves.bgp(pattern.patterns, None))
         return super().build(pattern, seed)
 
     def _join(self, pattern: Pattern, seed: Node | None) -> Node:
         folded = self._folded(pattern)
+        self._check_product(operands(folded))
         if not isinstance(folded, algebra.Join):
             return self.build(folded, seed)
         return super()._join(folded, seed)
+
+    def _check_product(self, parts: Sequence[Pattern]) -> None:
+        """See to it that static parts that share no variable with others have no large product."""
+        scopes = Counter(name for part in parts for name in set(in_scope(part)))
+        alone: list[QuadPattern] = []
+        for part in parts:
+            inner = part
+            while isinstance(inner, algebra.Project):
+                inner = inner.input
+            shares = any(scopes[name] > 1 for name in in_scope(part))
+            if isinstance(inner, algebra.BGP) and len(inner.patterns) == 1 and not shares:
+                alone += inner.patterns
+        self.leaves.check_product(alone)
 
     def _folded(self, pattern: Pattern) -> Pattern:
         """Static triple patterns that stand alone beside what they are joined with.

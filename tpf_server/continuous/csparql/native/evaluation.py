@@ -1,12 +1,14 @@
 """Queries on the native engine that ask the same, but for constants: their answer at an instant."""
 
 from collections.abc import Hashable, Set
+from contextlib import suppress
 from dataclasses import replace
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Dataflow
+from tpf_client.dataflow.node import Dataflow, Work
+from tpf_client.errors import LimitError
 from tpf_client.sparql.algebra import Row
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
@@ -22,6 +24,7 @@ from tpf_server.continuous.csparql.native.questions import (
 from tpf_server.continuous.csparql.native.static_table import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.engine.elements.elements import date_time_at
+from tpf_server.continuous.engine.errors import JoinLimitError
 
 
 class PeriodicEvaluation:
@@ -32,6 +35,7 @@ class PeriodicEvaluation:
         tables: of the static data.
         dictionary: the integers of terms.
         environment: for expressions.
+        join_rows: how many rows its joins may hold, for each question.
         since: the number of the last element that it does not see.
         key: what such queries have in common.
 
@@ -54,6 +58,7 @@ class PeriodicEvaluation:
     Raises:
         UnsupportedQueryError: something in it cannot be evaluated.
         TooManyStaticError: its static part should not be evaluated alone.
+        JoinLimitError: its static part has too many rows.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class PeriodicEvaluation:
         tables: StaticTables,
         dictionary: TermDictionary,
         environment: Environment,
+        join_rows: int,
         since: int = 0,
         key: Hashable = None,
     ) -> None:
@@ -76,6 +82,7 @@ class PeriodicEvaluation:
         self._tables = tables
         self._dictionary = dictionary
         self._environment = environment
+        self._join_rows = join_rows
         self.windows = {clause.graph: WindowView(clause.window, since) for clause in graph.clauses}
         self.streams = {clause.graph: clause.stream for clause in graph.clauses}
         self.inputs = {clause.graph: clause.input for clause in graph.clauses}
@@ -90,8 +97,10 @@ class PeriodicEvaluation:
     def _plan(self, graph: OperatorGraph) -> None:
         self.graph = graph
         self._flow = Dataflow(self._dictionary)
+        self._work = Work(self._join_rows, held=True)
+        self._work.share(len(self.questions))
         self._leaves = CsparqlLeaves(
-            graph, self.windows, self._tables, self._flow, self._dictionary
+            graph, self.windows, self._tables, self._flow, self._dictionary, self._work
         )
         try:
             self._output = build(
@@ -103,15 +112,30 @@ class PeriodicEvaluation:
             )
             self.plans += 1
             self._stale = True
+            for node in self._flow.nodes:
+                node.limit(self._work)
             self._leaves.open()
-        except BaseException:
+        except BaseException as error:
             # Else its joins would be told of static changes for good.
             self._let_go()
             self._tables.drop_idle()
+            if isinstance(error, LimitError):
+                raise self._ended(error) from None
             raise
+
+    def _ended(self, error: LimitError) -> JoinLimitError:
+        self._stale = True
+        self._work.end()
+        return JoinLimitError(str(error))
+
+    def end(self) -> None:
+        """End the evaluation that is under way; said in another thread."""
+        self._work.end()
 
     def plan_anew(self, graph: OperatorGraph, parts: PartedQuery | None = None) -> None:
         """Go on with other operators; what the windows hold is seen as before.
+
+        Where there are too many rows, its queries end when they are to answer: others are at work.
 
         Args:
             graph: of the same query, or of what is below a gap.
@@ -121,11 +145,17 @@ class PeriodicEvaluation:
             TooManyStaticError: see above; then it must be given others.
         """
         self._let_go()
-        self._plan(graph)
         self._parts = None
-        if parts is not None:
+        with suppress(JoinLimitError):
+            self._plan(graph)
+        if parts is not None and not self._work.ended:
             self._parts = QuestionParts(
-                parts, self._output, self._leaves, self._dictionary, self._environment
+                parts,
+                self._output,
+                self._leaves,
+                self._dictionary,
+                self._environment,
+                self._join_rows,
             )
             for question in self.questions.values():
                 self._parts.of(question)
@@ -133,6 +163,7 @@ class PeriodicEvaluation:
     def ask(self, question: Question) -> Question:
         """One query more asks this, or the same as others; returns what these ask."""
         found = self.questions.setdefault(question.key, question)
+        self._work.share(len(self.questions))
         if self._parts is not None:
             self._parts.of(found)
         return found
@@ -147,6 +178,7 @@ class PeriodicEvaluation:
         question.owners -= 1
         if question.owners <= 0:
             self.questions.pop(question.key, None)
+            self._work.share(len(self.questions))
             if self._parts is not None:
                 self._parts.drop(question)
 
@@ -204,7 +236,11 @@ class PeriodicEvaluation:
     def solutions(
         self, instant: int, question: Question | None = None
     ) -> tuple[tuple[Variable, ...], tuple[Row, ...]]:
-        """Variables and rows at an instant; the rows of before where nothing has changed."""
+        """Variables and rows at an instant; the rows of before where nothing has changed.
+
+        Raises:
+            JoinLimitError: there are too many rows.
+        """
         parts = self._parts
         if self._flushed(instant) or self._unread:
             if parts is None:
@@ -215,7 +251,11 @@ class PeriodicEvaluation:
         if parts is None or question is None:
             return self._output.variables, self._rows
         part = parts.of(question)
-        return part.output.variables, part.rows()
+        try:
+            return part.output.variables, part.rows()
+        except LimitError as error:
+            # It is that of one question.
+            raise JoinLimitError(str(error)) from None
 
     @property
     def asked(self) -> tuple[int, int]:
@@ -255,7 +295,11 @@ class PeriodicEvaluation:
             return False
         self._stale = False
         self.recomputed += 1
-        self._flow.flush()
+        try:
+            self._work.check()
+            self._flow.flush()
+        except LimitError as error:
+            raise self._ended(error) from None
         return True
 
 

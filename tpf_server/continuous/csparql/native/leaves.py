@@ -1,14 +1,16 @@
 """The leaves of a query: joins of triple patterns, each matched in its graph."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from math import prod
 from typing import Any
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Dataflow, Input, Node
+from tpf_client.dataflow.node import Dataflow, LimitedInput, Node, Work
 from tpf_client.dataflow.operators.basic import Project
 from tpf_client.dataflow.operators.hash_join import HashJoin, put
+from tpf_client.errors import LimitError
 from tpf_client.sparql.algebra import variables_of_bgp, variables_of_quad
 from tpf_client.sparql.expressions.inlined import inline_integer
 from tpf_client.sparql.rewrite.join_order import greedy_order
@@ -201,6 +203,7 @@ class StaticJoin(HashJoin):
         self.probes += 1
         emit = self.emit
         beside = self._right.get(key)
+        self._spend(count * (len(static) + len(beside or ())))
         if not beside:
             for rest in static:
                 emit(solution + rest, count)
@@ -217,6 +220,8 @@ class StaticJoin(HashJoin):
         put(self._right, key, rest, count)
         self.probes += 1
         partners = self._left.get(key)
+        if partners:
+            self._spend(count * sum(partners.values()))
         if partners and rest not in self._static[key]:
             emit = self.emit
             for partner, times in partners.items():
@@ -225,10 +230,22 @@ class StaticJoin(HashJoin):
     def static_change(self, key: Any, rest: Solution, count: int) -> None:
         """See `IndexUser`."""
         partners = self._left.get(key)
-        if partners and rest not in self._right.get(key, ()):
-            emit = self.emit
-            for partner, times in partners.items():
-                emit(partner + rest, count * times)
+        if not partners:
+            return
+        try:
+            self._spend(count * sum(partners.values()))
+            if rest not in self._right.get(key, ()):
+                emit = self.emit
+                for partner, times in partners.items():
+                    emit(partner + rest, count * times)
+        except LimitError:
+            # Others are told of this change, too.
+            assert self._work is not None
+            self._work.end()
+
+    def _spend(self, rows: int) -> None:
+        if self._work is not None:
+            self._work.spend(rows)
 
 
 _WINDOW_ESTIMATE = 100
@@ -267,6 +284,7 @@ class CsparqlLeaves:
         tables: of the static data.
         flow: takes in the nodes.
         dictionary: the integers of terms.
+        work: how many rows there may be.
 
     Attributes:
         predicates: of the triples that may match a pattern at all; ``None``: any.
@@ -280,8 +298,11 @@ class CsparqlLeaves:
         tables: StaticTables,
         flow: Dataflow,
         dictionary: TermDictionary,
+        work: Work,
     ) -> None:
         self._graph = graph
+        self._work = work
+        self._known = 0
         self._windows = windows
         self._static = tables.static
         self._tables = tables
@@ -296,15 +317,22 @@ class CsparqlLeaves:
     def open(self) -> None:
         """Begin to follow the static data, and take in what windows hold.
 
+        Static rows do not count as long as there are not many times more than triples.
+
         Raises:
             TooManyStaticError: see there.
+            LimitError: there are too many rows.
         """
+        work = self._work
+        work.left = work.most + _STATIC_MOST * self._known
         for place, each in enumerate(self._following):
             each.follow(place)
         for entry in self._inputs:
             entry.open()
         for bound in self._bounds:
             bound.left = None
+        work.check()
+        work.left = work.most
         for entry in self._inputs:
             entry.fill()
 
@@ -323,6 +351,7 @@ class CsparqlLeaves:
         A seed is not used: everything is in memory, and a join follows.
         """
         estimates = {each: self._estimate(each) for each in patterns}
+        self._known += sum(map(self._count, patterns))
         node: Node | None = None
         alone = all(self._graph.part_of(each) == "static" for each in patterns)
         most = _FEW if alone else _MANY
@@ -339,12 +368,27 @@ class CsparqlLeaves:
         wanted = variables_of_bgp(tuple(patterns))
         return node if node.schema == wanted else self._flow.add(Project(node, wanted))
 
-    def _estimate(self, pattern: QuadPattern) -> int:
+    def check_product(self, patterns: Iterable[QuadPattern]) -> None:
+        """See to it that triple patterns that are joined by no variable have no large product.
+
+        Raises:
+            LimitError: they have one, of static triples alone.
+        """
+        counts = [max(1, self._count(each)) for each in patterns]
+        most = self._work.most + _STATIC_MOST * sum(counts)
+        if prod(counts) > most:
+            raise LimitError(f"the static patterns of the query have more than {most} rows")
+
+    def _count(self, pattern: QuadPattern) -> int:
+        """About how many static triples match a pattern."""
         source = self._graph.source_of(pattern)
-        count = 0
-        if source.static:
-            plain = pattern._replace(graph=DEFAULT_GRAPH)
-            count = Dataset(self._static, source.static).count(plain)
+        if not source.static:
+            return 0
+        plain = pattern._replace(graph=DEFAULT_GRAPH)
+        return Dataset(self._static, source.static).count(plain)
+
+    def _estimate(self, pattern: QuadPattern) -> int:
+        count = self._count(pattern)
         if self._graph.part_of(pattern) != "static":
             free = sum(is_variable(term) for term in pattern[:3])
             count += _WINDOW_ESTIMATE * free
@@ -367,7 +411,7 @@ class CsparqlLeaves:
             stamp = self._graph.stamps[Variable(pattern.graph)]
             stamped = [self._windows[stream] for stream in stamp.streams]
             certain -= {Variable(pattern.graph)}
-        leaf = self._flow.add(Input(schema, certain, monotone=False))
+        leaf = self._flow.add(LimitedInput(schema, certain, self._work))
         carrying = self._graph.part_of(pattern) != "static"
         windows = [self._windows[stream] for stream in source.streams] if carrying else []
         mask = self._mask(pattern)

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, get_args
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Dataflow, Input, Leaves
+from tpf_client.dataflow.node import Dataflow, Input, Work
 from tpf_client.dataflow.operators.basic import Output
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import (
@@ -26,6 +26,7 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, first_exists, movable
 from tpf_client.sparql.scopes import always_bound, in_scope, variables_in
 from tpf_server.continuous.csparql.native.builder import build_above
+from tpf_server.continuous.csparql.native.leaves import CsparqlLeaves
 from tpf_server.continuous.engine.plans.constant_index import (
     ConstantIndex,
     comparison,
@@ -182,6 +183,7 @@ class QuestionPart:
         dictionary: the integers of terms.
         environment: for expressions.
         number: tells it from others.
+        most: how many values an aggregate may read at once.
 
     Attributes:
         number: see above.
@@ -193,10 +195,11 @@ class QuestionPart:
         self,
         question: Question,
         below: Output,
-        leaves: Leaves,
+        leaves: CsparqlLeaves,
         dictionary: TermDictionary,
         environment: Environment,
         number: int,
+        most: int,
     ) -> None:
         parts = question.parts
         assert parts is not None
@@ -208,6 +211,8 @@ class QuestionPart:
         self.output = build_above(
             parts.above, (parts.gap, self._entry), leaves, self._flow, environment
         )
+        for node in self._flow.nodes:
+            node.limit(Work(most, held=True))
         self._decode = dictionary.decode
         self._stale = True
         self._rows: tuple[Row, ...] = ()
@@ -242,17 +247,20 @@ class QuestionParts:
         leaves: of the evaluation.
         dictionary: the integers of terms.
         environment: for expressions.
+        most: see `QuestionPart`.
     """
 
     def __init__(
         self,
         parts: PartedQuery,
         below: Output,
-        leaves: Leaves,
+        leaves: CsparqlLeaves,
         dictionary: TermDictionary,
         environment: Environment,
+        most: int,
     ) -> None:
         self._below = below
+        self._most = most
         self._leaves = leaves
         self._dictionary = dictionary
         self._environment = environment
@@ -289,6 +297,7 @@ class QuestionParts:
                 self._dictionary,
                 self._environment,
                 next(self._numbers),
+                self._most,
             )
             self._of[question] = self._numbered[found.number] = found
             self.index.add(found.constants[0], found.number)

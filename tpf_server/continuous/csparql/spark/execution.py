@@ -49,7 +49,7 @@ from tpf_server.continuous.csparql.spark.frames import AT, RANK, LeafFrames, col
 from tpf_server.continuous.csparql.spark.session import ROCKSDB
 from tpf_server.continuous.csparql.spark.translation import Translation
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
-from tpf_server.continuous.engine.semantics import BASE, says_now
+from tpf_server.continuous.engine.semantics import BASE, EngineLimits, says_now
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_server.spark.errors import SparkError
 from tpf_server.spark.folders import Folder, LocalFolder, folder_of
@@ -702,7 +702,9 @@ class SparkExecution:
         with self._reading:
             try:
                 tables = StaticTables(self._static, dictionary)
-                evaluation = PeriodicEvaluation(alone, tables, dictionary, Environment(typed, now))
+                evaluation = PeriodicEvaluation(
+                    alone, tables, dictionary, Environment(typed, now), EngineLimits().join_rows
+                )
             except UnsupportedQueryError as error:
                 raise UnsupportedContinuousQueryError(str(error)) from error
             except TooManyStaticError:

@@ -125,6 +125,10 @@ class EmittingGroup(Node):
         self._shown: dict[Key, tuple[Solution, int]] = {}
         upstream.connect(self.groups.sink())
 
+    def limit(self, work: Work) -> None:
+        """See `Node.limit`."""
+        self.groups.limit(work)
+
     @property
     def pending(self) -> bool:
         """Whether something happened to a group."""
@@ -382,7 +386,7 @@ class Plan:
         self.lifted = lifted
         self.instances: dict[int, Instance] = {}
         self.flow = Dataflow(dictionary)
-        joins = (algebra.Join, algebra.LeftJoin, algebra.Path, algebra.Minus)
+        joins = (algebra.Join, algebra.LeftJoin, algebra.Path, algebra.Minus, algebra.Exists)
         guards = any(isinstance(each, joins) for each in everything(query.query))
         self.work = Work(join_rows, partial(exceeded, self), guards=guards)
         self.leaves = ContinuousLeaves(
