@@ -20,7 +20,7 @@ from tpf_server.continuous.assembly import Ticker
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import Element
-from tpf_server.continuous.engine.errors import ElementError, EngineClosedError
+from tpf_server.continuous.engine.errors import ElementError, EngineClosedError, JoinLimitError
 from tpf_server.continuous.engine.semantics import EngineLimits
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.service import ContinuousService
@@ -413,3 +413,30 @@ def test_an_end_does_not_wait_for_an_answer_that_is_worked_out(monkeypatch):
     assert not thread.is_alive()
     assert [str(each) for each in refused] == ["the server stops"]
     assert (product.emitted, product.state) == (0, "closed")
+
+
+STOPPED = {
+    "cqels": "SELECT * { STREAM <s> [ALL] { ?a ?p ?b } STREAM <s> [ALL] { ?c ?q ?d } }",
+    "csparql": "SELECT * FROM STREAM <s> [RANGE 5s STEP 1s] { ?a ?p ?b . ?c ?q ?d }",
+    "rspql": "REGISTER RSTREAM <o> AS SELECT * FROM NAMED WINDOW <w> ON <s>"
+    " [RANGE PT5S STEP PT1S] WHERE { WINDOW <w> { ?a ?p ?b . ?c ?q ?d } }",
+}
+
+
+@pytest.mark.parametrize("language", STOPPED)
+def test_a_query_over_its_limit_says_so_in_every_language(language):
+    """Its state is there, and the reason, also at the end of its results."""
+    limits = EngineLimits(join_rows=100)
+    engine = Engine(base="http://localhost/streams/", limits=limits)
+    periodic = CsparqlEngine(base="http://localhost/streams/", beside=engine, limits=limits)
+    service = ContinuousService(engine, periodic, ManualClock(NOON), Policies(time="elements"))
+    service.register(STOPPED[language], name="greedy")
+    for at in range(0, 12_000, 200):
+        triple = (Term(f"<urn:{at}>"), Term("<urn:p>"), Term("<urn:o>"))
+        service.push("http://localhost/streams/s", [Element(at, (triple,), at)])
+    found = service.explain("greedy")
+    assert found["state"] == "stopped"
+    assert "more than 100 rows" in found["error"]
+    log = service.query("greedy").log
+    with pytest.raises(JoinLimitError):
+        log.read(log.last, 1.0)
