@@ -19,7 +19,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import requests
 import urllib3
@@ -401,6 +402,9 @@ def _lines(emission: Emission) -> Iterator[str]:
         yield json.dumps({"timestamp": emission.at, "triples": triples, **graph}) + "\n"
 
 
+LinkT = TypeVar("LinkT", bound=_Link)
+
+
 class RemoteStreams:
     """The streams of other servers that queries read and make.
 
@@ -426,12 +430,8 @@ class RemoteStreams:
     def allowed(self, stream: Term) -> bool:
         """Whether a stream is at another server, which may be asked."""
         origin = origin_of(stream[1:-1])
-        return self._elsewhere(stream) and origin in self._tokens
-
-    def _elsewhere(self, stream: Term) -> bool:
-        origin = origin_of(stream[1:-1])
         there = origin is not None and origin[0] in ("http", "https")
-        return there and origin != origin_of(self._base)
+        return there and origin != origin_of(self._base) and origin in self._tokens
 
     def check(self, streams: Iterable[Term], known: Collection[Term]) -> None:
         """See to it that streams are here, or where they may be asked.
@@ -458,20 +458,19 @@ class RemoteStreams:
         for stream in filter(self.allowed, hosted.running.reads):
             self._users.setdefault(stream, set()).add(hosted.id)
             if stream not in self._readers:
-                arguments = (stream[1:-1], self._token(stream), self._clock)
-                self._readers[stream] = StreamReader(*arguments, self._push)
-                if self._started:
-                    self._readers[stream].start()
+                self._readers[stream] = self._begun(StreamReader(*self._at(stream), self._push))
         made = hosted.running.stream
         if made is not None and self.allowed(made):
-            arguments = (made[1:-1], self._token(made), self._clock)
-            origin = f"{self._base}{hosted.id}"
-            self._writers[hosted.id] = StreamWriter(*arguments, hosted, origin)
-            if self._started:
-                self._writers[hosted.id].start()
+            writer = StreamWriter(*self._at(made), hosted, f"{self._base}{hosted.id}")
+            self._writers[hosted.id] = self._begun(writer)
 
-    def _token(self, stream: Term) -> str:
-        return self._tokens[origin_of(stream[1:-1])]
+    def _at(self, stream: Term) -> tuple[str, str, Clock]:
+        return stream[1:-1], self._tokens[origin_of(stream[1:-1])], self._clock
+
+    def _begun(self, link: LinkT) -> LinkT:
+        if self._started:
+            link.start()
+        return link
 
     def release(self, name: str) -> None:
         """A query is gone."""
@@ -485,26 +484,23 @@ class RemoteStreams:
 
     def explain(self, name: str) -> dict[str, Any]:
         """What comes through of what a query reads and makes, and why something does not."""
-        links = self._links(name)
+        links: list[_Link] = [
+            self._readers[stream] for stream, users in self._users.items() if name in users
+        ]
+        links += [self._writers[name]] if name in self._writers else []
         found: dict[str, Any] = {"remote_streams": [each.state for each in links]} if links else {}
         reasons = [each.reason for each in links if each.reason is not None]
         return found | ({"state": "degraded", "reason": reasons[0]} if reasons else {})
 
-    def _links(self, name: str) -> list[_Link]:
-        links: list[_Link] = [
-            self._readers[stream] for stream, users in self._users.items() if name in users
-        ]
-        return links + ([self._writers[name]] if name in self._writers else [])
-
     def start(self) -> None:
         """Begin with all of them."""
         self._started = True
-        for link in (*self._readers.values(), *self._writers.values()):
+        for link in chain(self._readers.values(), self._writers.values()):
             link.start()
 
     def stop(self) -> None:
         """Nothing more is read or pushed, but for a batch that is under way."""
-        for link in (*self._readers.values(), *self._writers.values()):
+        for link in chain(self._readers.values(), self._writers.values()):
             link.stop()
 
     def positions(self) -> dict[str, tuple[int, int | None]]:
