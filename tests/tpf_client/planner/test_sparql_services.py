@@ -134,6 +134,47 @@ def test_an_endpoint_answers_like_a_graph(world: World, text: str) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("pattern", "stays"),
+    [
+        ("SERVICE ?e { ?a e:p0 ?c }", False),
+        ("SERVICE SILENT ?e { ?a e:p0 ?c }", True),
+        ("OPTIONAL { SERVICE ?e { ?a e:p0 ?c } }", True),
+        ("OPTIONAL { SERVICE SILENT ?e { ?a e:p0 ?c } }", True),
+        ("MINUS { SERVICE ?e { ?a e:p0 ?c } }", True),
+        ("{ SERVICE ?e { ?a e:p0 ?c } } UNION { SERVICE ?e { ?a e:p1 ?c } }", False),
+        ("BIND(1/0 AS ?x) SERVICE ?e { ?a e:p0 ?c }", False),
+        ("BIND(?e AS ?f) SERVICE ?e { ?a e:p0 ?b } SERVICE ?f { ?b e:p1 ?c }", False),
+    ],
+)
+def test_an_endpoint_that_is_an_error_ends_no_query(
+    world: World, pattern: str, stays: bool
+) -> None:
+    """The other solutions are answered; a service that fails has none, but for a SILENT one."""
+    subjects = sorted({quad.subject for quad in THERE})
+    good = " ".join(f"({each} <S>)" for each in subjects)
+    bad = f"({subjects[0]} 7)"
+    text = "SELECT ?a ?u ?b ?c { VALUES (?a ?u) { ROWS } BIND(IRI(?u) AS ?e) PATTERN }"
+    text = text.replace("PATTERN", pattern)
+    _, theirs = both(text.replace("ROWS", good).replace("SILENT ", ""))
+    theirs = theirs.replace("SERVICE ?f", "GRAPH ?f")
+    everything = store_of(HERE)
+    add(everything, THERE, f"<{REMOTE}>")
+    solutions = everything.query(theirs)
+    assert isinstance(solutions, ox.QuerySolutions)
+    names = [variable.value for variable in solutions.variables]
+    expected = Counter(
+        _plain(tuple(str(row[n]) if row[n] else None for n in names)) for row in solutions
+    )
+    assert expected
+    if stays:
+        expected[_plain((subjects[0], '"7"', None, None))] += 1
+    with world.client() as client:
+        rows = list(client.select(both(text.replace("ROWS", f"{good} {bad}"))[0]))
+    found = Counter(_plain(tuple(row[n].n3() if n in row else None for n in names)) for row in rows)
+    assert found == expected
+
+
 def _plain(row: tuple[str | None, ...]) -> tuple[str | None, ...]:
     """Integers of two writers."""
     integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"

@@ -68,7 +68,14 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.values import FALSE, TRUE
 from tpf_client.sparql.paths import path_pattern
 from tpf_client.sparql.rewrite.restrict import restrict
-from tpf_client.sparql.rewrite.visitor import conjuncts, first_exists, movable, operands, replaced
+from tpf_client.sparql.rewrite.visitor import (
+    conjuncts,
+    everything,
+    first_exists,
+    movable,
+    operands,
+    replaced,
+)
 from tpf_client.sparql.scopes import (
     always_bound,
     bound_but_for_errors,
@@ -402,6 +409,9 @@ def build_service(builder: Construction, pattern: algebra.Service, seed: Node | 
     name, names = Variable(pattern.endpoint), in_scope(pattern)
     given = builder.seed(seed, names)
     if given is None or name not in given.schema:
+        if name in builder.errors:
+            # It is no endpoint, which fails like one that does not answer.
+            return builder.project(builder.flow.add(Values((), [()] * pattern.silent)), names)
         raise UnsupportedQueryError(f"SERVICE {name}: nothing before it gives it a value")
 
     def build(endpoint: TermId, entry: Node) -> Node:
@@ -571,6 +581,7 @@ class Builder(Construction):
 
         What is computed is a key, too, where that was no error. So solutions without an error are
         combined by themselves; the others, as soon as there is one, with what they agree with.
+        Where a service is asked that a variable names, errors of that variable come first.
 
         Args:
             node: the solutions.
@@ -581,23 +592,36 @@ class Builder(Construction):
             seed: what the combination is needed for.
         """
         unsure = (there & set(in_scope(pattern)) & set(node.schema)) - node.certain
-        if not unsure or self.outer is not None or not isinstance(self.leaves, CountingLeaves):
+        if not unsure or self.outer is not None:
             return combine(node, seed)
+        services = (each for each in everything(pattern) if isinstance(each, algebra.Service))
+        endpoints = unsure & {each.endpoint for each in services}
+        if not endpoints and not isinstance(self.leaves, CountingLeaves):
+            return combine(node, seed)
+        if endpoints:
+            unsure = frozenset({min(endpoints)})
+        errors = self.errors | endpoints & unsure
         places = [node.schema.index(name) for name in unsure]
 
         def has_all(solution: Solution) -> bool:
             return all(solution[place] for place in places)
 
         sure = self.flow.add(Filter(node, has_all, node.certain | unsure))
-        without_error = combine(sure, seed)
+        without_error = self.with_keys(sure, there, pattern, combine, added, seed)
         names = {*node.schema, *in_scope(pattern)}
         schema = tuple(name for name in without_error.schema if name in names)
         certain = without_error.certain & (node.certain | added)
+
+        def with_errors(left: Node, seed: Node | None) -> Node:
+            with self.knowing(errors):
+                node = self.with_keys(left, there - unsure, pattern, combine, added, seed)
+            return self.project(node, schema)
+
         others = OnDemand(
             self.flow.add(Filter(node, lambda solution: not has_all(solution))),
             schema,
             certain & set(schema),
-            lambda left, seed: self.project(combine(left, seed), schema),
+            with_errors,
             self.defer,
             monotone=without_error.monotone,
             seed=self.seed(seed, in_scope(pattern)),

@@ -123,6 +123,7 @@ class Construction(ABC):
 
     Attributes:
         join_order: which operands come first.
+        errors: variables whose values are errors in all the solutions that it builds for.
         remembers: see `Grouping`.
     """
 
@@ -144,6 +145,7 @@ class Construction(ABC):
         self.services = services
         self.defer = defer
         self.dataset = dataset
+        self.errors: frozenset[Variable] = frozenset()
         self._numbers = count(1)
         self._outside = Outside()
         self._seeds: dict[tuple[int, tuple[Variable, ...]], Distinct] = {}
@@ -297,6 +299,13 @@ class Construction(ABC):
         yield
         if isinstance(leaves, CountingLeaves):
             leaves.not_hurried(mark)
+
+    @contextmanager
+    def knowing(self, errors: frozenset[Variable]) -> Iterator[None]:
+        """What is built meanwhile is for solutions in which the values of these are errors."""
+        before, self.errors = self.errors, errors
+        yield
+        self.errors = before
 
     def sideways(self, node: Node, pattern: Pattern) -> Node | None:
         """The seed that a node gives to a pattern."""
