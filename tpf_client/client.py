@@ -130,7 +130,7 @@ class Answer:
             self._evaluation.driver.close()
             self._begin()
         node = self._output.node
-        if isinstance(node, Slice) and node.monotone and node.satisfied:
+        if isinstance(node, Slice) and self._streams and node.satisfied:
             return False
         if self._closed or self._evaluation.driver.cancelled.is_set():
             raise ClosedError("the query was closed")

@@ -179,7 +179,7 @@ class CountedLookups(LookupLeaves):
     def mark(self) -> int:
         return 0
 
-    def limit(self, since: int, missing: Callable[[], int | None]) -> None:
+    def limit(self, since: int, missing: Callable[[], int | None], *, grows: bool = True) -> None:
         pass
 
     def not_hurried(self, since: int) -> None:

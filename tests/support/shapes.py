@@ -216,6 +216,35 @@ class RandomShape:
         limit = self._random.choice([1, 5, 50])
         return f"SELECT * {{ {self._body} FILTER({test}) }} LIMIT {limit}"
 
+    def some(self) -> str:
+        """A limit, and a filter that lets some through."""
+        numbers = [name for name, kind in self._kinds.items() if kind == "number"]
+        if numbers:
+            test = f"{self._random.choice(numbers)} < {self._random.choice([3, 50, 300, 900])}"
+        else:
+            name = self._random.choice(list(self._kinds))
+            test = f'REGEX(STR({name}), "{self._random.choice(["1", "7", "12", "33"])}$")'
+        limit = self._random.choice([1, 3, 10])
+        return f"SELECT * {{ {self._body} FILTER({test}) }} LIMIT {limit}"
+
+    def absent(self) -> str:
+        """A limit, and a pattern that may have no match."""
+        names = [name for name, kind in self._kinds.items() if kind in _EDGES]
+        name = self._random.choice(names)
+        predicate, there = self._random.choice(list(_EDGES[self._kinds[name]].items()))
+        constant = self._constant(there) if self._random.random() < 0.5 else ""
+        without = f"{name} :{predicate} {constant or '?there'}"
+        if self._random.random() < 0.3:
+            without = f"?from :{self._into(self._kinds[name])} {name}"
+        word = self._random.choice(["FILTER NOT EXISTS", "MINUS"])
+        limit = self._random.choice([1, 3, 10])
+        return f"SELECT * {{ {self._body} {word} {{ {without} }} }} LIMIT {limit}"
+
+    def different(self) -> str:
+        """The different values of one thing."""
+        name = self._random.choice(list(self._kinds))
+        return f"SELECT DISTINCT {name} {{ {self._body} }}"
+
     def first_ones(self) -> str:
         """The first ones in an order, in a sub-query: of a thing that has its place alone."""
         first = "?v0"
@@ -240,6 +269,11 @@ class RandomShape:
         if kind not in _NUMBERS:
             return ""
         return f":{kind}{self._random.randrange(9 if kind == 'category' else 0, _NUMBERS[kind])}"
+
+    def _into(self, kind: str) -> str:
+        """A property with such values."""
+        into = [p for edges in _EDGES.values() for p, o in edges.items() if o == kind]
+        return self._random.choice(into or ["label"])
 
     def _grow(self) -> None:
         chance = self._random

@@ -344,12 +344,15 @@ class Dataflow:
     Attributes:
         guard: sees every change before anybody else, and may raise an error to end the work; to be
             set before the first node is added.
+        flushed: whether operators were made to send what they hold back. What was sent before stays
+            true as long as inputs only grow.
     """
 
     def __init__(self, dictionary: TermDictionary) -> None:
         self.dictionary = dictionary
         self.nodes: list[Node] = []
         self.guard: Sink | None = None
+        self.flushed = False
 
     def add(self, node: NodeT) -> NodeT:
         """Take in a node, after the nodes that it consumes; returns it."""
@@ -381,6 +384,7 @@ class Dataflow:
 
         Repeats while there is something left, because property paths are cycles.
         """
+        self.flushed = True
         while True:
             for node in self.nodes:
                 node.flush()
@@ -435,8 +439,14 @@ class CountingLeaves(Leaves, Protocol):
     def mark(self) -> int:
         """A moment, for `limit`, `not_hurried` and `at_rest`."""
 
-    def limit(self, since: int, missing: Callable[[], int | None]) -> None:
-        """Only so much is needed of what was built since then that no solution is missing."""
+    def limit(self, since: int, missing: Callable[[], int | None], *, grows: bool = True) -> None:
+        """Only so much is needed of what was built since then that no solution is missing.
+
+        Args:
+            since: see `mark`.
+            missing: how many are missing.
+            grows: whether further facts surely take none away.
+        """
 
     def not_hurried(self, since: int) -> None:
         """Nothing comes out before all of what was built since then has come in."""

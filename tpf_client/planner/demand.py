@@ -36,6 +36,8 @@ class Need:
         self._limits: list[Callable[[], int | None]] = []
         self.hurried = True
         """Whether solutions of the query may come out before this part is complete."""
+        self.doubtful = False
+        """Whether a limit may never be met, because something may let nothing through."""
         self.decides = False
         """Whether a solution may have to wait until it is sure that it finds nothing here."""
 

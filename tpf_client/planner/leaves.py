@@ -16,7 +16,7 @@ from annotations.clock import Clock
 from annotations.terms import QuadPattern, Variable, is_variable
 from tpf_client.dataflow.build.join_order import SELECTIVITY
 from tpf_client.dataflow.changes import Schema, Solution
-from tpf_client.dataflow.node import EarlyFilter, Input, Meter, Node
+from tpf_client.dataflow.node import Dataflow, EarlyFilter, Input, Meter, Node
 from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_client.dataflow.operators.lookup_join import LookupJoin
 from tpf_client.planner.demand import Choice, Demand, Need, demand_of
@@ -169,7 +169,8 @@ class FragmentLookup(KeyAnswers):
             pages: requests for the whole fragment.
         """
         missing, wanted, asked = self._need.missing, self._missing, self.report.asked
-        if not self._doubtful or pages is None or missing is None or wanted is None:
+        doubtful = self._doubtful or self._need.doubtful
+        if not doubtful or pages is None or missing is None or wanted is None:
             return True
         if missing == wanted:
             return asked <= pages // CAUTION
@@ -391,10 +392,19 @@ class FragmentLeaves:
         """A moment, for `limit`, `not_hurried` and `at_rest`."""
         return len(self._evaluation.leaves)
 
-    def limit(self, since: int, missing: Callable[[], int | None]) -> None:
-        """What was built since then is needed only until no solution is missing."""
+    def limit(self, since: int, missing: Callable[[], int | None], *, grows: bool = True) -> None:
+        """What was built since then is needed only until no solution is missing.
+
+        What further facts may take away is not enough in a continuous query; in another one it is,
+        where it was sure before all was read.
+        """
+        if not grows:
+            if self._evaluation.live:
+                return
+            missing = _while_sure(missing, self._evaluation.dataflow)
         for each in self._evaluation.leaves[since:]:
             each.need.limit(missing)
+            each.need.doubtful = each.need.doubtful or not grows
 
     def not_hurried(self, since: int) -> None:
         """Nothing comes out before all of what was built since then has come in."""
@@ -457,7 +467,7 @@ class FragmentLeaves:
         joined: list[QuadPattern] = []
         rows, spread = UNKNOWN if seed is None else seed.expected, 1.0
         known = () if current is None else current.schema
-        cost = partial(self._cost, rows)
+        cost = partial(self._cost, rows, waiting)
         for pattern in greedy_order(remaining, variables_of_quad, cost, known):
             shared = () if current is None else _shared(pattern, current)
             if current is None:
@@ -488,14 +498,20 @@ class FragmentLeaves:
         return current
 
     def _cost(
-        self, seeds: float, pattern: QuadPattern, known: set[Variable]
+        self,
+        seeds: float,
+        waiting: Sequence[EarlyFilter],
+        pattern: QuadPattern,
+        known: set[Variable],
     ) -> tuple[float, bool, int]:
         """Of what is connected, the pattern with the fewest matches is joined first.
 
-        Of as many, what changes again and again comes last: a change goes through what follows.
+        Of what a filter can test then, only a part counts: the rest is not looked up. Of as many,
+        what changes again and again comes last: a change goes through what follows.
 
         Args:
             seeds: how many solutions the first pattern is looked up for; infinite: nobody knows.
+            waiting: the filters that have not been tested.
             pattern: what is joined.
             known: the variables that are bound before.
         """
@@ -506,6 +522,9 @@ class FragmentLeaves:
         if pattern.subject in known and not is_variable(pattern.predicate):
             # A subject has a property once.
             count = min(count, seeds)
+        names = variables_of_quad(pattern)
+        if any(each.variables <= {*known, *names} for each in waiting):
+            count *= SELECTIVITY
         return count, changing, free
 
     def _scan(self, pattern: QuadPattern) -> Node:
@@ -622,6 +641,19 @@ class FragmentLeaves:
                 step.output = TimedMeter(node, self._evaluation.driver.fetcher.clock)
             self.plan.append(step)
         return node
+
+
+def _while_sure(missing: Callable[[], int | None], flow: Dataflow) -> Callable[[], int | None]:
+    """How many solutions are missing, as far as those that are there will not be taken back."""
+    sure: int | None = None
+
+    def still_missing() -> int | None:
+        nonlocal sure
+        if not flow.flushed:
+            sure = missing()
+        return sure
+
+    return still_missing
 
 
 def _tested(node: Node, waiting: list[EarlyFilter]) -> Node:

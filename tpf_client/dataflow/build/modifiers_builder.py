@@ -151,8 +151,8 @@ def build_modified(
     if isinstance(leaves, CountingLeaves):
         leaves.spare(mark, pattern, node, builder.environment)
         whole = pattern.input if isinstance(pattern, algebra.Slice) else pattern
-        if isinstance(node, Slice) and (node.monotone or grows(whole)):
-            leaves.limit(mark, lambda: node.missing)
+        if isinstance(node, Slice):
+            leaves.limit(mark, lambda: node.missing, grows=node.monotone or grows(whole))
         elif isinstance(node, Distinct) and not node.schema and grows(pattern):
             # There is one such solution.
             leaves.limit(mark, lambda: 1 if node.empty else 0)

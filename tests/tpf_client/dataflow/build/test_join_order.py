@@ -26,7 +26,9 @@ class Counting:
     def mark(self) -> int:
         return 0
 
-    def limit(self, since: int, missing: Callable[[], int | None]) -> None: ...
+    def limit(
+        self, since: int, missing: Callable[[], int | None], *, grows: bool = True
+    ) -> None: ...
 
     def not_hurried(self, since: int) -> None: ...
 
