@@ -55,7 +55,7 @@ MORE = {
     "values": (60, 0.1, 5.0),
     # A small part of the requests for the whole fragments is risked for a few keys.
     "nothing": (12, 1.0, 1.2),
-    "some": (12, 0.3, 4.0),
+    "some": (12, 0.35, 4.0),
     # The same, where something else may take every solution away.
     "absent": (12, 0.5, 6.0),
     "different": (12, 0.1, 1.2),
