@@ -1,5 +1,6 @@
 """Comunica takes as many requests for queries of all shapes as we say that it does."""
 
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -90,6 +91,7 @@ def test_random_shapes_take_fewer_requests_than_comunica(
                 assert found == bag(select(store, query)) == bag(answer["bindings"]), query
             else:
                 everything = bag(select(store, whole))
+                assert isinstance(found, Counter)
                 assert found <= everything, query
                 assert found.total() == min(int(limit), everything.total()), query
             counts.append((sent, len(answer["requests"]), query))
