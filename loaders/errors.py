@@ -9,7 +9,7 @@ LoaderError
     ├── ServerUnreachableError  the server did not answer, however often it was asked
     └── StateError      the state file belongs to another replay or is damaged
 
-What keeps Spark from its work is a `tpf_server.spark.errors.SparkError`.
+What keeps Spark from its work is a `tpf_server.spark.java.SparkError`.
 """
 
 from typing import ClassVar

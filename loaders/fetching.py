@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import requests
 
-from annotations.origins import origin_of
+from annotations.urls import origin_of
 from loaders.errors import InputError
 from tpf_server.store.static.http_files import reason_of
 

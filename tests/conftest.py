@@ -11,8 +11,7 @@ from hypothesis import settings
 from tests.support.java_classes import use_class_archive
 from tests.support.object_store import BUCKET, ObjectStore, object_store
 from tests.support.spark_cluster import SparkCluster, standalone_cluster
-from tpf_server.spark.errors import JavaNotFoundError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import JavaNotFoundError, find_java
 from tpf_server.spark.session import SparkSettings, spark_context
 
 # The same examples on every machine: a suite that was green stays green. New examples come with

@@ -17,8 +17,8 @@ from rdflib.namespace import DCTERMS, RDF, RDFS
 
 from annotations.follower_slots import FollowerSlots
 from annotations.instants import FIRST, shifted
-from annotations.origins import is_called, origin_of
 from annotations.seconds import check_seconds
+from annotations.urls import is_called, origin_of
 from tpf_client.client import LEAST_PERIOD, MOST_GRACE, Client
 from tpf_client.errors import (
     ClientError,

@@ -23,11 +23,17 @@ from tpf_server.configuration import Configuration
 from tpf_server.connections import Connections
 from tpf_server.errors import ServerError, SettingsError, StoreClosedError, StoreError
 from tpf_server.fragments.dataset import OpenDataset
-from tpf_server.fragments.negotiation import Negotiator
 from tpf_server.fragments.writers import WRITERS
-from tpf_server.reloading import MadeApplication, Reloading
+from tpf_server.fragments.writers.base import Negotiator
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.sources import each_name_once, live_settings, log_place, static_store
+from tpf_server.sources import (
+    MadeApplication,
+    Reloading,
+    each_name_once,
+    live_settings,
+    log_place,
+    static_store,
+)
 from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 from tpf_server.store.static.columnar import open_store
@@ -35,8 +41,8 @@ from tpf_server.web.bodies import BodyReader
 from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.metrics import Metrics
-from tpf_server.web.page_middleware import PageMiddleware
 from tpf_server.web.query_front import QUERY_RESOURCES, QueryFront
+from tpf_server.web.read import PageMiddleware
 from tpf_server.web.resources import Resource
 from tpf_server.web.routes import AnyMethod, routes
 from tpf_server.web.site import Site

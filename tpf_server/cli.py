@@ -25,12 +25,16 @@ from annotations.whole_files import replaced_path
 from tpf_server.claimed_port import claimed_port
 from tpf_server.configuration import Configuration, read_configuration, settings_help
 from tpf_server.connections import allow_many_descriptors, most_connections
-from tpf_server.deaths import Deaths, join_workers_surely
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.query_process import QueryProcess, orders
-from tpf_server.reloading import LOOK_SECONDS
 from tpf_server.settings import Settings, table
-from tpf_server.sources import check_sources, dataset_of_path, each_name_once, sources_changed
+from tpf_server.sources import (
+    LOOK_SECONDS,
+    check_sources,
+    dataset_of_path,
+    each_name_once,
+    sources_changed,
+)
 from tpf_server.store.static.file_systems import is_store_url
 from tpf_server.workers import (
     ADDRESS_VARIABLE,
@@ -39,6 +43,8 @@ from tpf_server.workers import (
     QUERY_VARIABLE,
     THREADS,
     WORKER_VARIABLE,
+    Deaths,
+    join_workers_surely,
 )
 
 _START_SECONDS = 120

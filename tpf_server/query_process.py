@@ -18,8 +18,8 @@ from typing import Final
 import click
 
 from tpf_server.configuration import Configuration
-from tpf_server.deaths import Deaths
 from tpf_server.errors import SettingsError
+from tpf_server.workers import Deaths
 
 _LOOK_SECONDS: Final = 0.1
 _END_SECONDS: Final = 10.0

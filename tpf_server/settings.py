@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from annotations.methods import METHODS
 from annotations.namespaces import SINGLETON, TEMPORAL
-from annotations.origins import origin_of
 from annotations.seconds import MOST_SECONDS, is_seconds
+from annotations.urls import origin_of
 from tpf_client.errors import MapTilesError
 from tpf_client.map_tiles import map_tiles
 from tpf_server.errors import SettingsError

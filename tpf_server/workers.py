@@ -3,7 +3,104 @@
 Kept apart, so that the process that only watches over the workers loads nothing of theirs.
 """
 
-from typing import Final
+import time
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
+
+# When workers have ended, and those that die soon after they were replaced.
+
+_SOON_SECONDS: Final = 5.5
+_LONGEST_START_SECONDS: Final = 120.0
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 60.0
+_STEP_SECONDS: Final = 0.2
+_LOOK_SECONDS: Final = 0.001
+
+
+class Deaths(dict[int, float]):
+    """When each worker was replaced last, for granian, which ends where one dies again soon.
+
+    That is right while no worker has ever answered: the next one would not either. Later it would
+    let one bad request end those that do well. So then the next one is waited for instead, longer
+    each time.
+
+    Args:
+        is_ready: whether a worker has answered.
+        is_stopping: whether the server is about to end.
+        sleep: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        is_ready: Callable[[], bool],
+        is_stopping: Callable[[], bool],
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        super().__init__()
+        self._is_ready = is_ready
+        self._is_stopping = is_stopping
+        self._sleep = sleep
+        self._replaced: dict[int, float] = {}
+        self._pauses: dict[int, float] = {}
+
+    def __setitem__(self, worker: int, at: float) -> None:
+        """A worker was replaced."""
+        self._replaced[worker] = at
+        super().__setitem__(worker, at)
+
+    def get(self, worker: int, default: float | None = None) -> float | None:  # type: ignore[override]
+        """When a worker that has just died was replaced, as far as that should end the server."""
+        if not self._is_ready():
+            # However long its start took: one that dies later has done well.
+            since = time.monotonic() - self._replaced.get(worker, -_LONGEST_START_SECONDS)
+            return time.monotonic() if since < _LONGEST_START_SECONDS else default
+        pause = 0.0
+        if time.monotonic() - self._replaced.get(worker, -_SOON_SECONDS) < _SOON_SECONDS:
+            pause = min(
+                2 * self._pauses.get(worker, _FIRST_PAUSE_SECONDS / 2), _LONGEST_PAUSE_SECONDS
+            )
+            self._pauses[worker] = pause
+        else:
+            self._pauses.pop(worker, None)
+        while pause > 0 and not self._is_stopping():
+            self._sleep(min(pause, _STEP_SECONDS))
+            pause -= _STEP_SECONDS
+        return default
+
+
+def join_surely(process: BaseProcess, timeout: float | None = None) -> None:
+    """Wait until a process has ended and this is known; at most for so many seconds.
+
+    Where another thread waits for the same process, it may have taken its end from the system and
+    not told yet: then `Process.join` returns, and the process counts as alive for a moment.
+
+    Args:
+        process: that was started.
+        timeout: in seconds; ``None``: for as long as it takes.
+    """
+    process.join(timeout)
+    while wait([process.sentinel], 0) and process.is_alive():
+        time.sleep(_LOOK_SECONDS)
+
+
+def join_workers_surely(server: Any) -> None:
+    """Let a server of granian wait for its workers by `join_surely`.
+
+    It has a thread that waits for each, and would else report now and then that it killed a worker
+    that has ended by itself, and send a signal to a number that may be another process's by then.
+    """
+    spawn = server._spawn_worker
+
+    def spawned(**options: Any) -> Any:
+        worker = spawn(**options)
+        worker.join = partial(join_surely, worker.inner)
+        return worker
+
+    server._spawn_worker = spawned
+
 
 WORKER_VARIABLE: Final = "TPF_WORKER_CONFIGURATION"
 """Environment variable that names the file of settings that `tpf-server` hands to its workers. They

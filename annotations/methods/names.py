@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from annotations.instants import format_instant
 from annotations.labels import Fact
 from annotations.methods.base import Naming
-from annotations.parameters import parameter_of_term, term_of_parameter
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_iri
+from annotations.urls import parameter_of_term, term_of_parameter
 
 NameKind: TypeAlias = Literal["property", "graph", "statement", "reifier", "interval"]
 """What a minted name stands for."""

@@ -18,7 +18,7 @@ class ExperimentSettings(Protocol):
 
 
 class Experiment(ResultColumns, Protocol):
-    """An experiment. One instance per kind in `experiments.registry.EXPERIMENTS`."""
+    """An experiment. One instance per kind in `experiments.cli.EXPERIMENTS`."""
 
     @property
     def question(self) -> str:

@@ -31,7 +31,7 @@ from experiments.harness.static_loading import StaticLoading
 from loaders.errors import LoaderError
 from tpf_client.errors import ClientError
 from tpf_server.errors import ServerError
-from tpf_server.spark.errors import SparkError
+from tpf_server.spark.java import SparkError
 
 _REPETITIONS = 3
 _QUICK_REPETITIONS = 1

@@ -18,8 +18,7 @@ from experiments.harness.processes import LOOPBACK, Process, Usage, child, start
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server, http_cache
 from experiments.workloads.board import Board, DepartureWindow
-from tpf_server.spark.errors import SparkError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import SparkError, find_java
 from tpf_server.spark.session import SparkSettings
 
 _PROCESSES = "experiments.studies.processes"

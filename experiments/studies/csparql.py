@@ -1,5 +1,6 @@
 """``csparql``: periodic queries: time per evaluation, what each rule brings, and Spark by cores."""
 
+import random
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Self
 
 import psutil
 
-from annotations.terms import Term
+from annotations.terms import Quad, Term
 from experiments.errors import UnavailableError
 from experiments.harness.claims import checks
 from experiments.harness.estimates import percentile
@@ -29,12 +30,58 @@ from experiments.harness.processes import cpu_time
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from experiments.studies.conference import conference_graphs
+from experiments.workloads import named_queries
 from experiments.workloads.conference import BADGES, Conference
-from experiments.workloads.market import EXCHANGE, MARKETS, brokers, market_query, transactions
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
 from tpf_server.continuous.engine.static.static_data import StoreGraph
+
+# Two markets: brokers with their countries, and streams of their transactions.
+#
+# After the examples of the C-SPARQL paper (003, section 5).
+
+MARKETS = ("http://example.org/milan", "http://example.org/zurich")
+BROKERS, EXCHANGE = "http://example.org/brokers#", "http://example.org/exchange#"
+_MARKET_QUERIES = named_queries("market.rq")
+
+
+def brokers(count: int) -> Iterator[Quad]:
+    """The countries of brokers: what does not change."""
+    for number in range(count):
+        country = Term(f'"C{number % 20}"')
+        yield Quad(Term(f"<{BROKERS}{number}>"), Term(f"<{BROKERS}is_from>"), country)
+
+
+def transactions(seed: int, brokers: int, count: int) -> Iterator[tuple[int, int, list[list[str]]]]:
+    """Markets, instants in milliseconds and triples: a hundred transactions a second."""
+    chance = random.Random(seed)
+    for number in range(count):
+        tx = f"<{EXCHANGE}tx{number}>"
+        broker = f"<{BROKERS}{chance.randrange(brokers)}>"
+        amount = f'"{chance.randrange(100)}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+        triples = [[broker, f"<{EXCHANGE}does>", tx], [tx, f"<{EXCHANGE}with>", amount]]
+        yield chance.randrange(2), 10 * number, triples
+
+
+def market_query(query: str, window: int) -> str:
+    """``filters``, ``by market`` or ``over markets``, with windows of so many seconds."""
+    common = {
+        "b": BROKERS,
+        "x": EXCHANGE,
+        "first": MARKETS[0],
+        "second": MARKETS[1],
+        "window": window,
+    }
+    if query == "filters":
+        return _MARKET_QUERIES["filters"].format(**common)
+    by_market = query == "by market"
+    return _MARKET_QUERIES["markets"].format(
+        market="?market" if by_market else "",
+        comma_market=", ?market" if by_market else "",
+        **common,
+    )
+
 
 # Milliseconds per evaluation of the original engine on another machine, with 10^4 and 10^5 static
 # triples, step 1 s.

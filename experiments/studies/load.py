@@ -26,8 +26,7 @@ from experiments.harness.report import rounded, sentence_list
 from experiments.harness.results import Results
 from experiments.harness.servers import command
 from experiments.workloads.people import People
-from tpf_server.spark.errors import JavaNotFoundError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import JavaNotFoundError, find_java
 from tpf_server.store.static.manifest import read_manifest
 
 ON_SPARK = "Spark"

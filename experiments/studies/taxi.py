@@ -50,17 +50,15 @@ from experiments.workloads.taxi import (
 )
 from experiments.workloads.taxi_files import (
     ChallengeAnswers,
-    as_trips,
-    read_trips,
-    recorded_file,
-    write_trips,
-)
-from experiments.workloads.taxi_recomputation import (
     Route,
+    as_trips,
     best_routes,
     frequent_routes_anew,
     profitable_areas_anew,
+    read_trips,
+    recorded_file,
     route_counts,
+    write_trips,
 )
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.semantics import PAPER_ANSWER

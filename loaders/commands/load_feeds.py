@@ -8,7 +8,7 @@ import typer
 from annotations.seconds import seconds_from
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
-from loaders.commands.groups import grouped
+from loaders.commands.options import grouped
 from loaders.commands.polling import Asking, Push, tell
 from loaders.places import input_place
 from loaders.sources.base import Feed

@@ -9,7 +9,7 @@ import typer
 
 from annotations.clock import SystemClock
 from loaders.commands import options
-from loaders.commands.groups import grouped
+from loaders.commands.options import grouped
 from loaders.places import without_secrets
 from loaders.rdf.build import load_rdf_spark
 from loaders.rdf.entailment import Regime

@@ -13,7 +13,7 @@ from annotations.terms import Quad
 from annotations.wording import counted
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
-from loaders.commands.groups import grouped
+from loaders.commands.options import grouped
 from loaders.commands.polling import Push, tell
 from loaders.errors import InputError, OutputError
 from loaders.jobs import made_by_workers, one_by_one

@@ -12,7 +12,7 @@ from rich.console import Console
 from annotations.clock import SystemClock
 from annotations.seconds import seconds_from
 from loaders.commands import options
-from loaders.commands.groups import grouped
+from loaders.commands.options import grouped
 from loaders.commands.publishing import (
     LabelFlag,
     LabelOption,

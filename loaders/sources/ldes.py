@@ -37,7 +37,6 @@ from annotations.namespaces import (
     Vocabulary,
 )
 from annotations.nesting import most_written
-from annotations.origins import origin_of
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,
@@ -49,6 +48,7 @@ from annotations.terms import (
     triple_of_term,
     triple_term,
 )
+from annotations.urls import origin_of
 from loaders.errors import InputError, StateError
 from loaders.fetching import answered
 from tpf_server.store.static.ox_terms import read_quads

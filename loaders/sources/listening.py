@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Self
 from waitress.server import create_server
 
 from annotations.clock import Clock
-from annotations.origins import is_called
 from annotations.terms import Quad
+from annotations.urls import is_called
 from loaders.errors import InputError, SettingError
 from loaders.fetching import host_parts
 from loaders.sources.base import FeedBatch

@@ -19,8 +19,8 @@ from loaders.errors import InputError, LoaderError, PublishRefusedError, ServerU
 from loaders.publisher import Publisher
 from loaders.stream.posting import OUTCOME, Outcome, ParsedRecord, RecordPoster, outcomes
 from loaders.stream.records import Document, RecordMapping
-from tpf_server.spark.errors import SparkError
 from tpf_server.spark.folders import Folder, folder_of
+from tpf_server.spark.java import SparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,7 +2,7 @@
 
 import pytest
 
-from annotations.origins import origin_of
+from annotations.urls import origin_of
 
 
 @pytest.mark.parametrize(

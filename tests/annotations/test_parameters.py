@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 
 from annotations.errors import TermError
-from annotations.parameters import parameter_of_term, term_of_parameter
 from annotations.terms import Term
+from annotations.urls import parameter_of_term, term_of_parameter
 from tests.support.facts import OBJECTS_12
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.rspql.registering import register
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from experiments import registry
+from experiments import cli
 from experiments.cli import app
 from experiments.harness import machine
 from experiments.harness.experiment import Experiment
@@ -19,12 +19,12 @@ from tests.experiments.studies.test_annotation_methods import liveboards
 __all__ = ["liveboards"]
 PAGE = Path(__file__).parents[2] / "docs/experiments.md"
 every_experiment = pytest.mark.parametrize(
-    "experiment", registry.EXPERIMENTS, ids=lambda experiment: experiment.name
+    "experiment", cli.EXPERIMENTS, ids=lambda experiment: experiment.name
 )
 
 
 def test_names_are_unique_and_documented() -> None:
-    names = registry.names()
+    names = cli.names()
     assert len(set(names)) == len(names)
     documented = PAGE.read_text()
     for name in names:
@@ -81,7 +81,7 @@ def said(experiment: Experiment, rows: list[dict[str, str]]) -> list[str]:
 # What the cost model says it computes of another's data: `test_cost_model` turns those round.
 every_measured = pytest.mark.parametrize(
     "experiment",
-    [each for each in registry.EXPERIMENTS if each.name != "cost-model"],
+    [each for each in cli.EXPERIMENTS if each.name != "cost-model"],
     ids=lambda experiment: experiment.name,
 )
 
@@ -121,8 +121,8 @@ def test_the_documented_configurations_are_some(tmp_path: Path) -> None:
     for number, example in enumerate(examples):
         file = tmp_path / f"{number}.toml"
         file.write_text(example)
-        configuration = read_run_configuration(file, quick=False, names=registry.names())
-        for experiment in registry.EXPERIMENTS:
+        configuration = read_run_configuration(file, quick=False, names=cli.names())
+        for experiment in cli.EXPERIMENTS:
             assert is_dataclass(configuration.settings(experiment))
 
 
@@ -130,7 +130,7 @@ def test_the_command_lists_and_refuses() -> None:
     runner = CliRunner()
     listed = runner.invoke(app, ["list"])
     assert listed.exit_code == 0
-    assert all(name in listed.output for name in registry.names())
+    assert all(name in listed.output for name in cli.names())
     wrong = runner.invoke(app, ["run", "nothing", "--output", "nowhere-at-all", "--quick"])
     assert wrong.exit_code == 2
     assert "no experiment 'nothing'" in wrong.output

@@ -12,7 +12,7 @@ from loaders.rdf.build import load_rdf_spark
 from loaders.sources.base import SMALL, size_of
 from tests.loaders.recordings import entry, write_directory, write_flights
 from tpf_client import commands
-from tpf_server.spark.errors import SparkSettingError
+from tpf_server.spark.java import SparkSettingError
 from tpf_server.spark.session import SparkSettings
 from tpf_server.store.static.columnar import open_store
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.small_pieces import PIECE_BYTES
-from tpf_server.spark.errors import JavaNotFoundError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import JavaNotFoundError, find_java
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tpf_server.spark.errors import JavaNotFoundError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import JavaNotFoundError, find_java
 
 PROJECT = Path(__file__).parents[2]
 

@@ -12,8 +12,7 @@ from experiments.studies.taxi import (
     counted_by_pathway,
 )
 from experiments.workloads.taxi import trips
-from experiments.workloads.taxi_files import write_trips
-from experiments.workloads.taxi_recomputation import Route, route_counts
+from experiments.workloads.taxi_files import Route, route_counts, write_trips
 from tests.experiments.harness.test_runner import run
 from tests.support import peers
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from tests.support.csparql_reference import Clause, Reference, solutions
 from tests.support.csparql_spark import settings
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
-from tpf_server.continuous.csparql.csparql_query import LogicalWindow
+from tpf_server.continuous.csparql.csparql_query import LogicalWindow, PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.csparql.rules import RULES_ON_SPARK

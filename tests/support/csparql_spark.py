@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.csparql_reference import Solutions, solutions
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
 

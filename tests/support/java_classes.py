@@ -13,8 +13,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-from tpf_server.spark.errors import JavaNotFoundError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import JavaNotFoundError, find_java
 
 PROJECT = Path(__file__).resolve().parents[2]
 _FOLDER = PROJECT / ".run" / "java"

@@ -23,8 +23,7 @@ import psutil
 import pytest
 
 from experiments.free_port import free_port
-from tpf_server.spark.errors import JavaNotFoundError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import JavaNotFoundError, find_java
 
 PROJECT = Path(__file__).resolve().parents[2]
 _NODE = Path(__file__).with_name("spark_node.py")

@@ -20,8 +20,8 @@ from annotations.labels import Expiration, Fact
 from tests.support.running_server import STOP_SECONDS, TOKEN, RunningServer, workers_of
 from tests.support.served import NOON, quad
 from tpf_server.connections import Connections, most_connections
-from tpf_server.deaths import Deaths
 from tpf_server.store.live.store import open_live_store
+from tpf_server.workers import Deaths
 
 CONFIG = """
 idle_timeout = 1

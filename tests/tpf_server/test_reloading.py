@@ -9,8 +9,8 @@ import pytest
 
 from tpf_server.configuration import Configuration
 from tpf_server.errors import SettingsError
-from tpf_server.reloading import MadeApplication, Reloading
 from tpf_server.settings import Settings
+from tpf_server.sources import MadeApplication, Reloading
 
 
 class Site:
@@ -97,7 +97,7 @@ def test_an_error_does_not_keep_later_settings_from_being_taken(
         raise next(looks)
 
     monkeypatch.setattr(app, "look", look)
-    monkeypatch.setattr("tpf_server.reloading.LOOK_SECONDS", 0)
+    monkeypatch.setattr("tpf_server.sources.LOOK_SECONDS", 0)
     with pytest.raises(SystemExit):
         app._follow()
     assert [record.message for record in caplog.records] == ["a worker keeps its settings"]

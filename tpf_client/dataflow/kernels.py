@@ -8,8 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
-from tpf_client.dataflow.state.ranked_groups import RankedGroups
-from tpf_client.dataflow.state.ranking import RankedState, Ranking
+from tpf_client.dataflow.state.ranked_groups import RankedGroups, RankedState, Ranking
 
 Kernel = Literal["compiled", "python", "off"]
 KERNELS: Final[tuple[Kernel, ...]] = get_args(Kernel)

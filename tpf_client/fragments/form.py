@@ -14,8 +14,8 @@ import uritemplate
 from uritemplate.variable import VariableValue
 
 from annotations.instants import format_instant
-from annotations.parameters import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
+from annotations.urls import parameter_of_term
 from tpf_client.fragments.blank_nodes import to_wire
 
 PATTERN_VARIABLES = tuple(Variable(name) for name in ("?s", "?p", "?o", "?g"))

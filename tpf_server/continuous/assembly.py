@@ -20,12 +20,12 @@ from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Deferred, Executor
-from tpf_server.continuous.csparql.pace import Pace, Widen
+from tpf_server.continuous.csparql.periodic_query import Pace, Widen
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError
 from tpf_server.continuous.engine.semantics import EngineLimits
 from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.hosted import Policies
 from tpf_server.continuous.kept_results import Registrations
-from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.remote_graphs import RemoteGraphs
 from tpf_server.continuous.rspql.parser import parse_report
 from tpf_server.continuous.rspql.rspql_query import ReportPolicy, TickPolicy

@@ -26,21 +26,20 @@ from tpf_server.continuous.csparql import command as csparql
 from tpf_server.continuous.csparql.command import Drawing, EngineName
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.pace import Pace, Widen
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
-from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.csparql.periodic_query import Pace, PeriodicQuery, Widen
 from tpf_server.continuous.csparql.rules import RULES, RULES_ON_SPARK
-from tpf_server.continuous.engine.arrow_file import ArrowFile
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import CallbackError, ContinuousSyntaxError, ElementError
-from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
-from tpf_server.continuous.engine.records.record_files import (
+from tpf_server.continuous.engine.files import (
+    ArrowFile,
     holds_records,
+    load,
     merged_streams,
     opened_records,
 )
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS
-from tpf_server.continuous.engine.static.static_files import load
 from tpf_server.continuous.hosted import CSPARQL, RSPQL, called, semantics_of
 from tpf_server.continuous.remote_graphs import asked_once
 from tpf_server.continuous.rspql import parser as rspql

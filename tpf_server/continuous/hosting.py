@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from annotations.origins import origin_of
 from annotations.terms import Term
+from annotations.urls import origin_of
 from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse as parse_cqels
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
-from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Executor
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
@@ -35,6 +34,7 @@ from tpf_server.continuous.hosted import (
     RSPQL,
     Hosted,
     HostedQuery,
+    Policies,
     Relation,
     called,
     name_in,
@@ -43,7 +43,6 @@ from tpf_server.continuous.hosted import (
     semantics_of,
 )
 from tpf_server.continuous.kept_results import KeptResults, Positions, Receipts, Registration
-from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.result_log import ResultLog
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery

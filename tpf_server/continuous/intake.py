@@ -10,8 +10,8 @@ from tpf_server.continuous.engine.elements.elements import LATEST, Element, iso
 from tpf_server.continuous.engine.errors import ElementError, EngineClosedError
 from tpf_server.continuous.engine.records.record_bodies import RecordBody
 from tpf_server.continuous.engine.records.record_columns import milliseconds_of
+from tpf_server.continuous.hosted import Policies
 from tpf_server.continuous.kept_results import Receipt, Receipts
-from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.streams import SharedStreams
 
 Pushed: TypeAlias = Sequence[Element | ElementError] | RecordBody

@@ -21,8 +21,6 @@ from uritemplate.variable import VariableValue
 from annotations.clock import Clock
 from annotations.instants import format_instant
 from annotations.namespaces import HYDRA, RDF
-from annotations.origins import origin_of
-from annotations.parameters import parameter_of_term
 from annotations.terms import (
     Quad,
     QuadPattern,
@@ -32,6 +30,7 @@ from annotations.terms import (
     is_variable,
     literal_parts,
 )
+from annotations.urls import origin_of, parameter_of_term
 from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.engine.errors import RemoteGraphError
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause

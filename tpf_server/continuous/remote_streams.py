@@ -27,8 +27,8 @@ import urllib3
 
 from annotations.clock import Clock
 from annotations.event_reader import EventReader, ServerEvent, event_headers
-from annotations.origins import origin_of
 from annotations.terms import Term
+from annotations.urls import origin_of
 from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.emissions import NDJSON, emission_of
 from tpf_server.continuous.engine.delivery import Emission

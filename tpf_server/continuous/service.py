@@ -25,14 +25,13 @@ from tpf_server.continuous.engine.errors import (
     UnknownStreamError,
 )
 from tpf_server.continuous.engine.records.record_bodies import RecordBody
-from tpf_server.continuous.engine.static.preparation import Preparation
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
+from tpf_server.continuous.engine.static.static_cache import Preparation
 from tpf_server.continuous.engine.static.static_data import StaticData, StoreGraph
-from tpf_server.continuous.hosted import HostedQuery
+from tpf_server.continuous.hosted import HostedQuery, Policies
 from tpf_server.continuous.hosting import NATIVE, Hosting, WantedQuery
 from tpf_server.continuous.intake import Intake, Pushed
 from tpf_server.continuous.kept_results import Receipt, Registration, Registrations
-from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.remote_graphs import RemoteGraphs, RemoteService
 from tpf_server.continuous.remote_streams import RemoteStreams
 from tpf_server.continuous.result_log import ResultLog, ResultMemory

@@ -16,7 +16,6 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from annotations.errors import TermError
-from annotations.parameters import term_of_parameter
 from annotations.terms import (
     DEFAULT_GRAPH,
     MAX_NESTING,
@@ -31,6 +30,7 @@ from annotations.terms import (
     triple_term,
     variable,
 )
+from annotations.urls import term_of_parameter
 from tpf_server.errors import TermSyntaxError
 
 # Blank nodes as IRIs that come back.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from annotations.whole_files import replaced_file
-from tpf_server.spark.errors import SparkError
+from tpf_server.spark.java import SparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from annotations.wording import how_to_install
-from tpf_server.spark.errors import SparkError, SparkMissingError, SparkSettingError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import SparkError, SparkMissingError, SparkSettingError, find_java
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -32,8 +32,8 @@ from annotations.terms import Term, Triple, literal_parts
 from tpf_server.errors import NotFoundError, RequestError, SnapshotExpired
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import matching_tag
-from tpf_server.fragments.negotiation import Chosen
 from tpf_server.fragments.writers import WRITERS
+from tpf_server.fragments.writers.base import Chosen
 from tpf_server.store.protocols import BatchRun, FactEvent, LiveStore
 from tpf_server.web.html import TermCells, render, table_rows
 from tpf_server.web.html_writer import HtmlWriter

@@ -30,8 +30,8 @@ from annotations.namespaces import (
     VOID,
     XSD,
 )
-from annotations.parameters import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, literal_parts
+from annotations.urls import parameter_of_term
 
 # Terms as HTML: abbreviated, clickable, safe.
 

@@ -7,8 +7,8 @@ from markupsafe import Markup, escape
 
 from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Label
-from annotations.parameters import parameter_of_term
 from annotations.terms import QuadPattern, is_iri, is_variable
+from annotations.urls import parameter_of_term
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment, PinnedRequest
 from tpf_server.fragments.pattern import POSITIONS

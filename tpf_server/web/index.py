@@ -14,8 +14,8 @@ from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, SD, TRE
 from annotations.terms import QuadPattern, Term, Triple, Variable, literal
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.metadata import about_dataset, published_by
-from tpf_server.fragments.negotiation import Chosen
 from tpf_server.fragments.writers import WRITERS
+from tpf_server.fragments.writers.base import Chosen
 from tpf_server.settings import Settings
 from tpf_server.web.html import render
 from tpf_server.web.html_writer import HtmlWriter

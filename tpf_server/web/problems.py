@@ -13,8 +13,8 @@ from annotations.namespaces import HYDRA, RDF_TYPE, integer
 from annotations.terms import Term, Triple, literal
 from tpf_server.errors import ServerError, StoreError
 from tpf_server.fragments.metadata import triple_lines
-from tpf_server.fragments.negotiation import LONGEST_ACCEPT, Chosen
 from tpf_server.fragments.writers import WRITERS
+from tpf_server.fragments.writers.base import LONGEST_ACCEPT, Chosen
 from tpf_server.fragments.writers.jsonld import JsonLdWriter, document
 from tpf_server.settings import Settings
 from tpf_server.web.html import render

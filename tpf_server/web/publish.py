@@ -62,7 +62,7 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
     parameters = _parameters(request)
     body = site.bodies.read(request)
     # A server where nobody publishes does not load a parser.
-    from tpf_server.web.rdf_body import check_terms, parse_body
+    from tpf_server.web.bodies import check_terms, parse_body
     from tpf_server.web.rdf_patch import PATCH_MEDIA_TYPES, Patch, parse_patch
 
     patches = request.mimetype in PATCH_MEDIA_TYPES

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from annotations.nesting import most_written
 from annotations.terms import Quad
 from tpf_server.errors import BodyError
-from tpf_server.web.rdf_body import parse_body
+from tpf_server.web.bodies import parse_body
 
 PATCH_MEDIA_TYPES: Final = frozenset({"application/rdf-patch", "text/rdf-patch"})
 _N_QUADS = "application/n-quads"

@@ -25,18 +25,17 @@ from tpf_server.errors import (
     UnreadyError,
 )
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.negotiation import Negotiator
+from tpf_server.fragments.writers.base import Negotiator
 from tpf_server.store.failures import store_failures
-from tpf_server.web.api_doc import api_documentation
+from tpf_server.web.api_doc import api_documentation, vocabularies, vocabulary_document
 from tpf_server.web.bodies import authorize
 from tpf_server.web.event_stream import event_stream
 from tpf_server.web.index import index
 from tpf_server.web.memento import timemap
 from tpf_server.web.metrics import Metrics
-from tpf_server.web.page_middleware import FAILURE
 from tpf_server.web.problems import Problems
 from tpf_server.web.publish import publish_facts
-from tpf_server.web.read import find_endpoint, read_fragment
+from tpf_server.web.read import FAILURE, find_endpoint, read_fragment
 from tpf_server.web.resources import RESOURCES, Operation, Resource
 from tpf_server.web.responses import (
     ALL_METHODS,
@@ -52,7 +51,6 @@ from tpf_server.web.responses import (
     see_other,
 )
 from tpf_server.web.site import Site
-from tpf_server.web.vocabulary import vocabularies, vocabulary_document
 
 # ``GET /{dataset}/changes``: which predicates changed, as server-sent events (HTML standard).
 

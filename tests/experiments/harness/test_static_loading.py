@@ -11,8 +11,7 @@ import pytest
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from experiments.harness import static_loading
 from experiments.harness.static_loading import StaticLoading
-from tpf_server.spark.errors import JavaNotFoundError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import JavaNotFoundError, find_java
 from tpf_server.store.static.columnar import open_store
 
 QUADS = [

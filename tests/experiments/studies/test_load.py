@@ -9,7 +9,7 @@ from experiments.harness.items import Finding
 from experiments.harness.results import Results
 from experiments.studies.load import LOCAL, ON_SPARK, ONE_CORE, Load
 from tests.experiments.harness.test_runner import run
-from tpf_server.spark.errors import JavaNotFoundError
+from tpf_server.spark.java import JavaNotFoundError
 
 
 def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

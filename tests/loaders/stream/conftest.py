@@ -10,8 +10,7 @@ import pytest
 
 from tests.loaders.facts_server import Endpoint, facts_endpoint
 from tests.support.spark_cluster import SparkCluster
-from tpf_server.spark.errors import JavaNotFoundError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import JavaNotFoundError, find_java
 
 PROJECT = Path(__file__).parents[3]
 

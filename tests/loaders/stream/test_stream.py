@@ -27,7 +27,7 @@ from tests.loaders.stream.test_records import METADATA
 from tests.support.running_server import TOKEN, RunningServer
 from tests.support.spark_cluster import SparkCluster
 from tests.support.webhdfs import serving_files
-from tpf_server.spark.errors import SparkError
+from tpf_server.spark.java import SparkError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -12,8 +12,7 @@ from tpf_client.dataflow.kernels import (
     ranked_groups,
     why_not_compiled,
 )
-from tpf_client.dataflow.state.ranked_groups import RankedGroups
-from tpf_client.dataflow.state.ranking import NONE, Branch, By, Ranking
+from tpf_client.dataflow.state.ranked_groups import NONE, Branch, By, RankedGroups, Ranking
 
 RANKING = Ranking(
     1, (Branch(5),), (By(1, NONE, descending=True),), (0,), 0, 2, apart=False, ticks=False

@@ -22,8 +22,7 @@ from tpf_server.continuous.assembly import continuous_service, static_graphs
 from tpf_server.continuous.cli import app
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.spark.errors import JavaNotFoundError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import JavaNotFoundError, find_java
 
 NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
 ROOMS = "<urn:hall> <urn:near> <urn:cafe> .\n<urn:cafe> <urn:near> <urn:hall> .\n"

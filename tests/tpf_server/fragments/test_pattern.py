@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.errors import TermError
-from annotations.parameters import parameter_of_term, term_of_parameter
 from annotations.terms import DEFAULT_GRAPH, Term, is_blank_node, is_variable
+from annotations.urls import parameter_of_term, term_of_parameter
 from tests.support.facts import IRIS, LITERALS, OBJECTS_12
 from tpf_server.errors import RequestError, TermSyntaxError
 from tpf_server.fragments.pattern import POSITIONS, PatternReader, Skolemizer, names_blank_node

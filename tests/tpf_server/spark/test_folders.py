@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tpf_server.spark.errors import SparkError
 from tpf_server.spark.folders import Folder, LocalFolder, folder_of
+from tpf_server.spark.java import SparkError
 
 
 def broken(lines: int) -> Iterator[str]:

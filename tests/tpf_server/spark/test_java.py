@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tpf_server.spark.errors import JavaNotFoundError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import JavaNotFoundError, find_java
 
 
 def make_java(home: Path, version: str) -> Path:

@@ -12,7 +12,7 @@ from tests.tpf_server.spark.test_missing_java import PROJECT, QUERY
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.static.static_data import StaticData
-from tpf_server.spark.errors import JavaNotFoundError, SparkSettingError
+from tpf_server.spark.java import JavaNotFoundError, SparkSettingError
 from tpf_server.spark.session import SparkSettings, java_for, spark_context
 
 REASON = "executors of {} cannot reach the driver at {}: set TPF_SPARK_HOST to the address"

@@ -23,16 +23,15 @@ from annotations.terms import MAX_NESTING, Quad, Term
 from tests.support.facts import NAMING
 from tests.support.served import NOON, Served, quad
 from tpf_client.errors import ParseError
-from tpf_client.fragments.bodies import parse_page_body
-from tpf_client.fragments.page import KnownPage
-from tpf_client.fragments.parser import PageReader
+from tpf_client.fragments.page import LineMemo
+from tpf_client.fragments.page_reader import PageReader, parse_page_body
 from tpf_server.continuous.engine.elements.elements import RDF_TYPES, read_rdf
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.errors import BodyError
 from tpf_server.store.live.batch import checked, plan, spans
 from tpf_server.store.live.index import FactIndex
 from tpf_server.store.live.log import Record
-from tpf_server.web.rdf_body import parse_body
+from tpf_server.web.bodies import parse_body
 from tpf_server.web.rdf_patch import parse_patch
 
 UNTIL = "expiration=2999-01-01T00:00:00Z"
@@ -284,7 +283,7 @@ def test_a_term_that_is_too_long_for_the_parser_is_an_error_of_the_document(kind
     with pytest.raises(ParseError, match=re.escape(said)):
         parse_page_body(body, kind, "http://a.test/", math.inf)
     with pytest.raises(ParseError, match=re.escape(said)):
-        PageReader().read(body, kind, "http://a.test/", before=KnownPage())
+        PageReader().read(body, kind, "http://a.test/", before=LineMemo())
 
 
 LONG = "n" * 3_000

@@ -6,8 +6,8 @@ from typing import Any
 
 import uritemplate
 
-from annotations.parameters import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, Quad
+from annotations.urls import parameter_of_term
 from tests.support.served import BASE, HYDRA, VOID, Served
 
 TESTS = Path(__file__).parents[1]

@@ -13,8 +13,8 @@ from annotations.instants import instant_of_term
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS
 from annotations.namespaces import DEFAULT_VOCABULARY
-from annotations.parameters import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
+from annotations.urls import parameter_of_term
 from tests.support.served import NOON, Page, Served, quad
 from tests.support.stores import matches
 from tpf_server.settings import VIEW_NAMES

@@ -16,7 +16,7 @@ from tpf_client import Client
 from tpf_server.errors import SettingsError
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.settings import DatasetSettings
-from tpf_server.web.vocabulary import SINGLETON_TERMS, TEMPORAL_TERMS
+from tpf_server.web.api_doc import SINGLETON_TERMS, TEMPORAL_TERMS
 
 OWN = {"vocabulary": f"{BASE}vocab/time#", "singleton_vocabulary": f"{BASE}singletons#"}
 SOON = NOON + timedelta(minutes=1)

@@ -10,21 +10,8 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
-from tpf_client.dataflow.state.ranking import (
-    LEAST,
-    MEDIAN,
-    MOST_PLACES,
-    NONE,
-    PARTS,
-    SUM,
-    WITH_ROW,
-    Branch,
-    Cells,
-    IntegerColumn,
-    Ranking,
-)
 from tpf_client.sparql.expressions.inlined import (
     DATE_TIME,
     INTEGER,
@@ -32,6 +19,132 @@ from tpf_client.sparql.expressions.inlined import (
     TAG,
     TAG_BITS,
 )
+
+# What is counted and ordered of the rows of windows, and what keeps it (see `RankedGroups`).
+
+Cells = tuple[int, ...]
+
+MOST_PLACES: Final = 18
+"""Of decimals with more digits behind the point keys are not ordered here."""
+MEDIAN, SUM, LEAST, MOST = range(4)
+"""What is kept of the numbers of a group, and shown of it."""
+PARTS: Final = 3
+"""So much is shown of numbers. The two in the middle, or the least or the most, and then zeros; of
+a sum, which is given in parts of 10^-`MOST_PLACES`, the lower and the higher 64 bits, and how many
+of the numbers are decimals."""
+LOW, HIGH, DECIMALS = range(PARTS)
+MOST_SUMMED: Final = 10**10
+"""The numbers of a sum are less than this, and more than its negative: as many as fit into a memory
+never need more than 128 bits."""
+NONE: Final = -1
+WITH_ROW: Final = -(1 << 63)
+"""Before every instant: it happened when a row came."""
+MOST_SIZE: Final = (1 << 63) - 1
+
+
+class Branch(NamedTuple):
+    """One way in which rows come to groups.
+
+    Args:
+        width: how long a row stays.
+        least: how many rows of this branch a group has at least, to be shown; 1 or more.
+        most: how many at most.
+        numbers: what is kept of numbers of its rows: `MEDIAN`, `SUM`, `LEAST` or `MOST`. Where
+            another window is looked at these are sums.
+        other_width: the rows of another window are looked at, too: how long these stay there. A
+            row counts where the other window has one with the same key and a larger value than its
+            own. `NONE`: each counts.
+        negated: it counts where that has none.
+    """
+
+    width: int
+    least: int = 1
+    most: int = MOST_SIZE
+    numbers: tuple[int, ...] = ()
+    other_width: int = NONE
+    negated: bool = False
+
+    @property
+    def shown(self) -> int:
+        """How many cells of a row it has: a size, and the parts of its numbers."""
+        return 1 + PARTS * len(self.numbers)
+
+
+class By(NamedTuple):
+    """What groups are ordered by.
+
+    Args:
+        place: of a row (see `Ranking`): of a key, of a size, or of the first part of numbers.
+            Cells are integers or decimals; the least and the most are instants, too.
+        over: the place of a size by which that is divided, to `MOST_PLACES` digits; or `NONE`.
+        descending: whether the largest is first.
+    """
+
+    place: int
+    over: int
+    descending: bool
+
+
+class Ranking(NamedTuple):
+    """What is counted and ordered; a row is what is shown of a group.
+
+    A row has the cells of the key; then for each branch how many rows count, and `PARTS` integers
+    for each of its numbers (0 where no row counts).
+
+    Args:
+        keys: how many columns the keys of groups have.
+        branches: how rows come to groups. Shown are groups with rows from all of them.
+        order: by what groups are ordered.
+        ties: the places of a row by whose cells, as they are, groups are ordered that are equal so
+            far; all of the key.
+        offset: how many of the first groups are not shown.
+        wanted: how many groups are shown, with those.
+        apart: whether what goes before a row comes is looked at by itself.
+        ticks: whether each instant counts at which something goes between two rows.
+    """
+
+    keys: int
+    branches: tuple[Branch, ...]
+    order: tuple[By, ...]
+    ties: tuple[int, ...]
+    offset: int
+    wanted: int
+    apart: bool
+    ticks: bool
+
+
+class IntegerColumn(Protocol):
+    """A column of integers of 64 bits."""
+
+    def tolist(self) -> list[int]:
+        """All of them."""
+
+
+class RankedState(Protocol):
+    """What both have; see `RankedGroups`."""
+
+    changed: bool
+    refused: bool
+    passed: int
+
+    def __len__(self) -> int: ...
+
+    @property
+    def groups(self) -> int:
+        """See `RankedGroups`."""
+
+    def batch(self, columns: Sequence[IntegerColumn], /) -> Any:
+        """See `RankedGroups`."""
+
+    def run(self, batch: Any, start: int, stop: int, quiet: bool = False, /) -> int:
+        """See `RankedGroups`."""
+
+    def shown(self) -> list[Cells]:
+        """See `RankedGroups`."""
+
+    def before(self) -> list[Cells] | None:
+        """See `RankedGroups`."""
+
 
 _SCALE: Final = (1 << SCALE_BITS) - 1
 _LEAST: Final = -(1 << 63)

@@ -12,10 +12,10 @@ from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.engine.delivery import Callback
 from tpf_server.continuous.engine.elements.elements import EARLIEST, LATEST, milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
-from tpf_server.continuous.engine.fusing_engine import FusingEngine
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.records.records import RecordFeed
 from tpf_server.continuous.engine.semantics import BASE, CQELS, EngineLimits, Semantics
+from tpf_server.continuous.engine.tick_engine import FusingEngine
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 
 # Queries whose results are elements of another stream.

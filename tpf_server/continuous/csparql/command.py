@@ -13,8 +13,7 @@ from typing import TextIO
 from annotations.clock import SystemClock
 from annotations.terms import Term
 from annotations.wording import how_to_install
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
-from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.csparql.drawing import (
     as_graphviz,
     as_mermaid,
@@ -22,23 +21,22 @@ from tpf_server.continuous.csparql.drawing import (
     denotational_graph,
 )
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.pace import Pace
 from tpf_server.continuous.csparql.parser import parse
-from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
-from tpf_server.continuous.engine.arrow_file import ArrowFile
+from tpf_server.continuous.csparql.periodic_query import Pace, PeriodicQuery
 from tpf_server.continuous.engine.elements.elements import graph_of
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
-from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS
-from tpf_server.continuous.engine.records.record_files import (
+from tpf_server.continuous.engine.files import (
+    ArrowFile,
     absolute_name,
+    load,
     merged_streams,
     read_stream,
 )
+from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS
 from tpf_server.continuous.engine.static.static_data import StaticData
-from tpf_server.continuous.engine.static.static_files import load
 from tpf_server.continuous.remote_graphs import asked_once
-from tpf_server.spark.errors import SparkError
 from tpf_server.spark.folders import Folder, LocalFolder, folder_of, is_url
+from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import SparkSettings, java_for
 
 # Replays: C-SPARQL queries over files, on either execution.

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from annotations.terms import Term
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
-from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.running_query import RunningQuery
 

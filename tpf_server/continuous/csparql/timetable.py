@@ -7,7 +7,7 @@ from annotations.terms import Term
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.due_instants import DueInstants
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
-from tpf_server.continuous.engine.windows.stream_time import NEVER
+from tpf_server.continuous.engine.windows.specification import NEVER
 
 # Until which instant everything has come, stream by stream, and so for queries over them.
 

@@ -28,7 +28,7 @@ from tpf_server.continuous.engine.forgetting import Forgetting
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.semantics import EngineLimits
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
-from tpf_server.continuous.engine.static.static_graphs import StaticGraphs
+from tpf_server.continuous.engine.static.static_data import StaticGraphs
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 QueryT = TypeVar("QueryT", bound=RunningQuery[Any])

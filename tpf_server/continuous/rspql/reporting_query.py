@@ -22,11 +22,11 @@ from annotations.terms import (
     is_variable,
 )
 from tpf_client.sparql.algebra import Row
-from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer, answer_of
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.elements.elements import may_begin
 from tpf_server.continuous.engine.running_query import EmissionColumns, result_variables
-from tpf_server.continuous.engine.windows.stream_time import NEVER
+from tpf_server.continuous.engine.windows.specification import NEVER
 from tpf_server.continuous.rspql.rspql_query import (
     ElementWindow,
     ReportInstants,

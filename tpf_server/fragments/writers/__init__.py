@@ -5,7 +5,12 @@ A new format is one file beside these and one line in `WRITERS`.
 
 from tpf_server.fragments.writers.base import Writer
 from tpf_server.fragments.writers.jsonld import JsonLdWriter
-from tpf_server.fragments.writers.text import NQuadsWriter, NTriplesWriter, TrigWriter, TurtleWriter
+from tpf_server.fragments.writers.turtle import (
+    NQuadsWriter,
+    NTriplesWriter,
+    TrigWriter,
+    TurtleWriter,
+)
 
 WRITERS: tuple[Writer, ...] = (
     TrigWriter(),

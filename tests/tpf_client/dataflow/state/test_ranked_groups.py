@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tpf_client.dataflow.kernels import compiled_groups
-from tpf_client.dataflow.state.ranked_groups import RankedGroups
-from tpf_client.dataflow.state.ranking import (
+from tpf_client.dataflow.state.ranked_groups import (
     LEAST,
     MEDIAN,
     MOST,
@@ -26,6 +25,7 @@ from tpf_client.dataflow.state.ranking import (
     WITH_ROW,
     Branch,
     By,
+    RankedGroups,
     Ranking,
 )
 from tpf_client.sparql.expressions.inlined import decimal_of, inline_decimal, inline_integer

@@ -16,8 +16,13 @@ from experiments.workloads.taxi import (
     frequent_routes,
     profitable_areas,
 )
-from experiments.workloads.taxi_files import as_trips, read_trips, recorded_file
-from experiments.workloads.taxi_recomputation import frequent_routes_anew, profitable_areas_anew
+from experiments.workloads.taxi_files import (
+    as_trips,
+    frequent_routes_anew,
+    profitable_areas_anew,
+    read_trips,
+    recorded_file,
+)
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_ANSWER
 

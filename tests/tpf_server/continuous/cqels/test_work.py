@@ -14,9 +14,8 @@ from tpf_client.dataflow.state.row_index import RowBag
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.semantics import CQELS, PAPER, PAPER_DSTREAM, Semantics
-from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import evaluate_static
-from tpf_server.continuous.engine.static.static_data import MemoryGraph, StaticData
+from tpf_server.continuous.engine.static.static_data import Dataset, MemoryGraph, StaticData
 
 _PREFIX = "PREFIX : <urn:> "
 STATIC = (

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.csparql_spark import SHORT_LIVED
-from tpf_server.spark.errors import JavaNotFoundError
-from tpf_server.spark.java import find_java
+from tpf_server.spark.java import JavaNotFoundError, find_java
 from tpf_server.spark.session import SparkSettings, spark_session
 
 

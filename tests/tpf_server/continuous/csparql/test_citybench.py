@@ -10,8 +10,7 @@ import pytest
 from tests.support.citybench import Sensors, static_store
 from tests.support.csparql_beside_spark import EngineBesideSpark
 from tests.support.csparql_reference import Clause, Reference, solutions
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
-from tpf_server.continuous.csparql.csparql_query import LogicalWindow
+from tpf_server.continuous.csparql.csparql_query import LogicalWindow, PeriodicAnswer
 from tpf_server.continuous.csparql.parser import parse
 
 DATA = Path(__file__).parents[5] / "shared" / "data" / "citybench"

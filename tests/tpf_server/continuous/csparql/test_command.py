@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tpf_server.continuous.csparql.command import Drawing, explain, run_queries
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.engine.static.static_files import load
+from tpf_server.continuous.engine.files import load
 
 QUERY = """PREFIX : <http://e/>
 SELECT ?z ?o FROM <http://e/g> FROM STREAM :s [RANGE 2ms TUMBLING]

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.command import play
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.engine.errors import (

@@ -14,11 +14,10 @@ from tests.support.random_continuous_queries import (
     random_clauses,
     random_elements,
 )
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.native import leaves
-from tpf_server.continuous.csparql.pace import Pace
-from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.csparql.periodic_query import Pace, PeriodicQuery
 
 SECOND = "FROM STREAM <urn:s> [RANGE 1s STEP 1s]"
 PAIRS = (

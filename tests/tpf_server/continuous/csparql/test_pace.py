@@ -19,10 +19,10 @@ from tests.support.random_continuous_queries import (
 )
 from tests.tpf_server.continuous.csparql.test_learning import engine as static_engine
 from tests.tpf_server.continuous.test_web import EPOCH, ROOT, Site, element
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.command import run_queries
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.pace import MOST_FACTOR, Pace, Widen
+from tpf_server.continuous.csparql.periodic_query import MOST_FACTOR, Pace, Widen
 
 QUERY = "REGISTER QUERY {} AS SELECT ?x FROM STREAM <urn:s> [RANGE 3s STEP 1s] {{ ?x <urn:p> ?y }}"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.csparql_beside_spark import EngineBesideSpark
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
 

@@ -20,7 +20,7 @@ from tests.support.random_continuous_queries import (
     random_clauses,
     random_elements,
 )
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES
 from tpf_server.continuous.engine.errors import CallbackError

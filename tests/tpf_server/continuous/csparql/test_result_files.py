@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from annotations.terms import Term, Variable
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.spark.execution import ResultFiles
 from tpf_server.spark.folders import LocalFolder
 

@@ -6,18 +6,23 @@ import pytest
 
 from annotations.terms import Term
 from tests.support.csparql_reference import solutions
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.drawing import as_mermaid, as_text, denotational_graph
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import parse
-from tpf_server.continuous.csparql.rules import RULES, RULES_ON_SPARK, Rule, optimised
-from tpf_server.continuous.csparql.rules.collapse_groups import collapse_groups
-from tpf_server.continuous.csparql.rules.distribute_partially import distribute_partially
-from tpf_server.continuous.csparql.rules.distribute_totally import distribute_totally
-from tpf_server.continuous.csparql.rules.merge_joined_patterns import merge_joined_patterns
-from tpf_server.continuous.csparql.rules.push_filters import push_filters
-from tpf_server.continuous.csparql.rules.push_projections import push_projections
+from tpf_server.continuous.csparql.rules import (
+    RULES,
+    RULES_ON_SPARK,
+    Rule,
+    collapse_groups,
+    distribute_partially,
+    distribute_totally,
+    merge_joined_patterns,
+    optimised,
+    push_filters,
+    push_projections,
+)
 
 MARKET, OTHER = "http://e/market", "http://e/other"
 BROKERS = """

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.support.csparql_reference import Clause, solutions
 from tests.support.random_csparql import STREAMS, logical, queries, statics, timelines, triples
 from tests.support.random_queries import LITERALS, PREFIX, SUBJECTS
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.errors import CallbackError, ContinuousSyntaxError
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError as Unsupported

@@ -17,11 +17,11 @@ from annotations.terms import Term, Variable
 from tests.support.csparql_spark import settings
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import EPOCH
 from tpf_server.continuous.engine.errors import ContinuousError
-from tpf_server.continuous.policies import Policies
+from tpf_server.continuous.hosted import Policies
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.web import continuous_blueprint
 from tpf_server.settings import Settings

@@ -17,7 +17,7 @@ from tests.support.csparql_reference import Clause, solutions
 from tests.support.csparql_spark import settings as session_settings
 from tests.support.random_csparql import STREAMS, clauses, queries, statics, timelines
 from tests.support.random_queries import PREFIX
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, RULES_ON_SPARK, Rule
 from tpf_server.continuous.csparql.spark.execution import SparkExecution

@@ -23,16 +23,15 @@ from tests.tpf_server.continuous.csparql import (
     test_sharing,
 )
 from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.native import leaves, static_table
 from tpf_server.continuous.csparql.rules import RULES
 from tpf_server.continuous.engine import forgetting
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.semantics import PAPER
-from tpf_server.continuous.engine.static.dataset import agrees
-from tpf_server.continuous.engine.static.preparation import Preparation
-from tpf_server.continuous.engine.static.static_data import MemoryGraph, StoreGraph
+from tpf_server.continuous.engine.static.static_cache import Preparation
+from tpf_server.continuous.engine.static.static_data import MemoryGraph, StoreGraph, agrees
 from tpf_server.store.protocols import StaticStore
 
 EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))

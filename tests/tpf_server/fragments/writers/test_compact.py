@@ -9,7 +9,7 @@ from annotations.namespaces import RDF_TYPE, TEMPORAL
 from annotations.terms import Quad, Term, Triple, iri, literal, triple_term
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.writers.compact import CompactPages, PredicateNames
+from tpf_server.fragments.writers.turtle import CompactPages, PredicateNames
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.protocols import quad_columns
 

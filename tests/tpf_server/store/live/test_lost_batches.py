@@ -16,7 +16,7 @@ from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
 from tests.support.postgres import Address
 from tpf_server.errors import CorruptStoreError, StoreError
-from tpf_server.store.live.backups import back_up, restore
+from tpf_server.keeping import back_up, restore
 from tpf_server.store.live.sqlite_log import Acknowledged, Last
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 

@@ -11,7 +11,7 @@ from tpf_client.dataflow.node import Dataflow, Work
 from tpf_client.errors import LimitError
 from tpf_client.sparql.algebra import Row
 from tpf_client.sparql.expressions.environment import Environment
-from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer, answer_of
 from tpf_server.continuous.csparql.native.builder import build
 from tpf_server.continuous.csparql.native.contents import WindowView
 from tpf_server.continuous.csparql.native.leaves import CsparqlLeaves

@@ -18,9 +18,8 @@ from tpf_server.continuous.csparql.csparql_query import place_of
 from tpf_server.continuous.csparql.native.contents import OnChange, WindowView
 from tpf_server.continuous.csparql.native.static_table import StaticIndex, StaticTable, StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
-from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import LOOKUP_COST
-from tpf_server.continuous.engine.static.static_data import StaticData
+from tpf_server.continuous.engine.static.static_data import Dataset, StaticData
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
 
 # What matches a triple pattern, in static graphs and in windows, as rows of a dataflow.

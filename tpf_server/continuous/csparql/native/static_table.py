@@ -8,10 +8,8 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_server.continuous.engine.static.dataset import Dataset, agrees
-from tpf_server.continuous.engine.static.preparation import Preparation
-from tpf_server.continuous.engine.static.static_cache import LOOKUP_COST, read_at_most
-from tpf_server.continuous.engine.static.static_data import GraphChange, StaticData
+from tpf_server.continuous.engine.static.static_cache import LOOKUP_COST, Preparation, read_at_most
+from tpf_server.continuous.engine.static.static_data import Dataset, GraphChange, StaticData, agrees
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 # Rows of a table by values of some variables: what a join looks up, kept while it is needed.

@@ -37,8 +37,13 @@ from tpf_client.sparql.expressions.values import value_of
 from tpf_client.sparql.rewrite.visitor import exists_in, patterns_in
 from tpf_client.sparql.scopes import in_scope
 from tpf_client.sparql.tokens import tokenize
-from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
-from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, LogicalWindow, StreamClause
+from tpf_server.continuous.csparql.csparql_query import (
+    CsparqlQuery,
+    LogicalWindow,
+    PeriodicAnswer,
+    StreamClause,
+    answer_of,
+)
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.native.leaves import TooManyStaticError, has_static
 from tpf_server.continuous.csparql.native.static_table import StaticTables
@@ -51,8 +56,8 @@ from tpf_server.continuous.csparql.spark.translation import Translation
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.semantics import BASE, EngineLimits, says_now
 from tpf_server.continuous.engine.static.static_data import StaticData
-from tpf_server.spark.errors import SparkError
 from tpf_server.spark.folders import Folder, LocalFolder, folder_of
+from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import java_answers
 
 # A run on Spark: what it does, how far it is, and how it ends.

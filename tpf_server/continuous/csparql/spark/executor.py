@@ -22,8 +22,12 @@ from typing import Any, Final, NamedTuple
 
 from annotations.terms import Term, Variable, is_blank_node
 from tpf_client.sparql.algebra import Query
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
-from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, Instants, StreamClause
+from tpf_server.continuous.csparql.csparql_query import (
+    CsparqlQuery,
+    Instants,
+    PeriodicAnswer,
+    StreamClause,
+)
 from tpf_server.continuous.csparql.executor import ExecutedQuery
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph, Stamp
 from tpf_server.continuous.csparql.spark.execution import SparkExecution, SparkRun
@@ -32,8 +36,8 @@ from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS, batch_report
 from tpf_server.continuous.engine.static.static_data import StaticData
-from tpf_server.spark.errors import SparkError
 from tpf_server.spark.folders import Folder, folder_of, is_url
+from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import JAVA_ENDED, SparkSettings, java_for
 
 # A job of Structured Streaming, and the registered queries that it answers.

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from tpf_server.continuous.engine.errors import ContinuousError
-from tpf_server.spark.errors import SparkError
+from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import SparkSettings, spark_session
 
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -6,27 +6,43 @@ have changed.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
+from annotations.terms import Variable
 from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
 from tpf_client.dataflow.kernels import Kernel, ranked_groups
-from tpf_client.dataflow.state.ranking import (
+from tpf_client.dataflow.operators.basic import Distinct
+from tpf_client.dataflow.operators.group import Group
+from tpf_client.dataflow.operators.matching import SemiJoin
+from tpf_client.dataflow.operators.order import TopK
+from tpf_client.dataflow.state.aggregates import Accumulator, Sum
+from tpf_client.dataflow.state.ranked_groups import (
+    DECIMALS,
+    HIGH,
+    LEAST,
+    LOW,
+    MEDIAN,
+    MOST,
     MOST_PLACES,
+    MOST_SUMMED,
     NONE,
     PARTS,
+    SUM,
     WITH_ROW,
     Cells,
     RankedState,
+    Ranking,
 )
 from tpf_client.sparql.algebra import Expression
 from tpf_client.sparql.expressions.inlined import (
     DATE_TIME,
     DECIMAL,
     INTEGER,
+    MOST_SCALE,
     SCALE_BITS,
     TAG,
     TAG_BITS,
@@ -36,10 +52,149 @@ from tpf_server.continuous.engine.plans.column_expressions import (
     ColumnExpressions,
     RowMask,
 )
-from tpf_server.continuous.engine.plans.fused_numbers import FITS, are_numbers, result_of
 from tpf_server.continuous.engine.plans.plan import Plan
-from tpf_server.continuous.engine.plans.plan_shapes import GateShape, GroupShape, PlanShape
 from tpf_server.continuous.engine.windows.star_window import StarWindow
+
+# What a plan comes to that can be one state (see `FusedPlan`): windows, groups, EXISTS, order.
+
+RowOf = Callable[[Sequence[Solution]], Solution]
+"""A row of a node, of the rows of its groups."""
+
+
+class RowSource(NamedTuple):
+    """Where rows come from.
+
+    Args:
+        window: a window.
+        columns: of its rows, by the names that others have for them.
+    """
+
+    window: StarWindow
+    columns: Mapping[Variable, int]
+
+
+class GateShape(NamedTuple):
+    """What EXISTS looks at; rows meet that have the same value of `key`.
+
+    Args:
+        other: where the others come from.
+        key: a variable of both.
+        mine: what of a row is compared, and with what of the others; ``None``: nothing is.
+        theirs: see above.
+        comparison: how the others compare: ``>``, ``<``, ``>=`` or ``<=``.
+        node: the operator.
+    """
+
+    other: RowSource
+    key: Variable
+    mine: Variable | None
+    theirs: Variable | None
+    comparison: str
+    node: SemiJoin
+
+
+class GroupShape(NamedTuple):
+    """The groups of rows.
+
+    Args:
+        source: where the rows come from.
+        group: the operator.
+        keys: where each key of the whole is among its own.
+        numbers: for each of the numbers that are kept, which of the aggregates' arguments it is.
+        shown: for each of its aggregates, where what is shown of it begins among what is shown of
+            the branch; 0: it is how many rows count.
+        gate: which rows count; ``None``: all.
+    """
+
+    source: RowSource
+    group: Group
+    keys: tuple[int, ...]
+    numbers: tuple[int, ...]
+    shown: tuple[int, ...]
+    gate: GateShape | None
+
+
+class PlanShape(NamedTuple):
+    """What a plan comes to.
+
+    Args:
+        groups: how rows come to groups.
+        ranking: what is kept of them.
+        order: the operator at the end.
+        row: makes a row of what is shown.
+        distinct: operators that keep rows, too.
+    """
+
+    groups: tuple[GroupShape, ...]
+    ranking: Ranking
+    order: TopK
+    row: RowOf
+    distinct: tuple[Distinct, ...]
+
+
+# The numbers of groups that are one state: which are exact there, and what comes of them.
+
+_LOW_BITS: Final = (1 << 64) - 1
+_POWERS: Final = np.array([10**power for power in range(MOST_PLACES + 1)], np.int64)
+
+
+def are_numbers(column: Column, most: int) -> RowMask:
+    """Which cells are numbers, with so many digits behind the point at most."""
+    tag, scale = column & TAG, column >> TAG_BITS & MOST_SCALE
+    found: RowMask = (tag == INTEGER) | ((tag == DECIMAL) & (scale <= most))
+    return found
+
+
+def _is_ordered(column: Column) -> RowMask:
+    """Which cells are what the least and the most are found of: numbers and instants."""
+    found: RowMask = are_numbers(column, MOST_PLACES) | (column & TAG == DATE_TIME)
+    return found
+
+
+def _is_middle(column: Column) -> RowMask:
+    """Which cells are numbers that medians are made of: the mean of two has one more digit."""
+    return are_numbers(column, MOST_PLACES - 1)
+
+
+def _is_summed(column: Column) -> RowMask:
+    """Which cells are numbers that are added up here."""
+    decimal = column & TAG == DECIMAL
+    scale = np.where(decimal, np.minimum(column >> TAG_BITS & MOST_SCALE, MOST_PLACES), 0)
+    whole = np.abs(column >> TAG_BITS + SCALE_BITS * decimal) // _POWERS[scale]
+    found: RowMask = are_numbers(column, MOST_PLACES) & (whole < MOST_SUMMED)
+    return found
+
+
+FITS: Final[dict[int, Callable[[Column], RowMask]]] = {
+    LEAST: _is_ordered,
+    MOST: _is_ordered,
+    MEDIAN: _is_middle,
+    SUM: _is_summed,
+}
+"""Which cells are exact, for each of what is kept of numbers."""
+
+
+def result_of(kind: int, size: int, parts: Cells, factory: Callable[[], Accumulator]) -> TermId:
+    """What an aggregate gives.
+
+    Args:
+        kind: what is kept of its numbers.
+        size: how many there are.
+        parts: what is shown of them.
+        factory: makes what would keep them in the operators.
+    """
+    low, high = parts[LOW], parts[HIGH]
+    if kind in (LEAST, MOST) or (kind == MEDIAN and low == high):
+        return low
+    found = factory()
+    if kind == MEDIAN:
+        found.add(low, 1)
+        found.add(high, 1)
+    else:
+        total = (high << 64) + (low & _LOW_BITS)
+        return cast("Sum", found).result_of(size, total, parts[DECIMALS])
+    return found.result()
+
 
 _REMEMBERED: Final = 1000
 """So many rows that were shown are kept, made of the same groups."""

@@ -11,13 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 from tpf_client.dataflow.changes import Solution
-from tpf_client.dataflow.state.ranking import WITH_ROW
+from tpf_client.dataflow.state.ranked_groups import WITH_ROW
 from tpf_client.sparql.expressions.inlined import TAG
 from tpf_server.continuous.engine.delivery import Phase
 from tpf_server.continuous.engine.plans.column_expressions import Column
 from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows
+from tpf_server.continuous.engine.windows.specification import NEVER
 from tpf_server.continuous.engine.windows.star_window import StarWindow
-from tpf_server.continuous.engine.windows.stream_time import NEVER
 
 _PATIENCE: Final = 8
 """So many times the rows that went back to the operators must come before they are taken again."""

@@ -19,21 +19,20 @@ from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.engine.delivery import wanted_variables
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.semantics import Semantics
-from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import (
     INSTANCE,
     StaticCache,
     StaticCaches,
     numbered,
 )
+from tpf_server.continuous.engine.static.static_data import Dataset
 from tpf_server.continuous.engine.windows.continuous_query import (
     ContinuousQuery,
     WindowClause,
     named_stream,
 )
 from tpf_server.continuous.engine.windows.matchers import PatternKey, is_star, number_variables
-from tpf_server.continuous.engine.windows.specification import Triples
-from tpf_server.continuous.engine.windows.stream_time import StreamTime
+from tpf_server.continuous.engine.windows.specification import StreamTime, Triples
 from tpf_server.continuous.engine.windows.stream_union import StreamBranch, StreamUnion
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 

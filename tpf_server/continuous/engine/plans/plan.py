@@ -30,11 +30,10 @@ from tpf_server.continuous.engine.plans.dispatch import Dispatch
 from tpf_server.continuous.engine.plans.leaves import STAMP, ContinuousLeaves, Windows
 from tpf_server.continuous.engine.plans.slices import Copies, Slices
 from tpf_server.continuous.engine.semantics import Semantics
-from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance, StaticCaches
-from tpf_server.continuous.engine.static.static_data import GraphChange
+from tpf_server.continuous.engine.static.static_data import Dataset, GraphChange
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
-from tpf_server.continuous.engine.windows.stream_time import StreamTime
+from tpf_server.continuous.engine.windows.specification import StreamTime
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
 # OFFSET and LIMIT of queries that differ in other constants, too: each has an order of its own.

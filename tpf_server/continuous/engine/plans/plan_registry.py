@@ -26,12 +26,11 @@ from tpf_server.continuous.engine.plans.templates import (
     template_of,
 )
 from tpf_server.continuous.engine.semantics import Semantics
-from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, StaticCaches
-from tpf_server.continuous.engine.static.static_data import GraphChange, StaticData
+from tpf_server.continuous.engine.static.static_data import Dataset, GraphChange, StaticData
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.engine.windows.matchers import Watermark
-from tpf_server.continuous.engine.windows.stream_time import NEVER, StreamTime
+from tpf_server.continuous.engine.windows.specification import NEVER, StreamTime
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
 

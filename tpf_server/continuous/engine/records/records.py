@@ -23,7 +23,6 @@ from tpf_server.continuous.engine.elements.elements import (
     milliseconds,
 )
 from tpf_server.continuous.engine.errors import ElementError
-from tpf_server.continuous.engine.fusing_engine import FusingEngine
 from tpf_server.continuous.engine.plans.column_expressions import Column
 from tpf_server.continuous.engine.plans.fused_plan import FusedRows
 from tpf_server.continuous.engine.plans.fused_stream import FusedStream
@@ -42,6 +41,7 @@ from tpf_server.continuous.engine.records.record_reading import (
     inlined_value,
     term_text,
 )
+from tpf_server.continuous.engine.tick_engine import FusingEngine
 from tpf_server.continuous.engine.windows.streams import ElementStream
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 

@@ -4,10 +4,10 @@ Source: paper 000, section 4.3.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Schema, Solution, TermId
@@ -16,8 +16,7 @@ from tpf_client.dataflow.state.row_index import JoinCondition, JoinInput, RowBag
 from tpf_client.sparql.algebra import variables_of_quad
 from tpf_client.sparql.rewrite.join_order import greedy_order
 from tpf_server.continuous.engine.errors import JoinLimitError
-from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.static_data import GraphChange
+from tpf_server.continuous.engine.static.static_data import Dataset, GraphChange, StaticData
 
 # Basic graph patterns over static data: the join, evaluated once.
 #
@@ -454,3 +453,54 @@ class StaticCaches:
 
     def __len__(self) -> int:
         return len(self._shared)
+
+
+# What queries will see differently when stores are exchanged, found out before that happens.
+#
+# Only reading takes long, and needs nothing but the data; so it is done while queries go on.
+
+StaticPart: TypeAlias = tuple[Dataset, Dataset, Sequence[QuadPattern]]
+
+
+class Preparation:
+    """The solutions of static patterns that come and go.
+
+    Args:
+        before: the data that are there.
+        after: those that will be.
+    """
+
+    def __init__(self, before: StaticData, after: StaticData) -> None:
+        self._before = before
+        self._after = after
+        self._wanted: dict[Hashable, StaticPart] = {}
+        self._found: dict[
+            Hashable, tuple[tuple[Variable, ...], Counter[BoundRow], Counter[BoundRow]]
+        ] = {}
+
+    def ask(self, dataset: Dataset, patterns: Sequence[QuadPattern]) -> None:
+        """Somebody will want to know it of these patterns."""
+        key = dataset.key, tuple(patterns)
+        if key not in self._wanted:
+            default, named = dataset.key
+            self._wanted[key] = (
+                Dataset(self._before, default, named),
+                Dataset(self._after, default, named),
+                tuple(patterns),
+            )
+
+    def run(self) -> None:
+        """Find it out; nothing of the data may change meanwhile."""
+        for key, (before, after, patterns) in self._wanted.items():
+            schema, old = evaluate_static(before, patterns)
+            columns, new = evaluate_static(after, patterns)
+            order = [columns.index(name) for name in schema]
+            gone = Counter(old)
+            come = Counter(tuple([row[at] for at in order]) for row in new)
+            self._found[key] = schema, come - gone, gone - come
+
+    def difference(
+        self, dataset: Dataset, patterns: Sequence[QuadPattern]
+    ) -> tuple[tuple[Variable, ...], Counter[BoundRow], Counter[BoundRow]] | None:
+        """Variables, and the solutions that come and go; ``None``: nobody asked in time."""
+        return self._found.get((dataset.key, tuple(patterns)))

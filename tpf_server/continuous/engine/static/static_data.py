@@ -9,6 +9,7 @@ import pyoxigraph as ox
 
 from annotations.terms import (
     DEFAULT_GRAPH,
+    Quad,
     QuadPattern,
     Term,
     Triple,
@@ -16,8 +17,10 @@ from annotations.terms import (
     is_iri,
     is_literal,
     is_triple_term,
+    is_variable,
     triple_term,
 )
+from tpf_client.sparql.iris import is_absolute, resolve
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.static.service_clauses import is_service
 from tpf_server.errors import RdfInputError
@@ -357,3 +360,146 @@ class StaticData:
     def graphs(self, name: Term) -> tuple[Graph, ...]:
         """The parts of the graph of this name."""
         return tuple(self._default if name == DEFAULT_GRAPH else self._named.get(name, ()))
+
+
+# What a query sees of static data.
+
+
+class Dataset:
+    """The static data as one query sees them: FROM and FROM NAMED applied.
+
+    A query without FROM sees the default graph (also where it has FROM NAMED: the language of the
+    papers differs from SPARQL there). Where several graphs make up the default graph, a triple in
+    more than one of them counts once.
+
+    Args:
+        data: the graphs.
+        default: what FROM names; empty for the default graph itself.
+        named: what FROM NAMED names; empty for all.
+    """
+
+    def __init__(
+        self, data: StaticData, default: tuple[Term, ...] = (), named: tuple[Term, ...] = ()
+    ) -> None:
+        self._data = data
+        self._default = default or (DEFAULT_GRAPH,)
+        self._named = named
+        self.key = (self._default, named)
+        """Equal for datasets of the same data that see the same."""
+
+    def match(self, pattern: QuadPattern) -> Iterator[Quad]:
+        """The quads that match; repeated variables are honoured.
+
+        A variable as graph ranges over the named graphs.
+        """
+        terms = tuple(None if is_variable(term) else Term(term) for term in pattern[:3])
+        repeated = len({t for t in pattern if is_variable(t)}) < sum(map(is_variable, pattern))
+        for name, parts in self._graphs(pattern.graph):
+            seen: set[tuple[Term, Term, Term]] | None = set() if len(parts) > 1 else None
+            for part in parts:
+                for triple in part.match(*terms):
+                    if seen is not None:
+                        if triple in seen:
+                            continue
+                        seen.add(triple)
+                    quad = Quad(*triple, name)
+                    if not repeated or agrees(pattern, quad):
+                        yield quad
+
+    def has(self, quad: Quad) -> bool:
+        """Whether a quad is there."""
+        return next(self.match(QuadPattern(*quad)), None) is not None
+
+    def seen(self, pattern: QuadPattern, change: GraphChange) -> Iterator[Quad]:
+        """Those of the quads that match now that the change is about."""
+        if is_variable(pattern.graph):
+            names: Iterable[Term] = (
+                each for each in self._named or self._data.names if each in change.graphs
+            )
+        elif pattern.graph == DEFAULT_GRAPH:
+            names = () if set(self._default).isdisjoint(change.graphs) else (DEFAULT_GRAPH,)
+        else:
+            names = (Term(pattern.graph),) if pattern.graph in change.graphs else ()
+        for name in names:
+            for triple in change.triples or ():
+                quad = Quad(*triple, name)
+                if agrees(pattern, quad) and self.has(quad):
+                    yield quad
+
+    def count(self, pattern: QuadPattern) -> int:
+        """About how many quads match."""
+        terms = tuple(None if is_variable(term) else Term(term) for term in pattern[:3])
+        return sum(part.count(*terms) for _, parts in self._graphs(pattern.graph) for part in parts)
+
+    def _graphs(self, graph: str) -> Iterator[tuple[Term, tuple[Graph, ...]]]:
+        if is_variable(graph):
+            for name in self._named or self._data.names:
+                yield name, self._data.graphs(name)
+        elif graph == DEFAULT_GRAPH:
+            yield DEFAULT_GRAPH, tuple(p for n in self._default for p in self._data.graphs(n))
+        elif not self._named or graph in self._named or is_service(graph):
+            yield Term(graph), self._data.graphs(Term(graph))
+
+
+def agrees(pattern: QuadPattern, quad: Quad) -> bool:
+    """Whether a quad matches a pattern."""
+    seen: dict[str, str] = {}
+    return all(
+        seen.setdefault(place, value) == value if is_variable(place) else place == value
+        for place, value in zip(pattern, quad, strict=True)
+    )
+
+
+# What engines over static data have in common: how graphs get into them.
+
+
+class StaticGraphs:
+    """The static graphs of an engine, by their IRIs.
+
+    Args:
+        base: what relative IRIs are relative to.
+        static: graphs that others use too; ``None``: its own.
+
+    Attributes:
+        base: see above.
+        static: the graphs.
+    """
+
+    def __init__(self, base: str, static: StaticData | None = None) -> None:
+        self.base = base
+        self.static = StaticData() if static is None else static
+
+    def resolve(self, iri: str) -> str:
+        """An IRI, made absolute as in queries."""
+        return iri if is_absolute(iri) else resolve(self.base, iri)
+
+    def name(self, text: str) -> Term:
+        """The term of an IRI, which may be relative, or of a term already."""
+        return Term(text) if text.startswith("<") else Term(f"<{self.resolve(text)}>")
+
+    def _graph(self, name: str | None) -> Term:
+        return DEFAULT_GRAPH if name is None else self.name(name)
+
+    def load(self, path: Path | str, graph: str | None = None) -> None:
+        """Add an RDF file to the default graph, or to the graph of this IRI.
+
+        Raises:
+            ContinuousError: the file cannot be read.
+        """
+        name = self._graph(graph)
+        self.static.memory(name).load(Path(path))
+        self.static.changed(name)
+
+    def attach(self, graph: Graph, name: str | None = None) -> None:
+        """Add a graph that somebody else keeps (a static store) to the default or a named graph."""
+        self.static.attach(graph, self._graph(name))
+
+    def add(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
+        """Add triples to a static graph; queries see them from now on."""
+        memory = self.static.memory(self._graph(graph))
+        self.static.change(memory, added={(Term(s), Term(p), Term(o)) for s, p, o in triples})
+
+    def remove(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
+        """Remove triples that `add` or `load` put into a static graph."""
+        memory = self.static.memory(self._graph(graph))
+        self.static.change(memory, removed={(Term(s), Term(p), Term(o)) for s, p, o in triples})

@@ -12,8 +12,7 @@ from tpf_server.continuous.engine.windows.matchers import (
     StarMatcher,
     Watermark,
 )
-from tpf_server.continuous.engine.windows.specification import Window
-from tpf_server.continuous.engine.windows.stream_time import StreamTime
+from tpf_server.continuous.engine.windows.specification import StreamTime, Window
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
 # What a window holds of a star: rows, and how they come and go with the elements.

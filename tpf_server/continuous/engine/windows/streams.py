@@ -10,7 +10,7 @@ from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.sparql.expressions.typed_terms import Remembered
 from tpf_server.continuous.engine.windows.matchers import ByConstants, EncodedTriple, StarMatcher
-from tpf_server.continuous.engine.windows.stream_time import StreamTime
+from tpf_server.continuous.engine.windows.specification import StreamTime
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
 _Listener = tuple[WindowInput, Callable[[EncodedTriple], Solution | None], bool]

@@ -17,8 +17,14 @@ from tpf_server.continuous.engine.windows.matchers import (
     TripleMatcher,
     Watermark,
 )
-from tpf_server.continuous.engine.windows.specification import All, Now, Range, Triples, Window
-from tpf_server.continuous.engine.windows.stream_time import StreamTime
+from tpf_server.continuous.engine.windows.specification import (
+    All,
+    Now,
+    Range,
+    StreamTime,
+    Triples,
+    Window,
+)
 
 
 class Consumer(Protocol):

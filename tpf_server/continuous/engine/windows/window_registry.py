@@ -15,9 +15,8 @@ from tpf_server.continuous.engine.windows.matchers import (
     TripleMatcher,
     Watermark,
 )
-from tpf_server.continuous.engine.windows.specification import All, Range, Window
+from tpf_server.continuous.engine.windows.specification import All, Range, StreamTime, Window
 from tpf_server.continuous.engine.windows.star_window import StarWindow
-from tpf_server.continuous.engine.windows.stream_time import StreamTime
 from tpf_server.continuous.engine.windows.streams import ElementStream
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 

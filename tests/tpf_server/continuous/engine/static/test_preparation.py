@@ -14,13 +14,12 @@ from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variabl
 from tests.tpf_server.continuous.cqels.test_static_changes import QUERIES, arrivals
 from tests.tpf_server.continuous.test_web import EPOCH, Site, element
 from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.semantics import PAPER_RSTREAM
-from tpf_server.continuous.engine.static.dataset import agrees
-from tpf_server.continuous.engine.static.preparation import Preparation
-from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.engine.static.static_cache import Preparation
+from tpf_server.continuous.engine.static.static_data import StoreGraph, agrees
 from tpf_server.store.protocols import StaticStore
 
 PERIODIC = {
