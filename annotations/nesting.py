@@ -322,7 +322,7 @@ def _check_contexts(pieces: Iterable[bytes], base: int, growth: int) -> None:
                 said, context = b"".join(context), []
                 copied, put_before = reach[-1]
                 reach[-1] = copied + len(said), terms.read(said, put_before, lines + 1)
-        copied = (anything if terms.scoped else objects) if contexts > 1 else 0
+        copied = anything if terms.scoped else objects if contexts > 1 else 0
         most_copied = _MOST_COPIED + (growth - MOST_GROWTH) * length
         if copied > most_copied or terms.longest * names > most_written(length, growth):
             raise NestingError("its contexts are too large", lines + 1)

@@ -354,7 +354,7 @@ def test_rdf_of_others_is_parsed_where_it_is_checked() -> None:
     found = {str(each.relative_to(root)): each.read_text("utf-8") for each in files}
     parsing = {name for name, text in found.items() if calls.search(text)}
     assert parsing == {
-        "tpf_client/fragments/bodies.py",
+        "tpf_client/fragments/page_reader.py",
         "tpf_server/store/static/ox_terms.py",
         "tpf_server/store/static/rdf_files.py",
     }
