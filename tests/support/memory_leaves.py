@@ -10,7 +10,8 @@ from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.operators.basic import Project
 from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_client.dataflow.operators.lookup_join import LookupJoin
-from tpf_client.sparql.algebra import variables_of_quad
+from tpf_client.sparql.algebra import Pattern, variables_of_quad
+from tpf_client.sparql.expressions.environment import Environment
 
 
 def match(
@@ -183,6 +184,9 @@ class CountedLookups(LookupLeaves):
         pass
 
     def not_hurried(self, since: int) -> None:
+        pass
+
+    def spare(self, since: int, pattern: Pattern, node: Node, environment: Environment) -> None:
         pass
 
     def known(self, since: int) -> None:
