@@ -356,8 +356,8 @@ class Settings:
     stream_kernel: str = setting(
         "compiled",
         "what takes batches of records, where a query in CQELS-QL aggregates them by groups and "
-        "orders these: compiled (off where the package was built without a compiler), off: the "
-        "operators, or python, which is slower than these",
+        "orders these: compiled (off where the package was built without a compiler) or off: the "
+        "operators",
     )
     spark_master: str = setting("local[*]", "master URL of Spark, for queries that run there")
     spark_work: str = setting(
@@ -436,10 +436,8 @@ class Settings:
             raise SettingsError(
                 f"join_routing is reviewed, fixed or per-tuple, not {self.join_routing!r}"
             )
-        if self.stream_kernel not in ("compiled", "python", "off"):
-            raise SettingsError(
-                f"stream_kernel is compiled, python or off, not {self.stream_kernel!r}"
-            )
+        if self.stream_kernel not in ("compiled", "off"):
+            raise SettingsError(f"stream_kernel is compiled or off, not {self.stream_kernel!r}")
         if self.widen_steps not in ("never", "unstated", "all"):
             raise SettingsError(f"widen_steps is never, unstated or all, not {self.widen_steps!r}")
         if self.rspql_tick not in ("time", "batch", "tuple"):

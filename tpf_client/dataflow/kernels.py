@@ -8,9 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
-from tpf_client.dataflow.state.ranked_groups import RankedGroups, RankedState, Ranking
+from tpf_client.dataflow.state.ranked_groups import RankedState, Ranking
 
-Kernel = Literal["compiled", "python", "off"]
+Kernel = Literal["compiled", "off"]
 KERNELS: Final[tuple[Kernel, ...]] = get_args(Kernel)
 VARIABLE: Final = "LIVE_LINKED_DATA_KERNEL"
 _MODULE: Final = "tpf_client.dataflow.state._ranked_groups"
@@ -46,8 +46,8 @@ def kernel_in_use(wanted: Kernel | None = None) -> Kernel:
     """The kernel that is used.
 
     Args:
-        wanted: ``compiled`` is ``off`` where there is none; ``off``: operators only, which are
-            faster than the same state in ``python``. Without it the environment says it.
+        wanted: ``compiled`` is ``off`` where there is none; ``off``: operators only. Without it the
+            environment says it.
 
     Raises:
         ValueError: there is no such kernel.
@@ -66,7 +66,8 @@ def kernel_asked(wanted: Kernel | None = None) -> Kernel:
     return found
 
 
-def ranked_groups(kernel: Kernel, ranking: Ranking) -> RankedState:
-    """Ranked groups, empty."""
-    made = compiled_groups() if kernel == "compiled" else None
-    return RankedGroups(ranking) if made is None else made(ranking)
+def ranked_groups(ranking: Ranking) -> RankedState:
+    """Ranked groups, empty; only where `kernel_in_use` is ``compiled``."""
+    made = compiled_groups()
+    assert made is not None
+    return made(ranking)

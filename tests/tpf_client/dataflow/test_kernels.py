@@ -1,4 +1,4 @@
-"""Which kernel is used: a machine without a compiler has the one in Python."""
+"""Which kernel is used: without a compiler there are the operators."""
 
 import sys
 
@@ -9,13 +9,7 @@ from tpf_client.dataflow.kernels import (
     VARIABLE,
     compiled_groups,
     kernel_in_use,
-    ranked_groups,
     why_not_compiled,
-)
-from tpf_client.dataflow.state.ranked_groups import NONE, Branch, By, RankedGroups, Ranking
-
-RANKING = Ranking(
-    1, (Branch(5),), (By(1, NONE, descending=True),), (0,), 0, 2, apart=False, ticks=False
 )
 
 
@@ -25,9 +19,9 @@ def test_who_asks_decides_then_the_environment(monkeypatch):
     assert kernel_in_use() == kernel_in_use("compiled") == usual
     monkeypatch.setenv(VARIABLE, "off")
     assert kernel_in_use() == "off"
-    assert kernel_in_use("python") == "python"
+    assert kernel_in_use("compiled") == usual
     monkeypatch.setenv(VARIABLE, "fast")
-    with pytest.raises(ValueError, match="'fast' is none of compiled, python, off"):
+    with pytest.raises(ValueError, match="'fast' is none of compiled, off"):
         kernel_in_use()
 
 
@@ -36,7 +30,7 @@ def test_without_the_extension_there_are_the_operators(monkeypatch):
     compiled_groups.cache_clear()
     try:
         assert kernel_in_use("compiled") == "off"
-        assert isinstance(ranked_groups("compiled", RANKING), RankedGroups)
+        assert why_not_compiled() == "the package was built without a compiler"
     finally:
         compiled_groups.cache_clear()
 
@@ -57,7 +51,6 @@ def test_a_library_of_another_source_is_not_used(monkeypatch, tmp_path, change):
     compiled_groups.cache_clear()
     try:
         assert kernel_in_use("compiled") == "off"
-        assert isinstance(ranked_groups("compiled", RANKING), RankedGroups)
         assert "build the package again" in str(why_not_compiled())
         # Who has only the library has no other.
         monkeypatch.setattr(kernels, "_SOURCE", tmp_path / "none")

@@ -154,7 +154,6 @@ GROUP BY ?b ORDER BY DESC(?c) ?b LIMIT 2"""
     ("query", "options", "kernel", "reason"),
     [
         (RANKED, [], "compiled", None),
-        (RANKED, ["--kernel", "python"], "python", None),
         (RANKED, ["--kernel", "off"], "off", OFF),
         (RANKED, ["--lateness", "5"], "off", REORDERED),
         (RANKED, ["--semantics", "paper-rstream"], "off", EVERY),

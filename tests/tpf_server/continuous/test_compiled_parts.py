@@ -41,7 +41,7 @@ def batches(text, **settings):
     return state["batches"]
 
 
-@pytest.mark.parametrize("kernel", ["compiled", "python", "off"])
+@pytest.mark.parametrize("kernel", ["compiled", "off"])
 def test_the_setting_decides(kernel):
     found = batches(RANKED, stream_kernel=kernel)
     if kernel == "off":
@@ -60,7 +60,7 @@ def test_a_server_puts_elements_in_order_before_a_query_takes_them():
 
 def test_the_environment_of_the_library_does_not(monkeypatch):
     usual = batches(RANKED)
-    monkeypatch.setenv("LIVE_LINKED_DATA_KERNEL", "python")
+    monkeypatch.setenv("LIVE_LINKED_DATA_KERNEL", "off")
     assert batches(RANKED) == usual
 
 

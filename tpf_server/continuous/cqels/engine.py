@@ -72,8 +72,7 @@ class Engine(FusingEngine):
             engine runs, ``fixed`` at registration, ``per-tuple`` for each row.
         kernel: what takes records that come in batches, where a query counts them by groups and
             orders these: ``compiled`` where it was built, else ``off``: the operators, as for all
-            else; or ``python``, which is slower than these. Without it the environment variable
-            LIVE_LINKED_DATA_KERNEL says it.
+            else. Without it the environment variable LIVE_LINKED_DATA_KERNEL says it.
         skip_idle: whether queries that emit everything (`paper-rstream`) leave out multiples of
             their slides at which nothing is in their windows: where nobody says how time passes
             between two elements, that may be years.

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.ranked_groups import RankedGroups
 from tpf_client.dataflow.kernels import compiled_groups
 from tpf_client.dataflow.state.ranked_groups import (
     LEAST,
@@ -25,7 +26,6 @@ from tpf_client.dataflow.state.ranked_groups import (
     WITH_ROW,
     Branch,
     By,
-    RankedGroups,
     Ranking,
 )
 from tpf_client.sparql.expressions.inlined import decimal_of, inline_decimal, inline_integer

@@ -27,7 +27,7 @@ def batch_report(
     """What keeps the state of which operators, while records come in batches.
 
     Args:
-        kernel: ``compiled``, ``python``, or ``off``: the operators, as for all else.
+        kernel: ``compiled``, or ``off``: the operators, as for all else.
         operators: which are one state there.
         reason: why it is not compiled.
     """

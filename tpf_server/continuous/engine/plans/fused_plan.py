@@ -14,7 +14,7 @@ import numpy as np
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
-from tpf_client.dataflow.kernels import Kernel, ranked_groups
+from tpf_client.dataflow.kernels import ranked_groups
 from tpf_client.dataflow.operators.basic import Distinct
 from tpf_client.dataflow.operators.group import Group
 from tpf_client.dataflow.operators.matching import SemiJoin
@@ -224,7 +224,6 @@ class FusedPlan:
     Args:
         plan: the plan.
         shape: what it comes to.
-        kernel: what keeps the state.
 
     Attributes:
         windows: those that it is about.
@@ -239,19 +238,18 @@ class FusedPlan:
             but the state.
     """
 
-    def __init__(self, plan: Plan, shape: PlanShape, kernel: Kernel) -> None:
+    def __init__(self, plan: Plan, shape: PlanShape) -> None:
         self.plan = plan
         self.windows: set[StarWindow] = {group.source.window for group in shape.groups}
         self.windows |= {each.gate.other.window for each in shape.groups if each.gate is not None}
         self.reached: tuple[int, int] = (0, WITH_ROW)
         self.changed = self.refused = self.makes_terms = self.unfit = False
         self._shape = shape
-        self._kernel: Kernel = kernel
         # Where what is shown of each branch begins.
         shown = [each.shown for each in shape.ranking.branches]
         self._first = list(accumulate(shown, initial=shape.ranking.keys))
         self._expressions = ColumnExpressions(plan.flow.dictionary.encode)
-        self._state: RankedState = ranked_groups(kernel, shape.ranking)
+        self._state: RankedState = ranked_groups(shape.ranking)
         # What numbers a gate compares: a tag and a scale.
         self._kinds: dict[int, int] = {}
         self.made: dict[Cells, Solution] = {}
@@ -284,7 +282,7 @@ class FusedPlan:
         self._leave_answers()
         self._key_tags.clear()
         self._alike = True
-        self._state = ranked_groups(self._kernel, self._shape.ranking)
+        self._state = ranked_groups(self._shape.ranking)
         self._kinds.clear()
         # Terms that operators computed for them are held by nothing else.
         self.made.clear()

@@ -423,7 +423,7 @@ class Fusion:
         refusal = self._refusal or (None if plan.delivery.silent else EVERY)
         shape = None if refusal else plan_shape(plan)
         if shape is not None:
-            self._fused[plan] = FusedPlan(plan, shape, self._kernel)
+            self._fused[plan] = FusedPlan(plan, shape)
         plan.batches = partial(self._report, plan, refusal or OTHERWISE)
 
     def _report(self, plan: Plan, refusal: str) -> dict[str, Any]:

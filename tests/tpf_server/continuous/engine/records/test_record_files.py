@@ -110,7 +110,7 @@ def test_answers_are_those_of_lines_whatever_takes_records(tmp_path: Path, query
     policy = [] if query == PERIODIC else ["--semantics", "paper"]
     if policy:
         expected = run(query, "--stream", f"urn:s={tmp_path / 'stream.nq'}", *policy)
-    for kernel in ("compiled", "python", "off"):
+    for kernel in ("compiled", "off"):
         more = [*policy, "--kernel", kernel] if policy else []
         assert run(query, "--stream", f"urn:s={records}", *more) == expected
     beside = written(tmp_path / "other.arrow", rows[:9])
