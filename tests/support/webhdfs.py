@@ -88,7 +88,7 @@ def _open(target: Path) -> Any:
 
 
 def _create(target: Path) -> Any:
-    if request.content_length is None:
+    if request.content_length is None and request.headers.get("Transfer-Encoding") != "chunked":
         raise Refused(411, "IOException", "a content of unknown length")
     if target.exists() and request.args.get("overwrite", "false") != "true":
         raise Refused(403, "FileAlreadyExistsException", f"{target.name} already exists")

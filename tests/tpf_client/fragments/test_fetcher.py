@@ -21,7 +21,7 @@ from tpf_client.errors import (
     ParseError,
     SourceError,
 )
-from tpf_client.fragments import bodies
+from tpf_client.fragments import page_reader
 from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, Request
 from tpf_client.fragments.page import Page
 from tpf_client.fragments.page_reader import PageReader, ReadPage
@@ -204,8 +204,8 @@ def test_what_an_error_says_is_read_in_bounded_memory(monkeypatch: pytest.Monkey
         sizes.append(usual(quad))
         return sizes[-1]
 
-    usual = bodies.quad_size
-    monkeypatch.setattr(bodies, "quad_size", counted)
+    usual = page_reader.quad_size
+    monkeypatch.setattr(page_reader, "quad_size", counted)
     said = '<> hydra:description "no" . '
     prefixes = f"@prefix hydra: <http://www.w3.org/ns/hydra/core#> . @prefix p: <{'x:' * 1_500}> . "
     for grown, text in (
