@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations.instants import instant_of_term
+from annotations.instants import from_micros, instant_of_term
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.namespaces import (
     ACTIVITY,
@@ -26,7 +26,7 @@ from tpf_server.errors import PublishError
 from tpf_server.store.live import index, log, sqlite_log, store
 from tpf_server.store.live.log import LiveSettings, Record
 from tpf_server.store.live.store import IndexedLiveStore
-from tpf_server.store.protocols import Standing
+from tpf_server.store.protocols import FactEvent, Standing
 from tpf_server.web import event_stream
 
 HOUR = timedelta(hours=1)
@@ -344,17 +344,22 @@ def test_a_page_of_events_is_a_part_of_what_the_log_says(
     with streaming(tmp_path) as served:
         live = filled(served, [chance.choice([0, 1, 2, 5, 20]) for _ in range(30)])
         every = [
-            (record.sequence, place, event[2:6], place < len(record.gone))
+            FactEvent(
+                record.sequence,
+                place,
+                record.published,
+                Fact(Quad(*map(Term, event[2:6])), Expiration(from_micros(event.end))),
+                place < len(record.gone),
+            )
             for record in live._log.read(0)
             for place, event in enumerate((*record.gone, *record.added))
         ]
         for _ in range(200):
             after, offset = chance.randrange(-1, 32), chance.randrange(60)
             until, limit = after + chance.randrange(12), chance.randrange(1, 30)
-            among = [each for each in every if after < each[0] <= until]
+            among = [each for each in every if after < each.sequence <= until]
             page = live.events(after, until, offset, limit)
-            found = [(each.sequence, each.place, tuple(each.fact.quad), each.gone) for each in page]
-            assert found == among[offset : offset + limit]
+            assert page == among[offset : offset + limit]
 
 
 def test_a_page_of_events_costs_as_much_as_it_has_whatever_was_published(

@@ -608,6 +608,7 @@ class _Part(NamedTuple):
     """Some of the events of a batch, by their places, and how many it has."""
 
     sequence: int
+    published: int
     begin: int
     end: int
     total: int
@@ -677,7 +678,8 @@ class BatchEvents:
             end = min(ends[place], begin + limit)
             if end > begin:
                 sequence, total = self._sequences[place], ends[place] - before
-                found.append(_Part(sequence, begin - before, end - before, total))
+                published = self._published[place]
+                found.append(_Part(sequence, published, begin - before, end - before, total))
             limit -= end - begin
             begin, place = end, place + 1
         return found
@@ -730,7 +732,7 @@ class BatchEvents:
 def _events_of_slices(part: _Part, slices: Sequence[bytes]) -> Iterator[FactEvent]:
     for number in range(part.begin // _SLICE, -(-part.end // _SLICE)):
         first = number * _SLICE
-        record = decode(part.sequence, 0, slices[number])
+        record = decode(part.sequence, part.published, slices[number])
         yield from _events_of(record, first, part.begin - first, part.end - first)
 
 
