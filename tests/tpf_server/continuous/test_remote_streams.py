@@ -4,17 +4,19 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+import psutil
 import pytest
 import requests
 import responses
 
 from annotations.clock import SystemClock
 from experiments.free_port import free_port
-from tests.support.running_server import TOKEN, RunningServer
+from tests.support.running_server import TOKEN, RunningServer, workers_of
 from tests.tpf_server.continuous.test_web import ROOT, Site, element
 from tests.tpf_server.continuous.test_web import TOKEN as SITE_TOKEN
 from tpf_server.continuous.engine.elements.elements import Element
@@ -88,9 +90,15 @@ class Servers:
         return [int(row["b"].removeprefix("<urn:n").removesuffix(">")) for row in rows]
 
 
-def stop(server: RunningServer) -> None:
-    server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(60) == 0
+def stop(server: RunningServer, how: signal.Signals = signal.SIGTERM) -> None:
+    workers = workers_of(server.process.pid)
+    server.process.send_signal(how)
+    assert server.process.wait(60) == (0 if how == signal.SIGTERM else -how)
+    if how == signal.SIGKILL:
+        for worker in workers:
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
+        psutil.wait_procs(workers, SECONDS)
 
 
 @pytest.fixture
@@ -99,14 +107,19 @@ def servers(tmp_path: Path) -> Servers:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "how"),
     [
-        "SELECT ?b { STREAM <URL> [NOW] { ?a <urn:q> ?b } }",
-        "REGISTER ISTREAM <read> AS SELECT ?b FROM NAMED WINDOW <w> ON <URL> "
-        "[RANGE PT0.01S STEP PT0.01S] WHERE { WINDOW <w> { ?a <urn:q> ?b } }",
+        ("SELECT ?b { STREAM <URL> [NOW] { ?a <urn:q> ?b } }", signal.SIGTERM),
+        (
+            "REGISTER ISTREAM <read> AS SELECT ?b FROM NAMED WINDOW <w> ON <URL> "
+            "[RANGE PT0.01S STEP PT0.01S] WHERE { WINDOW <w> { ?a <urn:q> ?b } }",
+            signal.SIGKILL,
+        ),
     ],
 )
-def test_results_of_another_server_are_a_stream(servers: Servers, text: str) -> None:
+def test_results_of_another_server_are_a_stream(
+    servers: Servers, text: str, how: signal.Signals
+) -> None:
     with servers.start(1) as reading:
         with servers.start(0) as made:
             servers.register(0, query=MADE, name="made")
@@ -115,7 +128,7 @@ def test_results_of_another_server_are_a_stream(servers: Servers, text: str) -> 
             servers.push(0, *range(10, 200, 10))
             # The last window is open as long as nothing comes behind it.
             servers.wait(1, "read", 10, 190)
-            stop(made)
+            stop(made, how)
         state = requests.get(f"{servers.url(1)}queries/read", timeout=30).json()
         assert (state["state"], url in state["reason"]) == ("degraded", True)
         with servers.start(0):
@@ -133,17 +146,20 @@ def test_results_of_another_server_are_a_stream(servers: Servers, text: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "into"),
+    ("text", "into", "how"),
     [
-        (MADE, True),
+        (MADE, True, signal.SIGKILL),
         (
             "REGISTER STREAM <URL> COMPUTED EVERY 10ms AS CONSTRUCT { ?a <urn:q> ?b } "
             "FROM STREAM <s> [RANGE 10ms STEP 10ms] { ?a <urn:p> ?b }",
             False,
+            signal.SIGTERM,
         ),
     ],
 )
-def test_a_stream_of_another_server_is_fed(servers: Servers, text: str, into: bool) -> None:
+def test_a_stream_of_another_server_is_fed(
+    servers: Servers, text: str, into: bool, how: signal.Signals
+) -> None:
     url = f"{servers.url(1)}streams/fed"
     with servers.start(0) as making:
         with servers.start(1) as fed:
@@ -153,10 +169,11 @@ def test_a_stream_of_another_server_is_fed(servers: Servers, text: str, into: bo
             servers.register(0, query=text.replace("URL", url), **options)
             servers.push(0, *range(5, 205, 10))
             servers.wait(1, "read", 5, 195)
-            stop(fed)
+            stop(fed, how)
         servers.push(0, *range(205, 305, 10))
         with servers.start(1):
-            servers.wait(1, "read", 5, 295)
+            # A server that was killed kept no results, and takes all that it had not acknowledged.
+            servers.wait(1, "read", 5 if how == signal.SIGTERM else 205, 295)
             stop(making)
             with servers.start(0):
                 servers.push(0, *range(305, 405, 10))
