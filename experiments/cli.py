@@ -62,7 +62,7 @@ STUDY_MINUTES: Mapping[str, float] = {
 
 
 def names() -> tuple[str, ...]:
-    """The names of the experiments."""
+    """List the names of the experiments."""
     return tuple(experiment.name for experiment in EXPERIMENTS)
 
 
@@ -77,7 +77,7 @@ _Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for result
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """An error is a line and an exit status: 2 for wrong use, otherwise 1."""
+    """Turn an error into a line and an exit status: 2 for wrong use, otherwise 1."""
     try:
         yield
     except ExperimentError as error:
@@ -139,7 +139,7 @@ def run(
 
 
 def _run(runner: Runner, experiment: Experiment, progress: Progress) -> bool:
-    """Run one of several experiments; whether it is complete. What it raises ends no other."""
+    """Run one experiment and return True if it is complete; its errors do not stop the others."""
     try:
         return runner.run(experiment).complete
     except ConfigurationError:
@@ -250,7 +250,7 @@ def _two(runs: list[Path], *, config: Path | None, quick: bool) -> tuple[Path, P
 
 
 def _failure(found: RunComparison, limit: float) -> str:
-    """Why a comparison fails by a limit; empty where it does not."""
+    """Say why a comparison fails a limit; empty where it does not."""
     if worse := found.worse(limit):
         return f"{len(worse)} of {found.judged(limit)} figures got worse by more than {limit:g}"
     if not found.judged(limit):

@@ -1,9 +1,9 @@
-"""``./run demo``: a live departure board, end to end, by the project's own commands.
+"""``./run demo``: a live departure board by the project's own commands.
 
-``tpf-load`` makes the static facts, ``tpf-server`` serves them as fragments, ``tpf-replay``
-publishes what changes, and ``tpf-query --watch`` keeps the answer up to date on the client. The
-server has a page that does so in a browser. When the last departure has left the board, the
-recording is played from its start again.
+``tpf-load`` makes the static facts, ``tpf-server`` serves them, ``tpf-replay`` publishes changes
+and
+``tpf-query --watch`` keeps the answer up to date. The recording is replayed when the board is
+empty.
 """
 
 import os
@@ -102,11 +102,11 @@ class RecordedHour:
     """A recorded feed and the hour of it that is shown.
 
     Args:
-        source: name of the source for ``tpf-load`` and ``tpf-replay``.
-        inputs: where the recording lies, as arguments of these commands.
-        start: first instant of the feed that is played, and of the shown departures.
-        until: instant at which the shown departures end.
-        speed: seconds of the feed per second.
+        source: source name for ``tpf-load`` and ``tpf-replay``.
+        inputs: the recording, as arguments of these commands.
+        start: first instant that is replayed and shown.
+        until: end of the shown departures.
+        speed: feed seconds per second.
     """
 
     source: str
@@ -117,11 +117,7 @@ class RecordedHour:
 
 
 def recorded_hour(data: str) -> RecordedHour:
-    """The flights that the package index offers, or a file of liveboards.
-
-    Raises:
-        LoaderError: the file is no recording of liveboards.
-    """
+    """Return the packaged flights, or a file of liveboards."""
     if data == "flights":
         # A summer evening with thunderstorms: many delays that grow.
         start = datetime(2013, 7, 22, 21, tzinfo=UTC)
@@ -135,16 +131,7 @@ def recorded_hour(data: str) -> RecordedHour:
 
 
 def run_demo(data: str, seconds: float | None) -> None:
-    """Load, serve, replay and watch; leaves no process and no file behind.
-
-    Args:
-        data: ``flights``, or the path of recorded liveboards (a zip file or a directory).
-        seconds: how long to watch; ``None``: until interrupted.
-
-    Raises:
-        DemoError: a part did not start or ended too early.
-        LoaderError: the recording cannot be read.
-    """
+    """Load, serve, replay and watch; leave no process or file behind."""
     chosen = recorded_hour(data)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tpf-demo-")))
@@ -200,21 +187,7 @@ def _play_until_it_ends(
     url: str,
     anything: str,
 ) -> int:
-    """Wait for a process, and have the recording replayed again whenever the board is empty.
-
-    Args:
-        client: whom to wait for.
-        replay: the process that replays.
-        play: starts another one.
-        url: of the dataset.
-        anything: an ASK query, whether the board has a row.
-
-    Returns:
-        The exit status of `client`.
-
-    Raises:
-        DemoError: the replay failed.
-    """
+    """Wait for the client, and replay the recording again whenever the board is empty."""
     had_rows = False
     while True:
         with suppress(subprocess.TimeoutExpired):
@@ -233,7 +206,7 @@ def _play_until_it_ends(
 
 
 def _await_first_facts(url: str, replay: "subprocess.Popen[str]") -> None:
-    """Wait until the replay has published something, so that the board does not begin empty."""
+    """Wait until the replay has published, so that the board does not start empty."""
     deadline = time.monotonic() + _FIRST_FACTS_SECONDS
     while time.monotonic() < deadline:
         if replay.poll() is not None:
@@ -264,7 +237,7 @@ def _replay_command(chosen: RecordedHour, url: str) -> tuple[str, ...]:
 
 
 def _url(server: "subprocess.Popen[str]") -> str:
-    """The URL in the line that the server writes as soon as it answers; others are passed on."""
+    """Return the URL that the server prints once it answers; pass other lines on."""
     assert server.stderr is not None
     for line in server.stderr:
         for word in line.split():
@@ -281,7 +254,7 @@ def _pass_on(said: IO[str]) -> None:
 
 
 def _resolved(command: Sequence[str]) -> list[str]:
-    """The command of this very environment, whatever the search path says."""
+    """Return the command of this environment, whatever the search path says."""
     beside = Path(sys.executable).with_name(command[0])
     return [str(beside) if beside.exists() else command[0], *command[1:]]
 
@@ -292,7 +265,7 @@ def _started(
     environment: Mapping[str, str] = MappingProxyType({}),
     stderr: int | None = None,
 ) -> "subprocess.Popen[str]":
-    """A process that is ended with the stack."""
+    """Start a process that ends with the stack."""
     with _signals_held_back():
         process = subprocess.Popen(  # noqa: S603
             _resolved(command), env=os.environ | environment, stderr=stderr, text=True
@@ -303,10 +276,10 @@ def _started(
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Heed signals at the end of the block, where everything is known that must be ended.
+    """Handle signals only at the end of the block, when all started processes are known.
 
-    A Ctrl-C goes to all processes of the terminal. Those that are started here inherit that they
-    do not get it: only this one heeds it, and ends the others.
+    A Ctrl-C goes to all processes of a terminal; those started here ignore it, and this one
+    ends them.
     """
     came: list[int] = []
     handlers = {

@@ -1,14 +1,14 @@
-"""What can go wrong in an experiment.
+"""Errors of experiments.
 
     ExperimentError
-    ├── ConfigurationError     a configuration file or an argument without sense
-    ├── UnavailableError       something that is needed is not on this machine
-    └── MeasurementError       a measurement went wrong; the others go on
+    ├── ConfigurationError     a bad configuration file or argument
+    ├── UnavailableError       something needed is not on this machine
+    └── MeasurementError       a measurement failed; the others go on
         ├── ProcessFailedError   a measured process did not start, or ended too early
         └── MachineLimitError    the machine is too small for it
-            └── UntriedError     it was for less already
+            └── UntriedError     the machine was too small for less already
 
-Whatever else a measurement raises counts as a failed one, too: a run goes on.
+Any other exception of a measurement counts as a failed measurement too.
 """
 
 
@@ -17,15 +17,15 @@ class ExperimentError(Exception):
 
 
 class ConfigurationError(ExperimentError):
-    """A configuration file or an argument without sense."""
+    """A bad configuration file or argument."""
 
 
 class UnavailableError(ExperimentError):
-    """Something that is needed is not on this machine; the text says what, and how to get it."""
+    """Something needed is not on this machine; the text says how to get it."""
 
 
 class MeasurementError(ExperimentError):
-    """A measurement went wrong."""
+    """A measurement failed."""
 
 
 class ProcessFailedError(MeasurementError):
@@ -33,8 +33,8 @@ class ProcessFailedError(MeasurementError):
 
 
 class MachineLimitError(MeasurementError):
-    """The machine is too small for a measurement; there is no use in trying it again."""
+    """The machine is too small for a measurement; retrying is no use."""
 
 
 class UntriedError(MachineLimitError):
-    """A measurement was not tried, because the machine is too small for a smaller one."""
+    """A measurement was skipped: the machine was too small for a smaller one."""

@@ -1,4 +1,4 @@
-"""Ports for servers that are started in a moment."""
+"""Ports for servers that are about to start."""
 
 import os
 import socket
@@ -10,13 +10,10 @@ _numbers = count(7417 * os.getpid())
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on, and soon nobody else will.
+    """Return an unused port of the loopback interface.
 
-    The system gives the ports from 32,768 on to whoever asks for any (ip(7)); processes that call
-    this begin far apart in those below.
-
-    Raises:
-        OSError: there is none.
+    The system hands out ports from 32,768 up (ip(7)); processes that call this start far apart
+    below.
     """
     for _ in range(_PORTS):
         port = _FIRST + next(_numbers) % _PORTS

@@ -1,1 +1,1 @@
-"""How it is measured: the runner, measured processes and servers, results, the report."""
+"""The measuring harness: runner, measured processes and servers, results, report."""

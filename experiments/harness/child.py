@@ -1,8 +1,7 @@
 """The program of every child process that follows orders: ``child MODULE:NAME [ARGUMENT…]``.
 
-The name is of a function that is called with each order, or of a class: then one instance, made of
-the arguments, is called. An order is a line of JSON on standard input; the answer is a line with
-the order's ``id``.
+NAME is a function called with each order, or a class whose instance, made of the arguments, is
+called. An order is a line of JSON on standard input; the answer is a line with its ``id``.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""What the papers report: facts with their place, and what has to be measured here to agree.
+"""The claims of the papers (``claims.csv``) and what must be measured to agree with them.
 
-The table is in ``claims.csv``. The papers' machines are others than those of a run, so most claims
-are ratios; where one is a time or a rate, ours agrees if it is not worse. Papers: 000 CQELS, 001
-the DEBS 2015 challenge, 002 the thesis on CQELS, 003 C-SPARQL, 004 query streamers over fragments.
+The papers' machines differ from ours, so most claims are ratios; a time or rate agrees if ours is
+not worse. Papers: 000 CQELS, 001 the DEBS 2015 challenge, 002 the thesis on CQELS, 003 C-SPARQL,
+004 query streamers over fragments.
 """
 
 import csv
@@ -28,17 +28,12 @@ CLAIMS = tuple(_claims())
 
 
 def checks(experiment: str, found: Mapping[str, Callable[[], float | None]]) -> Iterator[Check]:
-    """The claims that an experiment looks into, each with what it found.
-
-    Args:
-        experiment: its name.
-        found: computes what was found, by the name of the claim; ``None``: it was not measured.
-    """
+    """Pair the claims of an experiment with measured values; ``None``: not measured."""
     for claim in CLAIMS:
         if claim.experiment == experiment:
             yield Check(claim, found[claim.name]())
 
 
 def unmeasured(experiments: Collection[str]) -> list[Check]:
-    """The claims that experiments look into, of which nothing was found."""
+    """Return the claims of these experiments as not measured."""
     return [Check(claim, None) for claim in CLAIMS if claim.experiment in experiments]

@@ -1,4 +1,4 @@
-"""Two runs beside each other: ratios of what is comparable, with their intervals."""
+"""Compare two runs: ratios of comparable figures, with their intervals."""
 
 import json
 import os
@@ -27,13 +27,7 @@ _PARTS = ("kind", "quantity")
 
 
 class FigureName(NamedTuple):
-    """What names a figure.
-
-    Args:
-        experiment: its name.
-        parameters: columns of the key, and what a row is about, with their values.
-        column: what was measured.
-    """
+    """Identify a figure: experiment, values of its parameters, measured column."""
 
     experiment: str
     parameters: tuple[tuple[str, str], ...]
@@ -45,12 +39,7 @@ RunFigures: TypeAlias = Mapping[FigureName, Sequence[float]]
 
 
 class FinishedRun(NamedTuple):
-    """What is known of a run.
-
-    Args:
-        facts: of each experiment, by its name.
-        figures: what was measured.
-    """
+    """A run: facts by experiment, and measured figures."""
 
     facts: Mapping[str, Mapping[str, Any]]
     figures: RunFigures
@@ -58,14 +47,7 @@ class FinishedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComparedFigure:
-    """A figure of both runs.
-
-    Args:
-        name: of it.
-        before: its values in the first run.
-        after: its values in the second one.
-        ratio: of the second to the first, with its interval where there is one.
-    """
+    """A figure of both runs, with the ratio of the second to the first."""
 
     name: FigureName
     before: Sequence[float]
@@ -74,16 +56,16 @@ class ComparedFigure:
 
     @property
     def cost(self) -> int:
-        """1: less is better; -1: more is; 0: neither, so that nothing is judged by it."""
+        """Return 1 if less is better, -1 if more is, 0 if neither."""
         words = self.name.column.split("_")
         if words[-2:] == ["per", "second"] or words == ["completeness"]:
             return -1
         return int(not _COSTS.isdisjoint(words))
 
     def exceeds(self, limit: float) -> bool | None:
-        """Whether it got worse by more than this factor, whatever the noise.
+        """Return True if it got worse by more than this factor.
 
-        ``None``: nobody can say; it was measured once, or is no cost.
+        ``None``: unknown; it was measured once, or is no cost.
         """
         if self.ratio.low is None or self.ratio.high is None or not self.cost:
             return None
@@ -91,7 +73,7 @@ class ComparedFigure:
         return least > limit
 
     def as_json(self, limit: float | None) -> dict[str, Any]:
-        """All of it, for a program."""
+        """Return everything as JSON."""
         sides = {"before": self.before, "after": self.after}
         return {
             "experiment": self.name.experiment,
@@ -110,26 +92,21 @@ class ComparedFigure:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """What two runs say together.
-
-    Args:
-        figures: those that both have.
-        skipped: what could not be compared, and why.
-    """
+    """The figures of two runs, and what could not be compared, with the reason."""
 
     figures: Sequence[ComparedFigure]
     skipped: Sequence[str]
 
     def worse(self, limit: float) -> list[ComparedFigure]:
-        """What got worse by more than a factor."""
+        """Return the figures that got worse by more than a factor."""
         return [figure for figure in self.figures if figure.exceeds(limit)]
 
     def judged(self, limit: float) -> int:
-        """How many figures can be judged at all."""
+        """Count the figures that can be judged."""
         return sum(figure.exceeds(limit) is not None for figure in self.figures)
 
     def as_json(self, limit: float | None) -> dict[str, Any]:
-        """All of it, for a program."""
+        """Return everything as JSON."""
         return {
             "at_most": limit,
             "figures": [figure.as_json(limit) for figure in self.figures],
@@ -137,7 +114,7 @@ class RunComparison:
         }
 
     def as_text(self, limit: float | None) -> str:
-        """A table, and what was skipped."""
+        """Return a table, and what was skipped."""
         rows = [("", "ratio", "95 %", "minima", "medians", "before", "after")]
         for figure in self.figures:
             what = " ".join(value for _, value in figure.name.parameters if value)
@@ -166,11 +143,7 @@ class RunComparison:
 
 
 def read_run(folder: Path) -> FinishedRun:
-    """The figures of all experiments in a folder of results.
-
-    Raises:
-        ConfigurationError: there are no results, or they cannot be read, or the run did not end.
-    """
+    """Read the figures of all experiments in a folder of results."""
     facts: dict[str, Mapping[str, Any]] = {}
     figures: dict[FigureName, Sequence[float]] = {}
     for path in sorted(folder.glob(f"*/{FACTS}")):
@@ -190,7 +163,7 @@ def read_run(folder: Path) -> FinishedRun:
 
 @dataclass(frozen=True, slots=True)
 class _OwnColumns:
-    """The columns that a file says it has; another commit may have had others."""
+    """The columns that a file states; another commit may have had others."""
 
     name: str
     keys: tuple[str, ...]
@@ -218,18 +191,7 @@ def _figures(raw: Path, columns: Sequence[str], name: str) -> dict[FigureName, l
 def compare_runs(
     before: FinishedRun, after: FinishedRun, columns: Iterable[str] = ()
 ) -> RunComparison:
-    """The figures that two runs have in common.
-
-    An experiment is compared where seed and sizes are the same, as far as both have them.
-
-    Args:
-        before: the first run.
-        after: the second one.
-        columns: only these; all where empty.
-
-    Raises:
-        ConfigurationError: nothing is comparable.
-    """
+    """Compare the figures of two runs, where seed and sizes are the same."""
     wanted = set(columns)
     both = [name for name in before.facts if name in after.facts]
     skipped = [
@@ -253,7 +215,7 @@ def compare_runs(
 
 
 def runs_together(runs: Sequence[FinishedRun]) -> FinishedRun:
-    """Runs that were made one after the other as one, with a repetition for each of them."""
+    """Merge consecutive runs into one, each a repetition."""
     figures: dict[FigureName, list[float]] = {}
     for run in runs:
         for name, values in run.figures.items():
@@ -262,7 +224,7 @@ def runs_together(runs: Sequence[FinishedRun]) -> FinishedRun:
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """In what two runs of an experiment differ that makes their figures others."""
+    """Say how two runs of an experiment differ so that figures are not comparable."""
     sides = [{"seed": facts.get("seed"), **facts.get("settings", {})} for facts in (before, after)]
     for name, value in sides[0].items():
         if name in sides[1] and sides[1][name] != value:
@@ -288,22 +250,7 @@ def measure_alternately(
     config: Path | None,
     say: Callable[[str], None],
 ) -> tuple[FinishedRun, FinishedRun]:
-    """Measure an experiment at two commits, round after round.
-
-    Args:
-        project: the folder of the repository.
-        commits: the one before, and the one after.
-        experiment: its name.
-        rounds: how often each commit is measured.
-        arguments: further ones of ``tpf-experiments run``.
-        config: its sizes; repetitions are one for each round where the file does not say it.
-        say: shows a line of progress.
-
-    Raises:
-        ConfigurationError: there is no such commit.
-        UnavailableError: there is no repository, or no git.
-        MeasurementError: a run could not be made.
-    """
+    """Measure an experiment at two commits, round after round."""
     found = [_commit(project, name) for name in commits]
     with tempfile.TemporaryDirectory(prefix="tpf-compare-") as scratch:
         folder = Path(scratch)

@@ -1,4 +1,4 @@
-"""The floor: a Flask view on granian that answers ``/N`` with N bytes that are always the same."""
+"""The floor: a Flask view on granian that answers ``/N`` with N constant bytes."""
 
 import sys
 from functools import cache
@@ -14,7 +14,7 @@ def _body(size: int) -> bytes:
 
 
 def factory() -> Flask:
-    """The application."""
+    """Make the application."""
     app = Flask("constant", static_folder=None)
 
     @app.get("/<int:size>")
@@ -25,7 +25,7 @@ def factory() -> Flask:
 
 
 def main() -> None:
-    """Serve on the port that the command line names, as our own server is served."""
+    """Serve on the port of the command line, as our own server is served."""
     from granian.constants import Interfaces
     from granian.log import LogLevels
     from granian.server import Server

@@ -1,10 +1,9 @@
-"""A process between client and server that adds latency, and counts requests and bytes.
+"""A proxy process that adds latency and counts requests and bytes.
 
-It passes bytes on between loopback ports. What a client sends arrives so many milliseconds later,
-as over a network with that round trip; a new connection costs one round trip, too. An order,
-``{"delay": 20.0}`` (milliseconds), is answered with what passed since the last one:
-``{"requests": 1, "bytes": 2, "connections": 3}``. Clients are counted on that send one request at a
-time over each connection.
+Bytes of a client arrive a delay later, as over a network with that round trip; so does a new
+connection. The order ``{"delay": 20.0}`` (milliseconds) is answered with the counts since the last
+one: ``{"requests": 1, "bytes": 2, "connections": 3}``. Clients must send one request at a time over
+each connection.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ _MOST_CONNECTIONS = 512
 
 @dataclass(slots=True)
 class Passed:
-    """What passed: requests, bytes of responses with their heads, new connections."""
+    """Counts of requests, response bytes with heads, and new connections."""
 
     requests: int = 0
     bytes: int = 0
@@ -29,12 +28,7 @@ class Passed:
 
 
 class DelayProxy:
-    """The proxy.
-
-    Args:
-        target: port of the server.
-        port: where it listens, on the loopback interface.
-    """
+    """The proxy from a loopback port to the port of the server."""
 
     def __init__(self, target: str, port: str) -> None:
         self._target = int(target)
@@ -47,7 +41,7 @@ class DelayProxy:
         self._server = asyncio.run_coroutine_threadsafe(listening, loop).result()
 
     def __call__(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Set the delay; what passed since the last order."""
+        """Set the delay and return the counts since the last order."""
         answer, self._passed = self._passed, Passed()
         self._delay = order["delay"] / 1000
         return asdict(answer)

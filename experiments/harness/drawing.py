@@ -78,7 +78,7 @@ def draw(figure: Figure, folder: Path) -> Path:
 
 
 def _plain_numbers(axis: "Axis") -> None:
-    """Label a logarithmic axis with numbers as people write them: 1, 2, 5, 10."""
+    """Label a logarithmic axis with 1, 2, 5, 10."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = sorted(axis.get_view_interval())
@@ -116,7 +116,7 @@ def _lines(axes: "Axes", figure: Figure) -> None:
 
 
 def _limited(axes: "Axes", places: Sequence[tuple[float, float]]) -> None:
-    """A ring around the points at which the machine was the limit."""
+    """Ring the points at which the machine was the limit."""
     if places:
         axes.plot(
             [x for x, _ in places], [y for _, y in places],
@@ -126,7 +126,7 @@ def _limited(axes: "Axes", places: Sequence[tuple[float, float]]) -> None:
 
 
 def _marks(axes: "Axes", figure: Figure) -> None:
-    """What others found on other hardware: hollow, without lines."""
+    """Draw values of others, measured on other hardware: hollow, without lines."""
     numbers = dict(zip(figure.series, _places(figure), strict=True))
     whose = list(dict.fromkeys(name for name, _ in figure.marks))
     for (name, series), points in figure.marks.items():
@@ -167,7 +167,7 @@ def _bars(axes: "Axes", figure: Figure) -> None:
 
 
 def _places(figure: Figure) -> list[int]:
-    """The place of each series in the order of colours: its own, or one that no other has."""
+    """Return the colour number of each series: its own, or an unused one."""
     free = (place for place in itertools.count() if place not in figure.places.values())
     return [figure.places[name] if name in figure.places else next(free) for name in figure.series]
 

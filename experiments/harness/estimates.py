@@ -11,14 +11,7 @@ _LARGEST = math.log(1e300)
 
 
 class MeanEstimate(NamedTuple):
-    """A mean of repetitions with its 95 % confidence interval.
-
-    Args:
-        mean: the mean.
-        low: lower end of the interval; ``None`` for a single value.
-        high: upper end of the interval; ``None`` for a single value.
-        repetitions: how many values there were.
-    """
+    """A mean with its 95 % confidence interval (``None`` for a single value) and their count."""
 
     mean: float
     low: float | None
@@ -27,7 +20,7 @@ class MeanEstimate(NamedTuple):
 
 
 def estimate(values: Iterable[float]) -> MeanEstimate | None:
-    """Mean and 95 % confidence interval by Student's t; ``None`` without values."""
+    """Return mean and 95 % confidence interval by Student's t; ``None`` without values."""
     numbers = list(values)
     if not numbers:
         return None
@@ -39,12 +32,10 @@ def estimate(values: Iterable[float]) -> MeanEstimate | None:
 
 
 def ratio_estimate(before: Sequence[float], after: Sequence[float]) -> MeanEstimate | None:
-    """How many times as much one is as the other: ratio of geometric means, 95 % interval.
+    """Return the ratio of geometric means with its 95 % interval.
 
-    Welch's interval of the difference of logarithms. One value on either side has no interval.
-
-    Returns:
-        ``None`` where a side has no value, or one that is not positive.
+    Welch's interval of the difference of logarithms; one value on either side has no interval.
+    ``None`` where a side has no value, or one that is not positive.
     """
     if not before or not after or min(*before, *after) <= 0:
         return None
@@ -64,16 +55,12 @@ def ratio_estimate(before: Sequence[float], after: Sequence[float]) -> MeanEstim
 
 
 def _quantile(degrees: float) -> float:
-    """The quantile 0.975 of Student's t distribution."""
+    """Return the quantile 0.975 of Student's t distribution."""
     return float(stdtrit(degrees, 0.975))
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least `percent` of the values do not exceed (nearest rank).
-
-    Raises:
-        ValueError: there are no values, or the percentage is not in 0…100.
-    """
+    """Return the percentile by nearest rank."""
     if not values or not 0 <= percent <= 100:
         raise ValueError("a percentile needs values, and a percentage from 0 to 100")
     rank = max(1, math.ceil(percent / 100 * len(values)))

@@ -1,4 +1,4 @@
-"""What an experiment is: a question, its measurements, and what a report says of their results."""
+"""The interface of an experiment: a question, its measurements and its report."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol, Self
@@ -14,22 +14,22 @@ class ExperimentSettings(Protocol):
 
     @classmethod
     def quick(cls) -> Self:
-        """The sizes for a check in a minute."""
+        """Return sizes for a check in a minute."""
 
 
 class Experiment(ResultColumns, Protocol):
-    """An experiment. One instance per kind in `experiments.cli.EXPERIMENTS`."""
+    """An experiment. `experiments.cli.EXPERIMENTS` has one instance per kind."""
 
     @property
     def question(self) -> str:
-        """What it answers, for a reader of the report."""
+        """The question it answers, for the report."""
 
     @property
     def settings(self) -> type[ExperimentSettings]:
         """Its sizes; a table of the same name in the configuration file changes them."""
 
     def groups(self, settings: Any, run: Run) -> Iterable[MeasurementGroup]:
-        """What is measured."""
+        """Return the measurements."""
 
     def report(self, results: Results) -> Iterable[Item]:
-        """What the report says, in this order, from whatever was measured."""
+        """Return the items of the report, in order, from whatever was measured."""

@@ -1,4 +1,4 @@
-"""What an experiment measures, and what its report is made of."""
+"""Measurements of an experiment, and the items of its report."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,13 +17,13 @@ ResultRow: TypeAlias = Mapping[str, CellValue]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What an experiment is told about the run that it is part of.
+    """The run that an experiment is part of.
 
     Args:
-        seed: where chance comes from: the same seed gives the same workload.
-        folder: for files that are made on the way; removed afterwards.
+        seed: the same seed gives the same workload.
+        folder: for temporary files.
         say: shows a line of progress.
-        output: where the results of all experiments are; ``None``: nowhere.
+        output: the results of all experiments; ``None``: nowhere.
         static: makes stores of static data.
     """
 
@@ -36,13 +36,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measurement, which may give several rows (a row per tick, say).
+    """One measurement, which may give several rows.
 
     Args:
-        key: what is varied; no two measurements of an experiment have the same.
-        measure: does it. Its argument is what the group opened; the key's columns are added to
-            the rows that it returns. `MeasurementError` and `OSError` make it a failed one.
-        repetitions: how often; ``None``: as often as the run says. Counts need no repetition.
+        key: the parameters; unique within an experiment.
+        measure: takes what the group opened and returns rows, to which the key's columns are added.
+            `MeasurementError` and `OSError` make it a failed one.
+        repetitions: ``None``: as often as the run says. Counts need no repetition.
     """
 
     key: Mapping[str, str | int | float]
@@ -52,16 +52,15 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementGroup:
-    """Measurements that share what has to be set up: servers, data, client processes.
+    """Measurements that share servers, data and client processes.
 
-    One round of all of them is made after the other, so that what else the machine does meets
-    all of them alike.
+    Rounds of all of them follow each other, so that other load on the machine meets all alike.
 
     Args:
         name: for progress and failures.
-        open: makes what they need. `UnavailableError` leaves the group out, and the report says so.
-        measurements: in the order in which they are made.
-        warm_up: called once with what was opened; what it does is not measured.
+        open: sets up. `UnavailableError` leaves the group out, and the report says so.
+        measurements: in order.
+        warm_up: called once, not measured.
     """
 
     name: str
@@ -72,14 +71,14 @@ class MeasurementGroup:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a line or a bar.
+    """A point of a line or a bar, with its 95 % confidence interval.
 
     Args:
-        x: its place.
-        y: its value.
-        low: lower end of its 95 % confidence interval; ``None``: there is none.
-        high: the upper end.
-        limited: whether the machine was the limit, so that the value tells of that.
+        x: horizontal value.
+        y: vertical value.
+        low: lower end of the interval; ``None``: there is none.
+        high: upper end.
+        limited: true if the machine was the limit.
     """
 
     x: float | str
@@ -91,24 +90,22 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure. A measurement that failed has no point; nothing is interpolated.
+    """A figure. A failed measurement has no point; nothing is interpolated.
 
     Args:
         name: of its files.
-        title: what it shows.
+        title: the heading.
         x_label: name and unit of the horizontal axis.
         y_label: name and unit of the vertical axis.
-        series: points by the name of their series.
-        kind: ``lines``, or ``bars`` side by side for an `x` of texts.
-        log_x: whether the horizontal axis is logarithmic.
-        log_y: whether the vertical axis is logarithmic.
-        markers: whether points are marked; not for the hundreds of a time line.
-        places: the place of a series in the order of colours, by its name, so that it has the same
-            colour in every figure; where nothing is said, the order of the series.
-        answer: whether it belongs to the answer: the first of these stands at the top of the
-            report, and all in the project's README.
-        marks: points of others, on other hardware, by their name and that of the series whose
-            colour they have (any name where they have none).
+        series: points by series name.
+        kind: ``lines``, or ``bars`` side by side for texts as `x`.
+        log_x: logarithmic horizontal axis.
+        log_y: logarithmic vertical axis.
+        markers: false for time lines of hundreds of points.
+        places: colour number by series, to keep colours the same in every figure.
+        answer: part of the answer: the first of these heads the report, all are in the README.
+        marks: points of others on other hardware, by their name and the series whose colour
+            they have.
     """
 
     name: str
@@ -140,8 +137,8 @@ class Finding:
 
     Args:
         text: the sentence; another result must make another sentence.
-        headline: whether it stands in the summary of a published report, too.
-        answer: whether the report begins with it.
+        headline: repeat it in the summary of a published report.
+        answer: begin the report with it.
     """
 
     text: str
@@ -151,14 +148,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target and what was measured.
+    """A target and its measured value.
 
     Args:
         what: the quantity, with its unit.
-        measured: its value; ``None``: not measured in this run.
+        measured: ``None``: not measured in this run.
         limit: the target.
-        at_most: whether the target is an upper bound; otherwise it is a lower one.
-        compared: what is known of others, as text.
+        at_most: true for an upper bound, false for a lower one.
+        compared: text on the results of others.
     """
 
     what: str
@@ -169,7 +166,7 @@ class Target:
 
     @property
     def met(self) -> bool | None:
-        """Whether it is met; ``None``: not measured."""
+        """True if the target is met; ``None``: not measured."""
         if self.measured is None:
             return None
         return self.measured <= self.limit if self.at_most else self.measured >= self.limit
@@ -177,18 +174,18 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a paper reports.
+    """A claim of a paper.
 
     Args:
-        name: the claim within its experiment.
-        experiment: the one that looks into it.
+        name: unique within its experiment.
+        experiment: the one that checks it.
         paper: its number.
         where: section, figure or table.
-        says: what, as a sentence.
+        says: the claim as a sentence.
         figure: the paper's own number.
-        quantity: what is measured here, with its unit.
-        at_most: what is measured agrees up to here.
-        at_least: it agrees from here on.
+        quantity: the quantity measured here, with its unit.
+        at_most: largest value that agrees.
+        at_least: smallest value that agrees.
     """
 
     name: str
@@ -204,14 +201,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A claim, and what was found; ``None``: it was not measured here."""
+    """A claim and the measured value; ``None``: not measured here."""
 
     claim: Claim
     found: float | None
 
     @property
     def verdict(self) -> str:
-        """Whether it agrees."""
+        """Say if they agree."""
         if self.found is None:
             return "not measured here"
         low, high = self.claim.at_least, self.claim.at_most

@@ -22,7 +22,7 @@ _PATIENCE = 60.0
 
 
 class _Connection:
-    """A connection with at most one request under way."""
+    """A connection with at most one pending request."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection((LOOPBACK, port), timeout=_PATIENCE)
@@ -36,7 +36,7 @@ class _Connection:
         self.socket.sendall(request)
 
     def receive(self) -> tuple[int, int] | None:
-        """Read what is there; status and size of the body once the response is whole."""
+        """Read available bytes; return status and body size once the response is complete."""
         piece = self.socket.recv(1 << 18)
         if not piece:
             raise MeasurementError("the server closed a connection")
@@ -45,11 +45,7 @@ class _Connection:
 
 
 def read_response(received: bytes | bytearray) -> tuple[int, int] | None:
-    """Status and size of the body of a response, or ``None`` while it is not whole.
-
-    Raises:
-        MeasurementError: not a response of HTTP/1.1.
-    """
+    """Return status and body size of a response, or ``None`` while it is incomplete."""
     end = received.find(b"\r\n\r\n")
     if end < 0:
         return None
@@ -91,20 +87,7 @@ def generate(
     status: int = 200,
     pause: float = 0.0,
 ) -> Mapping[str, Any]:
-    """Send the requests, again from the first when all were sent, until the time is over.
-
-    Args:
-        port: of the server.
-        requests: whole requests, as bytes.
-        connections: how many are open at the same time, each with one request under way.
-        seconds: how long; requests under way are waited for.
-        status: that all responses must have.
-        pause: seconds between a response and the next request.
-
-    Raises:
-        MeasurementError: another status, or no proper response.
-        OSError: the server cannot be reached, or does not answer.
-    """
+    """Send the requests in a loop until the time is over."""
     opened = [_Connection(port) for _ in range(connections)]
     latencies: list[float] = []
     total, turn = 0, 0

@@ -1,4 +1,4 @@
-"""What a run ran on: machine, versions, commit."""
+"""Describe the machine, versions and commit of a run."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ _PACKAGES = (
 
 
 def describe_machine() -> Mapping[str, str]:
-    """The machine and the system, without names of hosts or people."""
+    """Describe machine and system, without names of hosts or people."""
     return {
         "processor": _processor(),
         "cores": f"{os.cpu_count()} (usable by this process: {len(os.sched_getaffinity(0))})",
@@ -29,12 +29,12 @@ def describe_machine() -> Mapping[str, str]:
 
 
 def load_average() -> str:
-    """The load of the last minute: what else the machine does."""
+    """Return the load of the last minute."""
     return f"{os.getloadavg()[0]:.2f}"
 
 
 def describe_versions() -> Mapping[str, str]:
-    """The project's commit, the packages it uses, and the programs that it is compared with."""
+    """Return the commit, the packages in use, and the versions of peers."""
     found = {"commit": commit()}
     for name in _PACKAGES:
         try:
@@ -45,7 +45,7 @@ def describe_versions() -> Mapping[str, str]:
 
 
 def commit() -> str:
-    """The commit of the project, and whether files differ from it."""
+    """Return the commit of the project, marked if files differ from it."""
     try:
         revision = _git("rev-parse", "--short=12", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no")

@@ -1,8 +1,7 @@
-"""The programs of others that experiments compare with, where they are on this machine.
+"""Find the programs of others that experiments compare with.
 
-Node, the reference fragment server (`@ldf/server`) and Comunica come from npm, and Pathway from the
-Python package index into an environment of its own: into ``.run/peers`` (``tests/peers/install``),
-or into the folder that ``TPF_PEERS`` names.
+Node, `@ldf/server` and Comunica come from npm, Pathway from the Python package index into an
+environment of its own: in ``.run/peers`` (``tests/peers/install``) or in ``TPF_PEERS``.
 """
 
 import hashlib
@@ -27,16 +26,12 @@ def _folder() -> Path:
 
 
 def node_modules() -> Path:
-    """The folder of the packages from npm."""
+    """Return the folder of the packages from npm."""
     return _folder() / "node_modules"
 
 
 def package(name: str) -> Path:
-    """The folder of a package from npm.
-
-    Raises:
-        UnavailableError: it is not there.
-    """
+    """Return the folder of a package from npm, or raise `UnavailableError`."""
     folder = node_modules() / name
     if not (folder / "package.json").is_file():
         raise UnavailableError(f"{name} is not in {node_modules().name}: {_INSTALL}")
@@ -45,7 +40,7 @@ def package(name: str) -> Path:
 
 @cache
 def nodes() -> tuple[tuple[str, str], ...]:
-    """The Nodes that are here, each with its version: first the one beside the packages."""
+    """List the installed Nodes with their versions, first the one beside the packages."""
     found = []
     for candidate in (str(node_modules() / ".bin/node"), shutil.which("node")):
         if candidate is None or not Path(candidate).is_file():
@@ -57,11 +52,7 @@ def nodes() -> tuple[tuple[str, str], ...]:
 
 
 def new_node() -> str:
-    """A Node that is new enough for Comunica.
-
-    Raises:
-        UnavailableError: there is none.
-    """
+    """Return a Node that is new enough for Comunica, or raise `UnavailableError`."""
     for command, version in nodes():
         if int(version.lstrip("v").partition(".")[0]) >= _COMUNICA_NODE:
             return command
@@ -70,7 +61,7 @@ def new_node() -> str:
 
 @cache
 def hdt_node() -> str | None:
-    """A Node that can load the compiled package ``hdt``; ``None`` where none can."""
+    """Return a Node that can load the compiled package ``hdt``, or ``None``."""
     folder = node_modules() / "hdt"
     for command, _ in nodes():
         script = f"require({json.dumps(str(folder))}); console.log('loaded')"
@@ -81,10 +72,9 @@ def hdt_node() -> str | None:
 
 @cache
 def hdt_converter() -> Path | None:
-    """A converter from N-Triples to HDT, built once with the library that the package ships.
+    """Build a converter from N-Triples to HDT once, with the library that the package ships.
 
-    The library's object files lie where npm compiled the package. ``None`` where there is no
-    compiler, or these files are not there.
+    ``None`` where there is no compiler, or no object files of the library.
     """
     source = Path(__file__).with_name("native") / "ntriples_to_hdt.cpp"
     version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
@@ -120,16 +110,7 @@ def hdt_converter() -> Path | None:
 
 
 def program(name: str, package: str, *folders: str) -> str:
-    """The path of a program of a Debian package.
-
-    Args:
-        name: the program.
-        package: that brings it.
-        folders: where to look, too.
-
-    Raises:
-        UnavailableError: it is not there.
-    """
+    """Return the path of a program of a Debian package, or raise `UnavailableError`."""
     found = shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
     if found is None:
         raise UnavailableError(
@@ -139,20 +120,12 @@ def program(name: str, package: str, *folders: str) -> str:
 
 
 def nginx() -> str:
-    """The path of nginx.
-
-    Raises:
-        UnavailableError: it is not there.
-    """
+    """Return the path of nginx, or raise `UnavailableError`."""
     return program("nginx", "nginx", "/usr/sbin")
 
 
 def python_with(name: str) -> str:
-    """The interpreter of the peers' own Python environment, which has a package.
-
-    Raises:
-        UnavailableError: the package is not there.
-    """
+    """Return the peers' Python interpreter that has a package, or raise `UnavailableError`."""
     if _python_version(name) is None:
         raise UnavailableError(f"{name} is not in an environment for peers: PATHWAY=1 {_SCRIPT}")
     return str(_folder() / "python/bin/python")
@@ -164,7 +137,7 @@ def _python_version(name: str) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what is here."""
+    """Return the versions of the installed peers."""
     found = {f"Node ({place})": version for place, version in _named_nodes()}
     for name in ("@ldf/server", "@comunica/query-sparql", "hdt"):
         try:

@@ -1,7 +1,7 @@
-"""Measured processes: started on loopback, their CPU and memory from the operating system.
+"""Measured processes on loopback, with CPU and memory from the operating system.
 
-``/proc/PID/stat`` and psutil count in ticks of 10 ms. The CPU clock of a process (POSIX
-``clock_getcpuclockid``) has nanoseconds, and goes on counting threads that have ended, which
+``/proc/PID/stat`` and psutil count ticks of 10 ms. The CPU clock of a process (POSIX
+``clock_getcpuclockid``) counts nanoseconds and includes ended threads, which
 ``/proc/PID/task/*/schedstat`` forgets.
 """
 
@@ -32,11 +32,7 @@ except (OSError, AttributeError, TypeError):  # a system without such clocks
 
 
 def cpu_time(process: psutil.Process) -> float:
-    """Seconds of CPU that a process has used, user and system, all its threads, no children.
-
-    Raises:
-        psutil.NoSuchProcess: it has ended.
-    """
+    """Return CPU seconds of a process, user and system, with all threads, without children."""
     clock = _clock(process.pid)
     if clock is not None:
         try:
@@ -62,33 +58,28 @@ _SHOWN_OUTPUT = 600
 
 
 class Usage(NamedTuple):
-    """What a process and its children have used.
-
-    Args:
-        cpu: seconds of CPU, user and system.
-        wall: seconds since some fixed instant.
-    """
+    """CPU seconds of a process with its children, and the time."""
 
     cpu: float
     wall: float
 
     def since(self, earlier: "Usage") -> "Usage":
-        """What was used since then."""
+        """Return the difference to an earlier usage."""
         return Usage(self.cpu - earlier.cpu, self.wall - earlier.wall)
 
     @property
     def percent_of_core(self) -> float:
-        """CPU per time, in percent of one core."""
+        """Return CPU per time, in percent of one core."""
         return 100 * self.cpu / self.wall if self.wall > 0 else 0.0
 
 
 class Process:
-    """A process of ours with its children.
+    """A process of ours with its children. Methods raise `ProcessFailedError` when it has ended.
 
     Args:
         name: for messages.
         popen: the process.
-        errors: where its standard error goes.
+        errors: file of its standard error.
     """
 
     def __init__(self, name: str, popen: "subprocess.Popen[bytes]", errors: IO[bytes]) -> None:
@@ -101,16 +92,13 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         return self.popen.pid
 
     def usage(self) -> Usage:
-        """CPU of the process and all its children, and the time.
+        """Return CPU of the process and its children, and the time.
 
-        A child that has ended keeps counting with what it was last seen to have used.
-
-        Raises:
-            ProcessFailedError: the process has ended.
+        A child that has ended keeps its last known usage.
         """
         for process in self._family():
             try:
@@ -120,11 +108,11 @@ class Process:
         return Usage(sum(self._seen.values()), time.perf_counter())
 
     def resident(self) -> int:
-        """Bytes of memory of the process and its children; shared pages count for each."""
+        """Return bytes of memory of the process and its children; shared pages count for each."""
         return sum(self.resident_each().values())
 
     def resident_each(self) -> dict[int, int]:
-        """Bytes of memory by process."""
+        """Return bytes of memory by process."""
         found = {}
         for process in self._family():
             try:
@@ -141,34 +129,26 @@ class Process:
             return []
 
     def check(self) -> None:
-        """See to it that the process is still running.
-
-        Raises:
-            ProcessFailedError: it has ended.
-        """
+        """Raise `ProcessFailedError` if the process has ended."""
         status = self.popen.poll()
         if status is not None:
             raise ProcessFailedError(f"{self.name} ended with status {status}: {self.said()}")
 
     def kill(self) -> None:
-        """End it and its children at once: nothing of it is needed any more."""
+        """Kill it and its children."""
         for process in reversed(self._family()):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         self.popen.wait(_STOP_SECONDS)
 
     def said(self) -> str:
-        """The end of what it wrote to standard error."""
+        """Return the end of its standard error."""
         self._errors.seek(0)
         text = self._errors.read().decode("utf-8", "replace")
         return " ".join(text[-_SHOWN_OUTPUT:].split()) or "it said nothing"
 
     def read_line(self, timeout: float) -> str:
-        """A line of its standard output.
-
-        Raises:
-            ProcessFailedError: it ended, or says nothing in time.
-        """
+        """Return a line of its standard output, within a timeout."""
         assert self.popen.stdout is not None
         if not select.select([self.popen.stdout], [], [], timeout)[0]:
             raise ProcessFailedError(f"{self.name} said nothing in {timeout:g} s: {self.said()}")
@@ -179,48 +159,29 @@ class Process:
         return line.decode("utf-8", "replace")
 
     def has_said(self) -> bool:
-        """Whether something waits on its standard output, be it the end."""
+        """True if standard output has something to read, or has ended."""
         assert self.popen.stdout is not None
         return bool(select.select([self.popen.stdout], [], [], 0)[0])
 
     def order(self, order: Mapping[str, Any]) -> int:
-        """Send an order to a process that follows orders, a line of JSON each.
-
-        Returns:
-            The order's number, which the process repeats in its answers.
-
-        Raises:
-            ProcessFailedError: it does not read any more.
-        """
+        """Send an order, a line of JSON, and return its number, which the answer repeats."""
         self._orders += 1
         self.write_line(json.dumps({**order, "id": self._orders}))
         return self._orders
 
     def answer(self, number: int, timeout: float) -> dict[str, Any]:
-        """The next answer to an order; what is left of earlier ones, which failed, is passed over.
-
-        Raises:
-            ProcessFailedError: it ended, or says nothing in time.
-        """
+        """Return the answer to an order, skipping late answers to earlier ones."""
         while True:
             answer: dict[str, Any] = json.loads(self.read_line(timeout))
             if answer.get("id") == number:
                 return answer
 
     def ask(self, order: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """Send an order and wait for the answer.
-
-        Raises:
-            ProcessFailedError: it ended, or says nothing in time.
-        """
+        """Send an order and return the answer."""
         return self.answer(self.order(order), timeout)
 
     def write_line(self, text: str) -> None:
-        """Send a line to its standard input.
-
-        Raises:
-            ProcessFailedError: it does not read any more.
-        """
+        """Write a line to its standard input."""
         assert self.popen.stdin is not None
         try:
             self.popen.stdin.write(text.encode() + b"\n")
@@ -237,13 +198,7 @@ def started(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Iterator[Process]:
-    """A process that is ended, by its number, when the block is left.
-
-    Its standard input and output are pipes.
-
-    Raises:
-        ProcessFailedError: it cannot be started.
-    """
+    """Start a process with pipes; it is stopped when the block is left."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TPF_SERVER_")}
     with tempfile.TemporaryFile() as errors:
         try:
@@ -260,7 +215,7 @@ def started(
 
 
 def stop(popen: "subprocess.Popen[bytes]") -> None:
-    """End a process, and its children where it does not do that itself."""
+    """Stop a process, and its children if it does not do that itself."""
     children: list[psutil.Process] = []
     if popen.poll() is None:
         with suppress(psutil.NoSuchProcess):
@@ -283,21 +238,17 @@ def stop(popen: "subprocess.Popen[bytes]") -> None:
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module with this very Python."""
+    """Return the command that runs a module with this Python."""
     return [sys.executable, "-m", module, *arguments]
 
 
 def child(target: str, *arguments: str) -> list[str]:
-    """The command of a process that follows orders: see `experiments.harness.child`."""
+    """Return the command of a process that follows orders: see `experiments.harness.child`."""
     return python("experiments.harness.child", target, *arguments)
 
 
 def await_answer(process: Process, url: str, seconds: float) -> float:
-    """Wait until a server answers with status 200; return the seconds that it took.
-
-    Raises:
-        ProcessFailedError: it ended, or does not answer in time.
-    """
+    """Wait until a server answers with status 200; return the seconds it took."""
     parts = urlsplit(url)
     assert parts.hostname is not None
     begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A report as a small set of files: a page, a summary in Markdown, figures as SVG, raw data."""
+"""Publish a report as a page, a Markdown summary, figures as SVG, and raw data."""
 
 import json
 import lzma
@@ -39,18 +39,15 @@ _MARKED = re.compile(r"(<!-- report -->\n).*?(<!-- /report -->)", re.DOTALL)
 def publish_report(
     output: Path, experiments: Iterable[Experiment], folder: Path, readme: Path | None = None
 ) -> Path:
-    """Write the published form of the results in a folder.
+    """Write the published form of the results and return the path of the page.
 
     Args:
-        output: where the results are.
+        output: the results.
         experiments: in the order of the report.
-        folder: where the files go; what is there of an earlier report is removed.
-        readme: a file of Markdown in which what is between ``<!-- report -->`` and
-            ``<!-- /report -->`` is replaced by a line with a link, date and machine, the answer and
-            its figures.
-
-    Returns:
-        The path of the page.
+        folder: where the files go; those of an earlier report are removed.
+        readme: a Markdown file in which the text between ``<!-- report -->`` and ``<!--
+            /report -->`` is
+            replaced by a link, date and machine, the answer and its figures.
 
     Raises:
         ConfigurationError: there are no results, or they or other files are in the folder.
@@ -92,21 +89,7 @@ def publish_report(
 
 
 def unpack_report(folder: Path, output: Path) -> list[str]:
-    """Bring back the results that a published report was made of.
-
-    They can be looked into, compared with, and gone on from.
-
-    Args:
-        folder: where `publish_report` wrote.
-        output: where the results go, as a run leaves them.
-
-    Returns:
-        The names of the experiments.
-
-    Raises:
-        ConfigurationError: no raw data are in the folder, or results of one are in ``output``.
-        ExperimentError: the raw data are damaged, or cannot be written.
-    """
+    """Restore the results of a published report and return the names of the experiments."""
     packed = sorted((folder / RESULTS).glob(f"*/{_PACKED}"))
     if not packed:
         raise ConfigurationError(f"{folder} holds no published results")
@@ -128,7 +111,7 @@ def unpack_report(folder: Path, output: Path) -> list[str]:
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """A new folder that becomes another one, or is gone in the end."""
+    """Make a new folder that replaces another one, or is removed on failure."""
     new = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
@@ -147,7 +130,7 @@ def _pack(results: Path, target: Path) -> None:
 
 
 def _cleaned(value: Any) -> Any:
-    """A value of JSON whose texts are clean."""
+    """Clean all texts of a JSON value."""
     match value:
         case str():
             return _clean(value)

@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, of all results in a folder."""
+"""The report: one self-contained HTML file of all results in a folder."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class ShownFigure:
-    """A figure as the report shows it."""
+    """A figure as shown in the report."""
 
     title: str
     image: str
@@ -38,7 +38,7 @@ class ShownFigure:
 
 @dataclass(slots=True)
 class Section:
-    """What the report says of one experiment."""
+    """The report of one experiment."""
 
     name: str
     question: str
@@ -55,14 +55,7 @@ class Section:
 
 
 def write_report(output: Path, experiments: Iterable[Experiment]) -> Path:
-    """Write the report of all experiments that have results in a folder.
-
-    Returns:
-        The path of the report.
-
-    Raises:
-        ConfigurationError: raw data have other columns than their experiment.
-    """
+    """Write the report of all experiments with results in a folder; return its path."""
     path = output / REPORT
     experiments = list(experiments)
     found = sections(output, experiments, _embedded)
@@ -73,16 +66,7 @@ def write_report(output: Path, experiments: Iterable[Experiment]) -> Path:
 def sections(
     output: Path, experiments: Iterable[Experiment], image: Callable[[Path], str]
 ) -> list[Section]:
-    """What there is to say of all experiments that have results in a folder.
-
-    Args:
-        output: the folder.
-        experiments: in the order of the report.
-        image: makes the URL of a figure of its path.
-
-    Raises:
-        ConfigurationError: raw data have other columns than their experiment.
-    """
+    """Return the sections of all experiments that have results in a folder."""
     return [
         _section(experiment, output / experiment.name, output, image)
         for experiment in experiments
@@ -91,7 +75,7 @@ def sections(
 
 
 def checks_of(sections: Sequence[Section], experiments: Iterable[Experiment]) -> list[Check]:
-    """What the papers claim and what was found, also where an experiment was not run."""
+    """Return claims with measured values, also of experiments that were not run."""
     looked = {check.claim.experiment for section in sections for check in section.checks}
     absent = [experiment.name for experiment in experiments if experiment.name not in looked]
     found = [check for section in sections for check in section.checks] + unmeasured(absent)
@@ -99,7 +83,7 @@ def checks_of(sections: Sequence[Section], experiments: Iterable[Experiment]) ->
 
 
 def render_report(sections: Sequence[Section], checks: Sequence[Check] = ()) -> str:
-    """The page, as HTML."""
+    """Render the page as HTML."""
     source = resources.files("experiments.harness").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -110,7 +94,7 @@ def render_report(sections: Sequence[Section], checks: Sequence[Check] = ()) -> 
 
 
 def run_in_words(sections: Sequence[Section]) -> str:
-    """When and where all of it was measured, on which commits, and how long that took."""
+    """Say when, where, on which commits and how long it was measured."""
     days = sorted({section.facts["started"][:10] for section in sections})
     machine = sections[0].facts["machine"]
     commits = sorted(
@@ -183,7 +167,7 @@ def _add(
 
 
 def _problems(results: Results) -> list[str]:
-    """Why the results are not complete; empty where they are."""
+    """Say why the results are incomplete; empty where they are complete."""
     problems = [f"Not measured: {name}. {reason}" for name, reason in results.left_out.items()]
     problems += [
         f"{'' if reason.startswith(MACHINE_LIMIT) else 'Failed: '}{name}: {reason}"
@@ -198,7 +182,7 @@ def _problems(results: Results) -> list[str]:
 
 
 def _in_words(figure: Figure) -> str:
-    """A figure for those who cannot see it: the ends of its series."""
+    """Describe a figure by the ends of its series, for screen readers."""
     parts = []
     for name, points in figure.series.items():
         if points:
@@ -211,7 +195,7 @@ def _in_words(figure: Figure) -> str:
 
 
 def shown_value(value: CellValue) -> str:
-    """A number with three significant digits, thousands with commas; another text as it is."""
+    """Format a number with three digits and thousands separators; pass other texts on."""
     number = _number(value)
     if number is None or isinstance(number, str):
         return number or "—"
@@ -223,19 +207,19 @@ def shown_value(value: CellValue) -> str:
 
 
 def _number(value: CellValue) -> CellValue:
-    """The number that a text is, as all are in raw data; else the value itself."""
+    """Parse a text as a number, or return it unchanged."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return int(value) if value.removeprefix("-").isdecimal() else float(value)
     return value
 
 
 def rounded(value: float) -> str:
-    """A number with three significant digits at most, also where it is large."""
+    """Round to at most three significant digits, also large numbers."""
     return shown_value(float(f"{value:.3g}"))
 
 
 def duration(milliseconds: float) -> str:
-    """A time with its unit."""
+    """Format a time with its unit."""
     if milliseconds >= 1000:
         return f"{rounded(milliseconds / 1000)} s"
     if 0 < milliseconds < 1:
@@ -244,7 +228,7 @@ def duration(milliseconds: float) -> str:
 
 
 def sentence_list(names: Sequence[str]) -> str:
-    """Names as a sentence writes them."""
+    """Join names for a sentence."""
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,9 +1,10 @@
-"""The raw data of an experiment: a CSV file to which each measurement is added as it ends.
+"""The raw data of an experiment: a CSV file that grows with each measurement.
 
 Beside the columns of the experiment there are ``repetition`` (from 0), ``line`` and ``lines``
-(number of this row and how many rows the measurement has) and ``error`` (why it failed). A
-measurement counts only when all of its lines are there, so a run that was killed while it wrote
-repeats the last one.
+(number
+of this row, and of all rows of the measurement) and ``error``. A measurement counts only when all
+of
+its lines are there, so a run that was killed while writing repeats the last one.
 """
 
 import csv
@@ -27,30 +28,26 @@ _BOOKKEEPING = ("repetition", "line", "lines", "error")
 
 
 class ResultColumns(Protocol):
-    """Whose columns raw data have."""
+    """The columns of raw data."""
 
     @property
     def name(self) -> str:
-        """Of the experiment, as the command line calls it; a word without spaces."""
+        """Name of the experiment on the command line; a word without spaces."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that name a measurement."""
+        """The columns that identify a measurement."""
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The columns that it fills."""
+        """The measured columns."""
 
 
 class RawData:
-    """The file.
-
-    Args:
-        path: where it is, or will be.
-        experiment: whose columns it has.
+    """The file of raw data.
 
     Raises:
-        ConfigurationError: the file that is there has other columns.
+        ConfigurationError: the existing file has other columns.
     """
 
     def __init__(self, path: Path, experiment: ResultColumns) -> None:
@@ -98,14 +95,14 @@ class RawData:
         return (*(row[column] for column in self._keys), row["repetition"])
 
     def __contains__(self, measurement: tuple[Measurement, int]) -> bool:
-        """Whether a repetition of a measurement is there, and need not be tried again."""
+        """True if a repetition of a measurement is there, and need not be tried again."""
         rows = self._measurements.get(self._key(*measurement))
         return rows is not None and (
             not rows[0]["error"] or rows[0]["error"].startswith(MACHINE_LIMIT)
         )
 
     def tried(self, measurement: Measurement, repetition: int) -> bool:
-        """Whether a repetition of a measurement is there, although it may have failed."""
+        """True if a repetition of a measurement is there, even if it failed."""
         return self._key(measurement, repetition) in self._measurements
 
     def _key(self, measurement: Measurement, repetition: int) -> _Key:
@@ -116,11 +113,7 @@ class RawData:
     def add(
         self, measurement: Measurement, repetition: int, rows: Iterable[ResultRow], error: str = ""
     ) -> None:
-        """Add a measurement; when this returns it is on the disk.
-
-        Raises:
-            ConfigurationError: a row has a column that the experiment does not have.
-        """
+        """Add a measurement and flush it to disk."""
         key = self._key(measurement, repetition)
         values = list(rows) or [{}]
         named = dict(zip(self._keys, key, strict=False))
@@ -148,12 +141,7 @@ class RawData:
         self._measurements[key] = complete
 
     def results(self, left_out: Mapping[str, str], missing: int | None = 0) -> "Results":
-        """All that was measured.
-
-        Args:
-            left_out: groups that could not be measured, with the reason.
-            missing: how many measurements are still to be made; ``None``: nobody knows.
-        """
+        """Return all results, with groups left out and missing measurements (``None``: unknown)."""
         good: list[dict[str, str]] = []
         failures: dict[str, str] = {}
         for rows in self._measurements.values():
@@ -167,13 +155,13 @@ class RawData:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What was measured, as texts of the raw data, and what could not be.
+    """Measured rows as texts of the raw data, and failures.
 
     Args:
-        rows: the rows of all measurements that did not fail.
+        rows: of all measurements that did not fail.
         left_out: groups that were not measured, with the reason.
         failures: measurements that failed, with the reason.
-        missing: how many measurements were not made at all; ``None``: the run never ended.
+        missing: measurements not made; ``None``: the run never ended.
     """
 
     rows: Sequence[Mapping[str, str]]
@@ -187,12 +175,12 @@ class Results:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was planned was measured, as far as the machine can do it."""
+        """True if everything planned was measured, as far as the machine can do it."""
         failed = any(not reason.startswith(MACHINE_LIMIT) for reason in self.failures.values())
         return not self.left_out and not failed and self.missing == 0
 
     def where(self, **wanted: CellValue) -> "Results":
-        """Only the rows that have these values."""
+        """Keep only the rows that have these values."""
         texts = {column: _text(value) for column, value in wanted.items()}
         # A report asks for each of many points: each looks at the rows of its rarest value only.
         fewest = min((self._of(*each) for each in texts.items()), key=len, default=self.rows)
@@ -200,7 +188,7 @@ class Results:
         return Results(rows, self.left_out, self.failures, self.missing)
 
     def _of(self, column: str, text: str) -> Sequence[Mapping[str, str]]:
-        """The rows that have a value, in their order."""
+        """Return the rows that have a value, in order."""
         if (found := self._by_value.get(column)) is None:
             found = self._by_value[column] = {}
             for row in self.rows:
@@ -208,27 +196,24 @@ class Results:
         return found.get(text, ())
 
     def distinct(self, column: str) -> list[str]:
-        """The values of a column, in the order of their first appearance."""
+        """Return the values of a column, in order of first appearance."""
         return list(dict.fromkeys(row[column] for row in self.rows))
 
     def numbers(self, column: str, **wanted: CellValue) -> list[float]:
-        """The numbers of a column, where there are any."""
+        """Return the numbers of a column."""
         return [float(row[column]) for row in self.where(**wanted).rows if row[column]]
 
     def estimate(self, column: str, **wanted: CellValue) -> MeanEstimate | None:
-        """Mean and confidence interval of a column; ``None`` where nothing was measured."""
+        """Return mean and confidence interval of a column; ``None`` if not measured."""
         return estimate(self.numbers(column, **wanted))
 
     def mean(self, column: str, **wanted: CellValue) -> float | None:
-        """Mean of a column; ``None`` where nothing was measured."""
+        """Return the mean of a column; ``None`` if not measured."""
         found = self.estimate(column, **wanted)
         return None if found is None else found.mean
 
     def medians(self, by: Sequence[str], columns: Sequence[str]) -> "Results":
-        """One row for each combination of `by`, with the medians of some columns of numbers.
-
-        One collection of garbage would make a mean useless.
-        """
+        """Return medians for each combination of `by`: one garbage collection spoils a mean."""
         groups: dict[_Key, list[Mapping[str, str]]] = {}
         for row in self.rows:
             groups.setdefault(tuple(row[column] for column in by), []).append(row)
@@ -242,14 +227,7 @@ class Results:
         return Results(rows, self.left_out, self.failures, self.missing)
 
     def points(self, x: str, y: str, *, numeric: bool = True, **wanted: CellValue) -> list[Point]:
-        """A point per value of one column: mean and confidence interval of another.
-
-        Args:
-            x: the column of the horizontal axis.
-            y: the column of the vertical axis.
-            numeric: whether the former holds numbers; they are sorted then.
-            wanted: which rows count.
-        """
+        """Return a point per value of column `x`: mean and confidence interval of column `y`."""
         chosen = self.where(**wanted)
         found: list[Point] = []
         for value in chosen.distinct(x):
@@ -262,7 +240,7 @@ class Results:
     def series(
         self, by: str, x: str, y: str, *, numeric: bool = True, **wanted: CellValue
     ) -> dict[str, list[Point]]:
-        """The points of each value of the column `by`, where there are any."""
+        """Return the points of each value of the column `by`."""
         chosen = self.where(**wanted)
         return {
             name: points
@@ -271,13 +249,7 @@ class Results:
         }
 
     def table(self, title: str, by: Mapping[str, str], means: Mapping[str, str]) -> Table:
-        """A row for each combination of some columns, with the means of others.
-
-        Args:
-            title: of the table.
-            by: the columns that are combined, with their headings.
-            means: the columns of which the mean is shown, with their headings.
-        """
+        """Return a table with a row for each combination of columns, with the means of others."""
         groups: dict[_Key, list[Mapping[str, str]]] = {}
         for row in self.rows:
             groups.setdefault(tuple(row[column] for column in by), []).append(row)

@@ -1,4 +1,4 @@
-"""The common runner: makes the measurements that are not there yet."""
+"""The runner: makes the measurements that are missing."""
 
 import dataclasses
 import gc
@@ -42,9 +42,9 @@ class RunConfiguration:
     """The configuration of a run.
 
     Args:
-        quick: whether it is only a check.
-        seed: where chance comes from.
-        repetitions: how often each measurement is made.
+        quick: true for a check only.
+        seed: of all randomness.
+        repetitions: of each measurement.
         tables: settings of experiments that differ from the defaults.
     """
 
@@ -54,12 +54,7 @@ class RunConfiguration:
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def settings(self, experiment: Experiment) -> ExperimentSettings:
-        """The sizes of an experiment.
-
-        Raises:
-            ConfigurationError: the file sets something that the experiment does not have, or to a
-                value of another type.
-        """
+        """Return the sizes of an experiment."""
         kind = experiment.settings
         settings = kind.quick() if self.quick else kind()
         table = self.tables.get(experiment.name, {})
@@ -82,16 +77,7 @@ class RunConfiguration:
 def read_run_configuration(
     file: Path | None, *, quick: bool, names: tuple[str, ...]
 ) -> RunConfiguration:
-    """The configuration of a file and the command line.
-
-    Args:
-        file: a TOML file; ``None``: defaults.
-        quick: whether the run is only a check.
-        names: of the experiments, which may have tables.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or says something that has no meaning.
-    """
+    """Read the configuration from a TOML file (``None``: defaults) and the command line."""
     values: dict[str, Any] = {}
     if file is not None:
         try:
@@ -116,14 +102,14 @@ _LONGEST = 600
 
 
 class Runner:
-    """Runs experiments into a folder.
+    """Run experiments into a folder.
 
     Args:
-        output: the folder; each experiment has one of its own in it.
+        output: the folder; each experiment has its own in it.
         configuration: sizes, seed and repetitions.
-        clock: tells when a run began.
-        progress: where progress is shown.
-        resume: whether measurements that are there are kept.
+        clock: gives the start time.
+        progress: shows progress.
+        resume: keep existing measurements.
     """
 
     def __init__(
@@ -142,11 +128,7 @@ class Runner:
         self._resume = resume
 
     def run(self, experiment: Experiment) -> Results:
-        """Make the measurements of an experiment, and write what they say.
-
-        Raises:
-            ConfigurationError: other results are in the folder, or the configuration is wrong.
-        """
+        """Make the measurements of an experiment, and write its report."""
         settings = self._configuration.settings(experiment)
         folder = self._output / experiment.name
         facts = self._facts(experiment, asdict(settings))
@@ -203,11 +185,7 @@ class Runner:
         }
 
     def _prepare(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the folder; what is resumed must have been measured with the same sizes.
-
-        Returns:
-            The facts of the run that is resumed; none where it is new.
-        """
+        """Make the folder and return the facts of a resumed run, which must have the same sizes."""
         kept = folder / FACTS
         earlier: dict[str, Any] = {}
         if self._resume and kept.is_file():
@@ -234,7 +212,7 @@ class Runner:
         return max((self._repetitions(each) for each in group.measurements), default=0)
 
     def _planned(self, group: MeasurementGroup, raw: RawData) -> list[tuple[Measurement, int]]:
-        """The measurements that are not there yet, round after round."""
+        """Return the missing measurements, round after round."""
         return [
             (measurement, repetition)
             for repetition in range(self._most_repetitions(group))
@@ -250,7 +228,7 @@ class Runner:
         left_out: dict[str, str],
         task: Any,
     ) -> None:
-        """Measure; after a failure with everything set up anew, since it may have broken that."""
+        """Measure; after a failure set everything up anew."""
         todo = list(planned)
         while todo:
             self._progress.update(task, what=f"{group.name}: setting up")
@@ -278,7 +256,7 @@ class Runner:
     def _attempt(
         self, measurement: Measurement, repetition: int, opened: Any, raw: RawData
     ) -> bool:
-        """Make a measurement; whether the next one can be made with what was opened."""
+        """Make a measurement; return True if the opened resources can be used again."""
         what = " ".join(str(value) for value in measurement.key.values())
         self._progress.update(self._progress.task_ids[-1], what=what)
         # What earlier ones left behind in cycles: else seconds of collection are this one's.
@@ -299,7 +277,7 @@ class Runner:
 
 
 def progress_bar() -> Progress:
-    """A progress bar on standard error."""
+    """Make a progress bar on standard error."""
     return Progress(
         TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn(),
         TimeElapsedColumn(), TextColumn("{task.fields[what]}", style="dim"),
@@ -308,7 +286,7 @@ def progress_bar() -> Progress:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of those that it started and that have ended."""
+    """Return the CPU seconds of this process and of its ended children."""
     return sum(os.times()[:4])
 
 
@@ -326,7 +304,7 @@ def _explain(error: Exception) -> str:
 
 
 def _begun_earlier(facts: dict[str, Any], earlier: Mapping[str, Any]) -> None:
-    """What a resumed run says of where and when it was measured."""
+    """Return where and when a resumed run was measured."""
     for name in ("started", "load at the start"):
         facts[name] = earlier[name]
     commits = dict.fromkeys((*earlier["versions"]["commit"].split(", "), commit()))
@@ -334,7 +312,7 @@ def _begun_earlier(facts: dict[str, Any], earlier: Mapping[str, Any]) -> None:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    """Write a file that is whole or not there."""
+    """Write a file atomically."""
     with replaced_file(path, durable=False) as file:
         json.dump(value, file, indent=1, ensure_ascii=False)
         file.write("\n")

@@ -1,4 +1,4 @@
-"""The servers that are measured, each a process of its own on loopback."""
+"""The measured servers, each a process of its own on loopback."""
 
 import json
 import os
@@ -36,10 +36,10 @@ class Server:
     """A running server.
 
     Args:
-        name: as figures call it.
-        process: the process, for its CPU and memory.
+        name: in figures.
+        process: for its CPU and memory.
         port: where it listens.
-        start_seconds: from the start of the process to the first answer.
+        start_seconds: from process start to first answer.
     """
 
     name: str
@@ -49,16 +49,16 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Its root."""
+        """Its root URL."""
         return f"http://{LOOPBACK}:{self.port}/"
 
     def worker_memory(self) -> int:
-        """Bytes of memory of its largest process."""
+        """Return the memory of its largest process, in bytes."""
         return max(self.process.resident_each().values())
 
 
 def command(name: str) -> str:
-    """A command of this project, from this very environment."""
+    """Return the path of a command of this environment."""
     beside = Path(sys.executable).with_name(name)
     return str(beside) if beside.exists() else name
 
@@ -67,15 +67,7 @@ def command(name: str) -> str:
 def fragment_server(
     folder: Path, config: str = "", *data: Path, name: str = OURS, base_url: str = ""
 ) -> Iterator[Server]:
-    """``tpf-server`` with one worker, that knows nothing of any before it.
-
-    Args:
-        folder: in which it has one of its own, for its configuration and what it keeps.
-        config: more of its TOML file.
-        data: stores or RDF files to serve.
-        name: as figures call it.
-        base_url: the URL that it is known under, where that is not its own.
-    """
+    """Start a new ``tpf-server`` with one worker."""
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     # What is published again to what another one kept would be taken for a repeated request.
@@ -94,7 +86,7 @@ def fragment_server(
 
 @contextmanager
 def constant_server() -> Iterator[Server]:
-    """A Flask view that answers with constant bytes, on granian with one worker."""
+    """Start a Flask view of constant bytes on granian with one worker."""
     port = free_port()
     with started(
         "constant view", python("experiments.harness.constant_server", str(port))
@@ -105,10 +97,10 @@ def constant_server() -> Iterator[Server]:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceData:
-    """What the reference server serves.
+    """The data of the reference server.
 
     Args:
-        kind: how it keeps the data: ``HDT``, or ``in memory`` where there is no converter to HDT.
+        kind: ``HDT``, or ``in memory`` without a converter to HDT.
         node: the Node that runs it.
         file: the data in that form.
     """
@@ -119,19 +111,14 @@ class ReferenceData:
 
     @property
     def name(self) -> str:
-        """As figures call the server."""
+        """Name of the server in figures."""
         return f"{REFERENCE} ({self.kind})"
 
 
 def reference_data(triples: Path, folder: Path) -> ReferenceData:
-    """Bring N-Triples into the form that the reference server likes best on this machine.
+    """Convert N-Triples to HDT where possible, the reference server's fastest form.
 
-    That is HDT, where the package ``hdt`` can be loaded and a converter can be built; otherwise
-    the file itself, which the server reads into memory.
-
-    Raises:
-        UnavailableError: no reference server is here.
-        MeasurementError: the conversion failed.
+    Without the package ``hdt`` or a converter, the server reads the file into memory.
     """
     peers.package("@ldf/server")
     node = peers.hdt_node()
@@ -150,17 +137,7 @@ def reference_data(triples: Path, folder: Path) -> ReferenceData:
 def reference_server(
     data: ReferenceData, dataset: str, folder: Path, *, base_url: str = ""
 ) -> Iterator[Server]:
-    """``@ldf/server`` with one worker, at ``/{dataset}`` as ours.
-
-    Args:
-        data: what it serves.
-        dataset: the path.
-        folder: where its configuration is kept.
-        base_url: the URL that it is known under, where that is not its own.
-
-    Raises:
-        UnavailableError: it is not here.
-    """
+    """Start ``@ldf/server`` with one worker, at ``/{dataset}`` as ours."""
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     hdt = data.kind == "HDT"
@@ -199,9 +176,9 @@ def reference_server(
 
 
 def _launcher(folder: Path) -> Path:
-    """A program that starts the reference server where it sees only its own packages.
+    """Write a program that starts the reference server with its own packages only.
 
-    It looks for components in all packages beside it; those of newer clients stop it.
+    It loads components of all packages beside it, and those of newer clients stop it.
     """
     modules = folder / "node_modules"
     modules.mkdir(exist_ok=True)
@@ -248,11 +225,7 @@ http {{
 
 @contextmanager
 def http_cache(server_port: int, port: int, folder: Path) -> Iterator[Process]:
-    """An nginx with one worker that caches what a server answers, in a new folder in this one.
-
-    Raises:
-        UnavailableError: there is no nginx, or its documented configuration is not here.
-    """
+    """Start a caching nginx with one worker in front of a server."""
     program = peers.nginx()
     folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="nginx-", dir=folder))
@@ -276,7 +249,7 @@ def http_cache(server_port: int, port: int, folder: Path) -> Iterator[Process]:
 
 
 def _site(server_port: int, port: int, folder: Path) -> str:
-    """The documented configuration, with other ports and folders."""
+    """Return the documented configuration with other ports and folders."""
     try:
         site = _DOCUMENTED.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,7 +1,8 @@
-"""Static data of experiments, loaded as users load them: with Spark, where there is a Java.
+"""Load static data of experiments as users do: with Spark, where there is a Java.
 
-The same pipeline makes the same bytes in this process, where there is none; a run says which it
-was. Spark ends when the data are there: nothing is measured beside it.
+Without Java the same pipeline makes the same bytes in this process; a run states which it was.
+Spark
+ends before anything is measured.
 """
 
 import os
@@ -24,14 +25,15 @@ WITH_SPARK = "Spark"
 
 
 class StaticLoading:
-    """Makes stores.
+    """Make stores.
 
     Args:
-        say: is told once why there is no Spark.
-        spark: whether to look for it at all.
+        say: shows once why there is no Spark.
+        spark: false: do not look for it.
 
     Attributes:
-        by: what loaded them: Spark, or this process and why; ``None`` before anything was.
+        by: the loader that was used: Spark, or this process and why; ``None`` before the
+            first load.
     """
 
     def __init__(self, say: Callable[[str], None] | None = None, *, spark: bool = True) -> None:
@@ -40,17 +42,13 @@ class StaticLoading:
         self._missing = None if spark else "the data are small"
 
     def store(self, folder: Path, quads: Iterable[Quad], created: datetime) -> Path:
-        """A store of these quads; see `stores`."""
+        """Make a store of these quads; see `stores`."""
         return self.stores(folder.parent, {folder.name: quads}, created)[folder.name]
 
     def stores(
         self, folder: Path, parts: Mapping[str, Iterable[Quad]], created: datetime
     ) -> dict[str, Path]:
-        """A store for each name, in this folder.
-
-        Raises:
-            SparkError: there is a Java, and Spark does not start with it.
-        """
+        """Make a store for each name in this folder."""
         folder.mkdir(parents=True, exist_ok=True)
         files = {}
         for name, quads in parts.items():
@@ -67,33 +65,20 @@ class StaticLoading:
     def graphs(
         self, folder: Path, parts: Mapping[str, Iterable[Quad]]
     ) -> Iterator[list[StoreGraph]]:
-        """The default graphs of a store for each name, open for a block.
-
-        Raises:
-            SparkError: see `stores`.
-        """
+        """Open the default graphs of a store for each name during a block."""
         found = self.stores(folder, parts, SystemClock().now())
         with ExitStack() as stack:
             yield [StoreGraph(stack.enter_context(open_store(found[name]))) for name in parts]
 
     def load(self, files: Mapping[Path, Path], created: datetime) -> None:
-        """Make stores of files.
-
-        Args:
-            files: a file of RDF for the directory of each store.
-            created: the instant of their content.
-
-        Raises:
-            InputError: a file cannot be read.
-            SparkError: there is a Java, and Spark does not start with it.
-        """
+        """Make stores of RDF files."""
         with self._context() as context:
             for store, file in files.items():
                 load_rdf_spark([file], store, context, created=created, strict=True)
 
     @contextmanager
     def _context(self) -> Iterator[Any]:
-        """A Spark context, or ``None``."""
+        """Return a Spark context, or ``None``."""
         settings = SparkSettings.from_environment(os.environ)
         if self._missing is None:
             try:

@@ -1,1 +1,1 @@
-"""What is measured: a study is a question, its measurements and what its report says."""
+"""The studies: each is a question, its measurements and its report."""

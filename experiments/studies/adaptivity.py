@@ -1,4 +1,4 @@
-"""``adaptivity``: what it pays to choose the routes of joins anew, where streams drift."""
+"""``adaptivity``: the benefit of choosing join routes anew when streams drift."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -43,13 +43,14 @@ class Workload:
     """Streams that are joined on one value.
 
     Args:
-        drift: what passes from one stream to the next in each phase: whose values are rare, who
-            has most of the elements, both, or nothing.
-        streams: how many there are.
-        partners: that a row finds in the window of another stream, on average: the selectivity.
-        rate: how many times as many elements the most rapid stream has as each other.
-        window: how many elements of all streams are in windows at a time: the memory.
-        rare: the number of the stream whose values are rare as long as that does not pass on.
+        drift: the role that moves to the next stream in each phase: rare values, most
+            elements, both or
+            none.
+        streams: number of streams.
+        partners: selectivity: average matches of a row in the window of another stream.
+        rate: elements of the fastest stream relative to each other one.
+        window: elements of all streams in windows at a time.
+        rare: the stream with rare values, where that does not move.
     """
 
     drift: Literal["nothing", "selectivity", "rate", "both"] = "both"
@@ -61,7 +62,7 @@ class Workload:
 
     @property
     def query(self) -> str:
-        """The join."""
+        """Return the join."""
         clauses = (
             f"STREAM <urn:s{each}> [RANGE {self.window}ms] {{ ?k <urn:p{each}> ?v{each} }}"
             for each in range(self.streams)
@@ -69,7 +70,7 @@ class Workload:
         return f"SELECT * {{ {' '.join(clauses)} }}"
 
     def elements(self, random: Random, count: int, phases: int) -> list[_Element]:
-        """So many elements, one each millisecond: the stream and the triple."""
+        """Return elements, one each millisecond: the stream and the triple."""
         made = []
         for number in range(count):
             phase = number * phases // count
@@ -109,12 +110,7 @@ DRIFT_CASES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
-
-    Args:
-        elements: that are measured.
-        phases: after each of which something drifts.
-    """
+    """Sizes: measured elements, and phases, after each of which something drifts."""
 
     elements: int = 60_000
     phases: int = 12
@@ -141,7 +137,7 @@ class Adaptivity:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """One of all cases; in each the routings take turns, so that all meet the same machine."""
+        """Return one group; the routings take turns, so that all meet the same machine load."""
         yield MeasurementGroup(
             "joins of streams",
             nullcontext,
@@ -152,7 +148,7 @@ class Adaptivity:
         )
 
     def report(self, results: Results) -> Iterable[Item]:
-        """A table, a figure, and which routing costs least."""
+        """Return a table, a figure, and the cheapest routing."""
         costs = {
             routing: {
                 case: min(results.numbers(_column(routing), case=case))
@@ -196,11 +192,11 @@ class _Side:
         self.query = self.engine.register(workload.query, self.take)
 
     def take(self, emission: Emission) -> None:
-        """A callback."""
+        """Count the rows of an emission."""
         self.rows += len(emission.rows)
 
     def push(self, begin: int, elements: Sequence[_Element]) -> None:
-        """Elements come, the first at this millisecond."""
+        """Push elements, the first at this millisecond."""
         push, started = self.engine.push, time.thread_time()
         for at, (stream, triple) in enumerate(elements, start=begin):
             push(stream, triple, at)

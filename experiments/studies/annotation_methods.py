@@ -1,4 +1,4 @@
-"""``annotation-methods``: what a tick costs the client, by annotation method, labelling and cache.
+"""``annotation-methods``: client cost of a tick by annotation method, labelling and cache.
 
 Source: Taelman et al. 2016, section 6, figure 3.
 """
@@ -55,7 +55,7 @@ _DATASET = "trains"
 
 @dataclass(slots=True)
 class ServerWork:
-    """What the application did: requests, bytes of bodies, seconds of CPU and of time."""
+    """Requests, body bytes, CPU and wall seconds of the application."""
 
     requests: int = 0
     bytes: int = 0
@@ -64,7 +64,7 @@ class ServerWork:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Add the CPU and the time of a block."""
+        """Add the CPU and wall time of a block."""
         wall, cpu = time.perf_counter(), time.process_time()
         try:
             yield
@@ -75,18 +75,13 @@ class ServerWork:
 
 @dataclass(slots=True)
 class InProcess(BaseAdapter):
-    """A transport of requests that calls the application.
-
-    Args:
-        app: the application.
-        work: adds up what it did.
-    """
+    """A transport of requests that calls the application, and adds up its work."""
 
     app: Any
     work: ServerWork = field(default_factory=ServerWork)
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
-        """Answer a request from the application, at once and whole."""
+        """Answer a request from the application."""
         environ = _environ(request)
         with self.work.measured():
             chunks, status, fields = run_wsgi_app(self.app, environ, buffered=True)
@@ -104,7 +99,7 @@ class InProcess(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def _environ(request: requests.PreparedRequest) -> dict[str, Any]:
@@ -139,9 +134,9 @@ class Application:
 
     Args:
         clock: its clock.
-        live: where facts are published to.
-        session: asks it.
-        work: what it did for the session.
+        live: takes published facts.
+        session: sends it requests.
+        work: its work for the session.
     """
 
     clock: ManualClock
@@ -150,7 +145,7 @@ class Application:
     work: ServerWork
 
     def url(self, view: str = "") -> str:
-        """The URL of the dataset, or of one of its views."""
+        """Return the URL of the dataset, or of one of its views."""
         return _BASE + _DATASET + (f"/{view}" if view else "")
 
 
@@ -158,14 +153,7 @@ class Application:
 def application(
     folder: Path, static: Path, start: datetime, **dataset: Any
 ) -> Iterator[Application]:
-    """The application with a dataset of static and live facts.
-
-    Args:
-        folder: a folder of its own.
-        static: the store of the static facts.
-        start: where its clock stands at first.
-        dataset: further settings of the dataset.
-    """
+    """Make the application with a dataset of static and live facts."""
     folder.mkdir(parents=True)
     clock = ManualClock(start)
     live = open_live_store(folder / "live.sqlite", LiveSettings())
@@ -203,11 +191,11 @@ class Sizes:
     """Sizes of the experiment.
 
     Args:
-        polls: how many polls of the recording are played where labels are on the page, at most;
-            the railway's day has 1,284.
-        rewritten_polls: how many are played where patterns are rewritten.
-        latencies: seconds that the network takes for a request and its answer; they are added to
-            the time of each request, since one follows the other.
+        polls: most polls of the recording that are replayed with labels on the page; the
+            railway's day
+            has 1,284.
+        rewritten_polls: the same for rewritten patterns.
+        latencies: seconds of the network per request, added to each, since requests are sequential.
         periods: seconds between two evaluations of the naive clients.
     """
 
@@ -224,7 +212,7 @@ class Sizes:
 
 @dataclass(slots=True)
 class Stage:
-    """What all measurements have in common: the recording, its static facts, right answers."""
+    """The shared recording, its static facts and right answers."""
 
     recorded: Recording
     answers: Answers
@@ -234,7 +222,7 @@ class Stage:
     played: tuple[Hashable, list[ResultRow]] = (None, [])
 
     def own_folder(self) -> Path:
-        """A folder that nobody has used."""
+        """Make a new folder."""
         return self.folder / f"live{next(self.numbers)}"
 
 
@@ -256,7 +244,7 @@ class AnnotationMethods:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """One group: everything runs in this process, on a clock of its own."""
+        """Return one group: everything runs in this process, on a manual clock."""
         recorded = recording(max(settings.polls, settings.rewritten_polls))
         measurements: list[Measurement] = []
 
@@ -288,7 +276,7 @@ class AnnotationMethods:
         yield MeasurementGroup("in process", partial(_open, recorded, run), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """The first evaluation and the later ones, over time and by latency; claims."""
+        """Return first and later evaluations, over time and by latency; claims."""
         near = results.where(latency_ms="0")
         first = Results([row for row in results.rows if row["tick"] == "0"], {}, {})
         after = Results([row for row in results.rows if row["tick"] != "0"], {}, {})
@@ -380,7 +368,7 @@ def _by_latency(later: Results) -> dict[str, list[Point]]:
 
 
 def _growth(later: Results, labelling: str) -> float | None:
-    """Requests in the last quarter of the time by those in the first, with the cache."""
+    """Return requests in the last quarter of the time by those in the first, with the cache."""
     ratios = []
     for labels in (ON_PAGE, REWRITTEN):
         chosen = later.where(labels=labels, labelling=labelling, cache="on")
@@ -411,7 +399,7 @@ def _open(recorded: Recording, run: Run) -> Iterator[Stage]:
 
 
 class _Playing:
-    """A recording that is being played to an application, and the measurement of evaluations."""
+    """A recording that is replayed to an application, and the cost of evaluations."""
 
     def __init__(self, stage: Stage, app: Application, labelling: Labelling, polls: int) -> None:
         self._stage = stage
@@ -427,7 +415,7 @@ class _Playing:
 
     @property
     def last(self) -> datetime:
-        """The instant of the last poll that is played."""
+        """The instant of the last replayed poll."""
         return self._last
 
     def _publish(self, facts: list[Any]) -> None:
@@ -444,7 +432,7 @@ class _Playing:
     def row(
         self, tick: int, at: datetime, rows: list[tuple[Any, ...]], changes: ResultRow
     ) -> ResultRow:
-        """The row of an evaluation; what follows belongs to the next one."""
+        """Return the row of an evaluation and start that of the next."""
         cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
         work, feed = self._app.work, self._feed
         requests, size, others_cpu, others_wall = self._before
@@ -477,7 +465,7 @@ def _delayed(
     polls: int,
     stage: Stage,
 ) -> list[ResultRow]:
-    """A continuous query over a network; what is played once tells of all latencies."""
+    """Run a continuous query over a network; one replay gives the times of all latencies."""
     way = (method, labelling, labels, cache, polls)
     if stage.played[0] != way:
         stage.played = (way, _stream(method, labelling, labels, cache, polls, stage))
@@ -490,7 +478,7 @@ def _delayed(
 def _stream(
     method: str, labelling: Labelling, labels: str, cache: bool, polls: int, stage: Stage
 ) -> list[ResultRow]:
-    """A continuous query, evaluated when something expires."""
+    """Run a continuous query, evaluated when something expires."""
     settings: dict[str, Any] = {
         "annotation": method, "max_age": 3600.0, "page_labels": labels == ON_PAGE,
     }  # fmt: skip
@@ -520,7 +508,7 @@ def _stream(
 
 
 def _poll(period: float, polls: int, stage: Stage) -> list[ResultRow]:
-    """A client without memory that asks the whole query in a fixed period."""
+    """Run a client without memory that asks the whole query in a fixed period."""
     found: list[ResultRow] = []
     recorded = stage.recorded
     settings: dict[str, Any] = {"annotation": "plain", "max_age": 3600.0, "page_labels": False}

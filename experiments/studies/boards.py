@@ -1,4 +1,4 @@
-"""Answers kept up to date: the modes, their servers, and what all processes use meanwhile."""
+"""Answers kept up to date: the modes, their servers, and the CPU of all processes meanwhile."""
 
 import os
 import time
@@ -32,14 +32,15 @@ class Mode:
     """A mode.
 
     Args:
-        name: as figures call it.
-        engine: ``""``: clients evaluate over fragments; otherwise the language in which the
-            server takes their queries, ``cqels`` or ``csparql``.
-        method: annotation method of a server that states no labels on its pages, as servers of
-            others; ``""``: ours, which does.
-        cache: whether nginx is in front.
-        shared: whether the queries of a process share one client.
-        spark: whether the server gives its queries to Spark.
+        name: in figures.
+        engine: ``""``: clients evaluate over fragments; otherwise the server's query
+            language, ``cqels``
+            or ``csparql``.
+        method: annotation method of a server without labels on its pages; ``""``: ours,
+            with labels.
+        cache: true with nginx in front.
+        shared: true if the queries of a process share one client.
+        spark: true if the server gives its queries to Spark.
     """
 
     name: str
@@ -69,11 +70,7 @@ REWRITING = tuple(
 
 
 def need_java() -> None:
-    """See to it that Spark can run here.
-
-    Raises:
-        UnavailableError: there is no Java.
-    """
+    """Raise `UnavailableError` if Spark cannot run here."""
     try:
         find_java(SparkSettings.from_environment(os.environ).java_home, os.environ)
     except SparkError as error:
@@ -86,7 +83,7 @@ class Times:
 
     Args:
         period: until all live facts are renewed.
-        lead: by which a renewal is published before the old facts expire.
+        lead: from the publication of a renewal to the expiry of the old facts.
         jitter: over which clients spread their evaluations.
         step: between two evaluations of a C-SPARQL query.
     """
@@ -117,20 +114,7 @@ def side(
     folder: Path,
     times: Times,
 ) -> Iterator[Side]:
-    """The server of a mode, new, with a cache in front where the mode has one.
-
-    Args:
-        mode: the mode.
-        windows: the queries.
-        board: the departures.
-        store: their static facts.
-        folder: where the server may keep files.
-        times: the board's.
-
-    Raises:
-        UnavailableError: a program is missing here.
-        ProcessFailedError: a server does not start.
-    """
+    """Start a new server of a mode, with a cache in front where the mode has one."""
     front = free_port() if mode.cache else None
     base = f"http://{LOOPBACK}:{front}/" if front else ""
     with ExitStack() as stack:
@@ -170,10 +154,7 @@ def _query(mode: Mode, window: DepartureWindow, stream: str, times: Times, numbe
 
 
 def engine_settings(mode: Mode, queries: int) -> str:
-    """The lines of a server's configuration that let so many queries be followed from one machine.
-
-    None where the mode has no engine.
-    """
+    """Return settings that let one machine follow so many queries; none without an engine."""
     if not mode.engine:
         return ""
     engine = 'csparql_engine = "spark"\n' if mode.spark else ""
@@ -200,12 +181,12 @@ BUSY = 75.0
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """How long is looked at a board.
+    """How long a board is observed.
 
     Args:
-        first: seconds that the start of the clients takes at least.
-        steady: seconds that are looked at after that; whole periods.
-        grace: seconds in which what was published at the end may still arrive.
+        first: least seconds for the start of the clients.
+        steady: observed seconds after that; whole periods.
+        grace: seconds in which late updates may still arrive.
     """
 
     first: float
@@ -214,18 +195,14 @@ class Looks:
 
 
 class MachineLimits:
-    """What the machine was too small for, by what is varied beside the number of queries."""
+    """Numbers of queries that the machine was too small for, by the other parameters."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, int] = {}
 
     @contextmanager
     def of(self, what: Hashable, queries: int) -> Iterator[None]:
-        """A measurement with so many queries.
-
-        Raises:
-            UntriedError: the machine was too small for fewer.
-        """
+        """Measure with so many queries, or raise `UntriedError` if fewer were too many already."""
         if (least := self._found.get(what, queries)) < queries:
             raise UntriedError(f"not tried, because {least} queries were too many for it")
         try:
@@ -247,13 +224,10 @@ Raises `MeasurementError` where nothing did."""
 def watch(
     side: Side, clients: Sequence[Process], feed: Process, looks: Looks, arrivals: Arrivals
 ) -> list[ResultRow]:
-    """Let feed and clients go, look at all processes once a second, and take their reports.
+    """Start feed and clients, sample all processes once a second, and collect their reports.
 
     Returns:
         A row for each second, and one for the whole.
-
-    Raises:
-        MeasurementError: the feed failed, clients do not start, or nothing arrives.
     """
     longest = _READY_SECONDS + START_SECONDS + looks.steady + _STOP_SECONDS
     said = feed.ask({**side.feed, "seconds": longest}, _READY_SECONDS)
@@ -272,7 +246,7 @@ def watch(
     rows: list[ResultRow] = []
 
     def look_until(seconds: float) -> None:
-        """Look once a second until so many seconds have passed since the beginning."""
+        """Sample once a second until so many seconds after the start."""
         while (now := watched.elapsed()) < seconds:
             time.sleep(max(0.0, min(1 + len(rows), seconds) - now))
             if watched.elapsed() >= 1 + len(rows):
@@ -351,7 +325,7 @@ def _marks(clients: Sequence[Process]) -> list[dict[str, Any]]:
 def _told(
     clients: Sequence[Process], order: Mapping[str, Any], patience: float
 ) -> list[dict[str, Any]]:
-    """All get an order; then all answers are taken."""
+    """Send an order to all, then collect all answers."""
     numbers = [client.order(order) for client in clients]
     return [
         client.answer(number, patience) for client, number in zip(clients, numbers, strict=True)
@@ -368,7 +342,7 @@ _Usages = tuple[Usage, Usage | None, list[Usage], Usage]
 
 
 class _Watched:
-    """The CPU of server, cache, clients and feed, since the beginning and since the last look."""
+    """The CPU of server, cache, clients and feed, since the start and since the last sample."""
 
     def __init__(self, side: Side, clients: Sequence[Process], feed: Process) -> None:
         self._server, self._cache, self._clients = side.server.process, side.cache, clients
@@ -376,24 +350,24 @@ class _Watched:
         self.first = self._last = self.usages()
 
     def usages(self) -> _Usages:
-        """What server, cache, clients and feed have used."""
+        """Return the usage of server, cache, clients and feed."""
         cache = None if self._cache is None else self._cache.usage()
         clients = [client.usage() for client in self._clients]
         return self._server.usage(), cache, clients, self._feed.usage()
 
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Return seconds since the start."""
         return time.perf_counter() - self.first[0].wall
 
     def percents(self) -> ResultRow:
-        """Percent of a core since the last look."""
+        """Return percent of a core since the last sample."""
         now, before = self.usages(), self._last
         self._last = now
         return _shares(now, before)
 
 
 def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
-    """Percent of a core; of the clients in the mean over their processes."""
+    """Return percent of a core; the mean over processes for the clients."""
     each = [one.since(other).percent_of_core for one, other in zip(now[2], before[2], strict=True)]
     cache = None if now[1] is None or before[1] is None else now[1].since(before[1])
     return {
@@ -405,11 +379,7 @@ def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
 
 
 def _failure(*looks: _Usages) -> type[MeasurementError]:
-    """What it is where nothing comes: the machine is the limit if these processes filled it once.
-
-    Args:
-        looks: what was used at several instants, in their order.
-    """
+    """Return a `MachineLimitError` if these processes ever filled the machine."""
     limit = BUSY * len(os.sched_getaffinity(0))
     filled = any(_all_shares(now, before) > limit for before, now in pairwise(looks))
     return MachineLimitError if filled else MeasurementError
@@ -426,11 +396,7 @@ def renewals(
     sent: Sequence[float],
     within: tuple[float, float],
 ) -> ResultRow:
-    """When the renewals of a board that were published in a span of time reached the answers.
-
-    Raises:
-        MeasurementError: none did.
-    """
+    """Return delays from publishing the renewals of a time span to their arrival in answers."""
     wanted = [number for number, at in enumerate(sent) if within[0] <= at <= within[1]]
     latencies: list[float] = []
     arrived = 0
@@ -444,11 +410,7 @@ def renewals(
 
 
 def timed(latencies: Sequence[float], reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Median and 95th percentile of latencies.
-
-    Raises:
-        MeasurementError: there are none.
-    """
+    """Return median and 95th percentile of latencies, or raise `MeasurementError` without any."""
     if not latencies:
         problems = [problem for report in reports for problem in report["errors"]]
         came = sum(report.get("updates", 0) for report in reports)
@@ -465,7 +427,7 @@ def timed(latencies: Sequence[float], reports: Sequence[Mapping[str, Any]]) -> d
 
 @contextmanager
 def client_processes(count: int, feed: str) -> Iterator[tuple[Sequence[Process], Process]]:
-    """Processes of clients, and one that publishes with this class of `processes`."""
+    """Start client processes, and a feed of this class of `processes`."""
     with ExitStack() as stack:
         clients = [
             stack.enter_context(started(f"client {n}", child(f"{_PROCESSES}:BoardClients")))
@@ -475,12 +437,12 @@ def client_processes(count: int, feed: str) -> Iterator[tuple[Sequence[Process],
 
 
 def used(row: Mapping[str, str]) -> float:
-    """What all processes used of the machine, in percent of a core."""
+    """Return the share of the machine that all processes used, in percent of a core."""
     return sum(float(row.get(column) or 0) for column in SIDES)
 
 
 def is_busy(row: Mapping[str, str]) -> bool:
-    """Whether all processes together kept the cores nearly busy: the machine was the limit."""
+    """True if all processes together kept the cores nearly busy: the machine was the limit."""
     cores = float(row["cores"] or 0)
     return bool(cores) and used(row) > BUSY * cores
 
@@ -488,7 +450,7 @@ def is_busy(row: Mapping[str, str]) -> bool:
 def marked(
     results: Results, x: str, series: Mapping[str, Sequence[Point]]
 ) -> dict[str, list[Point]]:
-    """The points of modes, those marked at which the machine was the limit."""
+    """Return the points of modes, marked where the machine was the limit."""
     busy = {
         (row["mode"], place)
         for row in results.rows

@@ -77,17 +77,16 @@ class Sizes:
 
     Args:
         queries: of the benchmark.
-        spark_queries: those of them that are measured on Spark, too, once each; it has to have an
-            answer to be ready.
+        spark_queries: those that are measured on Spark too, once each.
         spark_instances: other numbers of the first of these.
         rates: readings per second of each sensor; the first is that of all queries.
-        instances: the same query so many times; the first is that of all queries and rates.
+        instances: copies of the same query; the first is that of all queries and rates.
         varied: queries that are measured by rate and by instances.
-        lead: seconds by which a reading is published before the one of a window before it ends.
+        lead: seconds by which a reading is published before its predecessor expires.
         jitter: seconds over which clients spread their evaluations.
-        processes: over how many client processes the queries are spread.
-        seconds: how long each measurement looks, after the start.
-        spark_grace: seconds in which what was published at the end may still arrive by Spark.
+        processes: client processes.
+        seconds: of each measurement, after the start.
+        spark_grace: seconds in which late answers of Spark may still arrive.
     """
 
     queries: tuple[str, ...] = (*CITYBENCH_QUERIES, *UNNAMED)
@@ -119,7 +118,7 @@ class Sizes:
                 yield name, self.rates[0], count
 
     def planned(self) -> Iterator[tuple[str, float, int]]:
-        """Queries with rate and number of instances."""
+        """Return queries with rate and number of instances."""
         for name in self.queries:
             yield name, self.rates[0], self.instances[0]
         for name in self.varied:
@@ -131,7 +130,7 @@ class Sizes:
 
 @dataclass(slots=True)
 class OpenedCity:
-    """Stores, client processes and the feed, which stay; servers are new for every measurement."""
+    """Stores, client processes and feed, which stay; servers are new for every measurement."""
 
     city: City
     stores: Mapping[str, Path]
@@ -145,12 +144,7 @@ class OpenedCity:
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """What the sensors of a query say, and what of it an answer should name.
-
-    Args:
-        readings: of each sensor, by tick.
-        expected: the observations of a tick, found when they are asked for.
-    """
+    """Readings of the sensors of a query, and the expected observations, by tick."""
 
     readings: Sequence[Mapping[str, Sequence[Quad]]]
     expected: Callable[[int], set[str]]
@@ -174,7 +168,7 @@ class CityBenchQueries:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """The same stores, client processes and feed for all; Spark's may be left out."""
+        """Return groups on the same stores, client processes and feed; Spark's is optional."""
         limits = MachineLimits()
         for group, modes, planned in (
             ("sensors", _MODES, settings.planned()),
@@ -194,7 +188,7 @@ class CityBenchQueries:
                 yield MeasurementGroup(group, opened, measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Completeness and latency by query, at each rate and with each number of queries."""
+        """Return completeness and latency by query, rate and number of queries."""
         one = min(results.distinct("instances"), key=float, default="")
         slow = min(results.distinct("rate"), key=float, default="")
         for mode in results.distinct("mode"):
@@ -311,14 +305,7 @@ def _text(name: str, mode: Mode, server: Server, number: int, opened: OpenedCity
 
 
 def _ticks(name: str, rate: float, opened: OpenedCity, start: float) -> Ticks:
-    """What is published, made once for each query and rate.
-
-    Args:
-        name: of the query.
-        rate: readings per second.
-        opened: the city.
-        start: seconds that a start takes at most.
-    """
+    """Make the readings once for each query and rate."""
     if (name, rate, start) not in opened.ticks:
         seconds = 2 * opened.settings.seconds + start
         readings = opened.city.readings(opened.city.sensors(name), int(rate * seconds))
@@ -328,7 +315,7 @@ def _ticks(name: str, rate: float, opened: OpenedCity, start: float) -> Ticks:
 
 
 def _no_arrivals(*_: object) -> ResultRow:
-    """Of queries whose answers name no observations."""
+    """Return nothing, for queries whose answers name no observations."""
     return {"expected": 0}
 
 
@@ -339,7 +326,7 @@ def _arrivals(
     sent: Sequence[float],
     within: tuple[float, float],
 ) -> ResultRow:
-    """When the observations that were published in a span of time reached the answers."""
+    """Return when observations published in a time span reached the answers."""
     published: dict[str, float] = {}
     for tick, at in enumerate(sent):
         if within[0] <= at <= within[1]:

@@ -1,4 +1,4 @@
-"""``client``: what a query costs the client, by kind of query, server, client and latency."""
+"""``client``: the client's cost of a query by kind of query, server, client and latency."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,11 +69,11 @@ class Sizes:
     """Sizes of the experiment.
 
     Args:
-        triples: size of the data, about.
-        latencies: milliseconds that are added to every round trip.
-        clients: which clients ask.
-        servers: which servers answer.
-        queries: which queries are asked.
+        triples: approximate size of the data.
+        latencies: milliseconds added to every round trip.
+        clients: measured clients.
+        servers: measured servers.
+        queries: names of the queries.
     """
 
     triples: int = 100_000
@@ -97,7 +97,7 @@ class _Place:
     url: str
 
     def passed(self, delay: float) -> Mapping[str, int]:
-        """What passed the proxy since this was last asked; sets the delay in milliseconds."""
+        """Return the proxy's counts since the last call; set the delay in milliseconds."""
         return self.proxy.ask({"delay": delay}, _READY_SECONDS)
 
 
@@ -110,11 +110,7 @@ class OpenedClients:
     answers: Mapping[str, SolutionBag]
 
     def ask(self, client: str, server: str, query: str) -> Mapping[str, Any]:
-        """Have a client answer a query.
-
-        Raises:
-            MeasurementError: it could not.
-        """
+        """Let a client answer a query, or raise `MeasurementError`."""
         if client not in self.clients or server not in self.places:
             raise MeasurementError(f"{client} or {server} is not running")
         question = {"query": SHOP_QUERIES[query], "url": self.places[server].url}
@@ -144,7 +140,7 @@ class Clients:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """One group: all servers and clients at the same time, one asking after the other."""
+        """Return one group with all servers and clients, one asking after the other."""
         measurements = [
             Measurement(
                 {
@@ -168,7 +164,7 @@ class Clients:
         yield MeasurementGroup("queries", partial(_open, settings, run), measurements, _warm_up)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Totals, then query by query."""
+        """Return totals, then each query."""
         latencies = results.distinct("latency_ms")
         yield from _totals(results)
         first = results.where(latency_ms=latencies[0])
@@ -226,14 +222,14 @@ def _by_pair(results: Results, column: str) -> dict[str, list[Point]]:
 
 
 def total(results: Results, column: str, queries: Sequence[str]) -> float | None:
-    """The sum over queries of the mean of a column; ``None`` unless all were measured."""
+    """Return the sum over queries of a column's mean; ``None`` unless all were measured."""
     means = [results.mean(column, query=query) for query in queries]
     known = [mean for mean in means if mean is not None]
     return sum(known) if len(known) == len(queries) and known else None
 
 
 def _totals(results: Results) -> Iterator[Item]:
-    """The sums over all queries, by client and server, with each latency."""
+    """Return sums over all queries, by client, server and latency."""
     queries = results.distinct("query")
     rows = []
     for latency in results.distinct("latency_ms"):
@@ -278,7 +274,7 @@ def _open(settings: Sizes, run: Run) -> Iterator[OpenedClients]:
 
 @contextmanager
 def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterator[_Place]:
-    """A server that calls itself what its proxy is called."""
+    """Start a server behind a proxy, with the proxy's URL as its base URL."""
     port = free_port()
     base = f"http://{LOOPBACK}:{port}/"
     with ExitStack() as stack:
@@ -312,17 +308,14 @@ def _client(name: str) -> Iterator[Process]:
 
 
 def right_answers(quads: Path, queries: Iterable[str]) -> dict[str, SolutionBag]:
-    """The answers of another engine, pyoxigraph, over the data itself.
-
-    Where a limit lets through whatever comes first: the answers without it.
-    """
+    """Return the answers of pyoxigraph over the same data, without limits that leave a choice."""
     store = pyoxigraph.Store()
     store.bulk_load(path=quads, format=pyoxigraph.RdfFormat.N_QUADS)
     return {name: _rows(store.query(UNLIMITED.get(name, SHOP_QUERIES[name]))) for name in queries}
 
 
 def is_right(query: str, rows: SolutionBag, answer: SolutionBag) -> bool:
-    """Whether these are the rows that a query asks for, given what `right_answers` says."""
+    """True if the rows are right, given the result of `right_answers`."""
     if query in GRAPH_FORMS:
         # A graph is a set; clients may send a triple twice.
         rows = Counter(rows.keys())

@@ -74,11 +74,11 @@ class Sizes:
 
     Args:
         static: triples of the bibliography.
-        events: detections that are measured.
+        events: measured detections.
         periodic_events: the same for C-SPARQL.
-        constants: queries of a template that are measured, one after the other: each with the name
-            of another author. Beyond a million static triples three are, at most.
-        instances: numbers of queries at the same time, on the second static size.
+        constants: queries of a template, measured one after the other, each with another author; at
+            most three beyond a million static triples.
+        instances: numbers of simultaneous queries, on the second static size.
         periodic_instances: the same for C-SPARQL.
     """
 
@@ -100,7 +100,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The static graphs, loaded once, and the events."""
+    """The loaded static graphs, and the events."""
 
     floorplan: StoreGraph
     bibliography: StoreGraph
@@ -125,7 +125,7 @@ class ConferenceQueries:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """A group for each static size."""
+        """Return a group for each static size."""
         for place, size in enumerate(settings.static):
             constants = min(settings.constants, 3) if size > _LARGE else settings.constants
             cases = [
@@ -164,7 +164,7 @@ class ConferenceQueries:
             )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Figures 4 and 5, table 2, targets, claims."""
+        """Return figures 4 and 5, table 2, targets, claims."""
         keys = {
             "engine": "engine", "query": "query", "static": "static triples",
             "instances": "queries",
@@ -256,7 +256,7 @@ def _sentences(single: Results, together: Results) -> Iterator[Finding]:
 
 
 def _periodic_ratio(at_paper: Results) -> float | None:
-    """The most times as long an evaluation in C-SPARQL takes as an event in CQELS."""
+    """Return the largest time of a C-SPARQL evaluation relative to a CQELS event."""
     by_engine = at_paper.series("query", "engine", "execution_us", numeric=False)
     pairs = [{point.x: point.y for point in points} for points in by_engine.values()]
     names = (CQELS_MODE.name, CSPARQL_MODE.name)
@@ -265,7 +265,7 @@ def _periodic_ratio(at_paper: Results) -> float | None:
 
 
 def _growth(ours: Results) -> float | None:
-    """The time with the most static triples by that with the fewest, of the worst query."""
+    """Return the time with most by that with fewest static triples, of the worst query."""
     series = ours.series("query", "static", "us_mean")
     ratios = [
         points[-1].y / points[0].y
@@ -276,7 +276,7 @@ def _growth(ours: Results) -> float | None:
 
 
 def _with_most(together: Results) -> float | None:
-    """Milliseconds with as many queries as the paper has, if there were."""
+    """Return milliseconds with the paper's number of queries, if measured."""
     series = together.series("query", "instances", "us_mean", engine=CQELS_MODE.name)
     ends = [points[-1] for points in series.values()]
     return max((end.y / 1000 for end in ends if float(end.x) >= 1000), default=None)
@@ -286,7 +286,7 @@ def _with_most(together: Results) -> float | None:
 def conference_graphs(
     conference: Conference, run: Run, size: int
 ) -> Iterator[tuple[StoreGraph, StoreGraph]]:
-    """The floor plan and a bibliography of this size, loaded and open."""
+    """Load and open the floor plan and a bibliography of this size."""
     parts = {
         "floorplan": quads(conference.floorplan()),
         "bibliography": quads(conference.bibliography(size)),
@@ -306,7 +306,7 @@ def _opened(settings: Sizes, run: Run, size: int) -> Iterator[Opened]:
 
 
 def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[ResultRow]:
-    """In CQELS: an execution for each event."""
+    """Measure CQELS: an execution for each event."""
     engine = Engine()
     engine.attach(opened.bibliography)
     engine.attach(opened.floorplan, FLOORPLAN)
@@ -332,7 +332,7 @@ def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[
 
 
 def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[ResultRow]:
-    """In C-SPARQL: an execution of all queries each second of the stream."""
+    """Measure C-SPARQL: an execution of all queries each second of the stream."""
     engine = CsparqlEngine()
     engine.attach(opened.bibliography)
     engine.attach(opened.floorplan)
@@ -367,7 +367,7 @@ _MEASURES: dict[str, Callable[..., Iterable[ResultRow]]] = {
 
 
 def _pushed(push: Callable[..., object], events: _Events) -> tuple[list[float], float]:
-    """The microseconds of each event, by the clock, and the CPU seconds of all."""
+    """Return the microseconds of each event, and the CPU seconds of all."""
     clock = time.perf_counter
     taken = []
     begin = time.process_time()

@@ -1,18 +1,18 @@
-"""``cost-model``: what a million clients would take, from measurements of some hundred.
+"""``cost-model``: the cost of a million clients, extrapolated from measurements of some hundred.
 
 An *instance* is one worker process on one core. With n clients on k instances
 
     load of an instance    fixed + per_client · n / k           percent of a core
-    it may be at most      100 · min(utilisation, deadline / period)
+    allowed load           100 · min(utilisation, deadline / period)
     so                     k = ⌈per_client · n / (allowed − fixed)⌉
     memory                 k · memory_fixed + memory_per_client · n
     traffic                bytes_per_client · n
     machines               the most of k / cores, memory / memory of a machine, traffic / network
     cost per month         machines · price + traffic · price
 
-`fixed` is what an instance does without any client: it takes what is published. The load comes at
-once, when facts are renewed: so what a renewal causes has to be done within the deadline, and an
-instance that is busier than deadline / period cannot do that.
+`fixed` is the load of an instance without clients: taking what is published. The load comes in
+bursts at renewals, and a burst must be done within the deadline, which bounds the load to
+deadline / period.
 """
 
 import json
@@ -75,19 +75,12 @@ class Line:
     per_client: float
 
     def at(self, clients: float) -> float:
-        """Its value for so many clients."""
+        """Return its value for so many clients."""
         return self.fixed + self.per_client * clients
 
 
 def fitted(points: Mapping[float, float]) -> Line:
-    """The line with the least sum of squared relative errors.
-
-    Args:
-        points: values, none of them negative, by numbers of clients.
-
-    Raises:
-        ValueError: there are fewer than two numbers of clients.
-    """
+    """Fit the line with the least squared relative errors to values by numbers of clients."""
     if len(points) < 2:
         raise ValueError("a line needs two numbers of clients")
     weighted = [(n, y, 1 / max(y, 1e-9) ** 2) for n, y in points.items()]
@@ -107,7 +100,7 @@ def fitted(points: Mapping[float, float]) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What was measured of a mode.
+    """The measurements of a mode.
 
     Args:
         server: CPU of the server, percent of a core.
@@ -128,19 +121,19 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What is asked, and the prices. Prices are examples: set your own.
+    """Requirements and prices. Prices are examples: set your own.
 
     Args:
-        clients: for so many it is computed.
-        fit_most: the lines are fitted to at most so many clients; with more they are checked.
-        utilisation: to which share a core is used at most, in the mean.
-        deadline: seconds within which everybody has the answer after a renewal.
+        clients: computed numbers of clients.
+        fit_most: largest number of clients for the fit; larger ones check it.
+        utilisation: largest mean share of a core in use.
+        deadline: seconds until everybody has the answer after a renewal.
         machine_cores: of a rented machine.
         machine_memory: its memory in GiB.
         machine_network: its network in Gbit/s.
-        machine_price: for a month, in any currency.
-        traffic_price: of a gigabyte that leaves, in the same.
-        simulated: for so many clients the formula is checked by a simulation.
+        machine_price: per month, in any currency.
+        traffic_price: of an outgoing gigabyte, in the same.
+        simulated: numbers of clients for which a simulation checks the formula.
         simulated_periods: how many periods are simulated.
     """
 
@@ -162,23 +155,23 @@ class Sizes:
         return cls(simulated=(1_000, 100_000), simulated_periods=2)
 
     def allowed(self, period: float) -> float:
-        """Percent of a core that an instance may use in the mean."""
+        """Return the allowed mean load of an instance, in percent of a core."""
         return 100 * min(self.utilisation, self.deadline / period)
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What it takes.
+    """The computed resources.
 
     Args:
         instances: of the server.
         caches: instances of the cache.
         memory_gib: GiB.
         machines: for both.
-        client_cores: cores that are busy at the clients, all together.
-        gb_month: that leave in a month.
+        client_cores: busy cores of all clients together.
+        gb_month: outgoing gigabytes per month.
         cost_month: per month, in the currency of the prices.
-        limit: what the number of machines follows from: cores, memory or network.
+        limit: the binding resource: cores, memory or network.
     """
 
     instances: int
@@ -192,11 +185,7 @@ class Size:
 
 
 def instances(line: Line, clients: float, allowed: float) -> int:
-    """How many instances of this load so many clients need.
-
-    Raises:
-        ValueError: an instance has no room left for a single client.
-    """
+    """Return the number of instances, or raise `ValueError` if one has no room for a client."""
     room = allowed - line.fixed
     if room <= 0:
         raise ValueError("what is published takes all that an instance may use")
@@ -204,13 +193,11 @@ def instances(line: Line, clients: float, allowed: float) -> int:
 
 
 def size(costs: Costs, prices: Sizes, clients: float) -> Size:
-    """What so many clients take.
+    """Return the resources for so many clients.
 
-    A cache asks the server for what it does not have, whoever its clients are: each cache is taken
-    to cause what the one that was measured did.
-
-    Raises:
-        ValueError: an instance has no room left for a single client.
+    A cache asks the server for what it lacks, whoever its clients are: each is taken to cause
+    the load
+    of the measured one.
     """
     allowed = prices.allowed(costs.period)
     if costs.cache is None:
@@ -239,7 +226,7 @@ class LineComparison:
     """Where one line is below another.
 
     Args:
-        below: whether it is below for large n.
+        below: true if it is below for large n.
         crossing: the n > 0 at which that changes; ``None``: nowhere.
     """
 
@@ -248,7 +235,7 @@ class LineComparison:
 
 
 def compared_lines(one: Line, other: Line) -> LineComparison:
-    """Where `one` is below `other`."""
+    """Return where `one` is below `other`."""
     slope = other.per_client - one.per_client
     start = other.fixed - one.fixed
     below = slope > 0 or (slope == 0 and start > 0)
@@ -261,22 +248,22 @@ def simulated(
 ) -> dict[str, float]:
     """Simulate clients whose answers are renewed all at once, first come, first served.
 
-    In each period a client comes at the renewal plus a random delay, and takes a random time of
-    exponential distribution. The instance itself takes the renewal first. Nothing of the formula
-    is used.
+    In each period the instance takes the renewal first; a client arrives after a random delay
+    and is
+    served for an exponentially distributed time. Nothing of the formula is used.
 
     Args:
         load: percent of a core; `fixed` for an instance, the rest for each client.
         clients: how many.
-        instances: over which clients are spread at random.
+        instances: clients are spread over them at random.
         period: seconds between two renewals.
-        spread: seconds over which clients come after a renewal.
-        periods: how many are simulated, after one that is not counted.
-        seed: where chance comes from.
+        spread: seconds over which clients arrive after a renewal.
+        periods: simulated, after one warm-up.
+        seed: of the random numbers.
 
     Returns:
-        Percent of a core that instances were busy, in the mean and the busiest one; seconds from
-        the arrival of a client to the end of its service, median and 99th percentile.
+        Load of instances in percent of a core, mean and maximum; seconds from arrival to the end of
+        service, median and 99th percentile.
     """
     chance = np.random.default_rng(seed)
     place = chance.integers(0, instances, clients)
@@ -316,7 +303,7 @@ def simulated(
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTotals:
-    """What ``server-vs-client`` measured, and how."""
+    """The results and settings of ``server-vs-client``."""
 
     totals: Results
     period: float
@@ -344,7 +331,7 @@ class CostModel:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """One group: every part for every mode."""
+        """Return one group: every part for every mode."""
         parts = {FIT: _fit, CHECK: _check, SIZE_PART: _sizes, SIMULATION: _simulate}
         measurements = [
             Measurement({"part": part, "mode": mode}, partial(compute, mode), repetitions=1)
@@ -354,7 +341,7 @@ class CostModel:
         yield MeasurementGroup("model", partial(_open, settings, run), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Findings, the inputs, the formula's results, the checks."""
+        """Return findings, the inputs, the formula's results, the checks."""
         lines: dict[str, dict[str, Line]] = {}
         for row in results.where(part=FIT).rows:
             line = Line(float(row["fixed"]), float(row["per_client"]))
@@ -394,7 +381,7 @@ class CostModel:
 
 
 def _added(lines: Mapping[str, Line], *clients: str) -> Line:
-    """The CPU of server and cache, and of the clients where they are named."""
+    """Return the CPU of server and cache, and of the clients where they are named."""
     each = [lines[name] for name in ("server", "cache", *clients) if name in lines]
     return Line(sum(line.fixed for line in each), sum(line.per_client for line in each))
 
@@ -468,7 +455,7 @@ def _points(opened: MeasuredTotals, mode: str, column: str) -> dict[float, float
 
 
 def _quantities(opened: MeasuredTotals, mode: str) -> dict[str, dict[float, float]]:
-    """What is fitted, by numbers of clients."""
+    """Return the fitted quantities, by numbers of clients."""
     seconds = _points(opened, mode, "seconds")
     received = _points(opened, mode, "bytes")
     found = {
@@ -505,7 +492,7 @@ def _costs(opened: MeasuredTotals, mode: str) -> Costs:
 
 
 def _burst(opened: MeasuredTotals, mode: str) -> float:
-    """Seconds between two instants at which everybody's answer is due."""
+    """Return seconds between two instants at which all answers are due."""
     return opened.step if mode == CSPARQL_MODE.name else opened.period
 
 

@@ -1,4 +1,4 @@
-"""``csparql``: periodic queries: time per evaluation, what each rule brings, and Spark by cores."""
+"""``csparql``: periodic queries: time per evaluation, the effect of each rule, Spark by cores."""
 
 import random
 import time
@@ -47,14 +47,14 @@ _MARKET_QUERIES = named_queries("market.rq")
 
 
 def brokers(count: int) -> Iterator[Quad]:
-    """The countries of brokers: what does not change."""
+    """Return the countries of brokers: the static data."""
     for number in range(count):
         country = Term(f'"C{number % 20}"')
         yield Quad(Term(f"<{BROKERS}{number}>"), Term(f"<{BROKERS}is_from>"), country)
 
 
 def transactions(seed: int, brokers: int, count: int) -> Iterator[tuple[int, int, list[list[str]]]]:
-    """Markets, instants in milliseconds and triples: a hundred transactions a second."""
+    """Return markets, instants in milliseconds and triples: a hundred transactions a second."""
     chance = random.Random(seed)
     for number in range(count):
         tx = f"<{EXCHANGE}tx{number}>"
@@ -65,7 +65,7 @@ def transactions(seed: int, brokers: int, count: int) -> Iterator[tuple[int, int
 
 
 def market_query(query: str, window: int) -> str:
-    """``filters``, ``by market`` or ``over markets``, with windows of so many seconds."""
+    """Return ``filters``, ``by market`` or ``over markets``, with windows of so many seconds."""
     common = {
         "b": BROKERS,
         "x": EXCHANGE,
@@ -115,7 +115,7 @@ class Sizes:
         windows: ranges of windows in seconds, for the rules.
         brokers: static triples, for the rules.
         spark_events: triples that Spark replays.
-        spark_warm_up: triples that it replays before; none: not at all.
+        spark_warm_up: triples that it replays before; none: no warm-up.
         cores: of Spark.
         spark_windows: ranges of windows in seconds, for the rules on Spark; none: not measured.
         spark_brokers: static triples, for the rules on Spark; the first are those of all windows.
@@ -162,7 +162,7 @@ class PeriodicQueries:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """Native by static size, the rules, and Spark."""
+        """Return native by static size, the rules, and Spark."""
         for size in settings.static:
             yield MeasurementGroup(
                 f"native, {size} static triples",
@@ -223,7 +223,7 @@ class PeriodicQueries:
                 )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Evaluations natively, what the rules save, Spark by cores, and the claims."""
+        """Return native evaluations, savings of the rules, Spark by cores, and the claims."""
         native, rules, spark, rules_on_spark = (
             results.where(part=each) for each in ("native", "rules", "spark", "spark rules")
         )
@@ -271,7 +271,7 @@ class PeriodicQueries:
 
 
 def _native(native: Results) -> Iterator[Item]:
-    """Beside the original engine."""
+    """Compare with the original engine."""
     ratios = []
     for (name, size), original in _ORIGINAL.items():
         measured = native.mean("ms_median", query=name, static=size)
@@ -290,7 +290,7 @@ def _native(native: Results) -> Iterator[Item]:
 
 
 def _by_size(name: str, chosen: Results, column: str, unit: str) -> Iterator[Figure]:
-    """The time with each rule, by the size of the window and of the data."""
+    """Return the time with each rule, by the size of window and data."""
     for x, label, other, choose in (
         ("window", "range of the window (s)", "static", min if "spark" in name else max),
         ("static", "static triples", "window", max),
@@ -306,7 +306,7 @@ def _by_size(name: str, chosen: Results, column: str, unit: str) -> Iterator[Fig
 
 
 def _effects(chosen: Results, column: str, what: str) -> Iterator[Finding]:
-    """The CPU with each rule by that without any."""
+    """Return the CPU with each rule relative to that without."""
     parts = [
         f"{label} {rounded(min(ratios))} to {rounded(max(ratios))}"
         for label in chosen.distinct("rules")
@@ -331,7 +331,7 @@ def _worst_of_aggregates(native: Results) -> float | None:
 
 
 def _ratios(chosen: Results, label: str, column: str) -> Iterator[float]:
-    """The cost with a rule by that without any, in each case."""
+    """Return the cost with a rule relative to that without, in each case."""
     for row in chosen.where(rules=label).rows:
         case = {name: row[name] for name in ("query", "static", "window", "cores")}
         one, other = (chosen.mean(column, rules=each, **case) for each in (label, "none"))
@@ -398,9 +398,9 @@ class SparkMarket:
         session: Spark.
         java: its process.
         work: a directory.
-        events: triples that a replay has.
+        events: triples of a replay.
         static: the countries of brokers.
-        size: how many brokers there are.
+        size: number of brokers.
     """
 
     session: Any
@@ -413,7 +413,7 @@ class SparkMarket:
     directories: Mapping[str, Path] = field(default_factory=dict)
 
     def write(self, seed: int, events: int) -> None:
-        """Make the streams anew."""
+        """Write new streams."""
         from tpf_server.continuous.csparql.spark.execution import punctuate
 
         self.number += 1
@@ -431,7 +431,7 @@ class SparkMarket:
             punctuate(directory, end // 1000 * 1000)
 
     def replay(self, text: str, rules: tuple[Rule, ...]) -> int:
-        """Run a query over them; how many rows its answers have."""
+        """Run a query over them; return the number of rows of its answers."""
         from tpf_server.continuous.csparql.spark.execution import SparkExecution
 
         self.number += 1
@@ -451,7 +451,7 @@ class SparkMarket:
 
 
 class _Stopwatch:
-    """Times what lies between evaluations, and counts rows."""
+    """Measures the time between evaluations, and counts rows."""
 
     def __init__(self) -> None:
         self.taken: list[float] = []
@@ -467,7 +467,7 @@ class _Stopwatch:
         self.rows += len(answer.rows)
 
     def row(self) -> ResultRow:
-        """What was measured."""
+        """Return the measured row."""
         ordered = sorted(self.taken)
         return {
             "ms_median": percentile(ordered, 50),

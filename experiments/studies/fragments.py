@@ -1,4 +1,4 @@
-"""``fragments``: what a fragment costs the server, by pattern and format."""
+"""``fragments``: the server's cost of a fragment, by pattern and format."""
 
 import json
 import random
@@ -100,12 +100,12 @@ _START_COLUMNS = {
 
 
 def request(port: int, path: str, media_type: str, fields: str = "") -> str:
-    """A whole request; `fields` end its header."""
+    """Return a complete request; `fields` end its header."""
     return f"GET {path} HTTP/1.1\r\nHost: {LOOPBACK}:{port}\r\nAccept: {media_type}\r\n{fields}\r\n"
 
 
 def paths(people: People, seed: int, pattern: str) -> Iterator[str]:
-    """Paths of requests of a class of patterns; with random constants where it has some."""
+    """Return request paths of a class of patterns, with random constants."""
     chance = random.Random(f"{seed} {pattern}")
     if pattern == "first page":
         yield f"/{PEOPLE_DATASET}"
@@ -134,11 +134,11 @@ def _path(**terms: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PeopleFiles:
-    """The data in the forms that the servers read, made when they are first needed.
+    """The data in the forms that the servers read, made on first use.
 
     Args:
         people: the data.
-        folder: where the files are; those that are there are used again.
+        folder: of the files; existing ones are used again.
         static: makes our store.
     """
 
@@ -163,16 +163,7 @@ class PeopleFiles:
 
 
 def server(name: str, files: PeopleFiles, folder: Path) -> AbstractContextManager[Server]:
-    """One of the servers, with one worker.
-
-    Args:
-        name: as in the raw data.
-        files: what it serves.
-        folder: where it keeps what is its own.
-
-    Raises:
-        UnavailableError: it is not here.
-    """
+    """Start one of the servers, with one worker, or raise `UnavailableError`."""
     if name == CONSTANT:
         return constant_server()
     if name == REFERENCE:
@@ -189,7 +180,7 @@ def server(name: str, files: PeopleFiles, folder: Path) -> AbstractContextManage
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The servers of a group by name, and the process that asks them."""
+    """The servers of a group by name, and the load generator."""
 
     files: PeopleFiles
     servers: Mapping[str, Server]
@@ -197,11 +188,7 @@ class Running:
     connections: int
 
     def named(self, name: str) -> Server:
-        """A server by the name in the raw data.
-
-        Raises:
-            MeasurementError: it could not be started.
-        """
+        """Return a server by its name in the raw data, if it did start."""
         try:
             return self.servers[name]
         except KeyError:
@@ -215,18 +202,7 @@ class Running:
         status: int = 200,
         pause: float = 0.0,
     ) -> ResultRow:
-        """Have requests sent, again from the first when all were sent; what that cost.
-
-        Args:
-            server: who is asked.
-            requests: whole requests.
-            seconds: for how long.
-            status: that all answers must have.
-            pause: seconds between an answer and the next request, over one connection.
-
-        Raises:
-            MeasurementError: the server answered otherwise, or not at all.
-        """
+        """Send requests in a loop and return their cost."""
         order = {
             "port": server.port, "connections": 1 if pause else self.connections,
             "seconds": seconds, "status": status, "requests": requests, "pause": pause,
@@ -250,7 +226,7 @@ class Running:
         }
 
     def start_another(self, name: str) -> tuple[float, int]:
-        """Start the same server once more: seconds to the first answer, and its memory then."""
+        """Start the same server again; return seconds to the first answer, and its memory then."""
         with (
             TemporaryDirectory(dir=self.files.folder) as folder,
             server(name, self.files, Path(folder)) as another,
@@ -262,7 +238,7 @@ class Running:
 def running_server(
     files: PeopleFiles, connections: int, names: Sequence[str], say: Callable[[str], None]
 ) -> Iterator[Running]:
-    """Start the servers; one that is not here is left out, and that is said."""
+    """Start the servers; leave out those not installed, and say so."""
     with ExitStack() as stack:
         servers = {}
         for name in names:
@@ -278,9 +254,9 @@ def running_server(
 
 
 def mapped(server: Server) -> int:
-    """Bytes of the worker's memory that are pages of a store: those that the system can take back.
+    """Return bytes of the worker's memory that are pages of a store.
 
-    Workers share them, and with the page cache.
+    The system can take them back; workers share them, and with the page cache.
     """
     sizes = server.process.resident_each()
     largest = max(sizes, key=lambda pid: sizes[pid])
@@ -296,14 +272,15 @@ class Sizes:
     """Sizes of the experiment.
 
     Args:
-        triples: sizes of the data; servers and formats are compared on the first one, ours in the
-            first format on the others.
-        seconds: how long each measurement lasts.
-        warm_up_seconds: how long each server is warmed up for.
-        connections: how many are open to the server.
+        triples: sizes of the data; servers and formats are compared on the first one, ours
+            in the first
+            format on the others.
+        seconds: of each measurement.
+        warm_up_seconds: of each server.
+        connections: to the server.
         servers: which are measured.
         formats: which are asked for.
-        seldom_rate: requests in a second where they are seldom.
+        seldom_rate: requests per second where they are seldom.
         seldom_requests: how many of those are sent.
         data: a folder that keeps the data for other runs; empty: they are made anew.
     """
@@ -341,7 +318,7 @@ class Fragments:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """The comparison on the first size; ours alone on the others."""
+        """Return the comparison on the first size; ours alone on the others."""
         folder = Path(settings.data) if settings.data else run.folder
         for number, triples in enumerate(settings.triples):
             people = People(triples, run.seed)
@@ -356,7 +333,7 @@ class Fragments:
             )
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Cost per request by pattern and by format, start and memory, targets."""
+        """Return cost per request by pattern and by format, start and memory, targets."""
         first, largest = results.distinct("triples")[0], results.distinct("triples")[-1]
         main = results.where(triples=first)
         page = main.where(pattern="first page", format="TriG")

@@ -1,4 +1,4 @@
-"""``load``: what it takes to make a store of N-Triples, with Spark and in one process."""
+"""``load``: the cost of making a store from N-Triples, with Spark and in one process."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ class Sizes:
 
     Args:
         triples: sizes of the data.
-        repetitions: how often each load is made.
+        repetitions: of each load.
         master: of Spark.
         one_core: sizes of the data with which Spark is measured on one core, too.
     """
@@ -80,7 +80,7 @@ class Load:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """A group per engine, so that a missing Java leaves out only one."""
+        """Return a group per engine, so that a missing Java leaves out only one."""
         for engine, sizes in (
             (ON_SPARK, settings.triples),
             (ONE_CORE, settings.one_core),
@@ -98,7 +98,7 @@ class Load:
                 yield MeasurementGroup(engine, partial(_open, engine, run.folder), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Seconds and memory by size; the stores of all engines are compared."""
+        """Return seconds and memory by size; the stores of all engines are compared."""
         for engine, points in results.series("engine", "triples", "seconds").items():
             yield Finding(
                 f"{engine}: a store of {points[-1].x:,.0f} triples in {rounded(points[-1].y)} s, "
@@ -169,7 +169,7 @@ def _load(engine: str, people: People, settings: Sizes, folder: Path) -> Iterato
 
 
 def _watch(process: Process) -> tuple[int, float]:
-    """Most memory, and the CPU, of a process and its children until it ends."""
+    """Return the peak memory and the CPU of a process and its children until it ends."""
     peak, cpu = 0, 0.0
     until = time.perf_counter() + _MOST_SECONDS
     while process.popen.poll() is None:

@@ -1,4 +1,4 @@
-"""Child processes of boards: clients that follow answers, and feeds that publish what they see.
+"""Child processes of boards: clients that follow answers, and feeds that publish.
 
 A process of clients follows these orders:
 
@@ -6,13 +6,13 @@ A process of clients follows these orders:
 ``start``          starts the queries; answered when each has its first answer (or failed, or is
                    followed, where the server evaluates it; with ``answered``, not before it has)
 ``mark``           answered with what was received so far
-``stop``           ends them; ``arrivals`` holds ``[query, what, instant, rows]`` for whatever
-                   reached an answer: renewals of the board by their number (in ``?delay``),
-                   observations of sensors by their IRI (in ``?obId…``)
+``stop``           ends them; ``arrivals`` holds ``[query, what, instant, rows]``: renewals of
+                   the board by their number (in ``?delay``), observations by their IRI (in
+                   ``?obId…``)
 =================  ==========================================================================
 
-A feed answers ``start`` when its first batch is published, and ``stop`` with the instants at which
-each was sent. `answer_question` answers single queries.
+A feed answers ``start`` when its first batch is published, and ``stop`` with the instants of all
+batches. `answer_question` answers single queries.
 """
 
 import json
@@ -53,10 +53,10 @@ from tpf_client.stream import Update
 
 
 class WireBytes:
-    """Counts what all sockets that are opened from now on receive.
+    """Counts the bytes that all sockets opened from now on receive.
 
-    Bodies are what libraries tell of, decompressed as a rule; what a network carries is more or
-    less than that. Sockets of Python read by `recv` and `recv_into`, which are replaced.
+    Libraries report decompressed bodies, not the bytes of the network. The methods `recv` and
+    `recv_into` of sockets are replaced.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class WireBytes:
         self._sockets: WeakSet[socket.socket] = WeakSet()
 
     def install(self) -> None:
-        """Count from now on, in this process."""
+        """Start counting in this process."""
         counts = self
 
         class CountingSocket(socket.socket):
@@ -86,17 +86,17 @@ class WireBytes:
         socket.socket = CountingSocket  # type: ignore[misc]
 
     def add(self, size: int) -> None:
-        """So many bytes came."""
+        """Count received bytes."""
         with self._lock:
             self.received += size
 
     def opened(self, connected: socket.socket) -> None:
-        """A connection was made."""
+        """Note a new connection."""
         with self._lock:
             self._sockets.add(connected)
 
     def shut(self) -> None:
-        """End all connections; whoever reads from one meets its end."""
+        """Close all connections; their readers meet the end."""
         with self._lock:
             for each in tuple(self._sockets):
                 with suppress(OSError):
@@ -121,11 +121,11 @@ def _what(row: Iterable[tuple[str, str]]) -> Iterator[What]:
 
 @dataclass(slots=True)
 class Seen:
-    """What reached the answers.
+    """The rows that reached the answers.
 
     Args:
-        queries: how many there are.
-        whole: whether each answer is a whole one; otherwise rows of a renewal add up.
+        queries: number of queries.
+        whole: true if each answer is complete; otherwise rows of a renewal add up.
     """
 
     queries: int
@@ -138,14 +138,14 @@ class Seen:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, query: int) -> None:
-        """A query has its first answer, or will never have one."""
+        """Note the first answer of a query, or its failure."""
         with self._lock:
             self._begun.add(query)
             if len(self._begun) >= self.queries:
                 self.ready.set()
 
     def add(self, query: int, rows: Iterable[Iterable[tuple[str, str]]]) -> None:
-        """An answer got rows, each of variables with their terms."""
+        """Note rows of an answer."""
         now = time.time()
         found: Counter[What] = Counter()
         for row in rows:
@@ -160,13 +160,13 @@ class Seen:
                 )
 
     def fail(self, query: int, reason: str) -> None:
-        """Something went wrong with a query."""
+        """Note a failed query."""
         with self._lock:
             self.errors.append(reason)
         self.begin(query)
 
     def to_json(self) -> dict[str, Any]:
-        """What the process answers with in the end."""
+        """Return the final report of the process."""
         with self._lock:
             return {
                 "arrivals": [
@@ -179,11 +179,7 @@ class Seen:
 
 
 class Streamers:
-    """Query streamers over fragments.
-
-    Each query has a client of its own, as users far from each other have, or all share one, as
-    those of one application do.
-    """
+    """Query streamers over fragments, with a client each or one shared client."""
 
     def __init__(self, order: Mapping[str, Any], seen: Seen) -> None:
         self._seen = seen
@@ -225,16 +221,16 @@ class Streamers:
 
     @property
     def requests(self) -> int:
-        """How many were sent so far."""
+        """Return the number of requests sent."""
         return sum(client.statistics.requests for client in set(self._clients))
 
     def close(self) -> None:
-        """End them."""
+        """Close them."""
         self._open.close()
 
 
 class Readers:
-    """Registers queries at the server, and reads their results as they come."""
+    """Registers queries at the server and reads their results."""
 
     def __init__(self, order: Mapping[str, Any], seen: Seen) -> None:
         self._each = [_Reader(order, number, seen) for number in range(len(order["queries"]))]
@@ -243,11 +239,11 @@ class Readers:
 
     @property
     def requests(self) -> int:
-        """How many were sent so far."""
+        """Return the number of requests sent."""
         return sum(reader.requests for reader in self._each)
 
     def close(self) -> None:
-        """Stop reading; the server with its queries is ended by whoever started it."""
+        """Stop reading; the server is stopped by its owner."""
         for reader in self._each:
             reader.stopping = True
 
@@ -319,7 +315,7 @@ class _Reader(threading.Thread):
 
 
 class BoardClients:
-    """What a process of clients does with its orders."""
+    """Handles the orders of a client process."""
 
     def __init__(self) -> None:
         self._wire = WireBytes()
@@ -364,11 +360,7 @@ _FAILURES = (LoaderError, MeasurementError, OSError)
 
 
 def push_facts(order: Mapping[str, Any], quads: list[Quad], end: datetime, number: int) -> None:
-    """Publish facts that hold until an instant.
-
-    Raises:
-        LoaderError: the server refuses them, or cannot be reached.
-    """
+    """Publish facts that hold until an instant."""
     publisher = Publisher(order["url"], SystemClock(), order["token"])
     try:
         publisher.publish(tuple(quads), Expiration(end), f"renewal-{number}")
@@ -377,24 +369,14 @@ def push_facts(order: Mapping[str, Any], quads: list[Quad], end: datetime, numbe
 
 
 def push_elements(order: Mapping[str, Any], quads: list[Quad], at: datetime) -> None:
-    """Push each fact as an element of a stream.
-
-    Raises:
-        MeasurementError: the server refuses them.
-        requests.RequestException: it cannot be reached.
-    """
+    """Push each fact as an element of a stream."""
     timestamp = format_instant(at)
     lines = [json.dumps({"timestamp": timestamp, "triple": list(quad[:3])}) for quad in quads]
     push_lines(order["url"], order["token"], lines)
 
 
 def push_lines(url: str, token: str, lines: Sequence[str]) -> None:
-    """Push elements to a stream, a line of JSON each; again where the server has no time for them.
-
-    Raises:
-        MeasurementError: the server refuses them.
-        requests.RequestException: it cannot be reached.
-    """
+    """Push elements to a stream as lines of JSON; try again while the server is busy."""
     with requests.Session() as session:
         # A server takes few bodies at a time, and says so to the others.
         session.mount("http://", HTTPAdapter(max_retries=_AGAIN))
@@ -409,11 +391,8 @@ def push_lines(url: str, token: str, lines: Sequence[str]) -> None:
 class BoardFeed(threading.Thread, ABC):
     """Publishes until it is stopped.
 
-    Args:
-        order: what to do.
-
     Attributes:
-        sent: when each batch was sent, in seconds since 1970.
+        sent: the time of each batch, in seconds since 1970.
         error: why it ended too early.
     """
 
@@ -443,13 +422,13 @@ class BoardFeed(threading.Thread, ABC):
         """Publish until stopped, and call `note` for each batch."""
 
     def note(self, sent: datetime) -> None:
-        """A batch was sent."""
+        """Note a published batch."""
         self.sent.append(sent.timestamp())
         self.started.set()
 
 
 class RenewedBoard(BoardFeed):
-    """Renews the board, at the longest for so many seconds."""
+    """Renews the board."""
 
     def publish(self, clock: Clock) -> None:
         """Publish a renewal in every period."""
@@ -503,7 +482,7 @@ class SensorFeed(BoardFeed):
 
 
 class _FollowedFeed:
-    """What a process that publishes does with its orders."""
+    """Handles the orders of a publishing process."""
 
     kind: type[BoardFeed]
 
@@ -538,11 +517,7 @@ class SensorReadings(_FollowedFeed):
 
 
 def _rows_of_answer(query: str, url: str) -> Iterator[list[str | None]]:
-    """The rows of an answer, terms in N-Triples in the order of the variables' names.
-
-    Raises:
-        ClientError: there is none.
-    """
+    """Return the rows of an answer, terms in N-Triples, ordered by variable name."""
     with Client(url) as client:
         result = client.query(query)
         if isinstance(result, Solutions):
@@ -561,8 +536,8 @@ def answer_question(order: Mapping[str, Any]) -> Mapping[str, Any]:
     """Answer a query with a new client.
 
     Returns:
-        The rows, or an error; the seconds until the first row and until the last one; the seconds
-        of CPU.
+        The rows, or an error; the seconds until the first row and until the last one; the
+            seconds of CPU.
     """
     wall, cpu = time.perf_counter(), time.process_time()
     rows: list[list[str | None]] = []

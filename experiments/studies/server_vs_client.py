@@ -1,4 +1,4 @@
-"""``server-vs-client``: what keeping n answers up to date costs the server, and what the clients.
+"""``server-vs-client``: the cost of keeping n answers up to date, for server and clients.
 
 Source: Taelman et al. 2016, section 6, figures 2a and 2b.
 """
@@ -78,29 +78,27 @@ _FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
+    """Sizes of the experiment. Numbers of queries are simultaneous queries.
 
     Args:
-        queries: how many are kept up to date at the same time, by query streamers with a client
-            each; figures mark where that is more than the machine can run.
-        cached_queries: the same, with nginx in front.
-        shared_queries: the same, where the queries of a process share one client.
-        engine_queries: the same, where the server evaluates the queries; each reader holds a
-            thread of the server.
-        spark_queries: the same, where Spark does, which has a job for each.
-        method_queries: the same, for servers of others: patterns rewritten by annotation method.
+        queries: by query streamers with a client each; figures mark where the machine is the limit.
+        cached_queries: with nginx in front.
+        shared_queries: with one client per process.
+        engine_queries: evaluated by the server; each reader holds a thread of it.
+        spark_queries: evaluated by Spark, with a job for each.
+        method_queries: over servers of others: patterns rewritten by annotation method.
         methods: the annotation methods.
-        cached_methods: whether they are measured with nginx in front, too.
-        processes: over how many client processes the queries are spread.
+        cached_methods: true to measure them with nginx in front, too.
+        processes: client processes.
         departures: on the board, each with three static and two live facts.
         period: seconds until all live facts are renewed.
-        lead: seconds by which a renewal is published before the old facts expire.
+        lead: seconds from publishing a renewal to the expiry of the old facts.
         jitter: seconds over which clients spread their evaluations.
         step: seconds between two evaluations of a C-SPARQL query.
-        first_seconds: how long the start of the clients takes at least.
-        periods: how many periods are looked at when all clients have started.
-        grace: seconds in which what was published at the end may still arrive.
-        spark_grace: the same for Spark, whose answers come by micro-batches.
+        first_seconds: least time for the start of the clients.
+        periods: observed periods after the start.
+        grace: seconds in which late updates may still arrive.
+        spark_grace: the same for Spark, which answers by micro-batches.
         modes: only these; all where empty.
     """
 
@@ -134,7 +132,7 @@ class Sizes:
         )  # fmt: skip
 
     def planned(self) -> Iterator[tuple[Mode, int]]:
-        """The modes, with their numbers of queries."""
+        """Return the modes with their numbers of queries."""
         for mode, sizes in (
             (STREAMER, self.queries),
             (CACHED, self.cached_queries),
@@ -155,7 +153,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class OpenedBoard:
-    """The client processes and the feed, which stay; servers are new for every measurement."""
+    """Client processes and feed, which stay; servers are new for every measurement."""
 
     board: Board
     store: Path
@@ -186,7 +184,7 @@ class ServerVsClient:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """The same client processes and the same feed for all modes; Spark's may be left out."""
+        """Return groups with the same client processes and feed; Spark's may be left out."""
         departures, limits = board(settings.departures), MachineLimits()
         for name, on_spark in (("board", False), ("board, on Spark", True)):
             measurements = [
@@ -202,7 +200,7 @@ class ServerVsClient:
             yield MeasurementGroup(name, opened, measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """The answer, the server's side, the clients' side, latency, claims."""
+        """Return the answer, the server's side, the clients' side, latency, claims."""
         totals = results.where(kind="total")
         size = _calm_size(totals)
         yield from _answers(totals, size)
@@ -222,7 +220,7 @@ class ServerVsClient:
 
 
 def _calm_size(totals: Results) -> str | None:
-    """200 queries, or the most of all modes; where the machine was no limit, if there is one."""
+    """Return 200 queries, or the most of all modes; where the machine was no limit, if possible."""
     there = [mode for mode in _ENGINES if totals.where(mode=mode).rows]
     modes = (STREAMER.name, *there)
     sizes = [set(totals.where(mode=mode).distinct("queries")) for mode in modes]
@@ -279,7 +277,7 @@ def _targets(totals: Results) -> Iterator[Target]:
 
 
 def _answers(totals: Results, size: str | None) -> Iterator[Finding]:
-    """What fragments cost the server, what they cost the clients, and when to choose which."""
+    """Return the cost of fragments for server and clients, and when to choose which."""
     there = [mode for mode in _ENGINES if totals.where(mode=mode, queries=size or "").rows]
     if size is None or not there:
         return
@@ -355,7 +353,7 @@ def _choice(totals: Results, modes: Sequence[str]) -> str:
 
 
 def _in_turn(sizes: Sequence[float], winners: Mapping[float, str]) -> dict[str, list[str]]:
-    """For which of the sizes each wins, those that follow each other as one."""
+    """Return the sizes at which each wins, consecutive ones merged."""
     best: dict[str, list[str]] = {}
     for name, group in groupby(sizes, winners.__getitem__):
         run = [f"{n:,.0f}" for n in group]
@@ -364,7 +362,7 @@ def _in_turn(sizes: Sequence[float], winners: Mapping[float, str]) -> dict[str, 
 
 
 def _sums(totals: Results, mode: str, columns: Sequence[str]) -> Mapping[float, float]:
-    """The sum of some columns of a mode, by the number of queries."""
+    """Return the sum of columns of a mode, by number of queries."""
     found: dict[float, float] = {}
     for column in columns:
         for point in totals.points("queries", column, mode=mode):
@@ -391,7 +389,7 @@ def _cpu(totals: Results, mode: str) -> Mapping[float, float]:
 
 
 def _times(totals: Results) -> float | None:
-    """How many times as much CPU an engine takes, in the mean over engines and sizes."""
+    """Return the CPU of engines relative to fragments, averaged over engines and sizes."""
     ours = _cpu(totals, STREAMER.name)
     ratios = [
         other / ours[size]
@@ -409,7 +407,7 @@ def _growth(totals: Results) -> float | None:
 
 
 def _slope(by_size: Mapping[float, float]) -> float | None:
-    """What a client adds, between the fewest and the most."""
+    """Return the cost of an added client, between the fewest and the most."""
     if len(by_size) < 2:
         return None
     few, many = min(by_size), max(by_size)

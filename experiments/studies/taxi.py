@@ -1,6 +1,6 @@
 """``taxi``: the DEBS 2015 challenge, from its file of trips to its files of answers.
 
-Source: paper 001, section 4, table 1. Beside it Pathway counts the trips of each route.
+Source: paper 001, section 4, table 1. Pathway counts the trips of each route for comparison.
 """
 
 import csv
@@ -87,11 +87,11 @@ _LONGEST_SECONDS: Final = 3600
 
 
 class PeerCounts(NamedTuple):
-    """What a peer counted, and what that took from parsed trips to the last change.
+    """The counts of a peer, and the time from parsed trips to the last change.
 
     Args:
         version: of the peer.
-        seconds: of time.
+        seconds: wall time.
         cpu_seconds: of all its threads.
         counts: trips by route in the last window.
     """
@@ -103,18 +103,7 @@ class PeerCounts(NamedTuple):
 
 
 def counted_by_pathway(path: Path, minutes: int, commit: int, folder: Path) -> PeerCounts:
-    """Have Pathway count the trips of routes, with one worker and without its monitoring.
-
-    Args:
-        path: a file of trips, as the challenge has them.
-        minutes: the length of the window.
-        commit: trips that have their answer at once.
-        folder: where the changes of counts are written.
-
-    Raises:
-        UnavailableError: there is no Pathway.
-        MeasurementError: it failed.
-    """
+    """Let Pathway count the trips of routes, with one worker and without monitoring."""
     changes = folder / "changes.csv"
     settings = {name: text for name, text in os.environ.items() if not name.startswith("PATHWAY_")}
     done = subprocess.run(  # noqa: S603
@@ -135,7 +124,7 @@ def counted_by_pathway(path: Path, minutes: int, commit: int, folder: Path) -> P
 
 
 def changed_counts(path: Path) -> Iterator[tuple[int, Counter[Route]]]:
-    """The counts of routes after each commit that changed some, with its number from 0.
+    """Return the counts of routes after each commit that changed some, numbered from 0.
 
     The counts are the same object each time.
     """
@@ -156,7 +145,7 @@ def changed_counts(path: Path) -> Iterator[tuple[int, Counter[Route]]]:
 
 
 class TaxiQuestion(NamedTuple):
-    """One of the challenge's: in CQELS-QL, computed anew, and how many cells a row names."""
+    """A question: in CQELS-QL, as recomputation, and its number of cells per row."""
 
     text: Callable[[int], str]
     anew: Callable[[Sequence[Trip], int], Iterator[Sequence[Sequence[Decimal | int]]]]
@@ -175,11 +164,8 @@ class Player:
     Args:
         name: one of `QUESTIONS`.
         minutes: the length of the windows.
-        folder: where the files are written.
-        stack: what closes them, and the engine.
-
-    Attributes:
-        paths: the files, one for each query.
+        folder: for the files.
+        stack: closes them and the engine.
     """
 
     def __init__(self, name: str, minutes: int, folder: Path, stack: ExitStack) -> None:
@@ -195,7 +181,7 @@ class Player:
         self._feed = self._engine.record_feed(TAXI_STREAM, PREDICATES, SUBJECTS)
 
     def play(self, blocks: Iterable[TripColumns]) -> None:
-        """Trips come by blocks."""
+        """Push trips by blocks."""
         number = 0
         for block in blocks:
             self._read(partial(_of_block, block, number), number)
@@ -204,7 +190,7 @@ class Player:
         self._finish()
 
     def play_single(self, single: Sequence[Trip]) -> None:
-        """Trips come one by one."""
+        """Push trips one by one."""
         push, writers, clock = self._feed.push, self._writers, time.perf_counter
         records = [(number, trip[1:], trip.at) for number, trip in enumerate(single)]
         self._read(lambda number: (single[number].pickup, single[number].dropoff))
@@ -226,7 +212,7 @@ class Player:
 
     @property
     def delays(self) -> list[float]:
-        """Of all answers, in seconds."""
+        """Return the delays of all answers, in seconds."""
         return [delay for writer in self._writers for delay in writer.delays]
 
 
@@ -242,11 +228,10 @@ class Sizes:
     Args:
         trips: synthetic ones.
         minutes: lengths of the windows.
-        recorded: recorded trips that are used at most, with windows of the first length.
-        file: a file of the challenge, plain or compressed with gzip, with windows of all lengths;
-            empty: none.
-        file_trips: how many of it at most; 0: all.
-        anew: trips for which every answer is computed anew, with windows of the first length.
+        recorded: most recorded trips that are used, with windows of the first length.
+        file: a file of the challenge, plain or gzip, with windows of all lengths; empty: none.
+        file_trips: most trips of it; 0: all.
+        anew: trips for which every answer is recomputed, with windows of the first length.
     """
 
     trips: int = 40_000
@@ -264,7 +249,7 @@ class Sizes:
 
 @dataclass(slots=True)
 class OpenedTrips:
-    """A file of trips, also parsed, and where answers are written."""
+    """A file of trips, also parsed, and the folder of answers."""
 
     path: Path
     most: int
@@ -290,7 +275,7 @@ class TaxiQueries:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """A group for each file of trips, and one for what others do on the first."""
+        """Return a group for each file of trips, and one for peers on the first."""
         sources = [SYNTHETIC, RECORDED, *([FILE] if settings.file else [])]
         for source in sources:
             lengths = settings.minutes[:1] if source == RECORDED else settings.minutes
@@ -328,7 +313,7 @@ class TaxiQueries:
         )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Table 1, figures, targets and claims."""
+        """Return table 1, figures, targets and claims."""
         main = results.where(source=SYNTHETIC)
         lengths = sorted(main.where(way=FILE).distinct("minutes"), key=int)
         yield Figure(
@@ -378,13 +363,13 @@ class TaxiQueries:
 
 
 def _mean_delay(chosen: Results) -> float | None:
-    """The mean delay in milliseconds."""
+    """Return the mean delay in milliseconds."""
     mean = chosen.mean("delay_mean_us", way=_SINGLE)
     return None if mean is None else mean / 1000
 
 
 def _growth(main: Results, lengths: Sequence[str]) -> float | None:
-    """The largest ratio of the delays with the longest and with the shortest windows."""
+    """Return the largest ratio of delays with the longest and the shortest windows."""
     delays = main.where(way=_SINGLE)
     ratios = [
         long / short
@@ -397,7 +382,7 @@ def _growth(main: Results, lengths: Sequence[str]) -> float | None:
 
 
 def _compared(main: Results) -> Iterator[Finding]:
-    """How many times the CPU recomputation and Pathway take, and if their answers are the same."""
+    """Compare CPU and answers with recomputation and Pathway."""
     for way in (ANEW, *COMMITS):
         chosen = main.where(way=way)
         factors = {query: chosen.mean("factor", query=query) for query in chosen.distinct("query")}
@@ -439,7 +424,7 @@ def _opened_for_peer(settings: Sizes, run: Run) -> Iterator[OpenedTrips]:
 
 @contextmanager
 def _set_aside() -> Iterator[None]:
-    """What is there already is not looked through for garbage: a source keeps no trips."""
+    """Exclude existing objects from garbage collection: a source keeps no trips."""
     # All that is set aside is taken back at once, also what others have set aside for good.
     others = gc.get_freeze_count() > 0
     gc.collect()
@@ -465,7 +450,7 @@ def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[ResultR
 
 
 def _beside_peer(minutes: int, commit: int, opened: Any) -> Iterable[ResultRow]:
-    """Pathway's counts of routes; the engine with all of Q1 on the same trips beside them."""
+    """Measure Pathway's counts of routes, and the engine with all of Q1 on the same trips."""
     with ExitStack() as stack:
         player = Player("Q1", minutes, opened.folder, stack)
         stack.enter_context(_set_aside())
@@ -504,7 +489,7 @@ def _row(count: int, seconds: float, cpu: float, delays: Sequence[float]) -> dic
 
 
 def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[ResultRow]:
-    """Every answer computed anew, to the end of a part; the engine on the same part beside it."""
+    """Recompute every answer of a part of the trips, and run the engine on the same part."""
     part: list[Trip] = opened.single[:most]
     with ExitStack() as stack:
         player = Player(name, minutes, opened.folder, stack)

@@ -1,9 +1,9 @@
-"""A process that follows one continuous query with our client, and says what that cost it.
+"""A process that follows one continuous query with our client and reports its cost.
 
-Arguments: the dataset, the query, how many updates to see, and seconds between two evaluations of
-a second stream, which mostly finds nothing new. A line of JSON on standard output: milliseconds of
-CPU of the import, of the first answer, of each update and of each evaluation without one, and
-requests. Without arguments it tells of the import alone.
+Arguments: the dataset, the query, the number of updates, and seconds between two evaluations of a
+second stream, most of which find nothing new. It prints a line of JSON: milliseconds of CPU of the
+import, the first answer, each update and each evaluation without one, and requests. Without
+arguments it reports the import alone.
 """
 
 import json
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def _follow(url: str, query: str, count: int, every: float) -> dict[str, Any]:
-    """What the query costs."""
+    """Follow the query and measure its cost."""
     # That of streams comes with the first of them, and is no part of its start.
     import tpf_client.streaming.streamer  # noqa: F401
     from tpf_client import Client

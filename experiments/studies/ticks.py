@@ -1,4 +1,4 @@
-"""``ticks``: what one continuous query costs its client, by the number of labelled facts."""
+"""``ticks``: the client's cost of one continuous query, by the number of labelled facts."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -55,10 +55,10 @@ class Sizes:
     """Sizes of the experiment.
 
     Args:
-        facts: labelled facts that are all renewed in each period, two for each departure.
-        ticks: updates that each client sees.
+        facts: labelled facts, all renewed in each period, two for each departure.
+        ticks: updates per client.
         period: seconds between two renewals.
-        wait: seconds after which a client has failed.
+        wait: timeout of a client in seconds.
     """
 
     facts: tuple[int, ...] = (10, 100, 200, 1000)
@@ -85,7 +85,7 @@ class ClientTicks:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """A new client process for each measurement, one after the other."""
+        """Return measurements with a new client process each."""
         yield MeasurementGroup(
             "boards",
             _open,
@@ -96,7 +96,7 @@ class ClientTicks:
         )
 
     def report(self, results: Results) -> Iterable[Item]:
-        """A table, and what is aimed at."""
+        """Return a table and targets."""
         sizes = sorted(map(int, results.distinct("facts")))
         columns = (*self.keys, *self.values)
         rows = [[row[column] for column in columns] for row in results.rows]
@@ -126,7 +126,7 @@ def _open() -> Iterator[Process]:
 
 
 def _departures(wanted: int) -> Board:
-    """A board of a recording, some of whose departures are there again under other names."""
+    """Return a board of a recording, some departures repeated under other names."""
     recorded = board(wanted)
     subjects, times, static = list(recorded.departures), list(recorded.times), list(recorded.static)
     for copy in range(1, -(-wanted // len(recorded.departures))):

@@ -1,9 +1,9 @@
-"""Data and queries that experiments generate: the same seed gives the same text."""
+"""Generated data and queries: the same seed gives the same text."""
 
 from pathlib import Path
 
 
 def named_queries(file: str) -> dict[str, str]:
-    """The queries of a file beside this one: a line ``# name`` stands before each."""
+    """Read the queries of a file beside this one, each after a line ``# name``."""
     parts = Path(__file__).with_name(file).read_text(encoding="utf-8").split("# ")[1:]
     return {name: text.strip() for name, _, text in (part.partition("\n") for part in parts)}

@@ -1,9 +1,8 @@
 """A board of departures whose live facts are all renewed in a fixed period.
 
 Source: Taelman et al. 2016, section 6: about 300 static triples, about 200 dynamic ones that are
-created and removed every ten seconds, queries with varying constants. The departures are those of
-a recording; the delay that is announced is the number of the renewal, so that a client can tell
-when what it shows was published.
+created and removed every ten seconds, queries with varying constants. Departures are recorded ones;
+the announced delay is the number of the renewal, which tells clients when it was published.
 """
 
 import random
@@ -32,24 +31,17 @@ class DepartureWindow:
     departures: int
 
     def query(self) -> str:
-        """The train query, for the query streamer."""
+        """Return the train query for the query streamer."""
         return train_query(parse_instant(self.start), parse_instant(self.until))
 
     def cqels_query(self, stream: str, milliseconds: int) -> str:
-        """The train query over a stream, in CQELS-QL."""
+        """Return the train query over a stream in CQELS-QL."""
         return _QUERIES["CQELS"].format(
             stream=stream, milliseconds=milliseconds, start=self.start, until=self.until
         )
 
     def csparql_query(self, stream: str, milliseconds: int, step: int, number: int) -> str:
-        """The train query over a stream, in C-SPARQL.
-
-        Args:
-            stream: the IRI of the stream.
-            milliseconds: what the window holds.
-            step: milliseconds between two evaluations.
-            number: makes the name of the query.
-        """
+        """Return the train query over a stream in C-SPARQL."""
         return _QUERIES["C-SPARQL"].format(
             stream=stream, milliseconds=milliseconds, step=step, number=number,
             start=self.start, until=self.until,
@@ -61,9 +53,9 @@ class Board:
     """The departures.
 
     Args:
-        source: the recording that they are from.
+        source: their recording.
         static: time, head sign and route of each.
-        departures: the departures, by their time.
+        departures: sorted by time.
         times: their times, ascending.
     """
 
@@ -73,7 +65,7 @@ class Board:
     times: Sequence[str]
 
     def windows(self, count: int, seed: int) -> list[DepartureWindow]:
-        """Queries with different constants."""
+        """Return queries with different constants."""
         chance = random.Random(seed)
         size = len(self.times)
         few = min(_FEWEST, size)
@@ -91,11 +83,7 @@ class Board:
 
 
 def board(departures: int) -> Board:
-    """The first departures of a recording.
-
-    Raises:
-        LoaderError: a recording cannot be read.
-    """
+    """Return the first departures of a recording."""
     recorded = recording(_POLLS)
     wanted = (v.DEPARTURE_TIME, v.HEAD_SIGN, v.ROUTE_LABEL)
     known: dict[Term, dict[Term, Quad]] = {}
@@ -116,12 +104,12 @@ def board(departures: int) -> Board:
 
 
 def renewal(departures: Sequence[str], number: int) -> Iterator[Quad]:
-    """The live facts of a renewal: two for each departure."""
+    """Return the live facts of a renewal: two for each departure."""
     for place, departure in enumerate(departures):
         yield Quad(Term(departure), v.DELAY, integer(number))
         yield Quad(Term(departure), v.PLATFORM, literal(str(1 + place % 12)))
 
 
 def number_of(delay: str) -> int:
-    """The number of the renewal that a delay was announced by."""
+    """Return the number of the renewal that announced a delay."""
     return int(delay[1 : delay.index('"', 1)])

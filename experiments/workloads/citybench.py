@@ -1,8 +1,7 @@
 """CityBench: sensors of the city of Aarhus and the benchmark's queries, in three languages.
 
 Source: Ali, Gao, Mileo 2015, *CityBench: a configurable benchmark to evaluate RSP engines using
-smart city datasets*. The data are read from ``../shared`` beside the project, or from where
-``TPF_CITYBENCH`` leads.
+smart city datasets*. The data are in ``../shared`` beside the project, or in ``TPF_CITYBENCH``.
 """
 
 import os
@@ -48,22 +47,18 @@ _STREAM = re.compile(rf"stream\s*<{re.escape(SERVICES)}(\w+)>\s*\[[^\]]*\]", re.
 
 @dataclass(frozen=True, slots=True)
 class City:
-    """The data.
-
-    Args:
-        folder: the benchmark's.
-    """
+    """The data in the benchmark's folder."""
 
     folder: Path
 
     def static(self) -> Iterator[Quad]:
-        """The sensor repository (default graph) and the events (named graphs)."""
+        """Return the sensor repository (default graph) and the events (named graphs)."""
         source = CityBench(self.folder)
         for piece in source.pieces(1):
             yield from source.quads(piece)
 
     def readings(self, sensors: Sequence[str], count: int) -> list[dict[str, list[Quad]]]:
-        """What each sensor says at each of so many ticks, row by row of its file."""
+        """Return the reading of each sensor at so many ticks, row by row of its file."""
         source = CityBench(self.folder, start=_START, period=timedelta(seconds=1))
         until = _START + timedelta(seconds=_SKIPPED + count)
         found: list[dict[str, list[Quad]]] = [{} for _ in range(_SKIPPED + count)]
@@ -73,14 +68,14 @@ class City:
         return found[_SKIPPED:]
 
     def cqels(self, name: str, server: str) -> str:
-        """A query in CQELS-QL, over the datasets of a server (its root, with a slash)."""
+        """Return a query in CQELS-QL, over the datasets of a server (its root, with a slash)."""
         text = _without_comments((self.folder / "queries/cqels" / f"{name}.rq").read_text())
         for events in EVENT_FEEDS:
             text = text.replace(f"<{events}>", f"<{server}{events}>")
         return text
 
     def csparql(self, name: str, server: str, number: int) -> str:
-        """A query in C-SPARQL, over the datasets of a server (its root, with a slash)."""
+        """Return a query in C-SPARQL, over the datasets of a server (its root, with a slash)."""
         text = _without_comments((self.folder / "queries/csparql" / f"{name}.rq").read_text())
         text = text.replace(_ABSENT, _PRESENT)
         for file, dataset in _FILES.items():
@@ -88,7 +83,7 @@ class City:
         return f"REGISTER QUERY {name}n{number} AS {text}"
 
     def sparql(self, name: str) -> str:
-        """The same over facts that hold as long as the windows do: the query without windows."""
+        """Return the query without windows, over facts that hold as long as the windows do."""
         text = _without_comments((self.folder / "queries/cqels" / f"{name}.rq").read_text())
         text = re.sub(r"from named\s*<\w+>", "", _STREAM.sub("", text), flags=re.IGNORECASE)
         for events in EVENT_FEEDS:
@@ -96,19 +91,19 @@ class City:
         return text
 
     def sensors(self, name: str) -> tuple[str, ...]:
-        """The sensors that a query reads."""
+        """Return the sensors that a query reads."""
         text = _without_comments((self.folder / "queries/cqels" / f"{name}.rq").read_text())
         return tuple(dict.fromkeys(_STREAM.findall(text)))
 
 
 class CityOracle:
-    """What a query's answers should name, by another engine.
+    """Right answers of a query, by another engine.
 
     Args:
         city: the data.
         name: of the query.
         readings: of each sensor, by tick.
-        per_window: how many ticks a window holds.
+        per_window: ticks in a window.
     """
 
     def __init__(
@@ -129,11 +124,7 @@ class CityOracle:
         self._found: dict[int, set[str]] = {}
 
     def expected(self, tick: int) -> set[str]:
-        """The observations of a tick that are in the answer then.
-
-        Raises:
-            MachineLimitError: the answer has more rows than `MOST_ROWS`.
-        """
+        """Return the observations of a tick in the answer, if it has at most `MOST_ROWS` rows."""
         if tick not in self._found:
             window = [self._said(n) for n in range(max(0, tick + 1 - self._per_window), tick + 1)]
             for quads in window:
@@ -164,11 +155,7 @@ class CityOracle:
 
 
 def city() -> City:
-    """The data.
-
-    Raises:
-        UnavailableError: they are not here.
-    """
+    """Return the data, or raise `UnavailableError`."""
     folder = Path(os.environ.get(CITYBENCH_VARIABLE, _DATA))
     if not (folder / "queries").is_dir():
         raise UnavailableError(

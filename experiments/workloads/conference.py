@@ -1,7 +1,7 @@
-"""A conference: a floor plan, a bibliography of a chosen size, and badges that are detected.
+"""A conference: a floor plan, a bibliography of a chosen size, and badge detections.
 
-The scenario of the CQELS paper (2011), section 4: authors walk between rooms, and queries join
-where they are with what they wrote.
+Source: the CQELS paper (2011), section 4: authors walk between rooms, and queries join their
+location with their papers.
 """
 
 import random
@@ -32,13 +32,13 @@ _Triple = tuple[str, str, str]
 
 
 def periodic_query(name: str, author: int = 0) -> str:
-    """The query in C-SPARQL for one author."""
+    """Return the query in C-SPARQL for one author."""
     text = _QUERIES[f"periodic {name}"].replace("STREAM>", f"{BADGES}>")
     return _PREFIXES + text.replace("$Name$", f"Author {author}")
 
 
 def conference_query(name: str, author: int = 0) -> str:
-    """A query of the paper for one author."""
+    """Return a query of the paper for one author."""
     text = (
         CONFERENCE_QUERIES[name].replace("GRAPH>", f"{FLOORPLAN}>").replace("STREAM>", f"{BADGES}>")
     )
@@ -46,12 +46,12 @@ def conference_query(name: str, author: int = 0) -> str:
 
 
 class Conference:
-    """The data, always the same for a seed.
+    """The data, the same for a seed.
 
     Args:
-        seed: where chance comes from.
+        seed: of the random numbers.
         rooms: in a ring, with some short cuts.
-        people: who wear a badge; they are the first authors of the bibliography.
+        people: badge wearers, the first authors of the bibliography.
     """
 
     def __init__(self, seed: int, rooms: int = 30, people: int = 200) -> None:
@@ -67,7 +67,7 @@ class Conference:
             self._near[other].append(one)
 
     def floorplan(self) -> Iterator[_Triple]:
-        """The rooms and which of them are connected."""
+        """Return the rooms and their connections."""
         for room, others in self._near.items():
             subject = _room(room)
             yield subject, _TYPE, f"<{_LV}Location>"
@@ -77,7 +77,7 @@ class Conference:
                 yield subject, f"<{_LV}connected>", _room(other)
 
     def bibliography(self, size: int) -> Iterator[_Triple]:
-        """Authors, papers and proceedings: exactly `size` triples."""
+        """Return authors, papers and proceedings: exactly `size` triples."""
         for number, triple in enumerate(self._bibliography()):
             if number == size:
                 return
@@ -111,7 +111,7 @@ class Conference:
             paper += 1
 
     def badges(self, count: int, per_second: float = 100.0) -> Iterator[tuple[int, _Triple]]:
-        """Detections with their times in milliseconds; people change rooms now and then."""
+        """Return detections with times in milliseconds; people change rooms now and then."""
         chance = random.Random(self._seed + 2)
         where = [chance.randrange(len(self._near)) for _ in range(self._people)]
         at = 0
@@ -124,7 +124,7 @@ class Conference:
 
 
 def quads(triples: Iterable[_Triple]) -> Iterator[Quad]:
-    """Triples as quads of the default graph."""
+    """Return triples as quads of the default graph."""
     return (Quad(*map(Term, triple)) for triple in triples)
 
 

@@ -16,24 +16,19 @@ _PIECE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """The data.
-
-    Args:
-        triples: how many; a multiple of ten.
-        seed: where chance comes from.
-    """
+    """The data; `triples` is a multiple of ten."""
 
     triples: int
     seed: int
 
     @property
     def count(self) -> int:
-        """How many people there are."""
+        """The number of people."""
         return self.triples // _TRIPLES_EACH
 
     @property
     def cities(self) -> int:
-        """How many cities they live in: about 200 in each."""
+        """The number of cities: about 200 people in each."""
         return max(1, self.count // _PER_CITY)
 
     def write(self, path: Path) -> None:
@@ -70,5 +65,5 @@ class People:
                 yield f"{s} <{PEOPLE}knows> <{PEOPLE}person/{(first + turn * step) % count}> .\n"
 
     def person(self, chance: random.Random) -> int:
-        """The number of somebody."""
+        """Return the number of a random person."""
         return chance.randrange(self.count)

@@ -42,32 +42,19 @@ COMPARED = (
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """The data.
-
-    Args:
-        triples: about how many.
-        seed: where chance comes from.
-    """
+    """The data: about so many triples."""
 
     triples: int
     seed: int
 
     def write(self, path: Path, *, graphs: bool = True) -> int:
-        """Write the triples as N-Triples, and as N-Quads what stands in named graphs.
-
-        Args:
-            path: the file.
-            graphs: whether to write named graphs, too.
-
-        Returns:
-            How many there are.
-        """
+        """Write the triples as N-Triples, with named graphs as N-Quads; return their number."""
         lines = list(self.lines(graphs=graphs))
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return len(lines)
 
     def lines(self, *, graphs: bool = True) -> Iterator[str]:
-        """The same, line by line, each once."""
+        """Return the lines, each once."""
         found = dict.fromkeys(self._lines())
         if graphs:
             found |= dict.fromkeys(self._stocks())
@@ -111,7 +98,7 @@ class Shop:
                 yield f"{_iri(f'person{number}')} {_iri('knows')} {_iri(f'person{knows}')}"
 
     def _stocks(self) -> Iterator[str]:
-        """What the warehouses have, each in a graph of its own."""
+        """Return the stocks of the warehouses, each in a graph of its own."""
         chance = random.Random(self.seed)
         for number in range(0, max(1, self.triples // _TRIPLES_PER_PRODUCT), 2):
             stock, warehouse = _integer(chance.randrange(100)), chance.randrange(_WAREHOUSES)

@@ -1,7 +1,7 @@
 """The two queries of the DEBS 2015 Grand Challenge in CQELS-QL, and the trips as records.
 
-The queries are those of paper 001 with windows of a chosen length, and with the order that the
-challenge asks for (the best first; ties by cell, so that the order is total).
+The queries are those of paper 001 with windows of a chosen length, in the order that the challenge
+asks for (best first; ties by cell).
 """
 
 import random
@@ -94,7 +94,7 @@ STREAM_COLUMNS = pa.schema(
 
 
 class TripColumns(NamedTuple):
-    """Trips as columns: what `RecordFeed.push_batch` takes."""
+    """Trips as columns for `RecordFeed.push_batch`."""
 
     subjects: pa.Array
     values: pa.RecordBatch
@@ -102,7 +102,7 @@ class TripColumns(NamedTuple):
 
 
 def batches(trips: Sequence[Trip], size: int) -> Iterator[TripColumns]:
-    """Trips in batches; their subjects are their numbers."""
+    """Return trips in batches; their subjects are their numbers."""
     for first in range(0, len(trips), size):
         some = trips[first : first + size]
         rows = [dict(zip(FIELDS, trip[1:], strict=True)) for trip in some]
@@ -114,7 +114,7 @@ def batches(trips: Sequence[Trip], size: int) -> Iterator[TripColumns]:
 
 
 def trips(count: int, seed: int, per_second: float = 1.16, taxis: int = 13_000) -> Iterator[Trip]:
-    """Trips between busy places, in the order of their ends, at the rate of the challenge."""
+    """Return trips between busy places, ordered by their ends, at the rate of the challenge."""
     chance = random.Random(seed)
     places = [(-73.986, 40.748), (-73.977, 40.753), (-74.006, 40.713), (-73.778, 40.641)]
     start = datetime(2013, 1, 1, tzinfo=UTC)

@@ -1,8 +1,8 @@
-"""The trips of the DEBS 2015 challenge as files, and its answers as it wants them written.
+"""The trips of the DEBS 2015 challenge as files, and its answers in the required format.
 
-Input: 17 columns without a header, sorted by the drop-off, plain or compressed with gzip. Output: a
-line whenever the ten best change, with the trip's pick-up and drop-off, the ten (``NULL`` where
-there are fewer), and the delay in milliseconds. Source: http://www.debs2015.org/call-grand-challenge
+Input: 17 columns without a header, sorted by drop-off, plain or gzip. Output: a line whenever the
+ten best change, with the trip's pick-up and drop-off, the ten (``NULL`` where there are fewer), and
+the delay in milliseconds. Source: http://www.debs2015.org/call-grand-challenge
 """
 
 import csv
@@ -51,19 +51,19 @@ def frequent_routes_anew(trips: Sequence[Trip], minutes: int) -> Iterator[list[_
 
 
 def route_counts(trips: Sequence[Trip], minutes: int) -> Counter[Route]:
-    """How many trips each route has in the window that ends with the last trip."""
+    """Count the trips of each route in the window that ends with the last trip."""
     earliest = trips[-1].at - minutes * _MINUTE
     return _counted(_routes([trip for trip in trips if trip.at >= earliest]))
 
 
 def best_routes(counts: Mapping[Route, int]) -> list[_Row]:
-    """Q1: the ten most frequent of routes that were counted."""
+    """Q1: the ten most frequent of counted routes."""
     best = nsmallest(10, counts.items(), key=lambda each: (-each[1], each[0]))
     return [(*route, count) for route, count in best]
 
 
 def _routes(trips: Iterable[Trip]) -> list[Route | None]:
-    """Of each trip; ``None`` where a cell is outside."""
+    """Return the route of each trip; ``None`` where a cell is outside."""
     found = []
     for trip in trips:
         route = (
@@ -119,7 +119,7 @@ def _areas(window: Sequence[_Derived], recent: int) -> list[_Row]:
 def _windows(
     trips: Sequence[Trip], derived: Sequence[_T], width: int
 ) -> Iterator[tuple[int, Sequence[_T]]]:
-    """For each trip its time, and what was derived from those in the window."""
+    """Return the time of each trip, and the derived values in its window."""
     first = 0
     for last, trip in enumerate(trips):
         while trips[first].at < trip.at - width:
@@ -128,7 +128,7 @@ def _windows(
 
 
 def _quotient(one: Decimal, other: Decimal) -> Decimal:
-    """As SPARQL engines divide decimals: 18 digits behind the point."""
+    """Divide as SPARQL engines divide decimals: 18 digits behind the point."""
     return _EXACT.divide(one, other).quantize(Decimal("1e-18"), ROUND_DOWN, _EXACT)
 
 
@@ -158,11 +158,7 @@ _NAMES: Final = [f"column{place}" for place in range(_COLUMNS)]
 
 
 def recorded_file() -> Path:
-    """The recorded trips.
-
-    Raises:
-        UnavailableError: they are not here.
-    """
+    """Return the recorded trips, or raise `UnavailableError`."""
     path = Path(os.environ.get(TAXI_VARIABLE) or _RECORDED)
     if not path.is_file():
         raise UnavailableError(
@@ -172,7 +168,7 @@ def recorded_file() -> Path:
 
 
 def write_trips(trips: Iterable[Trip], path: Path) -> None:
-    """Write trips as the challenge has them; columns that no query reads are empty."""
+    """Write trips in the challenge's format; columns that no query reads are empty."""
     with path.open("w", encoding="ascii", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         for trip in trips:
@@ -188,11 +184,7 @@ def _local(instant: datetime) -> str:
 
 
 def read_trips(path: Path, most: int = 0) -> Iterator[TripColumns]:
-    """The trips of a file, parsed by Arrow, block by block; so many at most, 0: all.
-
-    Raises:
-        MeasurementError: the file cannot be read, or is none of the challenge.
-    """
+    """Parse a file of trips with Arrow, block by block; at most so many, 0: all."""
     chosen = {_NAMES[place]: field.type for place, field in zip(
         _PLACES.values(), STREAM_COLUMNS, strict=True
     )}  # fmt: skip
@@ -236,7 +228,7 @@ def _as_columns(block: pa.RecordBatch, first: int) -> TripColumns:
 
 
 def as_trips(columns: TripColumns) -> list[Trip]:
-    """Trips by themselves, with Python values."""
+    """Return single trips with Python values."""
     lists = [column.to_pylist() for column in columns.values.columns]
     return [Trip(*trip) for trip in zip(columns.timestamps.to_pylist(), *lists, strict=True)]
 
@@ -249,12 +241,12 @@ class ChallengeAnswers:
     """Writes the lines of a query, and keeps their delays.
 
     Args:
-        file: where they go.
-        cells: how many cells a row has: the numbers of each are its first columns, by twos.
+        file: of the lines.
+        cells: cells per row; their numbers are its first columns, by twos.
 
     Attributes:
         delays: seconds, one for each line.
-        read_at: when the trips that are under way were read, by `time.perf_counter`.
+        read_at: when the current trips were read, by `time.perf_counter`.
         first: the number of the first of these.
         times: pick-up and drop-off of a trip, by its number.
     """
@@ -270,10 +262,9 @@ class ChallengeAnswers:
         self._waiting: tuple[int, _Answer, str, float] | None = None
 
     def take(self, emission: Emission) -> None:
-        """A callback of a query that emits its whole answer.
+        """Take an emission of the whole answer.
 
-        What changes between two trips is of the second one, if that leaves it so: lines are of
-        trips.
+        A change between two trips counts for the second one, if it lasts: lines are of trips.
         """
         number = emission.sequence - 1
         between = number < self.first or emission.at != milliseconds(self.times(number)[1])
@@ -293,7 +284,7 @@ class ChallengeAnswers:
         self._put(answer, *self._line(number, answer))
 
     def finish(self) -> None:
-        """The trips that were read have come."""
+        """End the current block of trips."""
         if self._waiting is not None:
             _, answer, line, delay = self._waiting
             self._waiting = None
@@ -306,7 +297,7 @@ class ChallengeAnswers:
         self.delays.append(delay)
 
     def _line(self, number: int, answer: _Answer) -> tuple[str, float]:
-        """The line after a trip, and its delay."""
+        """Return the line after a trip, with its delay."""
         width = self._cells * 2
         parts = []
         for row in answer:
@@ -328,7 +319,7 @@ def _unknown(number: int) -> tuple[datetime, datetime]:
 
 @lru_cache(maxsize=1 << 16)
 def _number(term: str) -> Decimal:
-    """The value of a term; most of an answer was in the one before it."""
+    """Return the value of a term; most are cached from the previous answer."""
     return Decimal(literal_parts(term).lexical)
 
 

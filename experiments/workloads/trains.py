@@ -1,4 +1,4 @@
-"""A board of departures: the recorded railway where it is there, otherwise the recorded flights."""
+"""A board of departures: the recorded railway if present, otherwise the recorded flights."""
 
 import os
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _QUERY = named_queries("board.rq")["SPARQL"]
 
 
 def train_query(start: datetime, until: datetime) -> str:
-    """The departures between two instants, with what is known of them.
+    """Return the departures between two instants, with their details.
 
     Source: Taelman et al. 2016, Listing 1.1.
     """
@@ -33,12 +33,12 @@ def train_query(start: datetime, until: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A feed for so many polls.
+    """A feed of so many polls.
 
     Args:
         source: ``irail`` or ``flights``.
-        static: what does not change.
-        batches: what each poll says, which holds until the next.
+        static: facts that do not change.
+        batches: the facts of each poll, which hold until the next.
     """
 
     source: str
@@ -52,18 +52,15 @@ class Recording:
 
     @property
     def query(self) -> str:
-        """The train query over the whole board: whatever leaves within a day."""
+        """Return the train query over the whole board: all departures within a day."""
         margin = timedelta(days=1)
         return train_query(self.start - margin, self.batches[-1].until + margin)
 
 
 def recording(polls: int) -> Recording:
-    """The first polls of a recording, and the static facts of their departures.
+    """Return the first polls of a recording, and the static facts of their departures.
 
-    The railway's is looked for in ``../shared`` beside the project, or where ``TPF_IRAIL`` says.
-
-    Raises:
-        LoaderError: a recording cannot be read.
+    The railway's is in ``../shared`` beside the project, or in ``TPF_IRAIL``.
     """
     path = Path(os.environ.get(RECORDING_VARIABLE, _RECORDING))
     feed: Irail | Flights
@@ -98,7 +95,7 @@ class Answers:
         self._known: dict[int, list[tuple[str | None, ...]]] = {}
 
     def after(self, poll: int) -> list[tuple[str | None, ...]]:
-        """The answer while what a poll said holds: rows in the order of the query, sorted."""
+        """Return the answer while a poll's facts hold: rows in the order of the query, sorted."""
         if poll not in self._known:
             store = pyoxigraph.Store()
             quads = [*self._recorded.static, *self._recorded.batches[poll].quads]

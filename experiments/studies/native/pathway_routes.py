@@ -1,10 +1,9 @@
-"""The trips of each route in a sliding window, counted by Pathway; run by its own interpreter.
+"""Count the trips of each route in a sliding window with Pathway, in its own interpreter.
 
-Arguments: a file of trips of the DEBS 2015 challenge, the window's minutes, how many trips a commit
-has, and the file where Pathway writes every change of a count. It prints one JSON object: version,
-trips, and the seconds from the start of its computation to its end. Trips are parsed before that,
-and so is found with which trip each leaves the window: a source that deletes its rows. Pathway's
-own `Table.forget` does it one commit too late, and takes several times as long.
+Arguments: a file of trips of the DEBS 2015 challenge, the window's minutes, trips per commit, and
+the file where Pathway writes every change of a count. It prints one JSON object: version, trips,
+and the seconds of its computation. Parsing trips and finding when each leaves the window come
+before: Pathway's own `Table.forget` is one commit late and takes several times as long.
 """
 
 import csv
@@ -28,7 +27,7 @@ _CELLS: Final = 301
 
 
 def _trips(path: Path) -> Iterator[tuple[int, list[int]]]:
-    """The drop-off of each trip in seconds, and its places in millionths of a degree."""
+    """Return the drop-off of each trip in seconds, and its places in millionths of a degree."""
     with path.open(encoding="ascii", newline="") as file:
         for row in csv.reader(file):
             at = datetime.fromisoformat(row[_DROPOFF]).replace(tzinfo=UTC)
@@ -39,7 +38,7 @@ def _trips(path: Path) -> Iterator[tuple[int, list[int]]]:
 
 
 def _events(path: Path, seconds: int, commit: int) -> Iterator[tuple[int, ...]]:
-    """Rows that come and go: number and places of a trip, the instant of Pathway, and 1 or -1."""
+    """Return insertions (1) and deletions (-1): number and places of a trip, Pathway's instant."""
     inside: deque[tuple[int, int, list[int]]] = deque()
     for number, (at, places) in enumerate(_trips(path)):
         instant = 2 * (1 + number // commit)
@@ -51,7 +50,7 @@ def _events(path: Path, seconds: int, commit: int) -> Iterator[tuple[int, ...]]:
 
 
 def _nearest(numerator: Any, denominator: int) -> Any:
-    """The quotient as an integer, halves up: exact, as the queries have decimals."""
+    """Return the quotient as an integer, halves up, exact as decimals in the queries."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 
