@@ -42,13 +42,7 @@ INTERVAL: Final = timedelta(milliseconds=100)
 
 
 class Ticker:
-    """Tells a service the time in a fixed interval.
-
-    Args:
-        service: whose windows are to close in time.
-        clock: what is waited on.
-        interval: between two looks at the clock.
-    """
+    """Tells a service the time in a fixed interval."""
 
     def __init__(
         self, service: ContinuousService, clock: Clock, interval: timedelta = INTERVAL
@@ -90,12 +84,6 @@ def continuous_service(
     stopwatch: Callable[[], float] = time.thread_time,
 ) -> ContinuousService:
     """Both engines, over the same terms and the static data of the datasets.
-
-    Args:
-        settings: the server's settings.
-        datasets: whose quads queries may use (see `static_graphs` and `live_stores`).
-        clock: what the time is.
-        stopwatch: tells the seconds that the thread has worked.
 
     Raises:
         RegistrationsError: by setting, queries of an earlier run are kept, and cannot be read.
@@ -185,10 +173,6 @@ def static_graphs(
 
     Their default graph is the default graphs of all datasets together; ``GRAPH`` names one of them
     by the URL of its dataset, or a named graph, which may have parts in several datasets.
-
-    Args:
-        settings: the server's settings.
-        datasets: those with static quads count.
     """
     graphs: dict[Term, list[StoreGraph]] = {DEFAULT_GRAPH: []}
     for dataset in datasets:

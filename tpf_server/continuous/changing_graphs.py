@@ -59,11 +59,7 @@ class LiveFacts:
         self._news.append((False, removed, added))
 
     def changes(self, now: int) -> Mapping[Quad, bool]:
-        """What has changed since last time: quads that hold now and did not, or did and do not.
-
-        Args:
-            now: microseconds since 1970; no earlier than last time.
-        """
+        """What has changed since last time: quads that hold now and did not, or did and do not."""
         before: dict[Quad, bool] = {}
         while self._news:
             anew, removed, added = self._news.popleft()
@@ -125,11 +121,7 @@ class Changes(Protocol):
     """What tells how quads change."""
 
     def changes(self, now: int) -> Mapping[Quad, bool]:
-        """Quads that are there now and were not when it was asked last, or were and are not.
-
-        Args:
-            now: microseconds since 1970; never earlier than last time.
-        """
+        """Quads that are there now and were not when it was asked last, or were and are not."""
 
 
 class _Source:
@@ -157,10 +149,6 @@ class ChangingGraphs:
     """Parts of static graphs: facts of live stores that are valid now, and whatever else changes.
 
     Facts of a default graph are in the default graph, and in that of their dataset.
-
-    Args:
-        static: the graphs.
-        others: quads of named graphs that change.
     """
 
     def __init__(self, static: StaticData, others: Iterable[Changes] = ()) -> None:
@@ -182,11 +170,7 @@ class ChangingGraphs:
         self._others = [source for source in self._others if source.quads is not changes]
 
     def follow(self, stores: Mapping[Term, LiveStore]) -> None:
-        """Follow these live stores from now on, and no others.
-
-        Args:
-            stores: by the names that the default graphs of their datasets have.
-        """
+        """Follow these live stores from now on, and no others."""
         kept = []
         for source in self._live:
             assert source.default is not None

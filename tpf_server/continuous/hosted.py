@@ -134,12 +134,7 @@ Relation = Literal["added", "removed", "result"]
 
 
 class RefusedQuery(RunningQuery[Any]):
-    """A query that was kept, and that the server of now refuses.
-
-    Args:
-        name: what it is called.
-        error: why it is refused.
-    """
+    """A query that was kept, and that the server of now refuses."""
 
     query: None = None
     stream: None = None
@@ -158,20 +153,11 @@ class HostedQuery:
     """A query with its results.
 
     Args:
-        name: what it is called in URLs.
-        registration: as it was registered.
-        language: ``CQELS-QL``, ``C-SPARQL`` or ``RSP-QL``.
-        semantics: the name of the policy that says what is emitted.
         relation: what its emissions are: what was added to the result, what was removed from it,
             or the whole of it.
-        running: the query in its engine.
-        log: of its emissions.
 
     Attributes:
-        id: its name.
         form: of its query; ``None`` where that was refused.
-        streams: that it reads or makes.
-        services: that it asks.
         variables: of its rows; ``None`` where these are triples.
         columns: how its results are written as record batches of Arrow.
     """
@@ -224,14 +210,7 @@ class HostedQuery:
 def refused_query(
     name: str, registration: Registration, error: ContinuousError, log: ResultLog
 ) -> HostedQuery:
-    """A query that was kept, and that the server of now refuses.
-
-    Args:
-        name: what it is called in URLs.
-        registration: as it was registered.
-        error: why it is refused.
-        log: of its emissions, of which there will be none.
-    """
+    """A query that was kept, and that the server of now refuses."""
     log.close(error)
     semantics = registration.semantics or semantics_of(registration.text)
     running = RefusedQuery(name, error)

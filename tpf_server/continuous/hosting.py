@@ -64,10 +64,8 @@ class WantedQuery:
     """A query that was read, and may be registered.
 
     Args:
-        registration: what is wanted.
         language: its semantics where it is not CQELS-QL, see `semantics_of`; otherwise the policy
             that was asked for.
-        query: what was parsed.
         said: what the text calls it; ``None``: nothing.
     """
 
@@ -86,15 +84,6 @@ class WantedQuery:
 
 class Hosting:
     """Registers queries, and ends them.
-
-    Args:
-        engine: for CQELS-QL.
-        periodic: for C-SPARQL.
-        streams: of both.
-        log: makes the log of a new query.
-        executors: what else runs queries in C-SPARQL, by name.
-        default: what runs them where nobody says it.
-        policies: say when queries in RSP-QL answer that do not.
 
     Attributes:
         queries: those that are registered, by their names in URLs.
@@ -209,13 +198,7 @@ class Hosting:
     def keep_refused(
         self, wanted: Registration, error: ContinuousError, reserved: Collection[str | None]
     ) -> HostedQuery:
-        """Have a query that cannot be begun again, so that it can be looked at and deleted.
-
-        Args:
-            wanted: as it was registered.
-            error: why it cannot.
-            reserved: names that other queries will have.
-        """
+        """Have a query that cannot be begun again, so that it can be looked at and deleted."""
         said = wanted.name or _last_segment(name_in(wanted.text) or "")
         if said is None or said in self.queries:
             taken = {*self.queries, *reserved}

@@ -19,18 +19,7 @@ Pushed: TypeAlias = Sequence[Element | ElementError] | RecordBody
 
 
 class Intake:
-    """What a service does with elements from outside.
-
-    Args:
-        engine: for CQELS-QL.
-        periodic: for C-SPARQL; it knows what streams declare.
-        streams: of both.
-        policies: what is refused.
-        now: tells the time, in milliseconds since 1970.
-
-    Attributes:
-        receipts: of batches.
-    """
+    """What a service does with elements from outside."""
 
     def __init__(
         self,
@@ -54,12 +43,6 @@ class Intake:
 
     def checked(self, stream: Term, pushed: Pushed, *, as_columns: bool = False) -> Pushed:
         """The elements, with an error in the place of each that is refused.
-
-        Args:
-            stream: where they come.
-            pushed: they, or records.
-            as_columns: whether records may be taken as columns; then they are given back where
-                none of them is refused as far as can be seen without their terms.
 
         Raises:
             ElementError: by setting, one of them is refused; then none is taken.

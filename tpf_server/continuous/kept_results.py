@@ -22,11 +22,7 @@ TAKEN_OVER: Final = "another server has begun with it"
 
 
 class Ownership:
-    """A mark in a file.
-
-    Args:
-        path: of the file; its directory is made.
-    """
+    """A mark in a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -97,10 +93,7 @@ class KeptBatch:
 
     Args:
         stream: to which it was pushed.
-        batch: its identifier.
         accepted: how many of its elements were taken.
-        dropped: see `Receipt`.
-        late: see `Receipt`.
     """
 
     stream: str
@@ -117,7 +110,6 @@ class KeptResults:
     wrong after a server that could not write it when it ended.
 
     Args:
-        path: of the file; it need not exist.
         ownership: of this and of what belongs to it; only who has it reads and writes.
     """
 
@@ -157,13 +149,7 @@ class KeptResults:
     def save(
         self, logs: Mapping[str, KeptLog], batches: list[KeptBatch], pushed: Positions
     ) -> None:
-        """Keep these, durably; where that fails it is said, and the server stops all the same.
-
-        Args:
-            logs: by the names of queries.
-            batches: that were taken.
-            pushed: how far the emissions of queries were pushed to other servers.
-        """
+        """Keep these, durably; where that fails it is said, and the server stops all the same."""
         body: dict[str, Any] = {
             "format": _FORMAT,
             "queries": {
@@ -212,14 +198,7 @@ class Registration:
 
 
 class Registrations:
-    """A file with streams and queries; it is there whole or as it was before.
-
-    Args:
-        path: of the file; it need not exist.
-
-    Attributes:
-        results: of the queries, kept beside it.
-    """
+    """A file with streams and queries; it is there whole or as it was before."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -261,10 +240,6 @@ class Registrations:
         self, streams: Mapping[Term, Sequence[str] | None], queries: Iterable[Registration]
     ) -> None:
         """Keep these and no others, durably.
-
-        Args:
-            streams: with the predicates that they declare.
-            queries: in the order of their registration.
 
         Raises:
             RegistrationsError: the file cannot be written, or another server has begun with it.

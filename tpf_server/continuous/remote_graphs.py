@@ -52,13 +52,7 @@ _TRIPLES: Final = 2**20
 
 
 class RemoteGraph:
-    """A graph that is the content of a fragment, of all its pages, or of an RDF document.
-
-    Args:
-        name: the IRI of the graph.
-        url: where it is read.
-        session: asks.
-    """
+    """A graph that is the content of a fragment, of all its pages, or of an RDF document."""
 
     def __init__(self, name: Term, url: str, session: requests.Session) -> None:
         self.name = name
@@ -87,11 +81,7 @@ class RemoteGraph:
         return found
 
     def read(self, at: str) -> None:
-        """Read it anew. Where that fails it stays as it was, and the state says why.
-
-        Args:
-            at: the instant, for the state.
-        """
+        """Read it anew. Where that fails it stays as it was, and the state says why."""
         with self._reading:
             self._read(at)
 
@@ -234,10 +224,7 @@ class RemoteGraphs:
     """Reads graphs again and again, in a thread that ends with the process.
 
     Args:
-        graphs: URLs by the names of graphs.
-        clock: what is waited on.
         interval: from the end of one round to the begin of the next.
-        session: asks.
     """
 
     def __init__(
@@ -315,12 +302,7 @@ class RemoteGraphs:
 
 
 class RemoteService(RemoteGraph):
-    """The graph of a SERVICE clause.
-
-    Args:
-        clause: what is asked, and where.
-        session: asks.
-    """
+    """The graph of a SERVICE clause."""
 
     def __init__(self, clause: ServiceClause, session: requests.Session) -> None:
         super().__init__(clause.graph, clause.endpoint[1:-1], session)
@@ -417,13 +399,7 @@ def _constructing(url: str, part: tuple[QuadPattern, ...]) -> str:
 
 
 def asked_once(static: StaticData, clauses: Iterable[ServiceClause], clock: Clock) -> Iterator[str]:
-    """Put into static data what services say now, and tell which do not answer, and why.
-
-    Args:
-        static: has graphs for the clauses from now on.
-        clauses: what is asked.
-        clock: what the time is.
-    """
+    """Put into static data what services say now, and tell which do not answer, and why."""
     with requests.Session() as session:
         for clause in dict.fromkeys(clauses):
             service = RemoteService(clause, session)

@@ -72,13 +72,7 @@ _MALFORMED: Final = (400, 413, 422)
 
 
 class _Link(ABC):
-    """Works in a thread of its own, again and again until it is done or stopped.
-
-    Args:
-        url: of the stream.
-        token: that the other server wants; empty where it wants none.
-        clock: what is waited on.
-    """
+    """Works in a thread of its own, again and again until it is done or stopped."""
 
     def __init__(self, url: str, token: str, clock: Clock) -> None:
         self.url = url
@@ -151,22 +145,11 @@ class _Link(ABC):
 
     @abstractmethod
     def _work(self, session: requests.Session) -> None:
-        """Work until there is nothing more to do.
-
-        Raises:
-            RemoteStreamError, RequestException: it is to be tried again.
-        """
+        """Work until there is nothing more to do."""
 
 
 class StreamReader(_Link):
-    """Takes what another server's query emits for the elements of a stream.
-
-    Args:
-        url: of its results.
-        token: see above.
-        clock: likewise.
-        push: takes the elements.
-    """
+    """Takes what another server's query emits for the elements of a stream."""
 
     def __init__(self, url: str, token: str, clock: Clock, push: TakeElements) -> None:
         super().__init__(url, token, clock)
@@ -248,11 +231,7 @@ class StreamReader(_Link):
 
 
 def _elements_of(text: str) -> list[Element]:
-    """The elements that an emission is: one; of triples in graphs, one for each graph.
-
-    Raises:
-        ElementError: its rows are no triples.
-    """
+    """The elements that an emission is: one; of triples in graphs, one for each graph."""
     found = read_json(text)
     rows = None
     if isinstance(found, dict):
@@ -295,13 +274,6 @@ class StreamWriter(_Link):
 
     Emissions are read from the log of the query like any reader does. So what comes while the other
     server is away is pushed later, as far as the log keeps it.
-
-    Args:
-        url: of the stream.
-        token: see above.
-        clock: likewise.
-        hosted: the query.
-        origin: what its batches are called by, with their numbers.
     """
 
     def __init__(
@@ -406,14 +378,7 @@ LinkT = TypeVar("LinkT", bound=_Link)
 
 
 class RemoteStreams:
-    """The streams of other servers that queries read and make.
-
-    Args:
-        allowed: the servers, with the tokens that they want.
-        base: what names of streams here are relative to.
-        push: takes what is read.
-        clock: what is waited on.
-    """
+    """The streams of other servers that queries read and make."""
 
     def __init__(
         self, allowed: Mapping[str, str], base: str, push: TakeElements, clock: Clock
@@ -435,10 +400,6 @@ class RemoteStreams:
 
     def check(self, streams: Iterable[Term], known: Collection[Term]) -> None:
         """See to it that streams are here, or where they may be asked.
-
-        Args:
-            streams: that a query reads, or is to push to.
-            known: those that are here.
 
         Raises:
             UnsupportedContinuousQueryError: one is at a server that may not be asked.

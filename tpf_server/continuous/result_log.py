@@ -20,15 +20,7 @@ _NOTHING: Final = Emission(0, 0, ())
 
 
 class ResultMemory:
-    """What the emissions of all queries may take together.
-
-    Args:
-        limit: in bytes, about.
-
-    Attributes:
-        limit: see above.
-        taken: how much they take.
-    """
+    """What the emissions of all queries may take together."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -39,10 +31,7 @@ class Event:
     """An emission that is kept.
 
     Attributes:
-        number: in its log.
         emission: what was emitted; ``None`` once there is a text of it.
-        rows: how many it has.
-        size: about how many bytes it takes.
     """
 
     __slots__ = ("_text", "emission", "number", "rows", "size")
@@ -82,9 +71,7 @@ class ResultLog:
     long that what it needs next is gone meets a `BacklogError`. Thread-safe.
 
     Args:
-        limit: how many emissions are kept.
         rows: how many rows these may have together; the last emission is kept whatever it has.
-        begin: the number before that of the first emission.
         memory: of this and other logs; one that has more than one emission gives way.
 
     Attributes:

@@ -45,10 +45,7 @@ class ServiceGraphs:
     """What is asked of services, for all queries together.
 
     Args:
-        remote: reads again and again.
-        changing: takes in what has changed.
         updating: is entered while graphs come and go, and while what has changed is looked up.
-        lock: is held while queries are evaluated, inside of that.
     """
 
     def __init__(
@@ -66,12 +63,7 @@ class ServiceGraphs:
         self._graphs: dict[ServiceClause, RemoteService] = {}
 
     def take(self, clauses: Iterable[ServiceClause], *, reads: bool = True) -> None:
-        """A query is to come; what nobody has asked yet is asked now, in nobody's way.
-
-        Args:
-            clauses: of the query.
-            reads: false where the timer will do so.
-        """
+        """A query is to come; what nobody has asked yet is asked now, in nobody's way."""
         for clause in clauses:
             with self._updating():
                 self._users[clause] = self._users.get(clause, 0) + 1
@@ -112,15 +104,7 @@ class ServiceGraphs:
 
 
 class StaticUpdates:
-    """Puts changes of static data in, one after the other.
-
-    Args:
-        static: the data.
-        changing: graphs that follow live stores and what is read elsewhere.
-        clock: what the time is.
-        lock: of the service.
-        settle: is called under the lock when queries have seen a change.
-    """
+    """Puts changes of static data in, one after the other."""
 
     def __init__(
         self,
@@ -224,17 +208,12 @@ class ContinuousService:
 
     Args:
         engine: for CQELS-QL; not used by anybody else, and without a lateness of its own.
-        periodic: for C-SPARQL; likewise, and beside the other (see `CsparqlEngine`).
-        clock: what the time is.
-        policies: how time, elements and readers are treated.
         registrations: where streams and queries are kept; those that are there are begun anew.
         changing: graphs of the engines that follow live stores and what is read elsewhere.
-        remote: reads that, from `start` on.
         executors: makes what else runs queries in C-SPARQL, by name, and says which is the default.
             It is given the lock that is held while the engines work.
 
     Attributes:
-        slots: for readers that follow results.
         refused: why queries that were kept could not be begun again, by their names in URLs.
 
     Raises:

@@ -30,8 +30,6 @@ class StreamCount:
     """How much came through a stream.
 
     Args:
-        elements: how many elements.
-        triples: how many triples.
         dropped: elements that came too late for CQELS-QL.
         late: elements that came after an answer in C-SPARQL that should have seen them.
     """
@@ -46,10 +44,8 @@ class SharedStreams:
     """Gives elements to two engines, in one thread.
 
     Args:
-        engine: for CQELS-QL; it knows which streams there are.
         periodic: for C-SPARQL, beside the other: an element is encoded once for both.
         lateness: milliseconds that elements wait, to be put in the order of their timestamps.
-        executors: what else runs queries in C-SPARQL.
     """
 
     def __init__(
@@ -80,10 +76,6 @@ class SharedStreams:
 
     def create(self, name: str, predicates: Collection[str] | None = None) -> bool:
         """Make a stream; whether it is new.
-
-        Args:
-            name: its IRI.
-            predicates: that it has, and no others; ``None``: nothing is said.
 
         Raises:
             StreamNameError: it is no IRI.

@@ -76,13 +76,7 @@ _OPTIONS: Final = frozenset({"name", "semantics", "into", "engine"})
 def continuous_blueprint(
     service: ContinuousService, bodies: BodyReader, settings: Settings
 ) -> Blueprint:
-    """The rules of continuous queries, for `Flask.register_blueprint`.
-
-    Args:
-        service: what they work on.
-        bodies: reads the bodies of requests.
-        settings: of the server; without a `publish_token` nobody may register, delete or push.
-    """
+    """The rules of continuous queries, for `Flask.register_blueprint`."""
     views = _Views(service, bodies, settings)
     blueprint = Blueprint("continuous", __name__)
     functions: dict[str, dict[str, Callable[..., Response]]] = {

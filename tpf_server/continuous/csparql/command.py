@@ -87,14 +87,6 @@ def play(
 ) -> Played:
     """Play streams through queries on the native engine, in the order of their timestamps.
 
-    Args:
-        engine: has the static data.
-        queries: only one where the output is a file of Arrow.
-        streams: a file for each stream.
-        output: where answers go.
-        skip_malformed: whether malformed lines or records are left out.
-        kind: what the queries are.
-
     Raises:
         ContinuousError: a query is wrong or was stopped, or (without `skip_malformed`) a line or
             record is wrong.
@@ -181,19 +173,6 @@ def play_on_spark(
 ) -> Played:
     """Play streams through queries on Spark.
 
-    Args:
-        static: the static data.
-        queries: C-SPARQL texts.
-        streams: a file for each stream.
-        output: where lines of answers go.
-        work: a directory or its URL, where inputs, results and checkpoints are kept; the same one
-            again goes on. What Spark itself needs on this machine is beside them, or temporary.
-        master: of Spark.
-        skip_malformed: whether malformed lines or records are left out.
-        lateness: how late elements may be, in milliseconds.
-        predicates: of streams that declare them.
-        name: makes predicates of the names of columns.
-
     Raises:
         ContinuousError: a query is wrong or cannot be run on Spark, or (without `skip_malformed`)
             a line or record is wrong; or there is no Spark or no Java, or it ended.
@@ -274,11 +253,6 @@ def explain(
 
     What of it is compiled is said, too: nothing.
 
-    Args:
-        engine: has the static data, which decide what is static.
-        query: C-SPARQL, or what was parsed.
-        drawing: as text, as Markdown with Mermaid flowcharts, or as three graphs in DOT.
-
     Raises:
         ContinuousQueryError: the text is no query.
     """
@@ -321,25 +295,6 @@ def run_queries(
     read: Callable[[str, str], CsparqlQuery] = parse,
 ) -> Played:
     """Play streams through C-SPARQL queries; answers go to `output`.
-
-    Args:
-        queries: texts.
-        static: files or stores of the default graph.
-        graphs: IRI and file (or store) of each named graph.
-        streams: IRI and file of each stream.
-        output: for lines, see the notes on files; or, natively and of one query, a file of
-            Arrow.
-        declared: the predicates of streams that have no others.
-        engine: what executes them.
-        lateness: how late elements may be, in milliseconds.
-        skip_malformed: whether malformed lines or records are left out.
-        master: of Spark.
-        work: for Spark: where results and checkpoints are kept, a directory or its URL; needed
-            there.
-        pace: widens steps of queries under load, natively.
-        warn: is told of services that do not answer.
-        kind: what a query is that runs natively.
-        read: reads a query, in whatever language; also given the base of relative IRIs.
 
     Raises:
         ContinuousError: a query or a line is wrong.

@@ -246,9 +246,6 @@ class DenotationalGraph:
     Attributes:
         sources: the vertices that emerge from each source (a static graph or a stream).
         edges: from subject to predicate and from predicate to object, for each triple pattern.
-        notes: the conditions on each variable.
-        aggregates: the aggregations.
-        selected: the variables of the result.
         parts: the triple patterns that are static, streaming, or may be both.
     """
 

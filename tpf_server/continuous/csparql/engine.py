@@ -138,11 +138,6 @@ class SharedWindows:
 class Learning:
     """What is known about the predicates of streams.
 
-    Args:
-        dictionary: the integers of terms.
-        has_static: see `Knowledge`.
-        enabled: whether what was not declared is learned.
-
     Attributes:
         declared: the predicates of streams that declare them.
         carried: those of other streams that came, and that a query asked for.
@@ -164,11 +159,6 @@ class Learning:
 
     def declare(self, stream: Term, predicates: frozenset[Term], *, read: bool) -> None:
         """A stream has these predicates and no others from now on.
-
-        Args:
-            stream: its IRI.
-            predicates: these.
-            read: whether queries read it.
 
         Raises:
             EngineLimitError: queries read others in it.
@@ -201,12 +191,7 @@ class Learning:
             self.check(stream, (decode(predicate) for _, predicate, _ in triples))
 
     def knowledge(self, clauses: Iterable[StreamClause], *, separated: bool = True) -> Knowledge:
-        """What a plan of a query over these streams may rest on.
-
-        Args:
-            clauses: of the query.
-            separated: whether anything is to be told; otherwise every stream may carry everything.
-        """
+        """What a plan of a query over these streams may rest on."""
         predicates = {}
         for clause in clauses if separated else ():
             known = self.declared.get(clause.stream)
@@ -259,17 +244,7 @@ T = TypeVar("T")
 
 
 class EvaluationPlanner:
-    """Makes the evaluations of an engine.
-
-    Args:
-        tables: of the static data.
-        dictionary: the integers of terms.
-        environment: for expressions.
-        evaluations: those that are there.
-        learning: what is known of streams.
-        rules: that rewrite the operators of a query.
-        join_rows: see `PeriodicEvaluation`.
-    """
+    """Makes the evaluations of an engine."""
 
     def __init__(
         self,
@@ -299,10 +274,6 @@ class EvaluationPlanner:
         """What evaluates a query, and what it asks of that.
 
         It is that of a query that differs in constants at most, where no element has come since.
-
-        Args:
-            query: any.
-            arrivals: how many elements have come.
 
         Raises:
             UnsupportedContinuousQueryError: it cannot be run.
@@ -336,13 +307,7 @@ class EvaluationPlanner:
     def shared(
         self, evaluation: PeriodicEvaluation, query: CsparqlQuery, question: Question
     ) -> Question:
-        """What a query asks of an evaluation that there is already.
-
-        Args:
-            evaluation: of a query that differs in constants at most.
-            query: it.
-            question: what it asks.
-        """
+        """What a query asks of an evaluation that there is already."""
         found = evaluation.ask(question)
         if found is question and not evaluation.widened and question.parts is not None:
             self._plan_anew(evaluation, query, question.parts)
@@ -393,11 +358,7 @@ class EvaluationPlanner:
 
 
 def question_of(graph: OperatorGraph) -> tuple[Hashable, Question]:
-    """What queries have in common that differ in constants only, and what one of them asks.
-
-    Args:
-        graph: as the query is written, not as it is planned.
-    """
+    """What queries have in common that differ in constants only, and what one of them asks."""
     clauses = tuple((each.stream, each.window, each.named, each.name) for each in graph.clauses)
     names = clauses, graph.sources.names
     # What is shared by queries with other constants is not evaluated anew for NOW().
@@ -417,13 +378,8 @@ class StreamReaders:
 
     Args:
         windows: that move with time; those that count triples belong to one query each.
-        evaluations: see `EvaluationRegistry`.
-        learning: what their plans rest on.
-        planner: makes evaluations.
-        window_rows: how many elements the windows of a query may hold.
 
     Attributes:
-        arrivals: how many elements somebody read.
         late: how many of them came after an answer that should have seen them.
         following: queries that are to hear of the elements of a stream.
     """
@@ -532,12 +488,6 @@ class StreamReaders:
         quads: Sequence[EncodedQuad] = (),
     ) -> list[Occurrence]:
         """An element comes into the windows over time of its stream.
-
-        Args:
-            stream: of the element.
-            triples: of the element.
-            at: its timestamp.
-            quads: its triples with their graph, or 0, where somebody asks for graphs.
 
         Returns:
             What those that count triples are to count, see `count`.

@@ -18,15 +18,8 @@ from tpf_server.continuous.engine.running_query import RunningQuery
 class ExecutedQuery(RunningQuery[PeriodicAnswer]):
     """A query that an executor runs.
 
-    Args:
-        name: see `RunningQuery`.
-        query: what was parsed.
-        callback: is called with each answer.
-        close: lets go of what it holds.
-
     Attributes:
         stream: the IRI of the stream that it makes, if it makes one.
-        reads: the streams that it reads.
     """
 
     def __init__(
@@ -75,11 +68,7 @@ class Executor(Protocol):
 
 
 class Deferred:
-    """An executor that is made when the first query wants it: its parts may be large, or missing.
-
-    Args:
-        make: makes it.
-    """
+    """An executor that is made with the first query: its parts may be large, or missing."""
 
     def __init__(self, make: Callable[[], Executor]) -> None:
         self._make = make

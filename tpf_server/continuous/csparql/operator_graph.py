@@ -77,13 +77,7 @@ class MergedSource:
 
 
 class Sources:
-    """The graphs of one query.
-
-    Args:
-        dataset: FROM and FROM NAMED.
-        clauses: FROM [NAMED] STREAM.
-        repository: the names of the static graphs that there are.
-    """
+    """The graphs of one query."""
 
     def __init__(
         self, dataset: DatasetClause, clauses: Iterable[StreamClause], repository: Iterable[Term]
@@ -197,7 +191,6 @@ class Stamp:
 
     Args:
         graph: the graph of the triple pattern.
-        streams: whose timestamps count.
     """
 
     graph: Term
@@ -439,13 +432,7 @@ class OperatorGraph:
 def operator_graph(
     parsed: CsparqlQuery, repository: tuple[Term, ...], knowledge: Knowledge
 ) -> OperatorGraph:
-    """The initial operator graph: one graph pattern operator for each triple pattern.
-
-    Args:
-        parsed: the query.
-        repository: the names of the static graphs that there are.
-        knowledge: what tells static from streaming patterns.
-    """
+    """The initial operator graph: one graph pattern operator for each triple pattern."""
     query = parsed.query
     sources = Sources(query.dataset, parsed.streams, repository)
     windows = tuple(clause.graph for clause in parsed.streams)

@@ -31,21 +31,15 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     """A query that answers at instants.
 
     Attributes:
-        query: what was parsed.
         instants: at which it is evaluated, for now.
-        evaluation: what answers.
-        question: what it asks of that.
         stream: the IRI of the stream that it makes, if it makes one.
         late: how many elements came after an evaluation that should have seen them.
-        number: in the order of registration.
         last: the instant at which it was evaluated last.
         widens: whether its steps may grow where there is too much to do.
         timed: whether instants are due that lie ahead; otherwise it answers at arrivals only.
         counts: whether its windows are moved on by arrivals: of triples, or of whole elements.
-        by_elements: which of these.
         follows: whether it is to hear of elements of its streams, see `coming` and `came`.
         told: whether these tell it when it is to be evaluated.
-        timely: whether it says NOW().
         ranges: whether it says GRAPH ?g, so that it depends on which static graphs there are.
         rank: higher than those of all queries whose triples it reads.
     """
@@ -184,11 +178,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         raise NotImplementedError
 
     def wanted(self, done: int) -> int | None:
-        """The instant that is due next, where elements tell.
-
-        Args:
-            done: until when everything was evaluated.
-        """
+        """The instant that is due next, where elements tell."""
         raise NotImplementedError
 
     def answer(self, at: int) -> PeriodicAnswer | None:
@@ -249,10 +239,6 @@ class Pace:
     where that is above three quarters, and halves where half of it would still do with less than a
     half. Of the last two evaluations of a query the shorter one counts, so that a single long one,
     as the first may be, does not.
-
-    Args:
-        seconds: tells the seconds that were worked so far.
-        whose: steps that are widened.
 
     Attributes:
         factor: by which steps are wider than they are written.

@@ -20,10 +20,6 @@ class StreamTimes:
     the foremost than its patience allows, nor, where somebody knows what time it is, for those that
     have not come so far by then.
 
-    Args:
-        lateness: by how much everything stays behind what elements say, in milliseconds.
-        patience: see above; in milliseconds.
-
     Attributes:
         present: what time it is, where somebody knows; ``None``: nobody does.
         newest: the newest instant that an element or somebody told; `NEVER` before.
@@ -50,12 +46,7 @@ class StreamTimes:
         self._told = max(self._told, at)
 
     def passed(self, streams: Collection[Term], awaited: Collection[Term]) -> int:
-        """Until when everything has come that a query wants; `NEVER` where nobody knows.
-
-        Args:
-            streams: whose elements it sees, also by what queries make of them.
-            awaited: those of them that no query makes.
-        """
+        """Until when everything has come that a query wants; `NEVER` where nobody knows."""
         own = self._passed
         if len(streams) == 1:
             (stream,) = streams
@@ -185,9 +176,7 @@ class _Timeline:
     """Queries over the same streams, which so have the same time.
 
     Attributes:
-        passed: until when everything has come.
         done: until when what was due was evaluated.
-        queries: how many there are.
         due: their next instants, after what has passed.
     """
 
@@ -202,10 +191,6 @@ class Timetable:
     """The next instants of queries: in the order of time, then of who feeds whom.
 
     Each query has the time of its streams (see `StreamTimes`).
-
-    Args:
-        times: of the streams.
-        queries: those that are registered.
     """
 
     def __init__(self, times: StreamTimes, queries: Mapping[str, PeriodicQuery]) -> None:
@@ -389,12 +374,7 @@ class Timetable:
         return bool(self._ready.next)
 
     def due(self, before: int | None = None) -> Iterator[_Due]:
-        """Those that are due; more may be planned meanwhile.
-
-        Args:
-            before: the instant of an element that comes. Where that is made from an answer, only
-                what is due before it is given: the rest is when everything has come that is made.
-        """
+        """Those that are due; more may be planned meanwhile."""
         if self._gives and before is not None:
             yield from self._in_order(before - 1)
             return

@@ -231,14 +231,7 @@ def _tick_policy(cursor: Cursor) -> TickPolicy:
 def named(
     pattern: Pattern, hidden: Variable, graph: TermOrVariable, fresh: Callable[[], Variable]
 ) -> Pattern:
-    """``GRAPH graph { … }``, where it is known what stands inside.
-
-    Args:
-        pattern: that; its triple patterns lie in a graph called `hidden`.
-        hidden: a variable that is bound to the names of the graphs of a window.
-        graph: what the query calls them.
-        fresh: makes hidden variables.
-    """
+    """``GRAPH graph { … }``, where it is known what stands inside."""
     if not is_variable(graph):
         return Join(Values((hidden,), ((Term(graph),),)), pattern)
     name = Variable(graph)
@@ -261,12 +254,6 @@ def parse(
     text: str, base: str = BASE, report: ReportPolicy = WINDOW_CLOSE, tick: TickPolicy = "time"
 ) -> RspqlQuery:
     """Parse an RSP-QL query.
-
-    Args:
-        text: the query.
-        base: what relative IRIs are relative to, where the text has no BASE.
-        report: the report policy, where the text has none.
-        tick: the tick policy, where the text has none.
 
     Raises:
         ContinuousSyntaxError: the text is no query, or its clauses contradict each other; the error

@@ -44,13 +44,7 @@ _QUAD = (Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 def rows_to_stream(
     operator: StreamOperator, before: Counter[Row], rows: Sequence[Row]
 ) -> tuple[list[Row], Counter[Row]]:
-    """What an answer has more (ISTREAM) or less (DSTREAM) than that of before; and its rows.
-
-    Args:
-        operator: which of the two.
-        before: the rows of the answer of before; solutions are bags.
-        rows: the answer.
-    """
+    """What an answer has more (ISTREAM) or less (DSTREAM) than that of before; and its rows."""
     now = Counter(rows)
     if operator == "DSTREAM":
         return list((before - now).elements()), now
@@ -67,13 +61,7 @@ def rows_to_stream(
 def changed(
     operator: StreamOperator, before: Counter[Row], changes: Iterable[tuple[Row, int]]
 ) -> list[Row]:
-    """The same, where it is known what came and went; `before` becomes the answer.
-
-    Args:
-        operator: ISTREAM or DSTREAM.
-        before: the rows of the answer of before.
-        changes: rows, and how often they came (more than 0) or went (less).
-    """
+    """The same, where it is known what came and went; `before` becomes the answer."""
     wanted = 1 if operator == "ISTREAM" else -1
     found: list[Row] = []
     for row, count in changes:
@@ -94,16 +82,7 @@ def quads_of(
     variables: Sequence[Variable],
     rows: Sequence[Row],
 ) -> PeriodicAnswer:
-    """The answer of CONSTRUCT with GRAPH in its template: rows of triples with their graphs.
-
-    Args:
-        name: of the query.
-        at: the instant.
-        template: its triples.
-        graphs: of these, by their places; ``None``: of no graph.
-        variables: of the solutions.
-        rows: the solutions.
-    """
+    """The answer of CONSTRUCT with GRAPH in its template: rows of triples with their graphs."""
     values = {variable: place for place, variable in enumerate(variables)}
     blanks: dict[str, int] = {}
     found: dict[Row, None] = {}

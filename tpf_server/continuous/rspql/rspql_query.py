@@ -52,9 +52,6 @@ class ReportPolicy:
     """What must hold where a query answers; all that is said here.
 
     Args:
-        window_close: see above.
-        content_change: see above.
-        non_empty: see above.
         period: of ``periodic``, in milliseconds; ``None``: it is not said.
     """
 
@@ -200,11 +197,7 @@ class Progression:
 
 @dataclass(frozen=True, slots=True)
 class ReportInstants(Instants):
-    """The instants that a report policy and windows say.
-
-    Args:
-        progressions: any of them.
-    """
+    """The instants that a report policy and windows say."""
 
     progressions: tuple[Progression, ...] = ()
 
@@ -242,7 +235,6 @@ class RspqlQuery(CsparqlQuery):
 
     Args:
         operator: what is streamed of its answers.
-        report: when it answers.
         tick: where it is looked for these instants.
         graphs: of the triples of the template, by their places; ``None``: of no graph.
     """

@@ -37,13 +37,6 @@ class Aggregation(Node):
     """Adds a variable that holds the aggregate of all solutions with the same key.
 
     A change costs as much as there are solutions in its group, unless the aggregate stays the same.
-
-    Args:
-        upstream: where the solutions come from.
-        variable: what is added.
-        keys: the places of the grouping variables.
-        argument: what is aggregated.
-        make: a new accumulator.
     """
 
     def __init__(
@@ -120,13 +113,6 @@ def build(
 ) -> Output:
     """The dataflow of a query over its operators.
 
-    Args:
-        query: the operators.
-        leaves: of the dataflow.
-        flow: takes in the nodes.
-        environment: for expressions.
-        static: whether no stream has matches of a triple pattern.
-
     Raises:
         UnsupportedQueryError: something in it cannot be evaluated; nothing has run yet.
     """
@@ -144,15 +130,7 @@ def build_above(
     flow: Dataflow,
     environment: Environment,
 ) -> Output:
-    """The dataflow of what is above a part of a query.
-
-    Args:
-        query: it has no patterns of its own.
-        gap: what stands in it for that part, and its solutions.
-        leaves: are asked for nothing.
-        flow: takes in the nodes.
-        environment: for expressions.
-    """
+    """The dataflow of what is above a part of a query."""
     builder = CsparqlBuilder(leaves, flow, environment)
     builder.gap = gap
     return build_output(builder, query, query.pattern)

@@ -33,7 +33,6 @@ class WindowContents:
     """The content of a window, moved on by `move`.
 
     Attributes:
-        views: what queries see of it.
         newest: the latest timestamp of all elements that came.
     """
 
@@ -167,10 +166,6 @@ def _latest(occurrences: Iterable[Occurrence], since: int) -> int | None:
 
 class WindowView:
     """What one query sees of a window.
-
-    Args:
-        window: what the query says.
-        since: the number of the last element before the query was registered.
 
     Attributes:
         contents: the window, when it is known which one.

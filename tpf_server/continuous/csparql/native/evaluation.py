@@ -30,30 +30,14 @@ from tpf_server.continuous.engine.errors import JoinLimitError
 class PeriodicEvaluation:
     """A query that is kept up to date from instant to instant, or what several have in common.
 
-    Args:
-        graph: its operators, or theirs.
-        tables: of the static data.
-        dictionary: the integers of terms.
-        environment: for expressions.
-        join_rows: how many rows its joins may hold, for each question.
-        since: the number of the last element that it does not see.
-        key: what such queries have in common.
-
     Attributes:
-        graph: see above.
-        key: see above.
         questions: what they ask, by the keys of that; with more than one, `widened`.
-        plans: how many it had.
-        owners: how many queries it is of.
         joined: whether it was asked if an equal one is there already.
         windows: what it sees of windows, by what patterns call them.
-        streams: of the windows.
         inputs: what comes into the windows, see `StreamClause.input`.
         in_graphs: the streams whose named graphs it needs.
         predicates: of the triples of streams that it may need; ``None``: of any.
         assumed: streams, with predicates that its plan takes them not to have.
-        evaluations: how often it was asked.
-        recomputed: how often something had changed.
 
     Raises:
         UnsupportedQueryError: something in it cannot be evaluated.
@@ -136,13 +120,6 @@ class PeriodicEvaluation:
         """Go on with other operators; what the windows hold is seen as before.
 
         Where there are too many rows, its queries end when they are to answer: others are at work.
-
-        Args:
-            graph: of the same query, or of what is below a gap.
-            parts: the parts of a query, where the rest of it is its own from now on.
-
-        Raises:
-            TooManyStaticError: see above; then it must be given others.
         """
         self._let_go()
         self._parts = None
@@ -183,11 +160,7 @@ class PeriodicEvaluation:
                 self._parts.drop(question)
 
     def plan_at(self, instant: int) -> None:
-        """Evaluate anew, with an instant as the value of NOW(); nothing happens where it is that.
-
-        Raises:
-            TooManyStaticError: see above; then it is of no more use.
-        """
+        """Evaluate anew with an instant as NOW(), unless it is that already."""
         if instant != self._now:
             self._environment = replace(self._environment, now=date_time_at(instant))
             self.plan_anew(self.graph)
@@ -222,13 +195,7 @@ class PeriodicEvaluation:
         self._leaves.close()
 
     def at(self, instant: int, name: str, question: Question | None = None) -> PeriodicAnswer:
-        """The answer of a query at an instant; instants never go back.
-
-        Args:
-            instant: when.
-            name: of the query.
-            question: what it asks, where that is not all that is evaluated.
-        """
+        """The answer of a query at an instant; instants never go back."""
         variables, rows = self.solutions(instant, question)
         asked = self.graph.query if question is None or self._parts is None else question.query
         return answer_of(name, instant, asked, variables, rows)
@@ -266,10 +233,6 @@ class PeriodicEvaluation:
         self, instant: int, asked: tuple[int, int]
     ) -> tuple[tuple[Variable, ...], list[tuple[Row, int]]] | None:
         """Variables and what came (more than 0 times) and went (less) until an instant.
-
-        Args:
-            instant: see `at`.
-            asked: since which answer; the present value of `asked`, where it can be told.
 
         Returns:
             ``None``: that is not known, or has an order; the whole answers are to be compared.
@@ -319,22 +282,12 @@ class EvaluationRegistry:
         self._whole: dict[Hashable, PeriodicEvaluation] = {}
 
     def fresh(self, key: Hashable, arrivals: int) -> PeriodicEvaluation | None:
-        """The evaluation of an equal query, if no element has come since that was registered.
-
-        Args:
-            key: of a new query.
-            arrivals: how many elements have come.
-        """
+        """The evaluation of an equal query, if no element has come since that was registered."""
         evaluation, since = self._fresh.get(key, (None, 0))
         return evaluation if since == arrivals else None
 
     def add(self, evaluation: PeriodicEvaluation, arrivals: int | None = None) -> None:
-        """It is of one query more.
-
-        Args:
-            evaluation: any.
-            arrivals: how many elements had come, where that query is new.
-        """
+        """It is of one query more."""
         evaluation.owners += 1
         if arrivals is not None and over_time(evaluation.graph):
             self._fresh[evaluation.key] = evaluation, arrivals

@@ -30,11 +30,7 @@ class PatternInput:
 
     Args:
         row_of: the row that a triple gives, its timestamp left out; ``None`` where it matches not.
-        mask: the constants of the pattern.
         table: the static ones; ``None`` where there are none, or a join looks them up by itself.
-        windows: of the streams that the graph is merged from.
-        stamped: the windows whose timestamps are wanted; ``None``: no timestamp.
-        push: where changes go.
     """
 
     def __init__(
@@ -58,11 +54,7 @@ class PatternInput:
             window.listen(mask, self._listener(window))
 
     def follow(self, place: int) -> None:
-        """Begin to follow the static triples.
-
-        Args:
-            place: of the pattern among those of its query.
-        """
+        """Begin to follow the static triples."""
         if self._table is not None:
             self._table.follow(self, place)
 
@@ -159,7 +151,6 @@ class StaticJoin(HashJoin):
     Args:
         left: a node that shares variables with the right one, bound on both sides.
         right: what there is beside the table: a set of rows, of which the node keeps an index.
-        table: of the pattern whose variables the right schema is.
         most: of so many triples of the table all are read at once.
     """
 
@@ -179,11 +170,7 @@ class StaticJoin(HashJoin):
         )
 
     def follow(self, place: int) -> None:
-        """Begin to follow the table.
-
-        Args:
-            place: of this join among those of its query.
-        """
+        """Begin to follow the table."""
         self._static = self._table.index(*self._places, self, place, self._most)
 
     def close(self) -> None:
@@ -277,14 +264,6 @@ class _Bound:
 class CsparqlLeaves:
     """Makes the leaves of one query.
 
-    Args:
-        graph: the query.
-        windows: the windows of its streams.
-        tables: of the static data.
-        flow: takes in the nodes.
-        dictionary: the integers of terms.
-        work: how many rows there may be.
-
     Attributes:
         predicates: of the triples that may match a pattern at all; ``None``: any.
         assumed: streams, and predicates of patterns that they are taken not to have.
@@ -319,7 +298,6 @@ class CsparqlLeaves:
         Static rows do not count as long as there are not many times more than triples.
 
         Raises:
-            TooManyStaticError: see there.
             LimitError: there are too many rows.
         """
         work = self._work
@@ -394,13 +372,7 @@ class CsparqlLeaves:
         return count
 
     def _joined(self, node: Node | None, pattern: QuadPattern, most: int) -> Node:
-        """A node joined with the matches of one pattern more.
-
-        Args:
-            node: of those before, if there are any.
-            pattern: see above.
-            most: of so many static triples all are read, even if only some are looked up.
-        """
+        """A node joined with the matches of one pattern more."""
         source = self._graph.source_of(pattern)
         schema = variables_of_bgp((pattern,))
         stamped: list[WindowView] | None = None

@@ -60,7 +60,6 @@ class PartedQuery:
     Args:
         below: what is shared; its solutions have what the comparisons and all above need.
         comparisons: the conditions, with variables for the constants.
-        constants: these.
         above: the query over `gap`.
         gap: stands for the solutions that the comparisons let through.
         own: the query over `gap`, with the comparisons.
@@ -158,12 +157,7 @@ class Question:
     """What one query asks, or several that ask the same.
 
     Args:
-        key: equal for queries that ask the same.
-        query: its algebra, as it is written.
         parts: what it shares with others, and what is its own; ``None``: it is one piece.
-
-    Attributes:
-        owners: how many queries it is of.
     """
 
     def __init__(self, key: Hashable, query: Query, parts: PartedQuery | None) -> None:
@@ -174,22 +168,7 @@ class Question:
 
 
 class QuestionPart:
-    """The dataflow of what is a question's own.
-
-    Args:
-        question: it.
-        below: the solutions that it shares.
-        leaves: of the evaluation.
-        dictionary: the integers of terms.
-        environment: for expressions.
-        number: tells it from others.
-        most: how many values an aggregate may read at once.
-
-    Attributes:
-        number: see above.
-        constants: that it compares with.
-        output: its answer.
-    """
+    """The dataflow of what is a question's own."""
 
     def __init__(
         self,
@@ -239,16 +218,7 @@ def read(output: Output, decode: Callable[[TermId], Term]) -> tuple[Row, ...]:
 
 
 class QuestionParts:
-    """Gives solutions that are computed once to the questions whose constants compare.
-
-    Args:
-        parts: of any of the questions.
-        below: the solutions.
-        leaves: of the evaluation.
-        dictionary: the integers of terms.
-        environment: for expressions.
-        most: see `QuestionPart`.
-    """
+    """Gives solutions that are computed once to the questions whose constants compare."""
 
     def __init__(
         self,

@@ -55,12 +55,9 @@ class StaticIndex(dict[Any, _Rests]):
     anything, so nobody need be told. Where all rows are read it has all keys that there are.
 
     Args:
-        source: the table.
         key: these places; of one the value itself is the key, of more a tuple.
-        rest: the places of what is wanted of the rows.
 
     Attributes:
-        whole: whether it has all keys.
         users: who is told of changes, and where they are in the order of joins of a query.
     """
 
@@ -109,11 +106,7 @@ class StaticIndex(dict[Any, _Rests]):
         return map(self._bound, self)
 
     def refresh(self, known: Callable[[Bound], Iterable[RowChange] | None]) -> _New:
-        """Look up again what is needed; gives what is new, see `change`.
-
-        Args:
-            known: what has changed of the rows with some values; ``None`` where that is not known.
-        """
+        """Look up again what is needed; gives what is new, see `change`."""
         new: _New = []
         self.let_go()
         for key, before in list(self.items()):
@@ -176,14 +169,7 @@ class StaticTable:
 
     All of them are read for who needs all, and where they are few; others are looked up.
 
-    Args:
-        pattern: its variables are ``?0``, ``?1``, ...
-        dataset: whose default graph they are in.
-        dictionary: the integers of terms.
-        idle: is called when nobody uses the table any more.
-
     Attributes:
-        all: the rows, where all were read.
         users: who is told of all changes, and where they are in the order of joins of a query.
     """
 
@@ -233,15 +219,7 @@ class StaticTable:
     def index(
         self, key: _Places, rest: _Places, user: IndexUser, place: int, most: int
     ) -> StaticIndex:
-        """Somebody looks rows up from now on; see `StaticIndex`.
-
-        Args:
-            key: see there.
-            rest: see there.
-            user: who it is.
-            place: where he is in the order of joins of his query.
-            most: of so many triples all are read now.
-        """
+        """Somebody looks rows up from now on; see `StaticIndex`."""
         self.read(most)
         found = self._indexes.get((key, rest))
         if found is None:
@@ -376,12 +354,7 @@ def _told(users: Mapping[UserT, int], new: Sequence[tuple[Any, ...]]) -> list[_T
 
 
 class StaticTables:
-    """The tables of an engine.
-
-    Args:
-        static: the static data.
-        dictionary: the integers of terms.
-    """
+    """The tables of an engine."""
 
     def __init__(self, static: StaticData, dictionary: TermDictionary) -> None:
         self.static = static
@@ -389,12 +362,7 @@ class StaticTables:
         self._tables: dict[tuple[QuadPattern, tuple[Term, ...]], StaticTable] = {}
 
     def table(self, pattern: QuadPattern, graphs: tuple[Term, ...]) -> StaticTable:
-        """The triples that match a pattern in the merge of these graphs.
-
-        Args:
-            pattern: its own graph does not matter.
-            graphs: names of static graphs, one at least.
-        """
+        """The triples that match a pattern in the merge of these graphs."""
         names: dict[str, Variable] = {}
         s, p, o = (
             names.setdefault(term, Variable(f"?{len(names)}")) if is_variable(term) else term

@@ -109,11 +109,7 @@ class Progress:
 
 
 class SparkRun:
-    """A query that runs on Spark, and beside it the one that copies malformed lines, if there is.
-
-    Args:
-        queries: the query itself comes first.
-    """
+    """A query that runs on Spark."""
 
     def __init__(self, queries: Sequence[StreamingQuery]) -> None:
         self._queries = tuple(queries)
@@ -185,12 +181,7 @@ class SparkRun:
 
 
 class ResultFiles:
-    """The answers of one query.
-
-    Args:
-        folder: where the files are.
-        stream: whether elements of a stream are written too.
-    """
+    """The answers of one query."""
 
     def __init__(self, folder: Folder, *, stream: bool = False) -> None:
         self._results = folder.inner("results")
@@ -263,10 +254,6 @@ def _line(answer: PeriodicAnswer) -> str:
 
 def check_supported(parsed: CsparqlQuery, graph: OperatorGraph) -> None:
     """Refuse what cannot be run on Spark.
-
-    Args:
-        parsed: the query, which knows its text.
-        graph: its operators.
 
     Raises:
         UnsupportedContinuousQueryError: names the clause and its place.
@@ -367,13 +354,6 @@ def window_content(
     """The content of the windows of one stream at each instant: `KEY`, stream, s, p, o and ts.
 
     Rows without terms mark the first instant after an element, and punctuation.
-
-    Args:
-        graph: the query.
-        clause: the stream.
-        text: its lines.
-        lateness: how late elements may be, in milliseconds.
-        strict: whether a malformed line stops the query; otherwise it is left out.
     """
     window = clause.window
     assert isinstance(window, LogicalWindow)
@@ -643,12 +623,7 @@ class SparkExecution:
                 self._run.progress()
 
     def answers(self, windows: DataFrame, instants: Sequence[int]) -> list[PeriodicAnswer]:
-        """The answer at each of these instants, which are in order.
-
-        Args:
-            windows: what is in the windows at them; see `LeafFrames`.
-            instants: milliseconds since 1970.
-        """
+        """The answer at each of these instants, which are in order."""
         common = self.graph.instants.greatest_common_period
         steps = self._session.range(instants[0], instants[-1] + 1, common, 1).toDF(AT)
         if len(self.graph.instants.periods) > 1:

@@ -48,8 +48,6 @@ class JobQuestion:
     """What a job answers: queries for which it is equal have the same answers.
 
     Args:
-        query: the operators.
-        clauses: the windows.
         stamps: what the timestamp variables in the operators mean.
         instants: when it is evaluated.
         graphs: what ``GRAPH ?g`` ranges over.
@@ -89,15 +87,8 @@ class _Files(NamedTuple):
 class SparkJob:
     """Queries that one job answers.
 
-    Args:
-        query: the first of them, as it was parsed.
-        place: of its elements, results and checkpoint: a directory or its URL.
-
     Attributes:
-        query, place: see above.
         question: what its queries have in common, where it may have several.
-        queries: those that want its answers.
-        run: once it has started.
         ending: it has failed or ends; it takes no more queries.
         ended: when all that it had is gone.
     """
@@ -186,12 +177,7 @@ class SparkJob:
 
 
 class SparkQuery(ExecutedQuery):
-    """A query that a job answers.
-
-    Args:
-        name, query, callback, close: see `ExecutedQuery`.
-        job: gives its answers.
-    """
+    """A query that a job answers."""
 
     def __init__(
         self,
@@ -248,14 +234,8 @@ class SparkExecutor:
     """See `Executor`.
 
     Args:
-        static: the static data; a job reads them when it starts.
-        work: a directory of its own, which is emptied.
         shared: the URL of a folder of its own in which elements, results and checkpoints are, in
             place of `work`; likewise.
-        lock: of the service: held while answers are given.
-        base: what relative IRIs are relative to.
-        session: opens Spark.
-        every: interval of processing time between two looks at what has come.
     """
 
     def __init__(

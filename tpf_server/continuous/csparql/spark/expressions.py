@@ -51,11 +51,7 @@ class _NotInSql(Exception):  # noqa: N818
 
 
 class Expressions:
-    """Makes columns for rows of one schema.
-
-    Args:
-        columns: the columns of variables.
-    """
+    """Makes columns for rows of one schema."""
 
     def __init__(self, columns: Mapping[Variable, Column]) -> None:
         self._columns = columns

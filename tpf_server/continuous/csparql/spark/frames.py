@@ -32,7 +32,6 @@ class Frame:
 
     Args:
         data: a column `column(v)` for each variable, and `AT` where it is timed.
-        schema: the variables.
         certain: those that are never null.
         timed: whether the rows belong to instants.
     """
@@ -113,15 +112,7 @@ def left_join(left: Frame, right: Frame, condition: Column | None) -> Frame:
 
 
 def semi_join(left: Frame, right: Frame, *, anti: bool, apart: Sequence[Variable] = ()) -> Frame:
-    """The solutions of the left with (or without) a compatible one on the right.
-
-    Args:
-        left: the rows to choose from.
-        right: what they are compared with; timed only if the left is.
-        anti: whether those without are wanted.
-        apart: for MINUS: shared variables that do not count as shared; without `apart` a pair that
-            shares no bound variable is compatible too.
-    """
+    """The solutions of the left with (or without) a compatible one on the right."""
     right, renamed = _renamed(right, right.schema)
     conditions = [_compatible(left, right, renamed)]
     if apart:
@@ -235,8 +226,6 @@ class LeafFrames:
     """The leaves of a query.
 
     Args:
-        session: Spark.
-        graph: the operators.
         static: evaluates what is static.
         content: what is in the windows: `AT`, ``stream``, ``s``, ``p``, ``o`` and ``ts``, the
             latest timestamp of the triple in milliseconds; a triple of a stream is there once.

@@ -28,8 +28,6 @@ class ServerStream:
     """Pushes to ``POST /streams/{name}``.
 
     Args:
-        url: of the stream at the server: ``http://host/streams/name``.
-        token: what the server wants to see.
         session: for requests; otherwise one that tries again where the server cannot be reached.
 
     Attributes:
@@ -52,10 +50,6 @@ class ServerStream:
 
     def write(self, batch: str, answers: Sequence[PeriodicAnswer]) -> None:
         """Push the triples of a micro-batch; those of an instant are one element.
-
-        Args:
-            batch: the identifier; the same batch has the same one whenever it comes.
-            answers: of the instants that it closed.
 
         Raises:
             ContinuousError: the server cannot be reached, or refuses them.

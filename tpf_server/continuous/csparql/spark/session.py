@@ -26,12 +26,6 @@ def continuous_session(
 
     What is not given here comes from the environment (``TPF_SPARK_JAVA_HOME`` and others).
 
-    Args:
-        master: the master URL: ``local[2]``, ``spark://host:7077``.
-        work: directory for temporary files and the log of Spark.
-        memory: of the driver and of each executor, whatever the environment says.
-        partitions: of shuffles, and so of the state; a checkpoint keeps the number it began with.
-
     Raises:
         ContinuousError: there is no Java, or Spark did not start.
     """

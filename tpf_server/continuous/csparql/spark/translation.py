@@ -185,7 +185,6 @@ class Translation:
     """Makes the answer of a query at several instants.
 
     Args:
-        leaves: of its patterns.
         outer: where a pattern in EXISTS is translated: the rows that it is evaluated for.
         fresh: numbers of hidden variables.
     """
