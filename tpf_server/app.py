@@ -266,8 +266,7 @@ def _add_continuous(
 ) -> tuple["ContinuousService", Mapping[str, Resource]]:
     # A plain server does not load the engine.
     from tpf_server.continuous.assembly import continuous_service
-    from tpf_server.continuous.resources import CONTINUOUS_RESOURCES
-    from tpf_server.continuous.web import continuous_blueprint
+    from tpf_server.continuous.web import CONTINUOUS_RESOURCES, continuous_blueprint
 
     datasets = list(site.datasets.values())
     service = service or continuous_service(site.settings, datasets, site.clock)

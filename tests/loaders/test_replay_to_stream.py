@@ -21,7 +21,7 @@ from tests.loaders.test_replay_served import ROWS
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.hosted import Policies
+from tpf_server.continuous.hosting import Policies
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.web import continuous_blueprint
 from tpf_server.settings import Settings

@@ -18,7 +18,7 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.records.record_bodies import read_records
-from tpf_server.continuous.hosted import Policies
+from tpf_server.continuous.hosting import Policies
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.errors import BodyTooLargeError, ServerError
 

@@ -16,7 +16,7 @@ from annotations.terms import DEFAULT_GRAPH, Term
 from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.iris import resolve
-from tpf_server.continuous.changing_graphs import ChangingGraphs
+from tpf_server.continuous.changing_graphs import ChangingGraphs, RemoteGraphs
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Deferred, Executor
@@ -24,9 +24,8 @@ from tpf_server.continuous.csparql.periodic_query import Pace, Widen
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError
 from tpf_server.continuous.engine.semantics import EngineLimits
 from tpf_server.continuous.engine.static.static_data import StoreGraph
-from tpf_server.continuous.hosted import Policies
+from tpf_server.continuous.hosting import Policies
 from tpf_server.continuous.kept_results import Registrations
-from tpf_server.continuous.remote_graphs import RemoteGraphs
 from tpf_server.continuous.rspql.parser import parse_report
 from tpf_server.continuous.rspql.rspql_query import ReportPolicy, TickPolicy
 from tpf_server.continuous.service import ContinuousService
@@ -123,7 +122,7 @@ def continuous_service(
         clock,
         timedelta(seconds=settings.remote_interval),
     )
-    changing = ChangingGraphs(engine.static, remote.graphs)
+    changing = ChangingGraphs(engine.static, remote)
     changing.follow(live_stores(settings, datasets))
     policies = Policies(
         time="clock" if by_clock else "elements",
@@ -154,7 +153,6 @@ def continuous_service(
         policies,
         registrations,
         changing,
-        remote,
         partial(_executors, settings, engine),
     )
 

@@ -6,16 +6,42 @@ what the changed triples meet, happens inside.
 
 import heapq
 import itertools
+import logging
+import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, Protocol, TypeAlias
+from urllib.parse import quote, urljoin, urlsplit
 
-from annotations.instants import to_micros
-from annotations.terms import DEFAULT_GRAPH, Quad, Term
-from tpf_server.continuous.engine.static.static_data import MemoryGraph, StaticData
+import pyoxigraph as ox
+import requests
+import urllib3
+from uritemplate import URITemplate
+from uritemplate.variable import VariableValue
+
+from annotations.clock import Clock
+from annotations.instants import format_instant, to_micros
+from annotations.namespaces import HYDRA, RDF
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    Quad,
+    QuadPattern,
+    Term,
+    is_iri,
+    is_literal,
+    is_variable,
+    literal_parts,
+)
+from annotations.urls import origin_of, parameter_of_term
+from tpf_server.continuous.engine.errors import RemoteGraphError
+from tpf_server.continuous.engine.static.service_clauses import ServiceClause
+from tpf_server.continuous.engine.static.static_cache import Preparation
+from tpf_server.continuous.engine.static.static_data import MemoryGraph, StaticData, StoreGraph
 from tpf_server.errors import StoreError
 from tpf_server.store.protocols import LiveStore, Standing
+from tpf_server.store.static.ox_terms import read_quads
 
 # The facts of a live store that are valid now, kept so by batches and by instants that pass.
 
@@ -112,6 +138,364 @@ class LiveFacts:
                 del self._valid[quad]
 
 
+_log: Final = logging.getLogger(__name__)
+_ACCEPT: Final = "application/trig, application/n-quads;q=.9, text/turtle;q=.8, */*;q=.1"
+_NEXT: Final = frozenset({f"{HYDRA}next", f"{HYDRA}nextPage"})
+_SECONDS: Final = 30.0
+"""That an answer may be silent."""
+_READING_SECONDS: Final = 600.0
+"""That a graph may take, with all its pages."""
+_REDIRECTS: Final = 5
+_BYTES: Final = 2**26
+"""Of an answer."""
+_TRIPLES: Final = 2**20
+"""Of a graph."""
+
+
+class RemoteGraph:
+    """A graph that is the content of a fragment, of all its pages, or of an RDF document."""
+
+    def __init__(self, name: Term, url: str, session: requests.Session) -> None:
+        self.name = name
+        self._url = url
+        self._session = session
+        self._held: frozenset[Quad] = frozenset()
+        self._news: deque[Mapping[Quad, bool]] = deque()
+        self._state: dict[str, Any] = {"state": "not read yet"}
+        self._reading = threading.Lock()
+        self._asking: threading.Thread | None = None
+        self._late = threading.Event()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Where it is read, when that was, and whether it could be."""
+        return {"graph": self.name[1:-1], "url": self._url, **self._state}
+
+    def changes(self, _now: int) -> Mapping[Quad, bool]:
+        """What has changed since last time; see `tpf_server.continuous.changing_graphs`."""
+        found: dict[Quad, bool] = {}
+        while self._news:
+            for quad, there in self._news.popleft().items():
+                # What came and went in between, or the other way round, has not changed.
+                if found.pop(quad, None) is None:
+                    found[quad] = there
+        return found
+
+    def read(self, at: str) -> None:
+        """Read it anew. Where that fails it stays as it was, and the state says why."""
+        with self._reading:
+            self._read(at)
+
+    def _read(self, at: str) -> None:
+        try:
+            read = self._read_in_time()
+        except RemoteGraphError as error:
+            self._fail(str(error), at)
+        except Exception as error:  # noqa: BLE001 - whoever reads it reads others as well
+            _log.exception("%s cannot be read", self._url)
+            self._fail(f"{self._url}: {error!r}", at)
+        else:
+            self._hold(read)
+            self._state = {"state": "read", "read": at, "triples": len(read)}
+
+    def _fail(self, reason: str, at: str) -> None:
+        kept = {"read": self._state["read"]} if "read" in self._state else {}
+        self._hold(self._failing())
+        self._state = {"state": "failed", "reason": reason, "failed": at, **kept}
+
+    def _read_in_time(self) -> frozenset[Quad]:
+        """All that is there; in a thread, because sockets limit only the time between two bytes."""
+        if self._asking is not None and self._asking.is_alive():
+            raise RemoteGraphError(f"{self._url}: an answer that takes too long still comes")
+        found: list[frozenset[Quad] | Exception] = []
+
+        def ask() -> None:
+            try:
+                found.append(frozenset(self._quads()))
+            except Exception as error:  # noqa: BLE001 - raised where it is waited for
+                found.append(error)
+
+        self._late.clear()
+        self._asking = threading.Thread(target=ask, name="remote graph", daemon=True)
+        self._asking.start()
+        self._asking.join(_READING_SECONDS)
+        if self._asking.is_alive():
+            self._late.set()
+            raise RemoteGraphError(f"{self._url}: not read in {_READING_SECONDS:g} s")
+        (read,) = found
+        if isinstance(read, Exception):
+            raise read
+        return read
+
+    def _hold(self, read: frozenset[Quad]) -> None:
+        gone = dict.fromkeys(self._held - read, False)
+        self._news.append(gone | dict.fromkeys(read - self._held, True))
+        self._held = read
+
+    def _failing(self) -> frozenset[Quad]:
+        """What it holds where it cannot be read: what it held."""
+        return self._held
+
+    def _quads(self) -> Iterator[Quad]:
+        return self._fragment(self._url)
+
+    def _fragment(self, start: str) -> Iterator[Quad]:
+        """The triples of a document, or of all pages of a fragment."""
+        url: str | None = start
+        seen: set[str] = set()
+        count = 0
+        while url is not None and url not in seen:
+            seen.add(url)
+            page, url = self._page(url)
+            count += len(page)
+            if count > _TRIPLES:
+                raise RemoteGraphError(f"{self._url}: more than {_TRIPLES} triples")
+            yield from page
+
+    def _page(self, url: str) -> tuple[list[Quad], str | None]:
+        """The triples of a page, and where the next one is."""
+        found, following = [], None
+        for quad in self._parsed(url):
+            if quad.predicate[1:-1] in _NEXT and is_iri(quad.object):
+                following = quad.object[1:-1]
+            # What is said about the page is in a graph of its own.
+            if not quad.graph:
+                found.append(quad._replace(graph=self.name))
+        if following is not None and origin_of(following) != origin_of(url):
+            raise RemoteGraphError(f"{url}: its next page is of another origin: {following}")
+        return found, following
+
+    def _parsed(self, url: str) -> list[Quad]:
+        body, kind = self._body(url)
+        rdf_format = ox.RdfFormat.from_media_type(kind)
+        if rdf_format is None:
+            raise RemoteGraphError(f"{url}: {kind or 'an answer of no type'} is no RDF")
+        try:
+            return list(read_quads(body, rdf_format, base=url))
+        except (SyntaxError, ValueError) as error:
+            raise RemoteGraphError(f"{url}: {error}") from error
+
+    def _body(self, url: str) -> tuple[bytes, str]:
+        try:
+            with self._opened(url) as answer:
+                if not answer.ok:
+                    raise RemoteGraphError(f"{url}: HTTP {answer.status_code} {answer.reason}")
+                content = bytearray()
+                while chunk := answer.raw.read1(2**16, decode_content=True):
+                    content += chunk
+                    if self._late.is_set():
+                        raise RemoteGraphError(f"{url}: takes too long")
+                    if len(content) > _BYTES:
+                        raise RemoteGraphError(f"{url}: more than {_BYTES >> 20} MB")
+                return bytes(content), answer.headers.get("Content-Type", "").split(";")[0]
+        except requests.Timeout as error:
+            raise RemoteGraphError(f"{url}: no answer in time") from error
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise RemoteGraphError(f"{url}: no answer, or one that is cut short") from error
+
+    def _opened(self, url: str) -> requests.Response:
+        """The answer of a URL, behind redirects that stay with its server.
+
+        What may be asked was decided for that server: another one would be asked in our name.
+        """
+        target = url
+        for _ in range(_REDIRECTS + 1):
+            try:
+                answer = self._session.get(
+                    target, headers={"Accept": _ACCEPT}, timeout=_SECONDS, stream=True,
+                    allow_redirects=False,
+                )  # fmt: skip
+                if not answer.is_redirect:
+                    return answer
+                answer.close()
+                target = urljoin(target, answer.headers["Location"])
+            except requests.RequestException:
+                raise
+            except ValueError as error:  # also of requests, which looks at the field
+                raise RemoteGraphError(f"{url}: redirects to no URL: {error}") from None
+            if origin_of(target) != origin_of(url):
+                raise RemoteGraphError(f"{url}: redirects to another origin: {target}")
+        raise RemoteGraphError(f"{url}: more than {_REDIRECTS} redirects")
+
+
+# What SERVICE clauses ask of fragment servers and SPARQL endpoints, read again and again.
+#
+# Of a fragment server the fragment of each triple pattern is read, by the form that its pages
+# have; of an endpoint what it constructs of the patterns.
+#
+# Source: paper 000, section 4.3; SPARQL 1.1 Protocol; Triple Pattern Fragments.
+
+
+class RemoteService(RemoteGraph):
+    """The graph of a SERVICE clause."""
+
+    def __init__(self, clause: ServiceClause, session: requests.Session) -> None:
+        super().__init__(clause.graph, clause.endpoint[1:-1], session)
+        self.clause = clause
+        self._form: tuple[URITemplate, dict[str, str]] | None = None
+        self._constructs = False
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Which service it is, when it was asked, and whether it answered."""
+        found = super().state
+        del found["graph"], found["url"]
+        return {"service": self._url, **found}
+
+    @property
+    def reason(self) -> str | None:
+        """Why a query has not what the service says now; ``None``: it has."""
+        state = self.state
+        if state["state"] == "read":
+            return None
+        return f"SERVICE <{self._url}>: {state.get('reason', state['state'])}"
+
+    def _failing(self) -> frozenset[Quad]:
+        return frozenset([self.clause.failure]) if self.clause.silent else super()._failing()
+
+    def _quads(self) -> Iterator[Quad]:
+        if not self._url.startswith(("http://", "https://")) or origin_of(self._url) is None:
+            raise RemoteGraphError(f"{self._url} is at no http(s) URL")
+        if self._form is None and not self._constructs:
+            self._form = self._found_form()
+        if self._form is None:
+            for part in self.clause.parts:
+                yield from self._fragment(_constructing(self._url, part))
+            self._constructs = True
+            return
+        template, variables = self._form
+        for pattern in {each for part in self.clause.parts for each in part}:
+            yield from self._fragment(_expanded(template, variables, pattern))
+
+    def _found_form(self) -> tuple[URITemplate, dict[str, str]] | None:
+        """The form of a fragment server; ``None`` where the URL is that of an endpoint."""
+        try:
+            quads = self._parsed(self._url)
+        except RemoteGraphError:
+            # An endpoint may refuse to be asked nothing; whether it is one shows when it is asked.
+            return None
+        said: dict[tuple[Term, str], list[Term]] = {}
+        for quad in quads:
+            said.setdefault((quad.subject, quad.predicate[1:-1]), []).append(quad.object)
+        for (form, predicate), templates in said.items():
+            if predicate != f"{HYDRA}template":
+                continue
+            variables = {}
+            for mapping in said.get((form, f"{HYDRA}mapping"), ()):
+                # A mapping has one property and one variable.
+                places = said.get((mapping, f"{HYDRA}property"))
+                names = said.get((mapping, f"{HYDRA}variable"))
+                if places and names:
+                    variables[_value(places[0]).removeprefix(RDF)] = _value(names[0])
+            template = _value(templates[0])
+            if origin_of(template) is None:
+                raise RemoteGraphError(f"{self._url}: its form is at no URL: {template}")
+            template = urljoin(self._url, template)
+            if origin_of(template) != origin_of(self._url):
+                raise RemoteGraphError(f"{self._url}: its form is of another origin: {template}")
+            if {"subject", "predicate", "object"} <= variables.keys():
+                try:
+                    return URITemplate(template), variables
+                except ValueError as error:
+                    raise RemoteGraphError(f"{self._url}: its form: {error}") from error
+        return None
+
+
+def _value(term: Term) -> str:
+    """The characters of a literal; of another term, itself."""
+    return literal_parts(term).lexical if is_literal(term) else term.strip("<>")
+
+
+def _expanded(template: URITemplate, variables: dict[str, str], pattern: QuadPattern) -> str:
+    """The URL of the fragment of a pattern."""
+    values: dict[str, VariableValue] = {
+        variables[place]: parameter_of_term(term)
+        for place, term in zip(("subject", "predicate", "object"), pattern[:3], strict=True)
+        if not is_variable(term)
+    }
+    return template.expand(values)
+
+
+def _constructing(url: str, part: tuple[QuadPattern, ...]) -> str:
+    """The request that lets an endpoint say what it has for patterns that are joined."""
+    text = " . ".join(" ".join(pattern[:3]) for pattern in part)
+    query = quote(f"CONSTRUCT {{ {text} }} WHERE {{ {text} }}", safe="")
+    return f"{url}{'&' if urlsplit(url).query else '?'}query={query}"
+
+
+class RemoteGraphs:
+    """Reads graphs again and again, in a thread that ends with the process.
+
+    Args:
+        interval: from the end of one round to the begin of the next.
+    """
+
+    def __init__(
+        self,
+        graphs: Mapping[Term, str],
+        clock: Clock,
+        interval: timedelta,
+        session: requests.Session | None = None,
+    ) -> None:
+        self._session = session or requests.Session()
+        self.graphs: Sequence[RemoteGraph] = [
+            RemoteGraph(name, url, self._session) for name, url in graphs.items()
+        ]
+        self._further: dict[RemoteGraph, None] = {}
+        self._clock = clock
+        self._interval = interval
+        self._lock = threading.Lock()
+        self._started = self._running = False
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Begin, as soon as there are any."""
+        self._started = True
+        if self.graphs or self._further:
+            self._run_apart()
+
+    def add(self, clause: ServiceClause) -> RemoteService:
+        """Read the graph of a SERVICE clause, too."""
+        graph = RemoteService(clause, self._session)
+        with self._lock:
+            self._further[graph] = None
+        if self._started:
+            self._run_apart()
+        return graph
+
+    def drop(self, graph: RemoteGraph) -> None:
+        """Read that one no more."""
+        with self._lock:
+            self._further.pop(graph, None)
+
+    def stop(self) -> None:
+        """End after what is being read."""
+        self._stopped.set()
+
+    def read(self) -> None:
+        """Read all of them once."""
+        with self._lock:
+            every = [*self.graphs, *self._further]
+        for graph in every:
+            if not self._stopped.is_set():
+                self.read_one(graph)
+
+    def read_one(self, graph: RemoteGraph) -> None:
+        """Read one of them now."""
+        graph.read(format_instant(self._clock.now()))
+
+    def _run_apart(self) -> None:
+        with self._lock:
+            running, self._running = self._running, True
+        if not running:
+            threading.Thread(target=self._run, name="remote graphs", daemon=True).start()
+
+    def _run(self) -> None:
+        self.read()
+        while self._clock.wait_until(self._clock.now() + self._interval, self._stopped):
+            self.read()
+
+
 _Triple: TypeAlias = tuple[Term, Term, Term]
 Pending: TypeAlias = Sequence[tuple["_Source", Mapping[Quad, bool]]]
 """What has changed, and where: the quads that are there now, and those that are not."""
@@ -151,10 +535,11 @@ class ChangingGraphs:
     Facts of a default graph are in the default graph, and in that of their dataset.
     """
 
-    def __init__(self, static: StaticData, others: Iterable[Changes] = ()) -> None:
-        self._static = static
+    def __init__(self, static: StaticData, remote: RemoteGraphs) -> None:
+        self.static = static
+        self.remote = remote
         self._live: list[_LiveSource] = []
-        self._others = [_Source(each) for each in others]
+        self._others = [_Source(each) for each in remote.graphs]
         self._now = 0
 
     def add(self, changes: Changes) -> None:
@@ -166,7 +551,7 @@ class ChangingGraphs:
         for source in self._others:
             if source.quads is changes:
                 for part in source.parts.values():
-                    self._static.drop(part)
+                    self.static.drop(part)
         self._others = [source for source in self._others if source.quads is not changes]
 
     def follow(self, stores: Mapping[Term, LiveStore]) -> None:
@@ -179,7 +564,7 @@ class ChangingGraphs:
                 continue
             source.stop()
             for part in source.parts.values():
-                self._static.drop(part)
+                self.static.drop(part)
         known = {source.default for source in kept}
         kept += [_LiveSource(*each) for each in stores.items() if each[0] not in known]
         self._live = kept
@@ -222,10 +607,156 @@ class ChangingGraphs:
             names = [graph]
             if graph == DEFAULT_GRAPH and source.default is not None:
                 names.append(source.default)
-            part = source.parts[graph] = self._static.part(names)
-        self._static.change(part, added, removed)
+            part = source.parts[graph] = self.static.part(names)
+        self.static.change(part, added, removed)
         size = source.sizes[graph] = source.sizes.get(graph, 0) + len(added) - len(removed)
         if not size:
             # Every fact may have a graph of its own.
             del source.parts[graph], source.sizes[graph]
-            self._static.drop(part)
+            self.static.drop(part)
+
+
+def asked_once(static: StaticData, clauses: Iterable[ServiceClause], clock: Clock) -> Iterator[str]:
+    """Put into static data what services say now, and tell which do not answer, and why."""
+    with requests.Session() as session:
+        changing = ChangingGraphs(static, RemoteGraphs({}, clock, timedelta(), session))
+        for clause in dict.fromkeys(clauses):
+            service = changing.remote.add(clause)
+            changing.remote.read_one(service)
+            changing.add(service)
+            changing.apply(changing.pending(clock.now()))
+            if service.reason is not None:
+                yield service.reason
+
+
+# How changes get into the static data of a service, one after the other.
+#
+# Whatever can be found out while others go on is found out outside the lock of the service.
+
+
+class StaticUpdates:
+    """Put changes of static data in, and keep the graphs of SERVICE clauses that queries use.
+
+    Args:
+        changing: the graphs.
+        clock: moves them.
+        lock: of the service: held while queries are evaluated.
+        settle: is called under the lock when queries have seen a change.
+    """
+
+    def __init__(
+        self,
+        changing: ChangingGraphs,
+        clock: Clock,
+        lock: AbstractContextManager[Any],
+        settle: Callable[[], None],
+    ) -> None:
+        self._static = changing.static
+        self._remote = changing.remote
+        self._changing = changing
+        self._clock = clock
+        self._lock = lock
+        self._settle = settle
+        self._turn = threading.Condition()
+        self._doing: Literal["", "update", "exchange"] = ""
+        self._closed = False
+        self._users: Counter[ServiceClause] = Counter()
+        self._services: dict[ServiceClause, RemoteService] = {}
+
+    def take(self, clauses: Iterable[ServiceClause], *, reads: bool = True) -> None:
+        """Hold the graphs of a query's clauses; read those that are new, if `reads`, at once."""
+        for clause in clauses:
+            with self._alone():
+                self._users[clause] += 1
+                new = clause not in self._services
+                if new:
+                    service = self._services[clause] = self._remote.add(clause)
+                    self._changing.add(service)
+            if new and reads:
+                self._remote.read_one(self._services[clause])
+
+    def release(self, clauses: Iterable[ServiceClause]) -> None:
+        """Drop the graphs of a query's clauses that no other query uses."""
+        for clause in clauses:
+            with self._alone(), self._lock:
+                self._users[clause] -= 1
+                if not self._users[clause]:
+                    del self._users[clause]
+                    graph = self._services.pop(clause)
+                    self._remote.drop(graph)
+                    self._changing.drop(graph)
+
+    def explain(self, clauses: Iterable[ServiceClause]) -> dict[str, Any]:
+        """State of the services of a query."""
+        graphs = [self._services[clause] for clause in clauses if clause in self._services]
+        state: dict[str, Any] = {"services": [graph.state for graph in graphs]} if graphs else {}
+        for graph in graphs:
+            if graph.reason is not None:
+                state |= {"state": "degraded", "reason": graph.reason}
+        return state
+
+    def exchange(
+        self,
+        graphs: Mapping[Term, Sequence[StoreGraph]],
+        live: Mapping[Term, LiveStore],
+    ) -> None:
+        """See `ContinuousService.exchange_static`."""
+        self._begin("exchange")
+        try:
+            # Graphs change only here, one after the other: what is prepared stays right.
+            with self._lock:
+                prepared = Preparation(self._static.copy(), self._static.with_stores(graphs))
+                self._static.ask(graphs, prepared)
+            prepared.run()
+            with self._lock:
+                if not self._closed:
+                    self._static.exchange(graphs, prepared)
+                    self._changing.follow(live)
+                    self._settle()
+        finally:
+            self._end()
+        self.update()
+
+    def update(self) -> None:
+        """Let queries see what has changed in graphs that change by themselves.
+
+        While stores are exchanged nobody waits for that: what has changed is seen right after it.
+        """
+        with self._turn:
+            self._turn.wait_for(lambda: self._doing != "update")
+            if self._doing:
+                return
+            self._doing = "update"
+        try:
+            pending = self._changing.pending(self._clock.now())
+            if pending:
+                with self._lock:
+                    if not self._closed:
+                        self._changing.apply(pending)
+                        self._settle()
+        finally:
+            self._end()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nothing else is put in meanwhile."""
+        self._begin("update")
+        try:
+            yield
+        finally:
+            self._end()
+
+    def _begin(self, what: Literal["update", "exchange"]) -> None:
+        """Wait for one's turn, and take it."""
+        with self._turn:
+            self._turn.wait_for(lambda: not self._doing)
+            self._doing = what
+
+    def _end(self) -> None:
+        with self._turn:
+            self._doing = ""
+            self._turn.notify_all()
+
+    def close(self) -> None:
+        """Nothing is put in any more. The lock is held by who calls this."""
+        self._closed = True

@@ -20,6 +20,7 @@ from annotations.wording import counted
 from tpf_client.commands import NamedOutput
 from tpf_client.dataflow.kernels import KERNELS, Kernel
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
+from tpf_server.continuous.changing_graphs import asked_once
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.csparql import command as csparql
@@ -40,8 +41,7 @@ from tpf_server.continuous.engine.files import (
 )
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS
-from tpf_server.continuous.hosted import CSPARQL, RSPQL, called, semantics_of
-from tpf_server.continuous.remote_graphs import asked_once
+from tpf_server.continuous.hosting import CSPARQL, RSPQL, called, semantics_of
 from tpf_server.continuous.rspql import parser as rspql
 from tpf_server.continuous.rspql.parser import parse_report
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery

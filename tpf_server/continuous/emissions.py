@@ -9,17 +9,13 @@ event is its ``id``. Arrow is a stream of IPC whose schema `result_columns` says
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from annotations.terms import Term
-from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.elements.elements import iso, milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError
-from tpf_server.continuous.hosted import HostedQuery
+from tpf_server.continuous.hosting import HostedQuery
 from tpf_server.continuous.result_log import Event
 
 NDJSON: Final = "application/x-ndjson"
@@ -70,8 +66,7 @@ def as_arrow(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[bytes
 
     with pa.ipc.new_stream(written, hosted.columns.schema) as writer:
         try:
-            decode = partial(emission_of, hosted)
-            read = partial(hosted.log.emissions, decode=decode)
+            read = partial(hosted.log.emissions, decode=hosted.decode)
             for portion in _portions(hosted, after, read, follow=follow):
                 numbers = [number for number, _ in portion]
                 writer.write_batch(hosted.columns.batch([each for _, each in portion], numbers))
@@ -84,7 +79,7 @@ def as_arrow(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[bytes
 
 def _texts(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[Sequence[tuple[int, str]]]:
     """Numbers and JSON of emissions."""
-    texts = partial(hosted.log.texts, encode=partial(json_of, hosted))
+    texts = partial(hosted.log.texts, encode=hosted.encode)
     return _portions(hosted, after, texts, follow=follow)
 
 
@@ -103,36 +98,3 @@ def _portions(
         if portion:
             after = portion[-1][0]
         yield portion
-
-
-def json_of(hosted: HostedQuery, emission: Emission) -> str:
-    """An emission of a query as a JSON object."""
-    variables = hosted.variables
-    rows: Any
-    if hosted.form == "ASK" and hosted.relation == "result":
-        rows = bool(emission.rows)
-    elif variables is None:
-        rows = [list(row) for row in emission.rows]
-    else:
-        rows = [
-            {name: term for name, term in zip(variables, row, strict=True) if term is not None}
-            for row in emission.rows
-        ]
-    return json.dumps(
-        {"sequence": emission.sequence, "at": iso(emission.at), hosted.relation: rows}
-    )
-
-
-def emission_of(hosted: HostedQuery, text: str) -> Emission:
-    """What `json_of` was made of."""
-    found = json.loads(text)
-    said, variables = found[hosted.relation], hosted.variables
-    if isinstance(said, bool):
-        rows: Iterable[Iterable[str | None]] = [()] if said else []
-    elif variables is None:
-        rows = said
-    else:
-        rows = ([row.get(name) for name in variables] for row in said)
-    terms = tuple(tuple([None if t is None else Term(t) for t in row]) for row in rows)
-    at = milliseconds(datetime.fromisoformat(found["at"]))
-    return Emission(found["sequence"], at, terms)

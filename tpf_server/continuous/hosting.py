@@ -1,24 +1,29 @@
 """Puts queries of all languages into their engines, and their emissions into logs."""
 
 import itertools
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final, Literal, TypeAlias
 
 from annotations.terms import Term
 from annotations.urls import origin_of
+from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.algebra import Row
+from tpf_client.sparql.tokens import Token, tokenize
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse as parse_cqels
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.executor import Executor
+from tpf_server.continuous.csparql.executor import ExecutedQuery, Executor
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
-from tpf_server.continuous.emissions import json_of
 from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.elements.elements import iso, milliseconds
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
     ContinuousQueryError,
@@ -27,35 +32,239 @@ from tpf_server.continuous.engine.errors import (
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.running_query import (
+    EmissionColumns,
+    RunningQuery,
+    result_variables,
+)
 from tpf_server.continuous.engine.semantics import SEMANTICS, Semantics
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
-from tpf_server.continuous.hosted import (
-    CSPARQL,
-    RSPQL,
-    Hosted,
-    HostedQuery,
-    Policies,
-    Relation,
-    called,
-    name_in,
-    refused_query,
-    relation_of,
-    semantics_of,
-)
 from tpf_server.continuous.kept_results import KeptResults, Positions, Receipts, Registration
 from tpf_server.continuous.result_log import ResultLog
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery
-from tpf_server.continuous.rspql.rspql_query import RspqlQuery, StreamOperator
+from tpf_server.continuous.rspql.rspql_query import (
+    WINDOW_CLOSE,
+    ReportPolicy,
+    RspqlQuery,
+    TickPolicy,
+)
 from tpf_server.continuous.streams import SharedStreams, TripleTexts
 
+# How a service of continuous queries treats time, elements and readers.
+#
+# See ``docs/continuous-queries.md`` for each with what it means in the languages.
+
+StreamTimePolicy: TypeAlias = Literal["clock", "elements"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """How the service treats time, elements and readers.
+
+    Args:
+        time: what moves the time of streams: ``elements`` only, or the ``clock`` too, so that
+            windows close and queries are evaluated although nothing comes.
+        delay: milliseconds by which stream time stays behind the clock: how long elements may be
+            under way.
+        lateness: milliseconds that elements wait, to be put in the order of their timestamps.
+        ahead: milliseconds that an element may be ahead of the clock, where that counts: one that
+            is years ahead would make every later one late.
+        whole_batches: refuse a batch with a malformed element whole, instead of that element alone.
+        backlog: emissions that are kept of each query.
+        rows: rows that these may have together.
+        memory: bytes that the emissions of all queries may take, about.
+        followers: how many readers may follow results at the same time.
+        followers_per_address: how many of them one address may have; 0: all.
+        report: when queries in RSP-QL answer that do not say it.
+        tick: where it is looked for these instants, likewise.
+        services: URLs at whose servers SERVICE may ask.
+        streams: URLs whose servers have streams that queries may read and make, with their tokens.
+    """
+
+    time: StreamTimePolicy = "clock"
+    delay: int = 500
+    lateness: int = 0
+    ahead: int = 60_000
+    whole_batches: bool = True
+    backlog: int = 10_000
+    rows: int = 100_000
+    memory: int = 2**28
+    followers: int = 256
+    followers_per_address: int = 0
+    report: ReportPolicy = WINDOW_CLOSE
+    tick: TickPolicy = "time"
+    services: tuple[str, ...] = ()
+    streams: Mapping[str, str] = field(default_factory=dict)
+
+
+# Which of the languages of continuous queries a text is written in.
+
+CSPARQL: Final = "csparql"
+"""What the semantics of C-SPARQL are called, where CQELS-QL has names of policies."""
+RSPQL: Final = "rspql"
+"""What those of RSP-QL are called."""
+_NAMES: Final = {CSPARQL: "C-SPARQL", RSPQL: "RSP-QL"}
+
+
+def called(semantics: str | None) -> str:
+    """The name of the language that has these semantics."""
+    return _NAMES.get(semantics or "", "CQELS-QL")
+
+
+def semantics_of(text: str) -> str | None:
+    """The semantics of a text with a clause that only one language has; ``None``: CQELS-QL.
+
+    In C-SPARQL that is REGISTER QUERY or STREAM, or FROM [NAMED] STREAM; in RSP-QL REGISTER with
+    another word, or FROM NAMED WINDOW.
+    """
+    pairs = list(pairwise(_tokens(text)))
+    if any(
+        (_is(one, "REGISTER") and _is(other, "ISTREAM", "DSTREAM", "RSTREAM"))
+        or (_is(one, "FROM", "NAMED") and _is(other, "WINDOW"))
+        for one, other in pairs
+    ):
+        return RSPQL
+    if any(
+        (_is(one, "REGISTER") and _is(other, "QUERY", "STREAM"))
+        or (_is(one, "FROM", "NAMED") and _is(other, "STREAM"))
+        for one, other in pairs
+    ):
+        return CSPARQL
+    return None
+
+
+def name_in(text: str) -> str | None:
+    """Name the query as REGISTER does, also where the rest of the text is malformed."""
+    tokens = _tokens(text)
+    for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if _is(first, "REGISTER") and second.kind == "word" and third.kind in ("word", "iri"):
+            return third.text.strip("<>")
+    return None
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        return list(tokenize(text))
+    except QuerySyntaxError:
+        return []  # no query in any language
+
+
+def _is(token: Token, *words: str) -> bool:
+    return token.kind == "word" and token.text.upper() in words
+
+
+Relation = Literal["added", "removed", "result"]
+
+
+class RefusedQuery(RunningQuery[Any]):
+    """A query that was kept, and that the server of now refuses."""
+
+    query: None = None
+    stream: None = None
+    reads: frozenset[Term] = frozenset()
+
+    def __init__(self, name: str, error: ContinuousError) -> None:
+        super().__init__(name, None, 0, lambda _: None)
+        self.stop(error)
+
+
+Hosted: TypeAlias = RegisteredQuery | PeriodicQuery | ExecutedQuery | RefusedQuery
+"""A query in whatever runs it."""
+
+
+class HostedQuery:
+    """A query with its results.
+
+    Args:
+        relation: what its emissions are: what was added to the result, what was removed from it,
+            or the whole of it.
+
+    Attributes:
+        form: of its query; ``None`` where that was refused.
+        variables: of its rows; ``None`` where these are triples.
+        columns: how its results are written as record batches of Arrow.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        registration: Registration,
+        language: str,
+        semantics: str,
+        relation: Relation,
+        running: Hosted,
+        log: ResultLog,
+    ) -> None:
+        self.id = name
+        self.registration = registration
+        self.language = language
+        self.semantics = semantics
+        self.relation = relation
+        self.running = running
+        query = None if running.query is None else running.query.query
+        self.form = None if query is None else query.form
+        self.log = log
+        made = set() if running.stream is None else {running.stream}
+        self.streams = frozenset({*running.reads, *made})
+        self.services = () if running.query is None else running.query.services
+        self.variables: list[str] | None = None
+        if query is not None and query.form in ("SELECT", "ASK"):
+            self.variables = [name[1:] for name in query.variables]
+        graphs = isinstance(running.query, RspqlQuery) and any(running.query.graphs)
+        columns = () if query is None else result_variables(query, graphs=graphs)
+        self.columns = EmissionColumns(columns, removes=relation == "removed", numbered=True)
+
+    def explain(self) -> dict[str, Any]:
+        """All that is known about it."""
+        found = {
+            "id": self.id,
+            **self.running.explain(),
+            "language": self.language,
+            "semantics": self.semantics,
+            "form": self.form,
+            "text": self.registration.text,
+            "last_event": self.log.last,
+        }
+        if self.variables is not None:
+            found["variables"] = self.variables
+        return found
+
+    def encode(self, emission: Emission) -> str:
+        """Write an emission as a JSON object."""
+        rows: Any
+        if self.form == "ASK" and self.relation == "result":
+            rows = bool(emission.rows)
+        elif self.variables is None:
+            rows = [list(row) for row in emission.rows]
+        else:
+            pairs = (zip(self.variables, row, strict=True) for row in emission.rows)
+            rows = [{name: term for name, term in row if term is not None} for row in pairs]
+        at = iso(emission.at)
+        return json.dumps({"sequence": emission.sequence, "at": at, self.relation: rows})
+
+    def decode(self, text: str) -> Emission:
+        """Read what `encode` wrote."""
+        value = json.loads(text)
+        rows: Any = value[self.relation]
+        if isinstance(rows, bool):
+            rows = [()] if rows else []
+        elif self.variables is not None:
+            rows = ([row.get(name) for name in self.variables] for row in rows)
+        terms = tuple(tuple([None if t is None else Term(t) for t in row]) for row in rows)
+        at = milliseconds(datetime.fromisoformat(value["at"]))
+        return Emission(value["sequence"], at, terms)
+
+
+_RELATIONS: Final[dict[str, Relation]] = {
+    "ISTREAM": "added",
+    "istream": "added",
+    "DSTREAM": "removed",
+    "dstream": "removed",
+}
+"""By operators of RSP-QL and relations of policies; all others send the result."""
 NATIVE: Final = "native"
 """What the engine of the service is called where executions are."""
-_RELATIONS: Final[dict[StreamOperator, Relation]] = {
-    "RSTREAM": "result",
-    "ISTREAM": "added",
-    "DSTREAM": "removed",
-}
 _NAME: Final = re.compile(r"[^/\s?#%\x00-\x1f\x7f]{1,200}")
 
 
@@ -203,14 +412,17 @@ class Hosting:
         if said is None or said in self.queries:
             taken = {*self.queries, *reserved}
             said = next(n for n in map(str, itertools.count(1)) if n not in taken)
-        hosted = refused_query(said, wanted, error, self._log())
+        log, semantics = self._log(), wanted.semantics or semantics_of(wanted.text)
+        log.close(error)
+        refused, language = RefusedQuery(said, error), called(semantics)
+        hosted = HostedQuery(said, wanted, language, semantics or "", "result", refused, log)
         self.queries[said] = hosted
         return hosted
 
     def keep(self, results: KeptResults, receipts: Receipts, pushed: Positions) -> None:
         """Keep what was emitted and taken last, for the server that is started next."""
         logs = {
-            name: hosted.log.kept(partial(json_of, hosted))
+            name: hosted.log.kept(hosted.encode)
             for name, hosted in self.queries.items()
             if hosted.running.error is None
         }
@@ -228,11 +440,11 @@ class Hosting:
         """What the semantics of a query are called, and what its emissions are."""
         query = wanted.query
         if isinstance(query, RspqlQuery):
-            return RSPQL, _RELATIONS[query.operator]
+            return RSPQL, _RELATIONS.get(query.operator, "result")
         if isinstance(query, CsparqlQuery):
             return CSPARQL, "result"
         policy = self._semantics(wanted)
-        return policy.name, relation_of(policy)
+        return policy.name, _RELATIONS.get(policy.relation, "result")
 
     def _semantics(self, wanted: WantedQuery) -> Semantics:
         said = wanted.registration.semantics

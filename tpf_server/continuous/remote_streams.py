@@ -30,7 +30,7 @@ from annotations.event_reader import EventReader, ServerEvent, event_headers
 from annotations.terms import Term
 from annotations.urls import origin_of
 from tpf_client.sparql.algebra import Row
-from tpf_server.continuous.emissions import NDJSON, emission_of
+from tpf_server.continuous.emissions import NDJSON
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import (
     Element,
@@ -48,7 +48,7 @@ from tpf_server.continuous.engine.errors import (
     RemoteStreamError,
     UnsupportedContinuousQueryError,
 )
-from tpf_server.continuous.hosted import HostedQuery
+from tpf_server.continuous.hosting import HostedQuery
 from tpf_server.continuous.kept_results import Receipt
 
 TakeElements: TypeAlias = Callable[[str, Sequence[Element | ElementError], str | None], Receipt]
@@ -281,7 +281,7 @@ class StreamWriter(_Link):
     ) -> None:
         super().__init__(url, token, clock)
         self._log = hosted.log
-        self._read = partial(hosted.log.emissions, decode=partial(emission_of, hosted))
+        self._read = partial(hosted.log.emissions, decode=hosted.decode)
         self._origin = origin
         self._after: int | None = None
         self._until: int | None = None

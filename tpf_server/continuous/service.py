@@ -2,22 +2,29 @@
 
 import gc
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from annotations.clock import Clock
 from annotations.follower_slots import FollowerSlots
 from annotations.terms import Term
-from tpf_server.continuous.changing_graphs import ChangingGraphs
+from tpf_server.continuous.changing_graphs import ChangingGraphs, RemoteGraphs, StaticUpdates
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Executor
-from tpf_server.continuous.engine.elements.elements import EARLIEST, EPOCH, milliseconds
+from tpf_server.continuous.engine.elements.elements import (
+    EARLIEST,
+    EPOCH,
+    LATEST,
+    Element,
+    iso,
+    milliseconds,
+)
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
+    ElementError,
     EngineClosedError,
     RegistrationsError,
     StreamInUseError,
@@ -25,169 +32,128 @@ from tpf_server.continuous.engine.errors import (
     UnknownStreamError,
 )
 from tpf_server.continuous.engine.records.record_bodies import RecordBody
-from tpf_server.continuous.engine.static.service_clauses import ServiceClause
-from tpf_server.continuous.engine.static.static_cache import Preparation
-from tpf_server.continuous.engine.static.static_data import StaticData, StoreGraph
-from tpf_server.continuous.hosted import HostedQuery, Policies
-from tpf_server.continuous.hosting import NATIVE, Hosting, WantedQuery
-from tpf_server.continuous.intake import Intake, Pushed
-from tpf_server.continuous.kept_results import Receipt, Registration, Registrations
-from tpf_server.continuous.remote_graphs import RemoteGraphs, RemoteService
+from tpf_server.continuous.engine.records.record_columns import milliseconds_of
+from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.hosting import NATIVE, HostedQuery, Hosting, Policies, WantedQuery
+from tpf_server.continuous.kept_results import Receipt, Receipts, Registration, Registrations
 from tpf_server.continuous.remote_streams import RemoteStreams
 from tpf_server.continuous.result_log import ResultLog, ResultMemory
 from tpf_server.continuous.streams import SharedStreams
 from tpf_server.store.protocols import LiveStore
 
-# The graphs that stand for SERVICE clauses: read as long as some query asks for them.
+Pushed: TypeAlias = Sequence[Element | ElementError] | RecordBody
+"""What comes: elements, with an error in the place of each that is malformed, or records."""
 
 
-class ServiceGraphs:
-    """What is asked of services, for all queries together.
-
-    Args:
-        updating: is entered while graphs come and go, and while what has changed is looked up.
-    """
+class Intake:
+    """What a service does with elements from outside."""
 
     def __init__(
         self,
-        remote: RemoteGraphs,
-        changing: ChangingGraphs,
-        updating: Callable[[], AbstractContextManager[Any]],
-        lock: AbstractContextManager[Any],
+        engine: Engine,
+        periodic: CsparqlEngine,
+        streams: SharedStreams,
+        policies: Policies,
+        now: Callable[[], int],
     ) -> None:
-        self._remote = remote
-        self._changing = changing
-        self._updating = updating
-        self._lock = lock
-        self._users: dict[ServiceClause, int] = {}
-        self._graphs: dict[ServiceClause, RemoteService] = {}
+        self._engine = engine
+        self._periodic = periodic
+        self._streams = streams
+        self._policies = policies
+        self._now = now
+        self.receipts = Receipts()
 
-    def take(self, clauses: Iterable[ServiceClause], *, reads: bool = True) -> None:
-        """A query is to come; what nobody has asked yet is asked now, in nobody's way."""
-        for clause in clauses:
-            with self._updating():
-                self._users[clause] = self._users.get(clause, 0) + 1
-                new = clause not in self._graphs
-                if new:
-                    make: Callable[..., RemoteService] = partial(RemoteService, clause)
-                    self._graphs[clause] = self._remote.add(make)
-                    self._changing.add(self._graphs[clause])
-            if new and reads:
-                self._remote.read_one(self._graphs[clause])
+    def takes_columns(self, stream: Term, batch: str | None) -> bool:
+        """Whether records may be taken as columns, see `SharedStreams`; of those that are new."""
+        new = self.receipts.repeated(stream, batch) is None
+        return new and self._streams.takes_columns(stream)
 
-    def release(self, clauses: Iterable[ServiceClause]) -> None:
-        """A query is gone; what nobody else asks is forgotten."""
-        for clause in clauses:
-            with self._updating(), self._lock:
-                self._users[clause] -= 1
-                if not self._users[clause]:
-                    del self._users[clause]
-                    graph = self._graphs.pop(clause)
-                    self._remote.drop(graph)
-                    self._changing.drop(graph)
+    def checked(self, stream: Term, pushed: Pushed, *, as_columns: bool = False) -> Pushed:
+        """The elements, with an error in the place of each that is refused.
 
-    def explain(self, clauses: Iterable[ServiceClause]) -> dict[str, Any]:
-        """When services were asked, and why a query has not what they say now."""
-        graphs = [self._graphs[clause] for clause in clauses if clause in self._graphs]
-        if not graphs:
-            return {}
-        found: dict[str, Any] = {"services": [graph.state for graph in graphs]}
-        for graph in graphs:
-            if graph.reason is not None:
-                found |= {"state": "degraded", "reason": graph.reason}
+        Raises:
+            ElementError: by setting, one of them is refused; then none is taken.
+        """
+        if isinstance(pushed, RecordBody):
+            fine = as_columns and self._fine(stream, pushed)
+            return pushed if fine else self._each(stream, pushed.elements(), "record")
+        return self._each(stream, pushed, "line")
+
+    def _each(
+        self, stream: Term, elements: Iterable[Element | ElementError], unit: str
+    ) -> list[Element | ElementError]:
+        found = []
+        for each in elements:
+            checked = self._checked(each, stream, unit)
+            if self._policies.whole_batches and isinstance(checked, ElementError):
+                raise checked
+            found.append(checked)
         return found
 
+    def _checked(
+        self, element: Element | ElementError, stream: Term, unit: str
+    ) -> Element | ElementError:
+        if isinstance(element, Element):
+            try:
+                self._periodic.check_declared(stream, (each[1] for each in element.triples))
+            except ElementError as error:
+                return ElementError(str(error), element.line, unit)
+            if element.at > self._latest:
+                return ElementError(f"{iso(element.at)} is in the future", element.line, unit)
+        return element
 
-# Lets the queries of a service see what changes in its static data.
-#
-# Whatever can be found out while others go on is found out outside the lock of the service.
+    @property
+    def _latest(self) -> int:
+        """The last instant that an element may have."""
+        return self._now() + self._policies.ahead if self._policies.time == "clock" else LATEST
 
-
-class StaticUpdates:
-    """Puts changes of static data in, one after the other."""
-
-    def __init__(
-        self,
-        static: StaticData,
-        changing: ChangingGraphs,
-        clock: Clock,
-        lock: AbstractContextManager[Any],
-        settle: Callable[[], None],
-    ) -> None:
-        self._static = static
-        self._changing = changing
-        self._clock = clock
-        self._lock = lock
-        self._settle = settle
-        self._turn = threading.Condition()
-        self._doing: Literal["", "update", "exchange"] = ""
-        self._closed = False
-
-    def exchange(
-        self,
-        graphs: Mapping[Term, Sequence[StoreGraph]],
-        live: Mapping[Term, LiveStore],
-    ) -> None:
-        """See `ContinuousService.exchange_static`."""
-        self._begin("exchange")
+    def _fine(self, stream: Term, records: RecordBody) -> bool:
+        """Whether no record is refused for its time or its predicates."""
+        if records.columns is None:
+            return False
         try:
-            # Graphs change only here, one after the other: what is prepared stays right.
-            with self._lock:
-                prepared = Preparation(self._static.copy(), self._static.with_stores(graphs))
-                self._static.ask(graphs, prepared)
-            prepared.run()
-            with self._lock:
-                if not self._closed:
-                    self._static.exchange(graphs, prepared)
-                    self._changing.follow(live)
-                    self._settle()
-        finally:
-            self._end()
-        self.update()
+            self._periodic.check_declared(stream, records.predicates)
+            return bool(milliseconds_of(records.columns.timestamps).max() <= self._latest)
+        except ElementError:
+            return False
 
-    def update(self) -> None:
-        """Let queries see what has changed in graphs that change by themselves.
+    def take(self, stream: Term, batch: str | None, checked: Pushed) -> Receipt | None:
+        """Give elements that were checked to the engines, unless their batch came before.
 
-        While stores are exchanged nobody waits for that: what has changed is seen right after it.
+        Returns:
+            What became of them; ``None`` where records cannot be taken as columns, since one of
+            them is malformed, or somebody looks at single ones since they were checked. Then
+            nothing has happened: they are to be checked as elements.
         """
-        with self._turn:
-            self._turn.wait_for(lambda: self._doing != "update")
-            if self._doing:
-                return
-            self._doing = "update"
-        try:
-            pending = self._changing.pending(self._clock.now())
-            if pending:
-                with self._lock:
-                    if not self._closed:
-                        self._changing.apply(pending)
-                        self._settle()
-        finally:
-            self._end()
+        repeated = self.receipts.repeated(stream, batch)
+        if repeated is not None:
+            return repeated
+        dropped, late = self._engine.dropped, self._periodic.late
+        elements: Iterable[Element | ElementError] = ()
+        accepted = 0
+        if not isinstance(checked, RecordBody):
+            elements = checked
+        elif self._streams.arrive_records(stream, checked):
+            accepted = checked.count
+        else:
+            return None
+        for each in elements:
+            if self._engine.abandoned:
+                raise EngineClosedError("the server stops")
+            if isinstance(each, Element):
+                self._streams.arrive(stream, each.triples, each.at)
+                accepted += 1
+        refused = tuple(each for each in elements if isinstance(each, ElementError))
+        self._streams.end_batch()
+        dropped = self._engine.dropped - dropped
+        late = self._periodic.late - late
+        receipt = Receipt(accepted - dropped, refused, dropped, late)
+        self.receipts.keep(stream, batch, receipt)
+        return receipt
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nothing else is put in meanwhile."""
-        self._begin("update")
-        try:
-            yield
-        finally:
-            self._end()
-
-    def _begin(self, what: Literal["update", "exchange"]) -> None:
-        """Wait for one's turn, and take it."""
-        with self._turn:
-            self._turn.wait_for(lambda: not self._doing)
-            self._doing = what
-
-    def _end(self) -> None:
-        with self._turn:
-            self._doing = ""
-            self._turn.notify_all()
-
-    def close(self) -> None:
-        """Nothing is put in any more. The lock is held by who calls this."""
-        self._closed = True
+    def forget(self, stream: Term) -> None:
+        """A stream is no more."""
+        self.receipts.forget(stream)
 
 
 _FEW: Final = 16
@@ -228,7 +194,6 @@ class ContinuousService:
         policies: Policies | None = None,
         registrations: Registrations | None = None,
         changing: ChangingGraphs | None = None,
-        remote: RemoteGraphs | None = None,
         executors: Executors = nothing_else,
     ) -> None:
         self._engine = engine
@@ -247,18 +212,12 @@ class ContinuousService:
         )
         self._intake = Intake(engine, periodic, self._streams, self._policies, lambda: self.now)
         self._latest = EARLIEST
-        self._remote = remote or RemoteGraphs({}, clock, timedelta(minutes=1))
-        changing = changing or ChangingGraphs(engine.static)
         self._closed = False
         self._watched = 0
-        self._static = StaticUpdates(
-            engine.static,
-            changing,
-            clock,
-            self._lock,
-            self._settle,
-        )
-        self._services = ServiceGraphs(self._remote, changing, self._static.alone, self._lock)
+        remote = RemoteGraphs({}, clock, timedelta(minutes=1))
+        changing = changing or ChangingGraphs(engine.static, remote)
+        self._static = StaticUpdates(changing, clock, self._lock, self._settle)
+        self._remote = changing.remote
         self._links = RemoteStreams(
             self._policies.streams,
             engine.base,
@@ -291,7 +250,7 @@ class ContinuousService:
         with self._lock:
             self._links.check((*wanted.reads, *made), self._engine.streams)
         services = wanted.query.services
-        self._services.take(services, reads=reads)
+        self._static.take(services, reads=reads)
         try:
             if reads:
                 self._static.update()
@@ -301,7 +260,7 @@ class ContinuousService:
                 self._set_aside()
                 return hosted
         except ContinuousError:
-            self._services.release(services)
+            self._static.release(services)
             raise
 
     def _set_aside(self) -> None:
@@ -547,7 +506,7 @@ class ContinuousService:
             if hosted.running.state == "running":
                 found |= self._links.explain(hosted.id)
         if hosted.running.state == "running":
-            found |= self._services.explain(hosted.services)
+            found |= self._static.explain(hosted.services)
         if self._remote.graphs:
             found["remote"] = [graph.state for graph in self._remote.graphs]
         return found
@@ -571,7 +530,7 @@ class ContinuousService:
             self._hosting.remove(hosted)
             self._links.release(hosted.id)
             self._set_aside()
-        self._services.release(hosted.services)
+        self._static.release(hosted.services)
 
     def start(self) -> None:
         """Begin to read what is kept elsewhere, and to push there."""

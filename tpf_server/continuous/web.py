@@ -38,9 +38,7 @@ from tpf_server.continuous.engine.elements.elements import (
 )
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
 from tpf_server.continuous.engine.records.record_bodies import read_records
-from tpf_server.continuous.intake import Pushed
-from tpf_server.continuous.resources import CONTINUOUS_RESOURCES
-from tpf_server.continuous.service import ContinuousService
+from tpf_server.continuous.service import ContinuousService, Pushed
 from tpf_server.errors import (
     BusyError,
     MediaTypeError,
@@ -51,7 +49,7 @@ from tpf_server.errors import (
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader, authorize
 from tpf_server.web.problems import PROBLEM
-from tpf_server.web.resources import Resource
+from tpf_server.web.resources import Operation, Resource
 from tpf_server.web.responses import (
     ALL_METHODS,
     EVENTS,
@@ -62,6 +60,49 @@ from tpf_server.web.responses import (
     client_of,
     json_answer,
 )
+
+_CHANGE: Final = (400, 401, 403)
+
+CONTINUOUS_RESOURCES: Final = {
+    "streams": Resource(
+        "/streams", "The streams.", {"GET": Operation("List the streams", None, None, (401, 403))}
+    ),
+    "stream": Resource(
+        "/streams/<path:name>",
+        "A stream, by its IRI or a relative one.",
+        {
+            "GET": Operation("See how much came through it", None, None, (401, 403, 404)),
+            "PUT": Operation("Make a stream", None, None, (201, 204, *_CHANGE, 411, 413, 415)),
+            "POST": Operation("Push elements", None, None, (*_CHANGE, 404, 411, 413, 415, 503)),
+            "DELETE": Operation("Forget a stream", None, None, (204, *_CHANGE, 404, 409)),
+        },
+    ),
+    "queries": Resource(
+        "/queries",
+        "The continuous queries.",
+        {
+            "GET": Operation("List the queries", None, None, (401, 403)),
+            "POST": Operation(
+                "Start a query", "query", None, (201, *_CHANGE, 409, 411, 413, 415, 422)
+            ),
+        },
+    ),
+    "query": Resource(
+        "/queries/<name>",
+        "A continuous query: its state and plan.",
+        {
+            "GET": Operation("See its state and plan", None, None, (401, 403, 404)),
+            "DELETE": Operation("Stop a query", None, None, (204, *_CHANGE, 404, 409)),
+        },
+    ),
+    "results": Resource(
+        "/queries/<name>/results",
+        "What a continuous query has found.",
+        {"GET": Operation("Follow results", None, None, (401, 403, 404, 406, 410, 503))},
+    ),
+}
+"""By the names of their rules."""
+
 
 _SCALARS: Final = re.compile(r"[^\ud800-\udfff]*")
 _WRITERS: Final[dict[str, Callable[..., Iterator[str] | Iterator[bytes]]]] = {

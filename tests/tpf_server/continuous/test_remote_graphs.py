@@ -12,8 +12,8 @@ import responses
 from annotations.terms import Quad, Term
 from experiments.free_port import free_port
 from tests.support.running_server import TOKEN, RunningServer
-from tpf_server.continuous import remote_graphs
-from tpf_server.continuous.remote_graphs import RemoteGraph
+from tpf_server.continuous import changing_graphs
+from tpf_server.continuous.changing_graphs import RemoteGraph
 
 NAME = Term("<urn:g>")
 URL = "http://far.test/data"
@@ -143,7 +143,7 @@ class Dripping:
 def test_an_answer_that_does_not_end_is_given_up(
     graph: RemoteGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_graphs, "_READING_SECONDS", 0.01)
+    monkeypatch.setattr(changing_graphs, "_READING_SECONDS", 0.01)
     monkeypatch.setattr(graph._session, "get", lambda *_, **__: Dripping())
     graph.read(AT)
     assert graph.state["reason"] == f"{URL}: not read in 0.01 s"
@@ -162,7 +162,7 @@ def test_who_still_waits_for_an_answer_does_not_ask_again(
         there.wait()
         raise requests.ConnectionError("no")
 
-    monkeypatch.setattr(remote_graphs, "_READING_SECONDS", 0.01)
+    monkeypatch.setattr(changing_graphs, "_READING_SECONDS", 0.01)
     monkeypatch.setattr(graph._session, "get", get)
     reasons = []
     for _ in range(2):
@@ -171,7 +171,7 @@ def test_who_still_waits_for_an_answer_does_not_ask_again(
     there.set()
     assert graph._asking is not None
     graph._asking.join(PATIENCE)
-    monkeypatch.setattr(remote_graphs, "_READING_SECONDS", PATIENCE)
+    monkeypatch.setattr(changing_graphs, "_READING_SECONDS", PATIENCE)
     graph.read(AT)
     assert [*reasons, graph.state["reason"]] == [
         f"{URL}: not read in 0.01 s",

@@ -16,12 +16,12 @@ from annotations.terms import Quad, QuadPattern, Term, Variable
 from tests.support.sparql_endpoint import LoopbackEndpoint
 from tests.tpf_server.continuous.test_web import ROOT, TOKEN, Site, element
 from tests.tpf_server.web.test_nesting import grows_no_faster
+from tpf_server.continuous.changing_graphs import RemoteService
 from tpf_server.continuous.cli import app
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
-from tpf_server.continuous.remote_graphs import RemoteService
 
 DATA = '<urn:a> <urn:name> "A" ; <urn:room> <urn:r1> . <urn:r1> <urn:label> "hall" .'
 INSIDE = "{ ?a <urn:name> ?n OPTIONAL { ?a <urn:room>/<urn:label> ?l } }"

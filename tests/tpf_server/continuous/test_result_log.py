@@ -10,7 +10,7 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.emissions import as_events, as_lines
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import BacklogError
-from tpf_server.continuous.hosted import HostedQuery
+from tpf_server.continuous.hosting import HostedQuery
 from tpf_server.continuous.kept_results import Registration
 from tpf_server.continuous.result_log import ResultLog, ResultMemory
 

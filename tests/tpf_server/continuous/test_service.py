@@ -22,7 +22,7 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import ElementError, EngineClosedError, JoinLimitError
 from tpf_server.continuous.engine.semantics import EngineLimits
-from tpf_server.continuous.hosted import Policies
+from tpf_server.continuous.hosting import Policies
 from tpf_server.continuous.service import ContinuousService
 
 NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)

@@ -15,7 +15,7 @@ from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.continuous.cqels.engine import Engine, EngineLimits
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import Element
-from tpf_server.continuous.hosted import Policies
+from tpf_server.continuous.hosting import Policies
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.web import continuous_blueprint
 from tpf_server.settings import Settings

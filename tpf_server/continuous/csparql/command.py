@@ -13,6 +13,7 @@ from typing import TextIO
 from annotations.clock import SystemClock
 from annotations.terms import Term
 from annotations.wording import how_to_install
+from tpf_server.continuous.changing_graphs import asked_once
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.csparql.drawing import (
     as_graphviz,
@@ -34,7 +35,6 @@ from tpf_server.continuous.engine.files import (
 )
 from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS
 from tpf_server.continuous.engine.static.static_data import StaticData
-from tpf_server.continuous.remote_graphs import asked_once
 from tpf_server.spark.folders import Folder, LocalFolder, folder_of, is_url
 from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import SparkSettings, java_for

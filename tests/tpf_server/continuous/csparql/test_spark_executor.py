@@ -21,7 +21,7 @@ from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import EPOCH
 from tpf_server.continuous.engine.errors import ContinuousError
-from tpf_server.continuous.hosted import Policies
+from tpf_server.continuous.hosting import Policies
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.web import continuous_blueprint
 from tpf_server.settings import Settings

@@ -24,7 +24,7 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
 from tpf_server.continuous.csparql.spark.server_stream import ServerStream
 from tpf_server.continuous.engine.errors import ContinuousError
-from tpf_server.continuous.hosted import Policies
+from tpf_server.continuous.hosting import Policies
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.web import continuous_blueprint
 from tpf_server.settings import Settings

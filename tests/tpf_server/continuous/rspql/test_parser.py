@@ -6,7 +6,7 @@ from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
     UnsupportedContinuousQueryError,
 )
-from tpf_server.continuous.hosted import CSPARQL, RSPQL, semantics_of
+from tpf_server.continuous.hosting import CSPARQL, RSPQL, semantics_of
 from tpf_server.continuous.rspql.parser import parse, parse_report
 from tpf_server.continuous.rspql.rspql_query import ReportPolicy
 
