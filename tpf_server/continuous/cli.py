@@ -1,84 +1,405 @@
 """``tpf-continuous``: continuous queries over files, from the command line."""
 
+import contextlib
 import json
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from io import BufferedWriter, TextIOWrapper
+from operator import methodcaller
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, Final, TextIO, TypeVar, cast
 
 import typer
 
 from annotations.clock import SystemClock
-from annotations.wording import counted
+from annotations.terms import Term
+from annotations.wording import counted, how_to_install
 from tpf_client.commands import NamedOutput
 from tpf_client.dataflow.kernels import KERNELS, Kernel
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
 from tpf_server.continuous.changing_graphs import asked_once
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse
-from tpf_server.continuous.csparql import command as csparql
-from tpf_server.continuous.csparql.command import Drawing, EngineName
-from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
+from tpf_server.continuous.csparql.drawing import denotational_graph, drawn
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.csparql.periodic_query import Pace, PeriodicQuery, Widen
 from tpf_server.continuous.csparql.rules import RULES, RULES_ON_SPARK
 from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.errors import CallbackError, ContinuousSyntaxError, ElementError
+from tpf_server.continuous.engine.elements.elements import Element, graph_of
+from tpf_server.continuous.engine.errors import (
+    CallbackError,
+    ContinuousError,
+    ContinuousSyntaxError,
+    ElementError,
+)
 from tpf_server.continuous.engine.files import (
     ArrowFile,
     holds_records,
     load,
     merged_streams,
     opened_records,
+    read_stream,
 )
-from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS
+from tpf_server.continuous.engine.query_engine import ParsedQuery
+from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS
 from tpf_server.continuous.hosting import CSPARQL, RSPQL, called, semantics_of
-from tpf_server.continuous.rspql import parser as rspql
+from tpf_server.continuous.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.rspql.parser import parse_report
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery
-from tpf_server.continuous.rspql.rspql_query import TICKS, WINDOW_CLOSE, RspqlQuery
+from tpf_server.continuous.rspql.rspql_query import TICKS, WINDOW_CLOSE, RspqlQuery, TickPolicy
 from tpf_server.errors import ServerError
+from tpf_server.spark.folders import Folder, LocalFolder, folder_of, is_url
+from tpf_server.spark.java import SparkError
+from tpf_server.spark.session import SparkSettings, java_for
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help=__doc__)
+
+class Drawing(StrEnum):
+    """Ways to draw operators."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    GRAPHVIZ = "graphviz"
+
+
+class EngineName(StrEnum):
+    """Executions of C-SPARQL."""
+
+    NATIVE = "native"
+    SPARK = "spark"
 
 
 class _Format(StrEnum):
-    """How results are written."""
+    """Formats of results."""
 
     TEXT = "text"
     ARROW = "arrow"
 
 
-_Files = list[tuple[str, Path]]
-_Read = Callable[[str, str], CsparqlQuery]
+Output = TextIO | ArrowFile
+_Files = Sequence[tuple[str, Path]]
 _POLICIES = (*SEMANTICS, CSPARQL, RSPQL)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Texts of queries, and what they are played over.
+
+    Args:
+        streams: IRI and file of each stream.
+        static: files or stores of the default graph.
+        graphs: IRI and file (or store) of each named graph.
+        declared: the predicates of streams that have no others.
+        lateness: milliseconds that an element may be late.
+        skip_malformed: leave malformed lines and records out.
+    """
+
+    queries: Sequence[str]
+    streams: _Files = ()
+    static: Sequence[Path] = ()
+    graphs: _Files = ()
+    declared: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lateness: int = 0
+    skip_malformed: bool = False
+
+    def periodic_engine(self, **options: Any) -> CsparqlEngine:
+        """An engine for C-SPARQL and RSP-QL with the static data and declarations."""
+        engine = CsparqlEngine(lateness=self.lateness, strict=not self.skip_malformed, **options)
+        load(engine, self.static, self.graphs)
+        for name, predicates in self.declared.items():
+            engine.declare(name, predicates)
+        return engine
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Counts of a replay.
+
+    Args:
+        malformed: lines and records that were left out.
+        late: elements that came too late.
+        widened: queries whose steps had grown in the end, and why.
+    """
+
+    elements: int
+    malformed: int
+    late: int
+    answers: int
+    widened: Sequence[str] = ()
+
+
+# CQELS-QL: lines ``number of the arrival<TAB>query<TAB>values``, these with spaces between them.
+
+
+def run_cqels(replay: Replay, engine: Engine, output: Output) -> Played:
+    """Play streams through queries in CQELS-QL."""
+    load(engine, replay.static, replay.graphs)
+    _ask_services(engine, (parse(text, engine.base) for text in replay.queries))
+    started = [
+        engine.register(text, _writer(output, partial(_emission_lines, number)))
+        for number, text in enumerate(replay.queries)
+    ]
+    files = [(engine.name(iri), path) for iri, path in replay.streams]
+    if len(files) == 1 and holds_records(files[0][1]) and not replay.skip_malformed:
+        steps = _pushed_records(engine, *files[0])
+    else:
+        steps = _pushed(files, engine.name, lambda s, each: engine.push(s, each.triples, each.at))
+    played, malformed = _play(engine, started, replay, steps, output)
+    return Played(played, malformed, engine.dropped, sum(each.emitted for each in started))
+
+
+def _emission_lines(number: int, emission: Emission) -> Iterator[str]:
+    sign = "-" if emission.removed else ""
+    for row in emission.rows:
+        values = " ".join("UNDEF" if value is None else value for value in row)
+        yield f"{sign}{emission.sequence}\t{number}\t{values}\n"
+
+
+def explain_cqels(replay: Replay, engine: Engine, output: TextIO) -> None:
+    """Write how queries in CQELS-QL are evaluated."""
+    load(engine, replay.static, replay.graphs)
+    engine.asks = True
+    for text in replay.queries:
+        state = engine.register(text, lambda _: None).explain()
+        output.write(json.dumps(state, indent=2) + "\n")
+
+
+# C-SPARQL and RSP-QL: lines ``instant<TAB>query<TAB>values``, with tabulators between them, empty
+# where unbound. ASK gives ``true`` or ``false`` at each instant.
+
+
+def run_periodic(
+    replay: Replay,
+    engine: CsparqlEngine,
+    output: Output,
+    read: Callable[[str, str], CsparqlQuery] = parse_csparql,
+    kind: type[PeriodicQuery] = PeriodicQuery,
+) -> Played:
+    """Play streams through queries that answer at instants, on the native engine."""
+    queries = [read(text, engine.base) for text in replay.queries]
+    _ask_services(engine, queries)
+    started = [
+        engine.start(
+            query,
+            _writer(output, partial(answer_lines, number)),
+            name=f"query {number}",
+            kind=kind,
+        )
+        for number, query in enumerate(queries)
+    ]
+    files = [(engine.name(iri), path) for iri, path in replay.streams]
+
+    def push(stream: str, each: Element) -> None:
+        engine.push(stream, each.triples, each.at, graph_of(each.triples))
+
+    steps = _pushed(files, engine.name, push)
+    played, malformed = _play(engine, started, replay, steps, output)
+    widened = [
+        f"{each.name} was evaluated every {', '.join(map(str, each.instants.periods))} ms in the "
+        f"end: {each.every}"
+        for each in engine.queries.values()
+        if each.instants != each.query.instants
+    ]
+    answers = sum(each.emitted for each in started)
+    return Played(played, malformed + engine.refused, engine.late, answers, widened)
+
+
+def answer_lines(number: int, answer: PeriodicAnswer) -> Iterator[str]:
+    """An answer as lines of output."""
+    if answer.form == "ASK":
+        yield f"{answer.at}\t{number}\t{'true' if answer.boolean else 'false'}\n"
+        return
+    for row in answer.rows:
+        values = "\t".join("" if each is None else str(each) for each in row)
+        yield f"{answer.at}\t{number}\t{values}\n"
+
+
+def run_on_spark(
+    replay: Replay, engine: CsparqlEngine, output: TextIO, work: str, master: str
+) -> Played:
+    """Play streams through queries in C-SPARQL on Spark.
+
+    Args:
+        replay: what is played.
+        engine: its static data and declarations are read.
+        output: takes the lines of answers.
+        work: a directory or its URL, for inputs, results and checkpoints; the same one again
+            resumes.
+        master: of Spark.
+    """
+    try:
+        java_for(SparkSettings.from_environment(os.environ, master=master), os.environ)
+    except SparkError as error:
+        raise ContinuousError(f"{error}; or take the native engine") from None
+    try:
+        # Only here are Spark and Java needed.
+        from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
+        from tpf_server.continuous.csparql.spark.session import continuous_session
+    except ImportError as error:
+        raise ContinuousError(
+            f"PySpark is not installed: {how_to_install('loaders')}; or take the native engine"
+        ) from error
+    counts: Counter[str] = Counter()
+    streams = {str(engine.name(iri))[1:-1]: path for iri, path in replay.streams}
+
+    def lines(iri: str, path: Path) -> Iterator[str]:
+        for at, _, item in read_stream(iri, path, engine.name):
+            if isinstance(item, ElementError):
+                if not replay.skip_malformed:
+                    raise item
+                counts["malformed"] += 1
+                continue
+            counts["elements"] += 1
+            counts["last"] = max(counts["last"], at)
+            for triple in item.triples:
+                yield f"{at}\t" + "\t".join(triple) + "\n"
+
+    def copy(into: Folder) -> tuple[dict[str, Path | str], list[int]]:
+        """Write the streams; return their folders, and the last instant of each query."""
+        folders = [into.inner(f"stream{number}") for number, _ in enumerate(streams)]
+        for folder, (iri, path) in zip(folders, streams.items(), strict=True):
+            folder.write("elements.tsv", lines(iri, path))
+        ends = [parse_csparql(text).instants.first(counts["last"]) for text in replay.queries]
+        for folder in folders:
+            punctuate(folder, max(ends, default=counts["last"]))
+        return {iri: folder.url for iri, folder in zip(streams, folders, strict=True)}, ends
+
+    with contextlib.ExitStack() as stack:
+        if is_url(work):
+            here = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tpf-spark-")))
+            session = stack.enter_context(continuous_session(master, here))
+            places, ends = copy(folder_of(work, session))
+        else:
+            # Malformed input is reported before Spark starts.
+            places, ends = copy(LocalFolder(Path(work)))
+            session = stack.enter_context(continuous_session(master, Path(work) / "spark"))
+        session.sparkContext.setLogLevel("ERROR")
+        for number, text in enumerate(replay.queries):
+            execution = SparkExecution(
+                session,
+                text,
+                engine.static,
+                places,
+                f"{work}/query{number}",
+                lateness=replay.lateness,
+                predicates=engine.learning.declared,
+            )
+            counts["late"] += execution.replay().late
+            for answer in execution.results.read():
+                if answer.at <= ends[number]:
+                    counts["answers"] += 1
+                    output.writelines(answer_lines(number, answer))
+    return Played(counts["elements"], counts["malformed"], counts["late"], counts["answers"])
+
+
+def explained(
+    engine: CsparqlEngine, query: str | CsparqlQuery, drawing: Drawing = Drawing.TEXT
+) -> str:
+    """Draw the operators of a query as written and as they run, and its denotational graph."""
+    initial, final = engine.explain(query)
+    graphs = (drawn(initial), drawn(final), denotational_graph(final))
+    titles = ("Operators as written", "Operators as they run", "Static and streaming")
+    layout, draw = _DRAWINGS[drawing]
+    pieces = [layout.format(*each) for each in zip(titles, map(draw, graphs), strict=True)]
+    sign = "# " if drawing is Drawing.GRAPHVIZ else ""
+    return "\n".join([*pieces, f"{sign}Compiled: nothing; {AT_INSTANTS}.\n"])
+
+
+_DRAWINGS: Final = {
+    Drawing.TEXT: ("{}\n\n{}", methodcaller("as_text")),
+    Drawing.MERMAID: ("### {}\n\n```mermaid\n{}```\n", methodcaller("as_mermaid")),
+    Drawing.GRAPHVIZ: ("// {}\n{}", methodcaller("as_graphviz")),
+}
+
+# What all replays have in common.
+
+EmittedT = TypeVar("EmittedT")
+
+
+def _ask_services(engine: Engine | CsparqlEngine, queries: Iterable[ParsedQuery]) -> None:
+    """Read what services say now; warn of those that do not answer."""
+    engine.asks = True
+    clauses = (clause for query in queries for clause in query.services)
+    for reason in asked_once(engine.static, clauses, SystemClock()):
+        typer.echo(f"tpf-continuous: {reason}", err=True)
+
+
+def _writer(
+    output: Output, lines: Callable[[EmittedT], Iterator[str]]
+) -> Callable[[EmittedT], None]:
+    if isinstance(output, ArrowFile):
+        return output.take
+    return lambda emitted: output.writelines(lines(emitted))
+
+
+def _pushed(
+    files: _Files, name: Callable[[str], Term], push: Callable[[str, Element], None]
+) -> Iterator[ElementError | None]:
+    """Push elements in the order of their timestamps; give an error for each malformed one."""
+    for _, stream, item in merged_streams(files, name):
+        if isinstance(item, ElementError):
+            yield item
+        else:
+            push(stream, item)
+            yield None
+
+
+def _pushed_records(engine: Engine, stream: str, path: Path) -> Iterator[ElementError | None]:
+    """Push the record batches of one stream."""
+    with opened_records(path, engine.name) as (predicates, batches):
+        feed = engine.record_feed(stream, predicates)
+        for each in batches:
+            feed.push_batch(*each)
+            yield None
+
+
+def _play(
+    engine: Engine | CsparqlEngine,
+    started: Sequence[RunningQuery[Any]],
+    replay: Replay,
+    steps: Iterable[ElementError | None],
+    output: Output,
+) -> tuple[int, int]:
+    """Play to the end while all queries run; return how many steps were made and left out."""
+    check: Callable[[], None] = partial(cast("Any", engine.check_running), started)
+    if isinstance(output, ArrowFile):
+        output.begin(*started)
+        check = output.check
+    played = malformed = 0
+    for item in steps:
+        if item is None:
+            played += 1
+        elif replay.skip_malformed:
+            malformed += 1
+        else:
+            raise item
+        check()
+    engine.finish()
+    check()
+    if isinstance(output, ArrowFile):
+        output.finish()
+    return played, malformed
+
+
+# The command.
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help=__doc__)
 
 
 @app.callback()
 def _group() -> None:
     """Continuous queries over files."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What is to be done: texts of queries, static data, streams, and the predicates of these."""
-
-    queries: Sequence[str]
-    static: Sequence[Path]
-    graphs: _Files
-    streams: _Files
-    declared: Mapping[str, Sequence[str]]
-    lateness: int
-    skip_malformed: bool
 
 
 @app.command()
@@ -148,41 +469,61 @@ def run(
     if format is _Format.ARROW and (len(queries) > 1 or engine is EngineName.SPARK or explain):
         raise typer.BadParameter("the results of one query on the native engine are written so")
     with _errors_in_a_line(), _opened(output, format) as out:
-        task = _Task(
+        replay = Replay(
             [_text(each) for each in queries],
+            [_pair(each) for each in stream or []],
             static or [],
             [_pair(each) for each in graph or []],
-            [_pair(each) for each in stream or []],
             _declared(declare or []),
             lateness,
             skip_malformed,
         )
-        policy = semantics or _told(task.queries)
-        if policy not in _POLICIES:
-            raise typer.BadParameter(f"{policy!r} is none of {', '.join(_POLICIES)}")
+        policy = semantics or _told(replay.queries)
+        _check(policy, _POLICIES)
         if engine is EngineName.SPARK and policy != CSPARQL:
             raise typer.BadParameter("only C-SPARQL runs on Spark")
         if widen_steps is not Widen.NEVER and (policy != CSPARQL or engine is EngineName.SPARK):
             raise typer.BadParameter("steps are widened in C-SPARQL on the native engine only")
         if policy not in (CSPARQL, RSPQL):
-            if routing not in ROUTINGS:
-                raise typer.BadParameter(f"{routing!r} is none of {', '.join(ROUTINGS)}")
-            if kernel not in KERNELS:
-                raise typer.BadParameter(f"{kernel!r} is none of {', '.join(KERNELS)}")
-            _run_cqels(task, policy, routing, kernel, out, explain=explain)
+            cqels = Engine(
+                semantics=SEMANTICS[policy],
+                lateness=lateness,
+                routing=cast(Routing, _check(routing, ROUTINGS)),
+                kernel=cast(Kernel, _check(kernel, KERNELS)),
+            )
+            if isinstance(out, ArrowFile) or not explain:
+                _report(run_cqels(replay, cqels, out), "left out")
+            else:
+                explain_cqels(replay, cqels, out)
             return
-        if tick not in TICKS:
-            raise typer.BadParameter(f"{tick!r} is none of {', '.join(TICKS)}")
-        reads_rspql = partial(rspql.parse, report=parse_report(report), tick=tick)
-        read, kind = (
-            (reads_rspql, ReportingQuery) if policy == RSPQL else (parse_csparql, PeriodicQuery)
-        )
+        tick_policy = cast(TickPolicy, _check(tick, TICKS))
+        read: Callable[[str, str], CsparqlQuery] = parse_csparql
+        kind: type[PeriodicQuery] = PeriodicQuery
+        if policy == RSPQL:
+            read = partial(parse_rspql, report=parse_report(report), tick=tick_policy)
+            kind = ReportingQuery
         if explain:
             assert not isinstance(out, ArrowFile)
-            _explain(task, read, drawing, engine, out)
+            rules = RULES_ON_SPARK if engine is EngineName.SPARK else RULES
+            _explain(replay, replay.periodic_engine(rules=rules), read, drawing, out)
+            return
+        pace = None if widen_steps is Widen.NEVER else Pace(time.thread_time, widen_steps)
+        periodic = replay.periodic_engine(pace=pace)
+        if engine is EngineName.NATIVE:
+            played = run_periodic(replay, periodic, out, read, kind)
         else:
-            pace = None if widen_steps is Widen.NEVER else Pace(time.thread_time, widen_steps)
-            _run_periodic(task, read, kind, engine, master, work, out, pace)
+            assert not isinstance(out, ArrowFile)
+            with tempfile.TemporaryDirectory(prefix="tpf-continuous-") as temporary:
+                played = run_on_spark(replay, periodic, out, work or temporary, master)
+        for each in played.widened:
+            typer.echo(each, err=True)
+        _report(played, "came after the evaluation")
+
+
+def _check(value: str, allowed: Sequence[str]) -> str:
+    if value not in allowed:
+        raise typer.BadParameter(f"{value!r} is none of {', '.join(allowed)}")
+    return value
 
 
 @contextmanager
@@ -251,149 +592,24 @@ def _told(queries: Sequence[str]) -> str:
 
 
 def _explain(
-    task: _Task, read: _Read, drawing: Drawing, engine: EngineName, output: TextIO
+    replay: Replay,
+    engine: CsparqlEngine,
+    read: Callable[[str, str], CsparqlQuery],
+    drawing: Drawing,
+    output: TextIO,
 ) -> None:
     """Draw queries that answer at instants."""
-    made = CsparqlEngine(rules=RULES_ON_SPARK if engine is EngineName.SPARK else RULES)
-    load(made, task.static, task.graphs)
-    for name, predicates in task.declared.items():
-        made.declare(name, predicates)
-    for text in task.queries:
-        query = read(text, made.base)
+    for text in replay.queries:
+        query = read(text, engine.base)
         if isinstance(query, RspqlQuery):
             output.write(f"{query.said}\n\n")
-        output.write(csparql.explain(made, query, drawing))
+        output.write(explained(engine, query, drawing))
 
 
-def _run_periodic(
-    task: _Task,
-    read: _Read,
-    kind: type[PeriodicQuery],
-    engine: EngineName,
-    master: str,
-    work: str | None,
-    output: TextIO | ArrowFile,
-    pace: Pace | None,
-) -> None:
-    """Run queries that answer at instants."""
-    with tempfile.TemporaryDirectory(prefix="tpf-continuous-") as temporary:
-        played = csparql.run_queries(
-            task.queries,
-            task.static,
-            task.graphs,
-            task.streams,
-            output,
-            declared=task.declared,
-            engine=engine,
-            lateness=task.lateness,
-            skip_malformed=task.skip_malformed,
-            master=master,
-            work=work or temporary,
-            pace=pace,
-            kind=kind,
-            read=read,
-            warn=_warn,
-        )
-    for each in played.widened:
-        typer.echo(each, err=True)
-    _report(played.elements, played.malformed, played.late, "came after the evaluation")
-
-
-def _run_cqels(
-    task: _Task,
-    policy: str,
-    routing: Routing,
-    kernel: Kernel,
-    output: TextIO | ArrowFile,
-    *,
-    explain: bool,
-) -> None:
-    engine = Engine(
-        semantics=SEMANTICS[policy], lateness=task.lateness, routing=routing, kernel=kernel
-    )
-    load(engine, task.static, task.graphs)
-    engine.asks = True
-    if not explain:
-        asked = (each for text in task.queries for each in parse(text, engine.base).services)
-        for reason in asked_once(engine.static, asked, SystemClock()):
-            _warn(reason)
-    columns = output if isinstance(output, ArrowFile) else None
-    started = []
-    for number, text in enumerate(task.queries):
-        writer = output.take if isinstance(output, ArrowFile) else _Writer(output, number)
-        registered = engine.register(text, writer)
-        started.append(registered)
-        if columns is not None:
-            columns.begin(registered)
-        elif explain and isinstance(writer, _Writer):
-            writer.explain(registered)
-    if explain:
-        return
-    check = partial(engine.check_running, started) if columns is None else columns.check
-    files: _Files = [(engine.name(iri), path) for iri, path in task.streams]
-    skipped = 0
-    steps: Iterator[ElementError | None]
-    if len(files) == 1 and holds_records(files[0][1]) and not task.skip_malformed:
-        steps = _push_records(engine, *files[0])
-    else:
-        steps = _push_elements(engine, files)
-    for item in steps:
-        if isinstance(item, ElementError):
-            if not task.skip_malformed:
-                raise item
-            skipped += 1
-        check()
-    engine.finish()
-    check()
-    if columns is not None:
-        columns.finish()
-    _report(engine.arrivals + engine.dropped, skipped, engine.dropped, "left out")
-
-
-def _push_elements(engine: Engine, files: _Files) -> Iterator[ElementError | None]:
-    """Play streams, element by element."""
-    for _, stream, item in merged_streams(files, engine.name):
-        if isinstance(item, ElementError):
-            yield item
-        else:
-            engine.push(stream, item.triples, item.at)
-            yield None
-
-
-def _push_records(engine: Engine, stream: str, path: Path) -> Iterator[None]:
-    """Play a stream that is alone, record batch by record batch."""
-    with opened_records(path, engine.name) as (predicates, batches):
-        feed = engine.record_feed(stream, predicates)
-        for each in batches:
-            feed.push_batch(*each)
-            yield None
-
-
-def _warn(reason: str) -> None:
-    typer.echo(f"tpf-continuous: {reason}", err=True)
-
-
-def _report(played: int, malformed: int, late: int, what: str) -> None:
-    wrong = counted(malformed, "malformed line or record", "malformed lines or records")
-    if malformed and not played:
+def _report(played: Played, what: str) -> None:
+    wrong = counted(played.malformed, "malformed line or record", "malformed lines or records")
+    if played.malformed and not played.elements:
         raise ElementError(f"nothing but {wrong}")
-    if malformed or late:
-        typer.echo(f"{wrong} left out, {counted(late, 'late element')} {what}", err=True)
-
-
-class _Writer:
-    """Writes the results of one query."""
-
-    def __init__(self, output: TextIO, number: int) -> None:
-        self._output = output
-        self._number = number
-
-    def explain(self, query: RegisteredQuery) -> None:
-        """Write how it is evaluated, instead."""
-        self._output.write(json.dumps(query.explain(), indent=2) + "\n")
-
-    def __call__(self, emission: Emission) -> None:
-        sign = "-" if emission.removed else ""
-        for row in emission.rows:
-            values = " ".join("UNDEF" if value is None else value for value in row)
-            self._output.write(f"{sign}{emission.sequence}\t{self._number}\t{values}\n")
+    if played.malformed or played.late:
+        late = counted(played.late, "late element")
+        typer.echo(f"{wrong} left out, {late} {what}", err=True)

@@ -37,75 +37,63 @@ class DrawnOperator:
     kind: str
     inputs: tuple["DrawnOperator", ...]
 
+    def as_text(self) -> str:
+        """Write a line for each operator, indented under the one that consumes it."""
+        lines = [self.label]
+        for each in self.inputs:
+            lines += [f"  {line}" for line in each.as_text().splitlines()]
+        return "\n".join(lines) + "\n"
+
+    def as_mermaid(self) -> str:
+        """Draw a Mermaid flowchart with each source once."""
+        nodes, edges = self._nodes_and_edges()
+        lines = ["flowchart BT"]
+        for name, operator in nodes:
+            opening, closing = _SHAPES.get(operator.kind, ("[", "]"))
+            lines.append(f'  {name}{opening}"{escaped(operator.label)}"{closing}')
+        lines += [f"  {start} --> {end}" for start, end in edges]
+        return "\n".join(lines) + "\n"
+
+    def as_graphviz(self) -> str:
+        """Draw a graph in DOT with each source once."""
+        nodes, edges = self._nodes_and_edges()
+        lines = ["digraph operators {", "  rankdir=BT;", "  node [shape=box];"]
+        for name, operator in nodes:
+            shape = _DOT_SHAPES.get(operator.kind)
+            extra = f", shape={shape}" if shape else ""
+            lines.append(f"  {name} [label={quoted(operator.label)}{extra}];")
+        lines += [f"  {start} -> {end};" for start, end in edges]
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def _nodes_and_edges(
+        self,
+    ) -> tuple[list[tuple[str, "DrawnOperator"]], list[tuple[str, str]]]:
+        nodes: list[tuple[str, DrawnOperator]] = []
+        edges: list[tuple[str, str]] = []
+        shared: dict[DrawnOperator, str] = {}
+
+        def node(operator: DrawnOperator) -> str:
+            if operator in shared:
+                return shared[operator]
+            name = f"n{len(nodes)}"
+            if operator.kind in ("stream", "window", "graph"):
+                shared[operator] = name
+            nodes.append((name, operator))
+            edges.extend([(node(each), name) for each in operator.inputs])
+            return name
+
+        node(self)
+        return nodes, edges
+
 
 def drawn(graph: OperatorGraph) -> DrawnOperator:
-    """The operators of a query, from its result down to its sources."""
+    """Draw the operators of a query, from its result down to its sources."""
     query = graph.query
     return DrawnOperator(
         f"{query.form} result" + (f" {' '.join(query.variables)}" if query.variables else ""),
         "result",
         (_operator(graph, graph.pattern),),
     )
-
-
-def as_text(graph: OperatorGraph) -> str:
-    """One line for each operator, indented under the one that consumes it."""
-    lines: list[str] = []
-
-    def write(operator: DrawnOperator, depth: int) -> None:
-        lines.append("  " * depth + operator.label)
-        for each in operator.inputs:
-            write(each, depth + 1)
-
-    write(drawn(graph), 0)
-    return "\n".join(lines) + "\n"
-
-
-def as_mermaid(graph: OperatorGraph) -> str:
-    """A Mermaid flowchart; sources that several operators read stand there once."""
-    nodes, edges = _nodes_and_edges(graph)
-    lines = ["flowchart BT"]
-    for name, operator in nodes:
-        opening, closing = _SHAPES.get(operator.kind, ("[", "]"))
-        lines.append(f'  {name}{opening}"{escaped(operator.label)}"{closing}')
-    lines += [f"  {start} --> {end}" for start, end in edges]
-    return "\n".join(lines) + "\n"
-
-
-def as_graphviz(graph: OperatorGraph) -> str:
-    """A graph in the DOT language; sources that several operators read stand there once."""
-    nodes, edges = _nodes_and_edges(graph)
-    lines = ["digraph operators {", "  rankdir=BT;", "  node [shape=box];"]
-    for name, operator in nodes:
-        shape = _DOT_SHAPES.get(operator.kind)
-        extra = f", shape={shape}" if shape else ""
-        lines.append(f"  {name} [label={quoted(operator.label)}{extra}];")
-    lines += [f"  {start} -> {end};" for start, end in edges]
-    return "\n".join([*lines, "}"]) + "\n"
-
-
-def _nodes_and_edges(
-    graph: OperatorGraph,
-) -> tuple[list[tuple[str, DrawnOperator]], list[tuple[str, str]]]:
-    nodes: list[tuple[str, DrawnOperator]] = []
-    edges: list[tuple[str, str]] = []
-    known: dict[DrawnOperator, str] = {}
-
-    def node(operator: DrawnOperator) -> str:
-        shared = operator.kind in ("stream", "window", "graph")
-        if shared and operator in known:
-            return known[operator]
-        name = f"n{len(nodes)}"
-        if shared:
-            known[operator] = name
-        nodes.append((name, operator))
-        for each in operator.inputs:
-            start = node(each)
-            edges.append((start, name))
-        return name
-
-    node(drawn(graph))
-    return nodes, edges
 
 
 _SHAPES = {"stream": ("[/", "/]"), "window": ("[[", "]]"), "graph": ("[(", ")]"),

@@ -9,7 +9,7 @@ from annotations.terms import Term, is_variable
 from tpf_client.sparql.algebra import BGP, Path, Pattern
 from tpf_client.sparql.rewrite.visitor import everything
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer, PhysicalWindow
-from tpf_server.continuous.csparql.drawing import as_text
+from tpf_server.continuous.csparql.drawing import drawn
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.native.leaves import TooManyStaticError
 from tpf_server.continuous.csparql.native.questions import Question
@@ -114,11 +114,11 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
 
     def _operators(self) -> list[str]:
         """Its operators as text; those that it shares with other queries last."""
-        shared = as_text(self.graph).splitlines()
+        shared = drawn(self.graph).as_text().splitlines()
         parts = self.question.parts
         if parts is None or not self.evaluation.widened:
             return shared
-        *own, gap = as_text(replace(self.graph, query=parts.own)).splitlines()
+        *own, gap = drawn(replace(self.graph, query=parts.own)).as_text().splitlines()
         indent = " " * (len(gap) - len(gap.lstrip()))
         said = f"{indent}shared by queries with other constants: {self.evaluation.owners}"
         return [*own, said, *(f"{indent}  {line}" for line in shared)]

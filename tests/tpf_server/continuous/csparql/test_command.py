@@ -2,9 +2,7 @@ import io
 import re
 from pathlib import Path
 
-from tpf_server.continuous.csparql.command import Drawing, explain, run_queries
-from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.engine.files import load
+from tpf_server.continuous.cli import Drawing, Replay, explained, run_periodic
 
 QUERY = """PREFIX : <http://e/>
 SELECT ?z ?o FROM <http://e/g> FROM STREAM :s [RANGE 2ms TUMBLING]
@@ -22,23 +20,23 @@ def files(directory: Path) -> tuple[Path, Path]:
 def test_run(tmp_path: Path) -> None:
     graph, stream = files(tmp_path)
     output = io.StringIO()
-    done = run_queries([QUERY], [], [("http://e/g", graph)], [("http://e/s", stream)], output)
+    replay = Replay([QUERY], [("http://e/s", stream)], graphs=[("http://e/g", graph)])
+    done = run_periodic(replay, replay.periodic_engine(), output)
     assert output.getvalue() == '2\t0\t<http://e/z>\t"yes"\n'
     assert (done.elements, done.answers) == (2, 1)
 
 
 def test_explain(tmp_path: Path) -> None:
     graph, _ = files(tmp_path)
-    engine = CsparqlEngine()
-    load(engine, [], [("http://e/g", graph)])
-    engine.declare("http://e/s", ["http://e/p"])
-    text = explain(engine, QUERY)
+    declared = {"http://e/s": ["http://e/p"]}
+    engine = Replay([], graphs=[("http://e/g", graph)], declared=declared).periodic_engine()
+    text = explained(engine, QUERY)
     assert text.startswith("Operators as written\n\nSELECT result ?z ?o\n")
     assert "static:\n  ?s <http://e/in> ?z\n" in text
     assert "joined on: ?s\n" in text
-    drawn = explain(engine, QUERY, Drawing.MERMAID)
+    drawn = explained(engine, QUERY, Drawing.MERMAID)
     assert drawn.count("```mermaid\nflowchart") == 3
-    dot = explain(engine, QUERY, Drawing.GRAPHVIZ)
+    dot = explained(engine, QUERY, Drawing.GRAPHVIZ)
     assert dot.count("digraph ") == 3
     assert '\\"no\\"' in dot
     for drawing in dot.split("// ")[1:]:

@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tpf_server.continuous.csparql.command import play
+from tpf_server.continuous.cli import Replay, run_periodic
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.engine.errors import (
     BacklogError,
     ElementError,
@@ -222,17 +221,10 @@ def test_files(tmp_path: Path) -> None:
     stream.write_text(f'1\t<http://e/x>\t{P}\t"a"\nbad\n3\t<http://e/x>\t{P}\t"b"\n')
     output = tmp_path / "out.tsv"
     with output.open("w") as file:
-        done = play(
-            CsparqlEngine(),
-            [
-                parse(ALL),
-                parse("ASK FROM STREAM <http://e/s> [RANGE 2ms TUMBLING] { ?s ?p 'b' }"),
-            ],
-            {"http://e/s": stream},
-            file,
-            skip_malformed=True,
-        )
+        asks = "ASK FROM STREAM <http://e/s> [RANGE 2ms TUMBLING] { ?s ?p 'b' }"
+        replay = Replay([ALL, asks], [("http://e/s", stream)], skip_malformed=True)
+        done = run_periodic(replay, CsparqlEngine(), file)
     assert (done.elements, done.malformed, done.late, done.answers) == (2, 1, 0, 4)
     assert output.read_text() == '2\t0\t"a"\n2\t1\tfalse\n4\t0\t"a"\n4\t0\t"b"\n4\t1\ttrue\n'
     with output.open("w") as file, pytest.raises(ElementError, match="line 2"):
-        play(CsparqlEngine(), [parse(ALL)], {"http://e/s": stream}, file)
+        run_periodic(Replay([ALL], [("http://e/s", stream)]), CsparqlEngine(), file)

@@ -19,7 +19,7 @@ from tests.support.random_continuous_queries import (
 )
 from tests.tpf_server.continuous.csparql.test_learning import engine as static_engine
 from tests.tpf_server.continuous.test_web import EPOCH, ROOT, Site, element
-from tpf_server.continuous.csparql.command import run_queries
+from tpf_server.continuous.cli import Replay, run_periodic
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.periodic_query import MOST_FACTOR, Pace, Widen
@@ -152,15 +152,15 @@ def test_from_the_command(tmp_path: Path) -> None:
             worked.seconds += 1.2
 
     output = Output()
-    done = run_queries(
-        [QUERY.format("busy")], [], [], [("urn:s", stream)], output, pace=Pace(worked, Widen.ALL)
-    )
+    replay = Replay([QUERY.format("busy")], [("urn:s", stream)])
+    engine = replay.periodic_engine(pace=Pace(worked, Widen.ALL))
+    done = run_periodic(replay, engine, output)
     at = sorted({int(line.split("\t")[0]) // 1000 for line in output.getvalue().splitlines()})
     assert at == [0, 1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
-    assert done.widened == (
+    assert done.widened == [
         "busy was evaluated every 2000 ms in the end: 2 times the step of its windows: "
-        "evaluations would take 1.20 seconds of CPU per second, and take 0.60",
-    )
+        "evaluations would take 1.20 seconds of CPU per second, and take 0.60"
+    ]
 
 
 def test_over_http() -> None:

@@ -7,7 +7,7 @@ import pytest
 from annotations.terms import Term
 from tests.support.csparql_reference import solutions
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.drawing import as_mermaid, as_text, denotational_graph
+from tpf_server.continuous.csparql.drawing import denotational_graph, drawn
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import parse
@@ -120,7 +120,7 @@ SELECT result ?broker ?total
               window RANGE 10ms TUMBLING
                 stream <http://e/market>
 """
-    assert as_text(graph) == before
+    assert drawn(graph).as_text() == before
     stream_patterns = "?broker <http://e/x#does> ?tx . ?tx <http://e/x#with> ?amount"
     joined = f"""\
           join
@@ -131,11 +131,11 @@ SELECT result ?broker ?total
                 stream <http://e/market>
 """
     start = before.index("          join")
-    assert as_text(merge_joined_patterns(graph)) == before[:start] + joined
+    assert drawn(merge_joined_patterns(graph)).as_text() == before[:start] + joined
 
 
 def test_filters_go_to_static_and_streaming_data() -> None:
-    after = as_text(push_filters(merge_joined_patterns(initial(BROKERS))))
+    after = drawn(push_filters(merge_joined_patterns(initial(BROKERS)))).as_text()
     assert after.index("join") < after.index('filter (?country = "CH")')
     lines = after.splitlines()
     for condition, pattern in [('(?country = "CH")', "static"), ("(?amount >= ", "streaming")]:
@@ -145,25 +145,25 @@ def test_filters_go_to_static_and_streaming_data() -> None:
 
 def test_filters_on_aggregates_stay_above_them() -> None:
     text = BROKERS.replace("?broker) }", "?broker) FILTER(?total > 1 && ?amount > 11) }")
-    after = as_text(push_filters(initial(text)))
+    after = drawn(push_filters(initial(text))).as_text()
     # The amount is no grouping variable: below, other transactions would be summed.
     assert after.index("(?amount > ") < after.index("aggregation")
     by_key = BROKERS.replace("?broker) }", "?broker) FILTER(ISIRI(?broker)) }")
-    after = as_text(push_filters(initial(by_key)))
+    after = drawn(push_filters(initial(by_key))).as_text()
     assert after.index("aggregation") < after.index("filter ISIRI(?broker)")
 
 
 def test_projections_drop_what_nobody_needs() -> None:
     graph = push_projections(merge_joined_patterns(initial(BROKERS)))
-    text = as_text(graph)
+    text = drawn(graph).as_text()
     assert "project ?broker ?amount\n" in text
     assert text.index("join") < text.index("project ?broker ?amount")
 
 
 def test_aggregates_of_disjoint_streams_are_distributed() -> None:
     graph = initial(BY_MARKET)
-    assert as_text(graph).index("aggregation") < as_text(graph).index("union")
-    after = as_text(distribute_totally(graph))
+    assert drawn(graph).as_text().index("aggregation") < drawn(graph).as_text().index("union")
+    after = drawn(distribute_totally(graph)).as_text()
     assert after.count("aggregation ?total = SUM(?amount) by ?broker ?market") == 2
     assert after.index("union") < after.index("aggregation")
     # Over all markets no stream has whole groups.
@@ -172,13 +172,13 @@ def test_aggregates_of_disjoint_streams_are_distributed() -> None:
 
 def test_on_spark_there_is_one_aggregation_of_all_streams() -> None:
     graph = initial(BY_MARKET)
-    assert as_text(optimised(graph, RULES)).count("aggregation") == 2
-    assert as_text(optimised(graph, RULES_ON_SPARK)).count("aggregation") == 1
+    assert drawn(optimised(graph, RULES)).as_text().count("aggregation") == 2
+    assert drawn(optimised(graph, RULES_ON_SPARK)).as_text().count("aggregation") == 1
 
 
 def test_aggregates_over_streams_are_combined_from_parts() -> None:
     graph = distribute_partially(collapse_groups(initial(OVER_MARKETS)))
-    text = as_text(graph)
+    text = drawn(graph).as_text()
     assert text.count("group by ?broker: ") == 3
     assert text.index("group by") < text.index("union") < text.rindex("group by")
     assert "extend ?total = (?.gtotal·sum / ?.gtotal·count)" in text
@@ -188,7 +188,7 @@ def test_aggregates_over_streams_are_combined_from_parts() -> None:
 
 
 def test_groups_collapse_only_under_distinct() -> None:
-    assert "group by ?broker" in as_text(collapse_groups(initial(BROKERS)))
+    assert "group by ?broker" in drawn(collapse_groups(initial(BROKERS))).as_text()
     every = BROKERS.replace("DISTINCT ", "")
     assert unchanged(collapse_groups, initial(every))
     member = BROKERS.replace("?broker ?total", "?broker ?tx ?total")
@@ -197,7 +197,7 @@ def test_groups_collapse_only_under_distinct() -> None:
 
 def test_drawings() -> None:
     graph = initial(BROKERS)
-    mermaid = as_mermaid(graph)
+    mermaid = drawn(graph).as_mermaid()
     assert mermaid.startswith("flowchart BT\n")
     # Two patterns read the window, which stands there once.
     assert mermaid.count("stream &lt;http://e/market&gt;") == 1
@@ -209,7 +209,8 @@ def test_drawings() -> None:
     assert denotation.crossing == ("?broker",)
     assert denotation.notes["?country"] == ['(?country = "CH")']
     assert denotation.aggregates[0].group == ("?broker",)
-    assert denotation.as_text().startswith("static:\n  ?broker <http://e/b#is_from> ?country\n")
+    text = denotation.as_text()
+    assert text.startswith("static:\n  ?broker <http://e/b#is_from> ?country\n")
     drawing = denotation.as_mermaid()
     assert 'subgraph s0["repository"]' in drawing
     assert 'subgraph s1["stream &lt;http://e/market&gt;"]' in drawing
