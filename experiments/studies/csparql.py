@@ -527,7 +527,7 @@ def _with_rules(
 @contextmanager
 def _spark(settings: Sizes, run: Run, cores: int, size: int) -> Iterator[SparkMarket]:
     try:
-        from tpf_server.continuous.csparql.spark.session import continuous_session
+        from tpf_server.continuous.csparql.spark.execution import continuous_session
     except ImportError as error:
         raise UnavailableError(f"Spark is not installed: {error}") from error
     work = run.folder / f"spark{cores}-{size}-{uuid.uuid4().hex}"

@@ -16,8 +16,7 @@ from pyspark import SparkContext
 
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.spark.execution import SparkExecution
-from tpf_server.continuous.csparql.spark.session import continuous_session
+from tpf_server.continuous.csparql.spark.execution import SparkExecution, continuous_session
 from tpf_server.continuous.engine.errors import ContinuousError
 
 WAITING, GO = "waiting", "go"

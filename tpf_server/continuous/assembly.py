@@ -18,14 +18,17 @@ from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.iris import resolve
 from tpf_server.continuous.changing_graphs import ChangingGraphs, RemoteGraphs
 from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.executor import Deferred, Executor
-from tpf_server.continuous.csparql.periodic_query import Pace, Widen
-from tpf_server.continuous.engine.errors import ContinuousSyntaxError
+from tpf_server.continuous.csparql.periodic_query import ExecutedQuery, Executor, Pace, Widen
+from tpf_server.continuous.engine.errors import (
+    ContinuousSyntaxError,
+    UnsupportedContinuousQueryError,
+)
 from tpf_server.continuous.engine.semantics import EngineLimits
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.hosting import Policies
-from tpf_server.continuous.kept_results import Registrations
+from tpf_server.continuous.result_log import Registrations
 from tpf_server.continuous.rspql.parser import parse_report
 from tpf_server.continuous.rspql.rspql_query import ReportPolicy, TickPolicy
 from tpf_server.continuous.service import ContinuousService
@@ -72,8 +75,46 @@ class Ticker:
                     _log.exception("the time of streams cannot be told")
 
 
+class Deferred:
+    """An executor that is made with the first query: its parts may be large, or missing."""
+
+    def __init__(self, make: Callable[[], Executor]) -> None:
+        self._make = make
+        self._made: Executor | None = None
+
+    def start(
+        self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
+    ) -> ExecutedQuery:
+        """See `Executor`."""
+        if self._made is None:
+            try:
+                self._made = self._make()
+            except ImportError as error:
+                raise UnsupportedContinuousQueryError(f"it is not installed: {error}") from error
+        return self._made.start(query, callback, name=name)
+
+    def reads(self, stream: Term) -> bool:
+        """See `Executor`."""
+        return self._made is not None and self._made.reads(stream)
+
+    def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
+        """See `Executor`."""
+        if self._made is not None:
+            self._made.arrive(stream, triples, at)
+
+    def advance(self, until: int) -> None:
+        """See `Executor`."""
+        if self._made is not None:
+            self._made.advance(until)
+
+    def close(self) -> None:
+        """See `Executor`."""
+        if self._made is not None:
+            self._made.close()
+
+
 EXECUTORS: Final = {"spark": "tpf_server.continuous.csparql.spark.executor:SparkExecutor"}
-"""What else executes C-SPARQL: classes like `tpf_server.continuous.csparql.executor.Executor`."""
+"""Classes that execute C-SPARQL elsewhere, see `Executor`."""
 
 
 def continuous_service(

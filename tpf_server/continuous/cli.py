@@ -244,8 +244,11 @@ def run_on_spark(
         raise ContinuousError(f"{error}; or take the native engine") from None
     try:
         # Only here are Spark and Java needed.
-        from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
-        from tpf_server.continuous.csparql.spark.session import continuous_session
+        from tpf_server.continuous.csparql.spark.execution import (
+            SparkExecution,
+            continuous_session,
+            punctuate,
+        )
     except ImportError as error:
         raise ContinuousError(
             f"PySpark is not installed: {how_to_install('loaders')}; or take the native engine"

@@ -1,14 +1,17 @@
 """Puts queries of all languages into their engines, and their emissions into logs."""
 
+import io
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import pyarrow as pa
 
 from annotations.terms import Term
 from annotations.urls import origin_of
@@ -19,9 +22,8 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse as parse_cqels
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.executor import ExecutedQuery, Executor
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
-from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.csparql.periodic_query import ExecutedQuery, Executor, PeriodicQuery
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import iso, milliseconds
 from tpf_server.continuous.engine.errors import (
@@ -39,8 +41,14 @@ from tpf_server.continuous.engine.running_query import (
 )
 from tpf_server.continuous.engine.semantics import SEMANTICS, Semantics
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
-from tpf_server.continuous.kept_results import KeptResults, Positions, Receipts, Registration
-from tpf_server.continuous.result_log import ResultLog
+from tpf_server.continuous.result_log import (
+    Event,
+    KeptResults,
+    Positions,
+    Receipts,
+    Registration,
+    ResultLog,
+)
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery
 from tpf_server.continuous.rspql.rspql_query import (
@@ -492,3 +500,85 @@ def _last_segment(name: str) -> str | None:
     """What a query with an IRI as its name is called in URLs; ``None``: nothing fits."""
     last = re.split(r"[/#]", name.rstrip("/#"))[-1]
     return last if _NAME.fullmatch(last) else None
+
+
+NDJSON: Final = "application/x-ndjson"
+ARROW: Final = "application/vnd.apache.arrow.stream"
+_HEARTBEAT: Final = 15.0
+"""Seconds of silence after which a follower is told that the connection lives. Only then does the
+server notice that one has gone."""
+_Portion = TypeVar("_Portion")
+
+
+def as_events(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
+    """The emissions after this number as server-sent events; an error is the last event."""
+    try:
+        for portion in _texts(hosted, after, follow=follow):
+            events = [f"id: {number}\ndata: {text}\n\n" for number, text in portion]
+            yield "".join(events) or ": still here\n\n"
+    except ContinuousError as error:
+        yield f"event: error\ndata: {_ending(error)}\n\n"
+
+
+def as_lines(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
+    """The emissions after this number as lines; an error is the last line."""
+    try:
+        for portion in _texts(hosted, after, follow=follow):
+            lines = [f'{{"id": {number}, {text[1:]}\n' for number, text in portion]
+            yield "".join(lines) or "\n"
+    except ContinuousError as error:
+        yield _ending(error) + "\n"
+
+
+def _ending(error: ContinuousError) -> str:
+    return json.dumps({"error": str(error), "status": error.status})
+
+
+def as_arrow(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[bytes]:
+    """The emissions after this number as a stream of Arrow.
+
+    An empty record batch says that the connection lives; an error is in the metadata of one, as
+    ``error``, before the end.
+    """
+    written = io.BytesIO()
+
+    def bytes_written() -> bytes:
+        found = written.getvalue()
+        written.seek(0)
+        written.truncate()
+        return found
+
+    with pa.ipc.new_stream(written, hosted.columns.schema) as writer:
+        try:
+            read = partial(hosted.log.emissions, decode=hosted.decode)
+            for portion in _portions(hosted, after, read, follow=follow):
+                numbers = [number for number, _ in portion]
+                writer.write_batch(hosted.columns.batch([each for _, each in portion], numbers))
+                yield bytes_written()
+        except ContinuousError as error:
+            empty = hosted.columns.batch([], [])
+            writer.write_batch(empty, custom_metadata={"error": str(error)})
+    yield bytes_written()
+
+
+def _texts(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[Sequence[tuple[int, str]]]:
+    """Numbers and JSON of emissions."""
+    texts = partial(hosted.log.texts, encode=hosted.encode)
+    return _portions(hosted, after, texts, follow=follow)
+
+
+def _portions(
+    hosted: HostedQuery,
+    after: int,
+    read: Callable[[Iterable[Event]], Sequence[tuple[int, _Portion]]],
+    *,
+    follow: bool,
+) -> Iterator[Sequence[tuple[int, _Portion]]]:
+    """Numbered emissions, as many as are there; none where nothing came for a while."""
+    while (found := hosted.log.read(after, _HEARTBEAT if follow else 0.0)) is not None:
+        if not found and not follow:
+            return
+        portion = read(found)
+        if portion:
+            after = portion[-1][0]
+        yield portion

@@ -30,7 +30,6 @@ from annotations.event_reader import EventReader, ServerEvent, event_headers
 from annotations.terms import Term
 from annotations.urls import origin_of
 from tpf_client.sparql.algebra import Row
-from tpf_server.continuous.emissions import NDJSON
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import (
     Element,
@@ -48,8 +47,8 @@ from tpf_server.continuous.engine.errors import (
     RemoteStreamError,
     UnsupportedContinuousQueryError,
 )
-from tpf_server.continuous.hosting import HostedQuery
-from tpf_server.continuous.kept_results import Receipt
+from tpf_server.continuous.hosting import NDJSON, HostedQuery
+from tpf_server.continuous.result_log import Receipt
 
 TakeElements: TypeAlias = Callable[[str, Sequence[Element | ElementError], str | None], Receipt]
 """Takes a batch of elements of a stream, with its identifier, if it has one."""

@@ -1,14 +1,336 @@
 """The latest emissions of a query, for readers that come and go and resume."""
 
+import contextlib
+import fcntl
+import json
+import logging
+import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Final
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias
 
+from annotations.terms import Term
+from annotations.whole_files import make_durable, replaced_file
 from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.errors import BacklogError, ContinuousError, UnknownEventError
-from tpf_server.continuous.kept_results import KeptLog
+from tpf_server.continuous.engine.errors import (
+    BacklogError,
+    ContinuousError,
+    ElementError,
+    RegistrationsError,
+    UnknownEventError,
+)
+
+# Which of several processes may write the files of a server: the one that was started last.
+#
+# A worker whose parent was killed lives on for a while, maybe beside the next server.
+
+TAKEN_OVER: Final = "another server has begun with it"
+
+
+class Ownership:
+    """A mark in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._mark: str | None = None
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Take it from whoever had it; nobody else does anything within the block.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        with self._locked() as file:
+            self._mark = secrets.token_hex(16)
+            file.truncate(0)
+            file.write(self._mark)
+            file.flush()
+            yield
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[bool]:
+        """Whether nobody else has taken it, which holds within the block; taken where it never was.
+
+        Raises:
+            OSError: the file cannot be read or written.
+        """
+        if self._mark is None:
+            with self.taken():
+                yield True
+            return
+        with self._locked() as file:
+            file.seek(0)
+            yield file.read() == self._mark
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[IO[str]]:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+
+
+_log = logging.getLogger(__name__)
+_FORMAT: Final = "tpf-server results 1"
+Positions: TypeAlias = Mapping[str, tuple[int, int | None]]
+"""By the names of queries: the last emission that was pushed to another server, and the last one of
+a batch that perhaps was."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLog:
+    """The emissions of a query that were kept when its server stopped.
+
+    Args:
+        begin: the number before that of its first emission.
+        last: the number of its last one.
+        events: the latest of these: numbers, how many rows each has, and their texts.
+    """
+
+    begin: int
+    last: int
+    events: tuple[tuple[int, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBatch:
+    """A batch of elements that came with an identifier.
+
+    Args:
+        stream: to which it was pushed.
+        accepted: how many of its elements were taken.
+    """
+
+    stream: str
+    batch: str
+    accepted: int
+    dropped: int
+    late: int
+
+
+class KeptResults:
+    """A file that is written once, when a server stops, and read once, when the next one starts.
+
+    Numbers of emissions go on where the last server ended. So what is read is gone: it would be
+    wrong after a server that could not write it when it ended.
+
+    Args:
+        ownership: of this and of what belongs to it; only who has it reads and writes.
+    """
+
+    def __init__(self, path: Path, ownership: Ownership) -> None:
+        self._path = path
+        self._ownership = ownership
+
+    def take(self) -> tuple[dict[str, KeptLog], list[KeptBatch], Positions]:
+        """What was kept, as it was given to `save`; nothing the next time.
+
+        Raises:
+            RegistrationsError: the file cannot be read or removed, or it is none of these.
+        """
+        try:
+            with self._ownership.held() as mine:
+                if not mine:
+                    _log.warning("results are not taken up: %s: %s", self._path, TAKEN_OVER)
+                    return {}, [], {}
+                found = json.loads(self._path.read_text(encoding="utf-8"))
+                self._path.unlink()
+                make_durable(self._path.parent)
+            if found["format"] != _FORMAT:
+                raise ValueError(f"format {found['format']!r}")
+            logs = {
+                name: KeptLog(each["begin"], each["last"], tuple(map(tuple, each["events"])))
+                for name, each in found["queries"].items()
+            }
+            pushed = {
+                name: (last, until) for name, (last, until) in found.get("pushed", {}).items()
+            }
+            return logs, [KeptBatch(*each) for each in found["batches"]], pushed
+        except FileNotFoundError:
+            return {}, [], {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RegistrationsError(f"{self._path}: {error}") from error
+
+    def save(
+        self, logs: Mapping[str, KeptLog], batches: list[KeptBatch], pushed: Positions
+    ) -> None:
+        """Keep these, durably; where that fails it is said, and the server stops all the same."""
+        body: dict[str, Any] = {
+            "format": _FORMAT,
+            "queries": {
+                name: {"begin": each.begin, "last": each.last, "events": each.events}
+                for name, each in logs.items()
+            },
+            "batches": [
+                (each.stream, each.batch, each.accepted, each.dropped, each.late)
+                for each in batches
+            ],
+            "pushed": pushed,
+        }
+        try:
+            with self._ownership.held() as mine:
+                if not mine:
+                    _log.warning("results are not kept: %s: %s", self._path, TAKEN_OVER)
+                    return
+                with replaced_file(self._path) as file:
+                    json.dump(body, file)
+        except OSError as error:
+            _log.warning("results are not kept: %s: %s", self._path, error)
+
+
+# What was registered, kept in a file, so that a server that starts again has it again.
+
+_REGISTRATIONS_FORMAT: Final = "tpf-server registrations 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A query as it was registered.
+
+    Args:
+        text: as it was sent.
+        name: what it is called; ``None`` where the text says.
+        semantics: the policy that was asked for, if one was.
+        into: the stream that it was to feed, if one was named.
+        engine: what was to execute it, if that was said.
+    """
+
+    text: str
+    name: str | None = None
+    semantics: str | None = None
+    into: str | None = None
+    engine: str | None = None
+
+
+class Registrations:
+    """A file with streams and queries; it is there whole or as it was before."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ownership = Ownership(path.with_name(f"{path.stem}-owner"))
+        self.results = KeptResults(path.with_name(f"{path.stem}-results.json"), self._ownership)
+
+    def take(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
+        """What `load` gives, and from now on nobody who began before keeps anything here.
+
+        Raises:
+            RegistrationsError: the file cannot be read, or it is none of these.
+        """
+        try:
+            # What another one keeps before this is read, and what comes later it is refused.
+            with self._ownership.taken():
+                return self.load()
+        except OSError as error:
+            raise RegistrationsError(f"{self._path}: {error}") from error
+
+    def load(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
+        """The streams with the predicates that they declare, and queries as they were registered.
+
+        Raises:
+            RegistrationsError: the file cannot be read, or it is none of these.
+        """
+        try:
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+            if found["format"] != _REGISTRATIONS_FORMAT:
+                raise ValueError(f"format {found['format']!r}")
+            declared = found.get("declared", {})
+            streams = {Term(name): declared.get(name) for name in found["streams"]}
+            return streams, [Registration(**each) for each in found["queries"]]
+        except FileNotFoundError:
+            return {}, []
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RegistrationsError(f"{self._path}: {error}") from error
+
+    def save(
+        self, streams: Mapping[Term, Sequence[str] | None], queries: Iterable[Registration]
+    ) -> None:
+        """Keep these and no others, durably.
+
+        Raises:
+            RegistrationsError: the file cannot be written, or another server has begun with it.
+        """
+        body: dict[str, Any] = {
+            "format": _REGISTRATIONS_FORMAT,
+            "streams": list(streams),
+            "declared": {name: list(each) for name, each in streams.items() if each is not None},
+            "queries": [asdict(each) for each in queries],
+        }
+        try:
+            with self._ownership.held() as mine:
+                if not mine:
+                    raise RegistrationsError(f"{self._path}: {TAKEN_OVER}")
+                with replaced_file(self._path) as file:
+                    json.dump(body, file, indent=1)
+        except OSError as error:
+            raise RegistrationsError(f"{self._path}: {error}") from error
+
+
+# What became of batches of elements.
+
+_REMEMBERED: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a batch of elements.
+
+    Args:
+        accepted: how many were taken.
+        refused: those that are malformed.
+        dropped: how many came too late for CQELS-QL.
+        late: how many came after an evaluation in C-SPARQL that should have seen them.
+        repeated: whether the batch had come before; then nothing was done, and this is what became
+            of it.
+    """
+
+    accepted: int
+    refused: tuple[ElementError, ...]
+    dropped: int
+    late: int
+    repeated: bool = False
+
+
+class Receipts:
+    """The receipts of the latest batches that had an identifier."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Term, str], Receipt] = {}
+
+    def repeated(self, stream: Term, batch: str | None) -> Receipt | None:
+        """The receipt of a batch that came before."""
+        found = None if batch is None else self._kept.get((stream, batch))
+        return None if found is None else replace(found, repeated=True)
+
+    def forget(self, stream: Term) -> None:
+        """A stream is gone, and with it its batches."""
+        self._kept = {key: receipt for key, receipt in self._kept.items() if key[0] != stream}
+
+    def listed(self) -> list[KeptBatch]:
+        """The batches that are remembered, without what was refused of them."""
+        return [
+            KeptBatch(stream, batch, each.accepted, each.dropped, each.late)
+            for (stream, batch), each in self._kept.items()
+        ]
+
+    def take_up(self, batches: Iterable[KeptBatch]) -> None:
+        """Remember batches that an earlier server took."""
+        for each in batches:
+            receipt = Receipt(each.accepted, (), each.dropped, each.late)
+            self.keep(Term(each.stream), each.batch, receipt)
+
+    def keep(self, stream: Term, batch: str | None, receipt: Receipt) -> None:
+        """Remember what became of a batch."""
+        if batch is None:
+            return
+        self._kept[stream, batch] = receipt
+        if len(self._kept) > _REMEMBERED:
+            del self._kept[next(iter(self._kept))]
+
 
 _PORTION: Final = 1_000
 _EMISSION: Final = 250

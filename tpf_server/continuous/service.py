@@ -13,7 +13,7 @@ from annotations.terms import Term
 from tpf_server.continuous.changing_graphs import ChangingGraphs, RemoteGraphs, StaticUpdates
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.executor import Executor
+from tpf_server.continuous.csparql.periodic_query import Executor
 from tpf_server.continuous.engine.elements.elements import (
     EARLIEST,
     EPOCH,
@@ -35,9 +35,15 @@ from tpf_server.continuous.engine.records.record_bodies import RecordBody
 from tpf_server.continuous.engine.records.record_columns import milliseconds_of
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.hosting import NATIVE, HostedQuery, Hosting, Policies, WantedQuery
-from tpf_server.continuous.kept_results import Receipt, Receipts, Registration, Registrations
 from tpf_server.continuous.remote_streams import RemoteStreams
-from tpf_server.continuous.result_log import ResultLog, ResultMemory
+from tpf_server.continuous.result_log import (
+    Receipt,
+    Receipts,
+    Registration,
+    Registrations,
+    ResultLog,
+    ResultMemory,
+)
 from tpf_server.continuous.streams import SharedStreams
 from tpf_server.store.protocols import LiveStore
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.executor import Executor
+from tpf_server.continuous.csparql.periodic_query import Executor
 from tpf_server.continuous.engine.elements.elements import graph_of
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
 from tpf_server.continuous.engine.records.record_bodies import RecordBody

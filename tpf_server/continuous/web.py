@@ -27,7 +27,6 @@ from urllib.parse import quote
 
 from flask import Blueprint, Response, request
 
-from tpf_server.continuous.emissions import ARROW, NDJSON, as_arrow, as_events, as_lines
 from tpf_server.continuous.engine.elements.elements import (
     RDF_TYPES,
     elements_of,
@@ -38,6 +37,7 @@ from tpf_server.continuous.engine.elements.elements import (
 )
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
 from tpf_server.continuous.engine.records.record_bodies import read_records
+from tpf_server.continuous.hosting import ARROW, NDJSON, as_arrow, as_events, as_lines
 from tpf_server.continuous.service import ContinuousService, Pushed
 from tpf_server.errors import (
     BusyError,

@@ -19,13 +19,13 @@ from tests.support.running_server import TOKEN as PASSWORD
 from tests.support.running_server import RunningServer
 from tests.tpf_server.continuous.test_web import NDJSON, ROOT, TOKEN, Site
 from tpf_server.continuous import streams
-from tpf_server.continuous.emissions import ARROW
 from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.records import record_reading
 from tpf_server.continuous.engine.records import records as records_module
 from tpf_server.continuous.engine.records.records import RecordFeed
 from tpf_server.continuous.engine.semantics import EngineLimits
+from tpf_server.continuous.hosting import ARROW
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 STREAMS = "http://localhost/streams/"

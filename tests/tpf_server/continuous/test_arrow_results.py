@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tests.tpf_server.continuous.test_web import PERIODIC_TEXT, QUERY, Site, element
-from tpf_server.continuous import emissions
-from tpf_server.continuous.emissions import ARROW
+from tpf_server.continuous import hosting
+from tpf_server.continuous.hosting import ARROW
 
 RSPQL = (
     "REGISTER DSTREAM <http://localhost/streams/out> AS CONSTRUCT { GRAPH ?a { ?a <urn:q> ?b } }"
@@ -110,10 +110,10 @@ def test_a_follower_gets_what_comes_and_then_why_there_is_no_more(site: Site) ->
 
 
 def test_silence_is_an_empty_batch(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emissions, "_HEARTBEAT", 0.01)
+    monkeypatch.setattr(hosting, "_HEARTBEAT", 0.01)
     site.register(name="mine")
     hosted = site.service.query("mine")
-    chunks = emissions.as_arrow(hosted, 0, follow=True)
+    chunks = hosting.as_arrow(hosted, 0, follow=True)
     written = next(chunks)
     site.push(element(1))
     while b"urn:a" not in written:

@@ -13,7 +13,6 @@ from annotations.clock import ManualClock
 from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine, EngineLimits
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.emissions import as_lines
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
@@ -21,7 +20,8 @@ from tpf_server.continuous.engine.errors import (
     UnknownEventError,
     UnknownQueryError,
 )
-from tpf_server.continuous.kept_results import Registration, Registrations
+from tpf_server.continuous.hosting import as_lines
+from tpf_server.continuous.result_log import Registration, Registrations
 from tpf_server.continuous.service import ContinuousService
 
 SELECT = "SELECT ?a { STREAM <s> [NOW] { ?a <urn:p> ?b } }"

@@ -21,8 +21,8 @@ from tests.tpf_server.continuous.test_web import ROOT, Site, element
 from tests.tpf_server.continuous.test_web import TOKEN as SITE_TOKEN
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import EngineClosedError
-from tpf_server.continuous.kept_results import Receipt
 from tpf_server.continuous.remote_streams import StreamReader, StreamWriter
+from tpf_server.continuous.result_log import Receipt
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 MADE = "CONSTRUCT { ?a <urn:q> ?b } { STREAM <s> [NOW] { ?a <urn:p> ?b } }"

@@ -7,12 +7,10 @@ import pytest
 
 from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.emissions import as_events, as_lines
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import BacklogError
-from tpf_server.continuous.hosting import HostedQuery
-from tpf_server.continuous.kept_results import Registration
-from tpf_server.continuous.result_log import ResultLog, ResultMemory
+from tpf_server.continuous.hosting import HostedQuery, as_events, as_lines
+from tpf_server.continuous.result_log import Registration, ResultLog, ResultMemory
 
 TEXT = "SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }"
 

@@ -23,14 +23,16 @@ from tpf_server.continuous.csparql.csparql_query import (
     StreamClause,
     with_graphs_of,
 )
+from tpf_server.continuous.csparql.native.builder import TooManyStaticError, has_static
 from tpf_server.continuous.csparql.native.contents import WindowContents, WindowView
 from tpf_server.continuous.csparql.native.evaluation import (
     EvaluationRegistry,
+    PartedQuery,
     PeriodicEvaluation,
+    Question,
     over_time,
+    parted,
 )
-from tpf_server.continuous.csparql.native.leaves import TooManyStaticError, has_static
-from tpf_server.continuous.csparql.native.questions import PartedQuery, Question, parted
 from tpf_server.continuous.csparql.native.static_table import StaticTables
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import parse

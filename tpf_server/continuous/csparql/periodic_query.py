@@ -1,18 +1,17 @@
 """A C-SPARQL query that runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from annotations.terms import Term, is_variable
 from tpf_client.sparql.algebra import BGP, Path, Pattern
 from tpf_client.sparql.rewrite.visitor import everything
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer, PhysicalWindow
 from tpf_server.continuous.csparql.drawing import drawn
-from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
-from tpf_server.continuous.csparql.native.leaves import TooManyStaticError
-from tpf_server.continuous.csparql.native.questions import Question
+from tpf_server.continuous.csparql.native.builder import TooManyStaticError
+from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation, Question
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
@@ -23,6 +22,59 @@ from tpf_server.continuous.engine.running_query import (
     result_variables,
 )
 from tpf_server.continuous.engine.semantics import says_now
+
+
+class ExecutedQuery(RunningQuery[PeriodicAnswer]):
+    """A query that an executor runs.
+
+    Attributes:
+        stream: the IRI of the stream that it makes, if it makes one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        query: CsparqlQuery,
+        callback: Callable[[PeriodicAnswer], None],
+        close: Callable[["ExecutedQuery"], None],
+    ) -> None:
+        super().__init__(name, callback, 0, close)
+        self.query = query
+        registration = query.registration
+        self.stream = None if registration is None else registration.stream
+        self.reads = frozenset(clause.stream for clause in query.streams)
+
+
+class Executor(Protocol):
+    """Runs queries somewhere else than in the engine of the service.
+
+    All methods are called under the lock of the service, and must not wait for anything; answers
+    may come from any thread.
+    """
+
+    def start(
+        self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
+    ) -> ExecutedQuery:
+        """Start a query that was parsed; it sees what arrives from now on.
+
+        What goes wrong later is a state of the query, with its reason (`RunningQuery.stop`).
+
+        Raises:
+            UnsupportedContinuousQueryError: it cannot be run here, and why.
+        """
+
+    def reads(self, stream: Term) -> bool:
+        """Whether a query that runs wants the elements of a stream."""
+
+    def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
+        """An element arrives: triples of N-Triples texts."""
+
+    def advance(self, until: int) -> None:
+        """Everything with a timestamp up to this has come; nothing waits for more of a batch."""
+
+    def close(self) -> None:
+        """End all queries, and what runs them."""
+
 
 AnswerCallback = Callable[[PeriodicAnswer], None]
 

@@ -16,7 +16,7 @@ from tests.support.random_continuous_queries import (
 )
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.native import leaves
+from tpf_server.continuous.csparql.native import builder
 from tpf_server.continuous.csparql.periodic_query import Pace, PeriodicQuery
 
 SECOND = "FROM STREAM <urn:s> [RANGE 1s STEP 1s]"
@@ -109,7 +109,7 @@ def test_a_static_part_with_far_more_rows_than_triples_is_not_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Then static triples are looked up for what streams."""
-    monkeypatch.setattr(leaves, "_STATIC_LEAST", 100)
+    monkeypatch.setattr(builder, "_STATIC_LEAST", 100)
     made = CsparqlEngine()
     made.add([(f"<urn:p{n}>", "<urn:in>", "<urn:city>") for n in range(200)])
     query = made.register(

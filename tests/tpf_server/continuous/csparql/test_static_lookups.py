@@ -25,7 +25,7 @@ from tests.tpf_server.continuous.csparql import (
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.native import leaves, static_table
+from tpf_server.continuous.csparql.native import builder, static_table
 from tpf_server.continuous.csparql.rules import RULES
 from tpf_server.continuous.engine import forgetting
 from tpf_server.continuous.engine.delivery import Emission
@@ -43,7 +43,7 @@ Triple = tuple[str, str, str]
 @pytest.fixture(autouse=True)
 def many_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of streams look up what is as small as what static rows look up."""
-    monkeypatch.setattr(leaves, "_MANY", leaves._FEW)
+    monkeypatch.setattr(builder, "_MANY", builder._FEW)
 
 
 # ------------------------------------------------------------------------------- what is read
@@ -398,9 +398,9 @@ LOOKED_UP = [(-1, 0, 0), (-1, 0, 4), (-1, 8, 1), (-1, 1000, 4), (3, 4, 2)]
 
 def looking_up(patch: pytest.MonkeyPatch, small: int, least: int, cost: int) -> None:
     """Let triples be looked up also where they are few."""
-    patch.setattr(leaves, "_FEW", small)
-    patch.setattr(leaves, "_MANY", small)
-    patch.setattr(leaves, "LOOKUP_COST", 0)
+    patch.setattr(builder, "_FEW", small)
+    patch.setattr(builder, "_MANY", small)
+    patch.setattr(builder, "LOOKUP_COST", 0)
     patch.setattr(static_table, "_LEAST", least)
     patch.setattr(static_table, "LOOKUP_COST", cost)
 

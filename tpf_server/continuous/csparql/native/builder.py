@@ -1,24 +1,503 @@
 """Operators to dataflow: what SPARQL has, and the aggregation of C-SPARQL."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import reduce
+from math import prod
 from operator import itemgetter
+from typing import Any
 
-from annotations.terms import QuadPattern, Variable
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.build.builder import Builder, build_output
 from tpf_client.dataflow.build.modifiers_builder import argument_of
 from tpf_client.dataflow.changes import Solution, TermId
-from tpf_client.dataflow.node import Dataflow, Node, Work
-from tpf_client.dataflow.operators.basic import Compute, Output
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.node import Dataflow, LimitedInput, Node, Work
+from tpf_client.dataflow.operators.basic import Compute, Output, Project
+from tpf_client.dataflow.operators.hash_join import HashJoin, put
 from tpf_client.dataflow.state.aggregates import Accumulator, accumulator, limit_accumulators
+from tpf_client.errors import LimitError
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Aggregated, Expression, Pattern
+from tpf_client.sparql.algebra import (
+    Aggregated,
+    Expression,
+    Pattern,
+    variables_of_bgp,
+    variables_of_quad,
+)
 from tpf_client.sparql.expressions.environment import Environment
+from tpf_client.sparql.expressions.inlined import inline_integer
+from tpf_client.sparql.rewrite.join_order import greedy_order
 from tpf_client.sparql.rewrite.visitor import combined, movable, operands
 from tpf_client.sparql.scopes import in_scope
-from tpf_server.continuous.csparql.native.leaves import CsparqlLeaves
+from tpf_server.continuous.csparql.csparql_query import place_of
+from tpf_server.continuous.csparql.native.contents import OnChange, WindowView
+from tpf_server.continuous.csparql.native.static_table import StaticIndex, StaticTable, StaticTables
+from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_server.continuous.engine.static.static_cache import LOOKUP_COST
+from tpf_server.continuous.engine.static.static_data import Dataset, StaticData
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
+
+# What matches a triple pattern, in static graphs and in windows, as rows of a dataflow.
+
+
+class PatternInput:
+    """The matches of a triple pattern in a graph: static ones and those in windows.
+
+    Args:
+        row_of: the row that a triple gives, its timestamp left out; ``None`` where it matches not.
+        table: the static ones; ``None`` where there are none, or a join looks them up by itself.
+    """
+
+    def __init__(
+        self,
+        row_of: Callable[[EncodedTriple], Solution | None],
+        mask: Mask,
+        table: StaticTable | None,
+        windows: Sequence[WindowView],
+        stamped: Sequence[WindowView] | None,
+        encode_stamp: Callable[[int], TermId],
+        push: Callable[[Solution, int], None],
+    ) -> None:
+        self._row_of = row_of
+        self._table = table
+        self._static: Set[Solution] = frozenset() if table is None else table.all
+        self._windows = list(windows)
+        self._stamped = None if stamped is None else list(stamped)
+        self._encode_stamp = encode_stamp
+        self._push = push
+        for window in self._windows:
+            window.listen(mask, self._listener(window))
+
+    def follow(self, place: int) -> None:
+        """Begin to follow the static triples."""
+        if self._table is not None:
+            self._table.follow(self, place)
+
+    def open(self) -> None:
+        """Take in the static triples; what joins them follows theirs."""
+        for row in self._static:
+            self.static_change(row, 1)
+
+    def fill(self) -> None:
+        """Take in what the windows hold already."""
+        for triple in {each for window in self._windows for each in window.triples()}:
+            row = self._row_of(triple)
+            if row is not None:
+                static = row in self._static
+                self._change(row, (False, None), self._rows(triple, static=static))
+
+    def close(self) -> None:
+        """Follow them no more."""
+        if self._table is not None:
+            self._table.leave(self)
+
+    def static_change(self, row: Solution, count: int) -> None:
+        """See `TableUser`."""
+        assert self._table is not None
+        triple = self._table.triple(row)
+        before = self._rows(triple, static=count < 0)
+        self._change(row, before, self._rows(triple, static=count > 0))
+
+    def _rows(self, triple: EncodedTriple, *, static: bool) -> tuple[bool, int | None]:
+        present = static or any(window.latest(triple) is not None for window in self._windows)
+        if self._stamped is None:
+            return present, None
+        return present, _newest(self._stamped, triple)
+
+    def _change(
+        self, row: Solution, old: tuple[bool, int | None], new: tuple[bool, int | None]
+    ) -> None:
+        if old == new:
+            return
+        for (present, stamp), count in ((old, -1), (new, 1)):
+            if present:
+                if self._stamped is None:
+                    self._push(row, count)
+                else:
+                    encoded = 0 if stamp is None else self._encode_stamp(stamp)
+                    self._push((*row, encoded), count)
+
+    def _listener(self, window: WindowView) -> OnChange:
+        row_of, static, push = self._row_of, self._static, self._push
+        others = [each for each in self._windows if each is not window]
+        stamped = self._stamped
+        own = stamped is not None and window in stamped
+        other_stamped = [each for each in stamped or () if each is not window]
+
+        def changed(triple: EncodedTriple, old: int | None, new: int | None) -> None:
+            if stamped is None and (old is None) == (new is None):
+                return
+            row = row_of(triple)
+            if row is None:
+                return
+            always = row in static or any(each.latest(triple) is not None for each in others)
+            if stamped is None:
+                if not always:
+                    push(row, 1 if old is None else -1)
+                return
+            elsewhere = _newest(other_stamped, triple)
+
+            def stamp(mine: int | None) -> int | None:
+                if not own or mine is None:
+                    return elsewhere
+                return mine if elsewhere is None else max(elsewhere, mine)
+
+            self._change(
+                row,
+                (always or old is not None, stamp(old)),
+                (always or new is not None, stamp(new)),
+            )
+
+        return changed
+
+
+def _newest(windows: Iterable[WindowView], triple: EncodedTriple) -> int | None:
+    """The latest timestamp of a triple in any of these windows."""
+    found = [at for each in windows if (at := each.latest(triple)) is not None]
+    return max(found) if found else None
+
+
+# A join with static rows, which it looks up.
+
+
+class StaticJoin(HashJoin):
+    """A join with the rows of a table, and with further ones; what is among both is there once.
+
+    Args:
+        left: a node that shares variables with the right one, bound on both sides.
+        right: what there is beside the table: a set of rows, of which the node keeps an index.
+        most: of so many triples of the table all are read at once.
+    """
+
+    _static: StaticIndex
+
+    def __init__(self, left: Node, right: Node, table: StaticTable, most: int) -> None:
+        super().__init__(left, right)
+        shared = self._layout.shared
+        assert shared
+        assert not self._layout.loose
+        schema = right.schema
+        self._table = table
+        self._most = most
+        self._places = (
+            tuple(schema.index(name) for name in shared),
+            tuple(place for place, name in enumerate(schema) if name not in left.schema),
+        )
+
+    def follow(self, place: int) -> None:
+        """Begin to follow the table."""
+        self._static = self._table.index(*self._places, self, place, self._most)
+
+    def close(self) -> None:
+        """Follow it no more."""
+        self._table.leave(self)
+
+    @property
+    def keys(self) -> Collection[Any]:
+        """Those that it has left solutions of."""
+        return self._left.keys()
+
+    def _push_left(self, solution: Solution, count: int) -> None:
+        key = self._left_key(solution)
+        static = self._static[key]
+        put(self._left, key, solution, count)
+        self.probes += 1
+        emit = self.emit
+        beside = self._right.get(key)
+        self._spend(count * (len(static) + len(beside or ())))
+        if not beside:
+            for rest in static:
+                emit(solution + rest, count)
+            return
+        for rest in beside:
+            emit(solution + rest, count)
+        for rest in static:
+            if rest not in beside:
+                emit(solution + rest, count)
+
+    def _push_right(self, solution: Solution, count: int) -> None:
+        key = self._right_key(solution)
+        rest = self._rest(solution)
+        put(self._right, key, rest, count)
+        self.probes += 1
+        partners = self._left.get(key)
+        if partners:
+            self._spend(count * sum(partners.values()))
+        if partners and rest not in self._static[key]:
+            emit = self.emit
+            for partner, times in partners.items():
+                emit(partner + rest, count * times)
+
+    def static_change(self, key: Any, rest: Solution, count: int) -> None:
+        """See `IndexUser`."""
+        partners = self._left.get(key)
+        if not partners:
+            return
+        try:
+            self._spend(count * sum(partners.values()))
+            if rest not in self._right.get(key, ()):
+                emit = self.emit
+                for partner, times in partners.items():
+                    emit(partner + rest, count * times)
+        except LimitError:
+            # Others are told of this change, too.
+            assert self._work is not None
+            self._work.end()
+
+    def _spend(self, rows: int) -> None:
+        if self._work is not None:
+            self._work.spend(rows)
+
+
+_WINDOW_ESTIMATE = 100
+"""How many triples a window is taken to hold that match a pattern."""
+_STATIC_LEAST, _STATIC_MOST = 100_000, 8
+"""How many rows a static part may have: so many, and these times as many as it has triples."""
+_FEW, _MANY = 1_000, 100_000
+"""Of so many static triples all are read at once, even if only some are looked up: by static rows,
+which is done once, and by rows of streams, where each look-up makes an element cost more."""
+
+
+class TooManyStaticError(Exception):
+    """A static part alone has far more rows than triples, so that it should not be kept."""
+
+
+class _Bound:
+    """Stops a static part that becomes too large while it is evaluated."""
+
+    def __init__(self, most: int) -> None:
+        self.left: int | None = most
+
+    def take(self, _row: object, count: int) -> None:
+        """A row comes."""
+        if self.left is not None:
+            self.left -= count
+            if self.left < 0:
+                raise TooManyStaticError
+
+
+class CsparqlLeaves:
+    """Makes the leaves of one query.
+
+    Attributes:
+        predicates: of the triples that may match a pattern at all; ``None``: any.
+        assumed: streams, and predicates of patterns that they are taken not to have.
+    """
+
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        windows: Mapping[Term, WindowView],
+        tables: StaticTables,
+        flow: Dataflow,
+        dictionary: TermDictionary,
+        work: Work,
+    ) -> None:
+        self._graph = graph
+        self._work = work
+        self._known = 0
+        self._windows = windows
+        self._static = tables.static
+        self._tables = tables
+        self._flow = flow
+        self._dictionary = dictionary
+        self._inputs: list[PatternInput] = []
+        self._following: list[PatternInput | StaticJoin] = []
+        self.predicates: set[TermId] | None = set()
+        self.assumed: set[tuple[Term, TermId]] = set()
+        self._bounds: list[_Bound] = []
+
+    def open(self) -> None:
+        """Begin to follow the static data, and take in what windows hold.
+
+        Static rows do not count as long as there are not many times more than triples.
+
+        Raises:
+            LimitError: there are too many rows.
+        """
+        work = self._work
+        work.left = work.most + _STATIC_MOST * self._known
+        for place, each in enumerate(self._following):
+            each.follow(place)
+        for entry in self._inputs:
+            entry.open()
+        for bound in self._bounds:
+            bound.left = None
+        work.check()
+        work.left = work.most
+        for entry in self._inputs:
+            entry.fill()
+
+    def close(self) -> None:
+        """Follow them no more."""
+        for each in self._following:
+            each.close()
+
+    def has_static(self, pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
+        """See `Knowledge.has_static`."""
+        return has_static(self._static, pattern, graphs)
+
+    def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:  # noqa: ARG002
+        """A node of the solutions of these patterns (see `tpf_client.dataflow.node.Leaves`).
+
+        A seed is not used: everything is in memory, and a join follows.
+        """
+        estimates = {each: self._estimate(each) for each in patterns}
+        self._known += sum(map(self._count, patterns))
+        node: Node | None = None
+        alone = all(self._graph.part_of(each) == "static" for each in patterns)
+        most = _FEW if alone else _MANY
+        for pattern in greedy_order(estimates, variables_of_quad, lambda each, _: estimates[each]):
+            if node is None:
+                # Where so many rows begin, looking up for each costs more than reading so much.
+                most = max(most, LOOKUP_COST * estimates[pattern])
+            node = self._joined(node, pattern, most)
+            if alone:
+                bound = _Bound(_STATIC_LEAST + _STATIC_MOST * sum(estimates.values()))
+                self._bounds.append(bound)
+                node.connect(bound.take)
+        assert node is not None
+        wanted = variables_of_bgp(tuple(patterns))
+        return node if node.schema == wanted else self._flow.add(Project(node, wanted))
+
+    def check_product(self, patterns: Iterable[QuadPattern]) -> None:
+        """See to it that triple patterns that are joined by no variable have no large product.
+
+        Raises:
+            LimitError: they have one, of static triples alone.
+        """
+        counts = [max(1, self._count(each)) for each in patterns]
+        most = self._work.most + _STATIC_MOST * sum(counts)
+        if prod(counts) > most:
+            raise LimitError(f"the static patterns of the query have more than {most} rows")
+
+    def _count(self, pattern: QuadPattern) -> int:
+        """About how many static triples match a pattern."""
+        source = self._graph.source_of(pattern)
+        if not source.static:
+            return 0
+        plain = pattern._replace(graph=DEFAULT_GRAPH)
+        return Dataset(self._static, source.static).count(plain)
+
+    def _estimate(self, pattern: QuadPattern) -> int:
+        count = self._count(pattern)
+        if self._graph.part_of(pattern) != "static":
+            free = sum(is_variable(term) for term in pattern[:3])
+            count += _WINDOW_ESTIMATE * free
+        return count
+
+    def _joined(self, node: Node | None, pattern: QuadPattern, most: int) -> Node:
+        """A node joined with the matches of one pattern more."""
+        source = self._graph.source_of(pattern)
+        schema = variables_of_bgp((pattern,))
+        stamped: list[WindowView] | None = None
+        certain = frozenset(schema)
+        named = place_of(pattern.graph) is not None
+        if is_variable(pattern.graph) and not named:
+            stamp = self._graph.stamps[Variable(pattern.graph)]
+            stamped = [self._windows[stream] for stream in stamp.streams]
+            certain -= {Variable(pattern.graph)}
+        leaf = self._flow.add(LimitedInput(schema, certain, self._work))
+        carrying = self._graph.part_of(pattern) != "static"
+        windows = [self._windows[stream] for stream in source.streams] if carrying else []
+        mask = self._mask(pattern)
+        row_of = _row_of_named(pattern, mask) if named else _row_of(pattern, mask)
+        # Also of what is taken to be static, so that a window holds enough for any plan.
+        if is_variable(pattern.predicate):
+            self.predicates = None if source.streams else self.predicates
+        else:
+            predicate = self._dictionary.encode(Term(pattern.predicate))
+            if source.streams and self.predicates is not None:
+                self.predicates.add(predicate)
+            self.assumed.update(
+                (self._graph.clause_of(name).stream, predicate)
+                for name in source.streams
+                if not self._graph.may_carry(name, pattern)
+            )
+        table: StaticTable | None = None
+        if source.static and not named:
+            # In the named graphs of a window there is nothing static.
+            table = self._tables.table(pattern, source.static)
+        if node is None:
+            joined: Node = leaf
+        elif table is not None and stamped is None and _meets(node, schema):
+            joined = join = self._flow.add(StaticJoin(node, leaf, table, most))
+            self._following.append(join)
+            table = None
+        else:
+            joined = self._flow.add(HashJoin(node, leaf))
+        entry = PatternInput(row_of, mask, table, windows, stamped, _encode_stamp, leaf.push)
+        if table is not None:
+            self._following.append(entry)
+        self._inputs.append(entry)
+        return joined
+
+    def _mask(self, pattern: QuadPattern) -> Mask:
+        encode = self._dictionary.encode
+        subject, predicate, object_ = (
+            None if is_variable(term) else encode(Term(term)) for term in pattern[:3]
+        )
+        return subject, predicate, object_
+
+
+def _row_of(pattern: QuadPattern, mask: Mask) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
+    """A function from triples to rows of the pattern's variables, the timestamp left out."""
+    places: dict[str, int] = {}
+    same: list[tuple[int, int]] = []
+    constants = [(place, term) for place, term in enumerate(mask) if term is not None]
+    for place, term in enumerate(pattern[:3]):
+        if is_variable(term):
+            if term in places:
+                same.append((places[term], place))
+            else:
+                places[term] = place
+    wanted = tuple(places.values())
+
+    def row(triple: EncodedTriple) -> tuple[int, ...] | None:
+        for place, constant in constants:
+            if triple[place] != constant:
+                return None
+        for one, other in same:
+            if triple[one] != triple[other]:
+                return None
+        return tuple([triple[place] for place in wanted])
+
+    return row
+
+
+def _row_of_named(
+    pattern: QuadPattern, mask: Mask
+) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
+    """The same of triples with their graph, which is the last column; some are in none."""
+    row_of = _row_of(pattern, mask)
+
+    def row(triple: Sequence[int]) -> tuple[int, ...] | None:
+        graph = triple[3]
+        found = row_of(triple) if graph else None  # type: ignore[arg-type]
+        return None if found is None else (*found, graph)
+
+    return row
+
+
+def _meets(node: Node, schema: Sequence[Variable]) -> bool:
+    """Whether there are shared variables, which a node always binds."""
+    shared = set(schema) & set(node.schema)
+    return bool(shared) and shared <= node.certain
+
+
+def has_static(static: StaticData, pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
+    """Whether a triple of these static graphs matches a pattern."""
+    dataset = Dataset(static, graphs)
+    return next(dataset.match(pattern._replace(graph=DEFAULT_GRAPH)), None) is not None
+
+
+def _encode_stamp(at: int) -> int:
+    encoded = inline_integer(at)
+    assert encoded is not None
+    return encoded
+
 
 # The operator of the AGGREGATE clause: solutions extended by the aggregate of their group.
 

@@ -9,6 +9,7 @@ and no limit; over complete contents all of SPARQL's operators are available, an
 
 import contextlib
 import json
+import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from datetime import UTC, datetime
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,21 +45,63 @@ from tpf_server.continuous.csparql.csparql_query import (
     StreamClause,
     answer_of,
 )
+from tpf_server.continuous.csparql.native.builder import TooManyStaticError, has_static
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
-from tpf_server.continuous.csparql.native.leaves import TooManyStaticError, has_static
 from tpf_server.continuous.csparql.native.static_table import StaticTables
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.rules import RULES_ON_SPARK, Rule, optimised
-from tpf_server.continuous.csparql.spark.frames import AT, RANK, LeafFrames, column
-from tpf_server.continuous.csparql.spark.session import ROCKSDB
-from tpf_server.continuous.csparql.spark.translation import Translation
+from tpf_server.continuous.csparql.spark.translation import (
+    AT,
+    RANK,
+    LeafFrames,
+    Translation,
+    column,
+)
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.semantics import BASE, EngineLimits, says_now
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_server.spark.folders import Folder, LocalFolder, folder_of
 from tpf_server.spark.java import SparkError
-from tpf_server.spark.session import java_answers
+from tpf_server.spark.session import SparkSettings, java_answers, spark_session
+
+ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@contextlib.contextmanager
+def continuous_session(
+    master: str, work: Path, *, memory: str | None = None, partitions: int = 2
+) -> Iterator[SparkSession]:
+    """A session that ends with the block; see `tpf_server.spark.session`.
+
+    What is not given here comes from the environment (``TPF_SPARK_JAVA_HOME`` and others).
+
+    Raises:
+        ContinuousError: there is no Java, or Spark did not start.
+    """
+    settings = SparkSettings.from_environment(
+        os.environ,
+        master=master,
+        memory=memory,
+        executor_memory=memory,
+        local_dir=str(work),
+    )
+    options = {
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        "spark.sql.streaming.multipleWatermarkPolicy": "min",
+        # Plans are small and many: adapting each of them costs more than it brings.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+        # Java works for long here: it is to compile all that it can.
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={work}",
+    }
+    try:
+        with spark_session(settings, name="tpf-continuous", options=options) as session:
+            yield session
+    except SparkError as error:
+        raise ContinuousError(str(error)) from error
+
 
 # A run on Spark: what it does, how far it is, and how it ends.
 

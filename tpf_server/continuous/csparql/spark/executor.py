@@ -28,10 +28,13 @@ from tpf_server.continuous.csparql.csparql_query import (
     PeriodicAnswer,
     StreamClause,
 )
-from tpf_server.continuous.csparql.executor import ExecutedQuery
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph, Stamp
-from tpf_server.continuous.csparql.spark.execution import SparkExecution, SparkRun
-from tpf_server.continuous.csparql.spark.session import continuous_session
+from tpf_server.continuous.csparql.periodic_query import ExecutedQuery
+from tpf_server.continuous.csparql.spark.execution import (
+    SparkExecution,
+    SparkRun,
+    continuous_session,
+)
 from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS, batch_report
