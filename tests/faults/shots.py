@@ -1,4 +1,4 @@
-"""Requests that nobody should send, from a seed, and the raw call that sends them.
+"""Malformed requests from a seed, and the raw call that sends them.
 
 The environment is made by hand: a client library would refuse or repair most of these requests.
 """
@@ -23,7 +23,7 @@ DOCUMENTED = frozenset(
 
 
 class Shot(NamedTuple):
-    """A request, raw."""
+    """A raw request."""
 
     method: str
     path: bytes
@@ -35,7 +35,7 @@ class Shot(NamedTuple):
 
 
 def request_bytes(shot: Shot) -> bytes:
-    """The request as it is sent, whether that is HTTP or not."""
+    """Return the request as sent, valid HTTP or not."""
     target = quote_from_bytes(shot.path, safe="/%;").encode() + (b"?" + shot.query)[: 1 << 20]
     head = b"%b %b HTTP/1.1\r\nConnection: close\r\n" % (shot.method.encode(), target)
     if "Host" not in dict(shot.headers):
@@ -46,7 +46,7 @@ def request_bytes(shot: Shot) -> bytes:
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """A parsed answer."""
 
     status: int
     headers: dict[str, str]
@@ -54,13 +54,13 @@ class Answer(NamedTuple):
 
     @property
     def problem(self) -> dict[str, Any]:
-        """The error as the client sees it."""
+        """Return the error as the client sees it."""
         found: dict[str, Any] = json.loads(self.body)
         return found
 
 
 class Raw(NamedTuple):
-    """What came back, as the application gave it."""
+    """An answer as the application gave it."""
 
     status: str
     headers: list[tuple[str, str]]
@@ -68,7 +68,7 @@ class Raw(NamedTuple):
 
 
 def fire_raw(app: Wsgi, shot: Shot) -> Raw:
-    """Send a request to an application, and keep everything of what it answers."""
+    """Send a request to an application, and keep everything of its answer."""
     environ: dict[str, Any] = {
         "REQUEST_METHOD": shot.method,
         "SCRIPT_NAME": "",
@@ -238,7 +238,7 @@ class Gun:
         return "".join(pick.choices(PIECES, k=pick.choice((1, 1, 1, 2, 3, 4, 6))))
 
     def _query(self, pairs: list[tuple[str, str]]) -> bytes:
-        """The pairs, mostly encoded as they should be."""
+        """Encode the pairs, mostly correctly."""
         style = self._random.random()
         if style < 0.8:
             return "&".join(f"{name}={quote(value, safe='')}" for name, value in pairs).encode()
@@ -258,14 +258,14 @@ class Gun:
         )
 
     def term(self) -> Shot:
-        """A pattern of terms that are mostly malformed."""
+        """Return a pattern of mostly malformed terms."""
         names = self._random.sample(("subject", "predicate", "object", "graph"), k=4)
         pairs = [(name, self._text()) for name in names[: self._random.randrange(1, 4)]]
         path = f"/trains{self._random.choice(VIEWS)}".encode()
         return Shot("GET", path, self._query(pairs), values=tuple(value for _, value in pairs))
 
     def control(self) -> Shot:
-        """Pages, snapshots, limits, bindings and instants."""
+        """Return pages, snapshots, limits, bindings and instants."""
         pick = self._random
         pairs = [("predicate", f"{EX}stop")] if pick.random() < 0.5 else []
         for name in pick.sample(("page", "limit", "snapshot", "values", "at", "x"), k=2):
@@ -292,7 +292,7 @@ class Gun:
         return Shot("GET", path, self._query(pairs), values=tuple(value for _, value in pairs))
 
     def frame(self) -> Shot:
-        """Methods, paths and header fields."""
+        """Return methods, paths and header fields."""
         pick = self._random
         path = pick.choice(PATHS).encode()
         if pick.random() < 0.2:
@@ -301,7 +301,7 @@ class Gun:
         return Shot(pick.choice(METHODS), path, query, self._headers(4))
 
     def body(self) -> Shot:
-        """Publications."""
+        """Return publications."""
         pick = self._random
         data = bytearray(pick.choice(BODIES))
         for _ in range(pick.choice((0, 0, 1, 3))):

@@ -1,5 +1,6 @@
-"""Twenty-five thousand requests that nobody should send: each gets a documented answer, and leaves
-nothing behind. Eight thousand others are sent over HTTP. TPF_SHOTS=10: ten times as many.
+"""25,000 malformed requests get a documented answer and leave nothing behind; 8,000 go over HTTP.
+
+TPF_SHOTS=10: ten times as many.
 """
 
 import contextlib
@@ -56,7 +57,7 @@ def server(tmp_path: Path) -> Iterator[Served]:
 
 
 def check(shot: Shot, answer: Answer) -> None:
-    """One of the documented statuses; an error says what is wrong, in JSON, and quotes it."""
+    """Check for a documented status; an error quotes the fault in JSON."""
     about = (shot, answer.status, answer.body[:500])
     assert answer.status in DOCUMENTED, about
     assert "date" in answer.headers, about
@@ -80,7 +81,7 @@ def check(shot: Shot, answer: Answer) -> None:
 
 
 def _as_received(shot: Shot) -> Iterator[str]:
-    """What the parameters may have been read as: a raw query holds more or fewer of them."""
+    """Return possible readings of the parameters: a raw query holds more or fewer of them."""
     for pair in shot.query.split(b"&"):
         value = unquote_to_bytes(pair.partition(b"=")[2].replace(b"+", b" "))
         text = value.decode("utf-8", "replace")
@@ -139,7 +140,7 @@ BEFORE_US = {414, 431, 501, 505}
 
 
 def _sent(port: int, shot: Shot) -> int | None:
-    """The status; ``None`` where the connection ends, because the request does so too early."""
+    """Return the status; ``None`` where the connection ends, because the request ends too early."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         with contextlib.suppress(OSError):
             connection.sendall(request_bytes(shot))

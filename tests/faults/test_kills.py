@@ -1,4 +1,4 @@
-"""Servers killed while they publish: what was acknowledged over HTTP is there afterwards, whole.
+"""Servers are killed while they publish; acknowledged batches are there afterwards, complete.
 
 `TPF_KILLS=300 ./run test tests/faults/test_kills.py` kills more often.
 """
@@ -33,7 +33,7 @@ def config(live: str) -> str:
 
 
 def facts_of_batches(origin: str) -> dict[str, int]:
-    """How many facts of each batch a server shows."""
+    """Count the facts of each batch that a server shows."""
     found: defaultdict[str, int] = defaultdict(int)
     page = 1
     while True:
@@ -53,13 +53,7 @@ def facts_of_batches(origin: str) -> dict[str, int]:
 
 
 class Publishers:
-    """Threads that publish one batch after the other until their server is gone.
-
-    Attributes:
-        acknowledged: names of the batches that the server said it has.
-        withdrawn: names of those of which it said that some facts are gone.
-        refused: what else it said.
-    """
+    """Threads that publish batches until their server is gone."""
 
     def __init__(self, origin: str, name: str) -> None:
         self.acknowledged: list[str] = []
@@ -99,14 +93,14 @@ class Publishers:
                     done.append(batch)
 
     def join(self) -> None:
-        """Wait until all have noticed that their server is gone."""
+        """Wait for all threads."""
         for thread in self._threads:
             thread.join(60)
             assert not thread.is_alive()
 
 
 def kill(server: RunningServer, chance: random.Random) -> None:
-    """Kill a server and its workers; sometimes a worker some time before the rest."""
+    """Kill a server and its workers; sometimes a worker before the rest."""
     parent = psutil.Process(server.process.pid)
     family = [parent, *parent.children(recursive=True)]
     if chance.random() < 0.5:

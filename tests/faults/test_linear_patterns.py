@@ -1,9 +1,8 @@
-"""Regular expressions of ours that may meet foreign text: none takes longer than in proportion.
+"""Our regular expressions take time in proportion to a foreign text.
 
-Every pattern of the packages is found, whether it is kept in a module, in a class or compiled where
-it is used; it is run, in the ways that its module runs it, on long texts made for it: what each of
-its repetitions takes, over and over, behind what leads to it, before what it cannot take. A pattern
-that backtracks needs 100 times the processor time that is allowed here, and is stopped then.
+Every pattern of the packages, kept or compiled in place, runs as its module runs it on long texts
+that repeat its repetitions between a match of its beginning and a mismatch. A backtracking pattern
+needs 100 times the allowed time and is stopped.
 """
 
 import ast
@@ -123,12 +122,7 @@ def _constant(node: ast.expr) -> str | None:
 
 
 def _sample(tree: Any, pick: int) -> str:
-    """A short text that matches, as far as that is easily said.
-
-    Args:
-        tree: a parsed pattern.
-        pick: which alternative and which member of a class: 0 or -1.
-    """
+    """Return a short text that matches, as far as that is easily said."""
     return "".join(_one(operator, argument, pick) for operator, argument in tree)
 
 
@@ -175,7 +169,7 @@ def _member(items: Any, pick: int) -> str:
 
 
 def _repeats(tree: Any, before: str, pick: int) -> Iterator[tuple[str, str]]:
-    """For each repetition: what leads to it, and what it takes."""
+    """Return a prefix and a repeated text for each repetition."""
     for operator, argument in tree:
         match str(operator):
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
@@ -264,7 +258,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 def is_linear(compiled: "re.Pattern[Any]", methods: Any) -> str | None:
-    """The beginning of a text on which a pattern takes too long, ``None`` where there is none."""
+    """Return the beginning of a text on which a pattern takes too long, or ``None``."""
     before = signal.signal(signal.SIGVTALRM, _stop)
     try:
         for text in _texts(compiled):
@@ -311,7 +305,6 @@ UNITS = [
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_queries_are_read_in_proportion_to_their_length(unit: str) -> None:
-    """Also where a word is not what it looked like at first, again and again."""
     before = signal.signal(signal.SIGVTALRM, _stop)
     try:
         for head in ("", "SELECT * { ?s ?p ", "SELECT * { ?s ?p '''"):

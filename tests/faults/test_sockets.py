@@ -1,4 +1,4 @@
-"""The real server on raw sockets: bodies without end, requests that never finish, odd methods."""
+"""Raw sockets: endless bodies, requests that never finish, odd methods."""
 
 import select
 import socket

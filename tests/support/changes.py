@@ -1,4 +1,4 @@
-"""Random changes of the inputs of operators, and what must come out."""
+"""Random changes of the inputs of operators, and the expected output."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ Tick = list[tuple[int, Solution, int]]
 
 @st.composite
 def timelines(draw: st.DrawFn, *inputs: st.SearchStrategy[Solution]) -> list[Tick]:
-    """Ticks of changes of several inputs; never negative at the end of a tick, but within it."""
+    """Ticks of changes of several inputs; counts are never negative at the end of a tick."""
     present: list[Counter[Solution]] = [Counter() for _ in inputs]
     ticks = []
     for _ in range(draw(st.integers(1, 4))):
@@ -41,7 +41,7 @@ def check(
     ticks: list[Tick],
     compare: Callable[[Multiset, Multiset], bool] = Counter.__eq__,
 ) -> None:
-    """After every tick the output so far is what the twin makes of the inputs so far."""
+    """Compare the output after every tick with the twin's on the same inputs."""
     flow = Dataflow(TermDictionary())
     for each in (*inputs, node):
         flow.add(each)

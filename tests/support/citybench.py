@@ -1,4 +1,4 @@
-"""CityBench's sensor readings as observations, one reading per second, and its static data."""
+"""CityBench's sensor readings as observations, one per second, and its static data."""
 
 import csv
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ Triple = tuple[str, str, str]
 
 
 def static_store(folder: Path) -> ox.Store:
-    """The sensor repository (default graph) and the events (graphs named as in the queries)."""
+    """Store the sensor repository (default graph) and the events (named graphs)."""
     store = ox.Store()
     for name, graph in (
         ("SensorRepository", ox.DefaultGraph()),
@@ -33,19 +33,14 @@ def static_store(folder: Path) -> ox.Store:
 
 
 class Sensors:
-    """Makes observations.
-
-    Args:
-        folder: the benchmark's data.
-        store: its static data: which properties a sensor observes.
-    """
+    """Makes observations of a folder; its static store says which properties a sensor observes."""
 
     def __init__(self, folder: Path, store: ox.Store) -> None:
         self._folder = folder
         self._store = store
 
     def _properties(self, sensor: str) -> dict[str, str]:
-        """The properties that a sensor observes, by the local names of their types."""
+        """Return the properties that a sensor observes, by the local names of their types."""
         found = {}
         service = ox.NamedNode(SERVICE + sensor)
         for quad in self._store.quads_for_pattern(service, ox.NamedNode(_SSN + "observes"), None):
@@ -55,7 +50,7 @@ class Sensors:
         return found
 
     def readings(self, sensor: str, count: int) -> Iterator[Arrival]:
-        """The first observations of a sensor, one graph per second."""
+        """Return the first observations of a sensor, one graph per second."""
         path = self._folder / "streams" / f"{sensor}.csv"
         with path.open(newline="") as file:
             if sensor == "UserLocationService":
@@ -104,12 +99,12 @@ class Sensors:
 
 
 def _plain(number: str) -> str:
-    """The number as pyoxigraph's store writes it back."""
+    """Return the number as pyoxigraph's store writes it back."""
     return repr(float(number)).removesuffix(".0")
 
 
 def _values(row: dict[str, str]) -> dict[str, str]:
-    """What a row says, by the types of properties."""
+    """Return the values of a row, by the types of properties."""
     if "vehicleCount" in row:
         return {
             "CongestionLevel": row["vehicleCount"],

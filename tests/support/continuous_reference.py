@@ -1,8 +1,8 @@
-"""The meaning of a continuous query, recomputed from nothing at every arrival by pyoxigraph.
+"""Continuous queries recomputed from nothing at every arrival by pyoxigraph.
 
-Every element of a window becomes a named graph of its own, and every triple pattern of a STREAM
-clause is matched in any one of them. So the windows are bags, and a solution knows the elements
-that it comes from. Only a path of any length is matched in all elements of its window together.
+Every window element is a named graph, and every triple pattern of a STREAM clause is matched in any
+of them: windows are bags, and solutions know their elements. Only paths of any length match all
+elements of a window together.
 """
 
 import re
@@ -48,9 +48,10 @@ class Reference:
     """Recomputes a query.
 
     Args:
-        text: the query; inside STREAM clauses triples, separated by `` . ``, BIND, FILTER, VALUES,
-            and groups of these under OPTIONAL, UNION and MINUS.
-        static: N-Quads of the static data, or a store of them, which is used and left as it was.
+        text: the query; STREAM clauses hold triples, separated by `` . ``, BIND, FILTER,
+            VALUES, and
+            groups of these under OPTIONAL, UNION and MINUS.
+        static: N-Quads of the static data, or a store of them, which is left unchanged.
     """
 
     def __init__(self, text: str, static: str | ox.Store = "") -> None:
@@ -81,7 +82,7 @@ class Reference:
         return f"{text[: match.start()]}{body}{self._replaced(text[end + 1 :])}"
 
     def _body(self, body: str, number: int) -> str:
-        """What stands inside a STREAM clause, with its triples in the graphs of its elements."""
+        """Rewrite a STREAM clause, with its triples in the graphs of its elements."""
         parts = []
         at = 0
         while at < len(body):
@@ -112,7 +113,7 @@ class Reference:
         return " ".join(parts)
 
     def boundaries(self, after: int, before: int) -> set[int]:
-        """The multiples of its slides in between."""
+        """Return the multiples of its slides in between."""
         return {
             at
             for slide in {slide for _, slide in self._slides()}
@@ -127,7 +128,7 @@ class Reference:
         ]
 
     def let_go(self, passed: Mapping[str, int]) -> None:
-        """No window will have again what it has not at these times of its stream."""
+        """Forget elements that no window will have again at these times of its stream."""
         for number, (stream, window) in enumerate(self.clauses):
             if not isinstance(window, Triples):
                 first, _ = _bounds(window, passed[stream])
@@ -138,13 +139,13 @@ class Reference:
                 )
 
     def change(self, triple: tuple[str, str, str], *, added: bool) -> None:
-        """The static data have one triple more or less."""
+        """Add or remove a static triple."""
         text = f"{' '.join(triple)} .".encode()
         for quad in ox.parse(text, format=ox.RdfFormat.N_TRIPLES):
             (self._store.add if added else self._store.remove)(quad)
 
     def visible(self, number: int, at: When) -> dict[int, list[tuple[str, str, str]]]:
-        """The triples in the window of a clause, by the number of their arrival."""
+        """Return the triples in the window of a clause, by the number of their arrival."""
         stream, window = self.clauses[number]
         at = at if isinstance(at, int) else at[stream]
         result: dict[int, list[tuple[str, str, str]]] = {}
@@ -198,11 +199,11 @@ class Reference:
         self._present = set()
 
     def arrive(self, arrival: Arrival) -> None:
-        """An element arrives."""
+        """Add an element."""
         self._arrivals.append(arrival)
 
     def solutions(self, at: When) -> "Counter[Row]":
-        """The bag of solutions over the windows at this time."""
+        """Return the bag of solutions over the windows at this time."""
         found = self._query(self.text, at)
         if isinstance(found, ox.QueryBoolean):
             return Counter({(): 1} if found else {})
@@ -210,12 +211,7 @@ class Reference:
         return Counter(_row(solution, range(len(found.variables))) for solution in found)
 
     def derivations(self, at: int, new: set[tuple[int, int]]) -> "Counter[Row]":
-        """The solutions in which a new element takes part, once for each way.
-
-        Args:
-            at: the time of the windows.
-            new: clauses and arrivals: what a clause did not see before.
-        """
+        """Return the solutions of which a new element is part, once for each way."""
         graphs = " ".join(f"?graph{number}" for number in range(self._graphs))
         text = re.sub(r"SELECT (.*?)\s*WHERE", rf"SELECT \1 {graphs} WHERE", self.text, count=1)
         found = self._query(text, at)
@@ -235,13 +231,10 @@ class Reference:
 
 
 class Clocks:
-    """What time it is on streams, millisecond by millisecond.
-
-    Args:
-        streams: their names.
+    """The time of streams, millisecond by millisecond.
 
     Attributes:
-        present: what time it is for all streams but that of an element, at most.
+        present: the largest time of all streams but that of an element.
     """
 
     def __init__(self, streams: Iterable[str]) -> None:
@@ -253,22 +246,22 @@ class Clocks:
         self._lag = dict.fromkeys(self.streams, 0)
 
     def passed(self) -> dict[str, int]:
-        """Until when everything has come on each stream."""
+        """Return until when each stream is complete."""
         return {each: max(newest, self._told) for each, newest in self._newest.items()}
 
     def late(self, stream: str, at: int) -> bool:
-        """Whether an element comes too late."""
+        """True if an element is too late."""
         return at < self.passed()[stream]
 
     def times(self) -> dict[str, int]:
-        """The time of each stream."""
+        """Return the time of each stream."""
         front = 0 if self._front is None else self._front
         return {
             each: max(passed, front - self._lag[each]) for each, passed in self.passed().items()
         }
 
     def arrive(self, stream: str, at: int, look: "Look") -> None:
-        """An element comes; everybody is asked to look before each millisecond until then."""
+        """Move by an element; `look` is called before each millisecond until then."""
         front = at if self._front is None else self._front
         until = max(front, at if self.present is None else min(at, self.present))
         if self._front is not None:
@@ -284,7 +277,7 @@ class Clocks:
         self._lag[stream] = max(0, until - at)
 
     def advance(self, at: int, look: "Look") -> bool:
-        """Somebody says what time it is; whether that moves anything."""
+        """Set the time; return True if anything moves."""
         moves = True
         if self._front is not None:
             until = min(at, self._front)
@@ -319,13 +312,7 @@ Look = Callable[[int, Mapping[str, int]], None]
 
 
 class Beside:
-    """A query beside its recomputation: what it must emit, tick by tick.
-
-    Args:
-        text: the query.
-        static: the static data (see `Reference`).
-        at: the time at which it begins; ``None``: nothing has come yet.
-    """
+    """A query and its expected emissions; begins at `at`, or with the first element."""
 
     def __init__(self, text: str, static: str | ox.Store, at: int | None = None) -> None:
         self.reference = Reference(text, static)
@@ -334,7 +321,7 @@ class Beside:
         self._spoken: set[int] = set()
 
     def arrive(self, arrival: Arrival, clocks: Clocks) -> list[Tick]:
-        """What an element changes, where streams are ahead and behind."""
+        """Return the changes that an element makes, where streams are ahead and behind."""
         ticks: list[Tick] = []
         clocks.arrive(arrival.stream, arrival.at, self._looking(ticks))
         self.reference.arrive(arrival)
@@ -343,7 +330,7 @@ class Beside:
         return ticks
 
     def advance(self, at: int, clocks: Clocks) -> list[Tick]:
-        """What it changes that somebody says what time it is."""
+        """Return the changes that a new time makes."""
         ticks: list[Tick] = []
         if clocks.advance(at, self._looking(ticks)):
             self._look(at, clocks.times(), ticks)
@@ -362,12 +349,7 @@ class Beside:
         ticks.append((at, now - before, before - now, now))
 
     def seen(self, at: int, *, begun: bool = True) -> list[Tick]:
-        """Every millisecond until an instant: what came, what went, all of it.
-
-        Args:
-            at: an instant.
-            begun: whether anything has come, so that time passes from then on.
-        """
+        """Return rows that came, rows that went and all rows, for every millisecond."""
         first = at if self._at is None else min(self._at + 1, at)
         found: list[Tick] = []
         for each in range(first, at + 1):
@@ -377,15 +359,15 @@ class Beside:
         return found
 
     def all_of(self, ticks: list[Tick]) -> list[tuple[int, Bag]]:
-        """What is told of these ticks by who tells everything: `seen` gave them.
+        """Return the emissions of a query that emits everything, from ticks of `seen`.
 
-        That is at an element and at each multiple of a slide, and where something changes.
+        They come at an element, at each multiple of a slide, and where something changes.
         """
         return [(at, now) for at, new, old, now in ticks if new or old or at in self._spoken]
 
 
 def _closing(text: str, at: int) -> int:
-    """Where the bracket that opens at a place closes."""
+    """Return the closing bracket of the one at an offset."""
     opening, closing = text[at], {"{": "}", "(": ")"}[text[at]]
     depth = 0
     while True:

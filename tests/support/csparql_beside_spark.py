@@ -1,4 +1,4 @@
-"""An engine whose every answer is also asked of the operators on Spark."""
+"""An engine whose every answer is compared with the operators on Spark."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ CONTENT = "at long, stream string, s string, p string, o string, ts long"
 def contents(
     sources: Sequence[Clause], elements: Timeline, instants: Sequence[int]
 ) -> list[tuple[Any, ...]]:
-    """What is in the windows at each instant."""
+    """Return the content of the windows at each instant."""
     reference = Reference("", sources)
     for stream, at, triple in elements:
         reference.push(stream, at, [triple])
@@ -35,7 +35,7 @@ def contents(
 
 
 class EngineBesideSpark(CsparqlEngine):
-    """Remembers what comes and what is answered, for `compare`."""
+    """Records elements and answers for `compare`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -67,7 +67,7 @@ class EngineBesideSpark(CsparqlEngine):
             self.elements.append((stream.strip("<>"), timestamp, tuple(triple)))
 
     def compare(self, spark: Any, directory: Path) -> list[str]:
-        """Compare all answers; the reasons for which queries cannot be run on Spark."""
+        """Compare all answers; return why queries cannot run on Spark."""
         settings(spark)
         refused = []
         for registered, expected in self.answered:

@@ -1,7 +1,7 @@
 """A run on Spark in a process of its own, which may die on the way.
 
-Arguments: the URL of what it reads and writes, a directory of this machine, and how many answers
-its Java lives to see. With 0 it lives on, but waits at the first one until there is a file `GO`.
+Arguments: the URL for input and output, a local directory, and the number of answers until its Java
+dies. With 0 it lives, but waits at the first one for a file `GO`.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The meaning of a C-SPARQL query, recomputed from nothing at every instant by pyoxigraph.
+"""C-SPARQL queries recomputed from nothing at every instant by pyoxigraph.
 
-The elements of each stream are kept for ever. At an instant the windows are cut out of them, the
-dataset of the query is made in a fresh store, and an ordinary SPARQL query is asked of it.
+At an instant the windows are cut out of all elements, the dataset is made in a fresh store, and an
+ordinary SPARQL query is asked of it.
 """
 
 from collections import Counter
@@ -42,12 +42,12 @@ class Clause:
 
 @dataclass
 class Clocks:
-    """What is known of the time of streams.
+    """The time of streams.
 
     Args:
-        lateness: by how much everything stays behind elements.
+        lateness: how far everything stays behind elements.
         patience: how far a stream may be behind another and be waited for.
-        present: what time it is, where that is known.
+        present: the time, where it is known.
         newest: the time of the newest element of each stream.
         told: everything up to this has come.
     """
@@ -59,7 +59,7 @@ class Clocks:
     told: int = -1
 
     def passed(self, streams: Collection[str], instant: int) -> bool:
-        """Whether a query over these streams need not wait any longer to answer for an instant."""
+        """True if a query over these streams need not wait any longer to answer for an instant."""
         instant += self.lateness
         if instant <= self.told:
             return True
@@ -73,7 +73,7 @@ class Clocks:
 
 @dataclass
 class Reference:
-    """What a query must answer.
+    """The expected answers of a query.
 
     Args:
         sparql: the query as SPARQL 1.1 over the dataset of an instant.
@@ -99,18 +99,18 @@ class Reference:
         self.elements += [(stream, at, triple) for triple in triples]
 
     def restate(self, static: str) -> None:
-        """These are the static data from now on."""
+        """Replace the static data."""
         self.static, self._store, self._passing = static, None, []
 
     @property
     def periods(self) -> list[int]:
-        """It is evaluated at their multiples; without any, where windows of triples move."""
+        """Its evaluations are at multiples of these; without any, where windows of triples move."""
         if self.every is not None:
             return [self.every]
         return [clause.step for clause in self.clauses if not clause.triples]
 
     def instants(self, until: int) -> list[int]:
-        """The multiples of the periods, from the first that is not before any element."""
+        """Return the multiples of the periods, from the first that is not before any element."""
         streams = {clause.stream for clause in self.clauses}
         first = min((at for stream, at, _ in self.elements if stream in streams), default=None)
         if first is None:
@@ -129,7 +129,7 @@ class Reference:
         return [(when, triple) for when, triple in own if end - clause.range < when <= end]
 
     def _background(self) -> list[ox.Quad]:
-        """The static part of the default graph; the store holds it, and what else is static."""
+        """The static part of the default graph, and other static data."""
         if self._store is None:
             repository = self.repository or ox.Store()
             repository.load(self.static.encode(), format=ox.RdfFormat.N_QUADS)
@@ -194,7 +194,7 @@ class Reference:
             self._passing.append(quad)
 
     def said(self, at: int) -> str:
-        """The query, with the instant for NOW()."""
+        """Return the query, with the instant for NOW()."""
         seconds = f"{at // 1000 % 60:02}.{at % 1000:03}".rstrip("0").removesuffix(".")
         time = f"1970-01-01T{at // 3_600_000:02}:{at // 60_000 % 60:02}:{seconds}Z"
         return self.sparql.replace(
@@ -202,7 +202,9 @@ class Reference:
         )
 
     def answer(self, at: int) -> Solutions:
-        """The solutions at an instant; an empty one where ASK says yes; the triples of a graph."""
+        """Return the solutions at an instant; an empty one where ASK is true; the triples of a
+        graph.
+        """
         found = self.store(at).query(self.said(at))
         if isinstance(found, ox.QueryBoolean):
             return Counter({frozenset(): 1} if found else {})
@@ -223,7 +225,7 @@ class Reference:
         )
 
     def judged(self, at: int) -> Solutions:
-        """The same, by the specification where pyoxigraph may differ from it."""
+        """Return the same, by the specification where pyoxigraph may differ from it."""
         if TIMES in self.sparql:
             # It asks for triple terms, in the syntax of SPARQL 1.2.
             return self.answer(at)
@@ -239,7 +241,7 @@ class Reference:
 
 
 def solutions(variables: Sequence[str], rows: Iterable[Sequence[str | None]]) -> Solutions:
-    """Rows as what `Reference.answer` gives."""
+    """Convert rows to the form of `Reference.answer`."""
     return Counter(
         frozenset(
             (name, value) for name, value in zip(variables, row, strict=True) if value is not None

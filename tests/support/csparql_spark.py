@@ -16,7 +16,7 @@ Element = tuple[str, int, tuple[str, str, str]]
 
 
 def settings(session: Any) -> None:
-    """What small data want."""
+    """Settings for small data."""
     for name, value in {
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",
@@ -28,7 +28,7 @@ def settings(session: Any) -> None:
 
 
 def write(directory: Path, streams: Sequence[str], elements: Sequence[Element]) -> dict[str, Path]:
-    """The elements as files, one directory for each stream."""
+    """Write the elements as files, one directory for each stream."""
     result = {}
     for number, stream in enumerate(streams):
         path = directory / f"stream{number}"
@@ -44,7 +44,7 @@ def write(directory: Path, streams: Sequence[str], elements: Sequence[Element]) 
 def native(
     engine: CsparqlEngine, text: str, elements: Sequence[Element], until: int
 ) -> list[PeriodicAnswer]:
-    """The answers of the native engine."""
+    """Return the answers of the native engine."""
     registered = engine.register(text)
     for stream, at, triple in elements:
         engine.push(stream, triple, at)
@@ -60,7 +60,7 @@ def on_spark(
     until: int,
     directory: Path,
 ) -> list[PeriodicAnswer]:
-    """The answers of Spark."""
+    """Return the answers of Spark."""
     settings(session)
     streams = sorted({clause.stream[1:-1] for clause in _clauses(text)})
     paths = write(directory, streams, elements)
@@ -72,7 +72,7 @@ def on_spark(
 
 
 def by_instant(answers: Sequence[PeriodicAnswer]) -> dict[int, Solutions]:
-    """What was answered, whatever the order of rows."""
+    """Group answers by instant, whatever the order of rows."""
     return {answer.at: solutions(answer.variables, answer.rows) for answer in answers}
 
 

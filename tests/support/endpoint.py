@@ -1,4 +1,4 @@
-"""A SPARQL endpoint of the client, on a loopback port, as `tpf-query serve` runs it."""
+"""A SPARQL endpoint of the client on loopback, as `tpf-query serve` runs it."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ from tpf_client.serving import close_server, make_server
 
 @contextmanager
 def serving(endpoint: SparqlEndpoint, servers: list[Any] | None = None) -> Iterator[str]:
-    """The URL of an endpoint, as long as it runs; its server is put into `servers`."""
+    """Return the URL of a running endpoint; its server is put into `servers`."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     server = make_server(endpoint, listener)

@@ -23,10 +23,10 @@ Row = tuple[Term | None, ...]
 
 
 class CheckedDataflow(Dataflow):
-    """A dataflow whose nodes may not break their promise to bind a variable in every solution."""
+    """A dataflow that checks that nodes bind their certain variables in every solution."""
 
     def add(self, node: NodeT) -> NodeT:
-        """Take in a node, and watch what it sends, where nobody asks for that."""
+        """Add a node, and watch its output."""
         super().add(node)
         places = [node.schema.index(name) for name in node.certain]
 

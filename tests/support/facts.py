@@ -57,7 +57,7 @@ GRAPHS = st.one_of(st.just(DEFAULT_GRAPH), IRIS)
 
 
 def _naive_years(first: int, last: int) -> tuple[datetime, datetime]:
-    """Bounds without a zone, as hypothesis wants them."""
+    """Return bounds without a zone, as hypothesis requires."""
     lower, upper = datetime(first, 1, 2, tzinfo=UTC), datetime(last, 12, 30, tzinfo=UTC)
     return lower.replace(tzinfo=None), upper.replace(tzinfo=None)
 
@@ -77,7 +77,7 @@ FACTS: st.SearchStrategy[Fact] = st.builds(
 
 
 def points(quads: list[Quad]) -> list[Quad]:
-    """Intervals of a microsecond as the instants that they are."""
+    """Replace intervals of a microsecond by instants."""
     names = DEFAULT_VOCABULARY
     starts = {quad.subject: quad.object for quad in quads if quad.predicate == names.initial}
     return [
@@ -90,7 +90,7 @@ def points(quads: list[Quad]) -> list[Quad]:
 
 
 def older_intervals(quads: list[Quad]) -> list[Quad]:
-    """Intervals directly on what they label, as older data have them."""
+    """Put intervals directly on the labelled node, as in older data."""
     names = DEFAULT_VOCABULARY
     bounds = {
         (quad.subject, quad.predicate): quad.object

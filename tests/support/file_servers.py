@@ -1,4 +1,4 @@
-"""Files of a directory at URLs: in an object store, and at a web server that fails as told."""
+"""Files at URLs: an object store, and a web server that fails on demand."""
 
 import http.server
 import threading
@@ -12,7 +12,7 @@ from tpf_server.store.static.file_systems import s3_system
 
 
 def put(folder: Path, remote: ObjectStore, name: str = "in") -> str:
-    """Put all files of a directory into an object store; the URL of the folder there."""
+    """Put all files of a directory into an object store; return the URL of the folder."""
     system = s3_system(remote.environment)
     for file in folder.rglob("*"):
         if file.is_file():
@@ -23,7 +23,7 @@ def put(folder: Path, remote: ObjectStore, name: str = "in") -> str:
 
 
 class Files(http.server.SimpleHTTPRequestHandler):
-    """Files with parts, breaking off, failing and changing as told."""
+    """Files in parts that break off, fail and change on demand."""
 
     parts = True
     failures: Iterator[int] = iter(())
@@ -60,7 +60,7 @@ class Files(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def web(folder: Path) -> Iterator[tuple[str, type[Files]]]:
-    """A web server of a directory: its URL, and what tells it how to answer."""
+    """Serve a directory: its URL, and the controls of its answers."""
 
     class Own(Files):
         pass

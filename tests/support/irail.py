@@ -18,7 +18,7 @@ needs_recording = pytest.mark.skipif(
 
 
 class Day:
-    """What the recording says: the static facts, and a batch per poll."""
+    """The static facts of the recording, and a batch per poll."""
 
     def __init__(self) -> None:
         feed = Irail(RECORDING)
@@ -34,7 +34,7 @@ def day() -> Day:
 
 
 def facts_of(batch: FeedBatch, labelling: Labelling) -> list[Fact]:
-    """The facts of a poll, which hold until the next one."""
+    """Return the facts of a poll, which hold until the next one."""
     label = (
         Expiration(batch.until) if labelling == "expiration" else Interval(batch.at, batch.until)
     )
@@ -47,14 +47,7 @@ def play(
     labelling: Labelling,
     model: Publications | None = None,
 ) -> None:
-    """Have every batch published at its instant, as the clock of the server passes it.
-
-    Args:
-        batches: of the recording.
-        served: the server.
-        labelling: the kind of labels.
-        model: is told of every publication, too.
-    """
+    """Publish every batch at its instant, to the server and the model."""
     live, clock = served.live, served.clock
     assert live is not None
     for batch in batches:

@@ -1,7 +1,7 @@
-"""Spark's classes in an archive that every Java of the tests maps: a start takes half the work.
+"""An archive of Spark's classes, which halves the start of a Java.
 
-Java makes such an archive when it ends (`ArchiveClassesAtExit`), for one class path, and does
-without one that does not fit. It lies below ``.run`` and is made by the first run that wants it.
+Java writes it when it ends (`ArchiveClassesAtExit`), for one class path, and ignores one that does
+not fit. The first run makes it below ``.run``.
 """
 
 import fcntl
@@ -62,10 +62,7 @@ gateway.proc.wait()
 
 
 def use_class_archive() -> None:
-    """Let every Java of Spark that this process starts from now on map the archive.
-
-    It is made by the first process that wants it; who comes meanwhile does without.
-    """
+    """Let every Java of Spark that this process starts map the archive."""
     if _VARIABLE in os.environ or find_spec("pyspark") is None:
         return
     if len(str(_FOLDER).split()) > 1:
@@ -93,7 +90,7 @@ def use_class_archive() -> None:
 
 
 def _fingerprint(java: Path) -> str:
-    """Of what an archive fits."""
+    """Identify what an archive fits."""
     spec = find_spec("pyspark")
     assert spec is not None
     release = java / "release"

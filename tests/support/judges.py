@@ -1,8 +1,7 @@
-"""Who says what the answer to a random query is: pyoxigraph, and the specification word by word.
+"""The expected answer of a random query: pyoxigraph's, and the specification's word by word.
 
-The specification (`tests.support.specification`) shares the parser and the expressions with the
-client, pyoxigraph shares nothing. Both must agree but for what `DIFFERENCES` lists, where the text
-of the specification decides.
+The specification (`tests.support.specification`) shares parser and expressions with the client,
+pyoxigraph nothing. Both must agree but for `DIFFERENCES`, where the specification decides.
 """
 
 import re
@@ -25,12 +24,12 @@ Answer: TypeAlias = bool | Counter[tuple[str | None, ...]]
 
 
 class Difference(NamedTuple):
-    """Queries that pyoxigraph (0.5) may answer in another way than the specification says.
+    """Queries that pyoxigraph (0.5) may answer in another way than the specification.
 
     Args:
         name: for people.
-        reason: what the specification says, and where.
-        concerns: whether a query, or its text, is one of them.
+        reason: the section that decides.
+        concerns: true for such a query, or its text.
     """
 
     name: str
@@ -39,7 +38,7 @@ class Difference(NamedTuple):
 
 
 def judged(query: Query, text: str, quads: Iterable[Quad]) -> Answer:
-    """The answer to a query: pyoxigraph's, or where that may differ, the specification's."""
+    """Return pyoxigraph's answer, or the specification's where they may differ."""
     quads = list(quads)
     if difference_of(query, text) is None:
         return by_pyoxigraph(text, quads, query.variables)
@@ -47,12 +46,12 @@ def judged(query: Query, text: str, quads: Iterable[Quad]) -> Answer:
 
 
 def difference_of(query: Query, text: str) -> str | None:
-    """The name of a known difference that a query may show."""
+    """Return the name of a known difference that a query may show."""
     return next((each.name for each in DIFFERENCES if each.concerns(query, text)), None)
 
 
 def by_pyoxigraph(text: str, quads: Iterable[Quad], names: Sequence[str]) -> Answer:
-    """What pyoxigraph answers."""
+    """Return pyoxigraph's answer."""
     found: Any = _store(tuple(quads)).query(text)
     if hasattr(found, "variables"):
         assert {each.value for each in found.variables} == {name[1:] for name in names}
@@ -68,16 +67,16 @@ def by_pyoxigraph(text: str, quads: Iterable[Quad], names: Sequence[str]) -> Ans
 
 @lru_cache(maxsize=8)
 def _store(quads: tuple[Quad, ...]) -> Store:
-    """What holds at an instant, of which many queries are asked."""
+    """Return the store of an instant, shared by many queries."""
     return store_of(quads)
 
 
 def by_specification(query: Query, quads: Iterable[Quad]) -> Answer:
-    """What the specification says.
+    """Return the specification's answer.
 
-    One thing is not taken by its letter: the ends of a path of no steps are not substituted inside
-    EXISTS (18.6), which would have a term outside connect with itself that the graph lacks. All
-    engines join there.
+    One exception: the ends of a path of no steps are not substituted inside EXISTS (18.6),
+    which would
+    connect a term with itself that the graph lacks. All engines join there.
 
     Raises:
         UnsupportedQueryError: it does not say (BIND of a value inside EXISTS).
@@ -90,7 +89,7 @@ def by_specification(query: Query, quads: Iterable[Quad]) -> Answer:
 
 
 def _patterns(pattern: Pattern) -> Iterator[Pattern]:
-    """All patterns in a pattern, those in EXISTS too."""
+    """Return all patterns in a pattern, including EXISTS."""
     for each in algebra.walk(pattern):
         yield each
         for expression in algebra.expressions_of(each):

@@ -1,4 +1,4 @@
-"""A naive live store: the list of all publications, and answers by brute force."""
+"""A naive live store: the list of all publications, with answers by brute force."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class Life:
 
 
 class LiveModel:
-    """What a live store must answer, written for clarity alone."""
+    """The expected answers of a live store, written for clarity."""
 
     def __init__(self, key: FactKey, accept_past: bool = False) -> None:
         self.key = key
@@ -57,7 +57,7 @@ class LiveModel:
             self._add(fact, now)
 
     def _withdraw(self, fact: Fact, now: datetime) -> None:
-        """Second by second: timelines have no smaller steps."""
+        """Withdraw second by second: timelines have no smaller steps."""
         label = fact.label if isinstance(fact.label, Interval) else None
         for life in [life for life in self.lives if life.removed is None]:
             old = life.fact.label
@@ -123,7 +123,7 @@ class LiveModel:
             self.lives.append(Life(Fact(life.fact.quad, shorter), self.sequence + 1))
 
     def existing(self, pattern: FactPattern, sequence: int) -> list[Fact]:
-        """The facts of a state that match, valid or not."""
+        """Return the matching facts of a state, valid or not."""
         return [
             life.fact
             for life in self.lives
@@ -159,7 +159,7 @@ def _begins(fact: Fact) -> float:
 
 
 def matches(fact: Fact, pattern: FactPattern) -> bool:
-    """Whether a labelled fact matches, position by position."""
+    """Match a labelled fact position by position."""
     *terms, graph = fact.quad
     label = fact.label
     if pattern.graph == NAMED_GRAPHS:

@@ -1,4 +1,4 @@
-"""The real server in process, on a manual clock, as a session that the client can use."""
+"""The real server in process, on a manual clock, as a session for the client."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -22,17 +22,7 @@ BASE = "http://server.test/"
 
 
 class LiveServer:
-    """A server with one dataset, ``trains``, and whatever was published to it.
-
-    Args:
-        path: a directory for its stores.
-        static: quads that do not change.
-        clock: the clock of the server; a new one at `START` by default.
-        live: whether there is a live store.
-        page_size: quads per page.
-        server: further settings of the server.
-        settings: further settings of the dataset.
-    """
+    """A server with one dataset, ``trains``, and published facts."""
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
-"""The real HTTP server in this process, and a `requests` session that meets it byte for byte.
+"""The real HTTP server in this process, and a `requests` session that sends URLs unchanged.
 
     with Loopback(app) as server:
         session = requests.Session()
         session.mount("http://server.test/", LoopbackAdapter(server.port))
         session.get("http://server.test/trains")
 
-The same server as in a worker of ``tpf-server`` (granian) listens on a loopback port, in a thread,
-so that a test can share its clock and its stores with the application. The session sends URLs as
-they are: urllib3 would normalise their percent-encoding.
+granian, as in a worker of ``tpf-server``, runs in a thread, so that tests share clock and stores
+with
+the application. urllib3 would normalise percent-encoding.
 """
 
 import io
@@ -32,11 +32,7 @@ _SECONDS = 60
 
 
 class Loopback:
-    """A server of one application; a context manager that ends it.
-
-    Args:
-        app: the application.
-    """
+    """A server of one application; a context manager."""
 
     def __init__(self, app: WsgiApplication) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
@@ -69,12 +65,7 @@ class Loopback:
 
 
 class LoopbackAdapter(HTTPAdapter):
-    """A transport that sends each request to a loopback port, as it is.
-
-    Args:
-        port: where a server listens.
-        log: where each request is written down as ``(method, path with query)``.
-    """
+    """A transport that sends each request to a loopback port, unchanged, and logs it."""
 
     def __init__(self, port: int, log: list[tuple[str, str]] | None = None) -> None:
         super().__init__()
@@ -123,7 +114,7 @@ class LoopbackAdapter(HTTPAdapter):
 
 
 def _send_body(connection: HTTPConnection, body: Any) -> None:
-    """Send the body, or as much of it as the server wants before it answers."""
+    """Send the body, or as much as the server wants before it answers."""
     if isinstance(body, str | bytes):
         connection.send(body.encode() if isinstance(body, str) else body)
     elif body is not None:

@@ -1,4 +1,4 @@
-"""Several servers behind one nginx, as the chapter of ``docs/operations.md`` sets them up."""
+"""Several servers behind one nginx, as in ``docs/operations.md``."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ SITE = "https://data.example.org/"
 
 
 def _replaced(text: str, documented: dict[str, str]) -> str:
-    """The text of the documentation for other places than it names."""
+    """Return the documentation's text with other paths."""
     for there, here in documented.items():
         assert there in text, there
         text = text.replace(there, here)
@@ -31,13 +31,7 @@ def _replaced(text: str, documented: dict[str, str]) -> str:
 
 
 class Machine:
-    """A server that is started again when it has ended, as systemd does it.
-
-    Args:
-        folder: where it runs.
-        config: its settings; their port is replaced.
-        arguments: further arguments of the command.
-    """
+    """A server that is restarted when it ends, as by systemd."""
 
     def __init__(self, folder: Path, config: str, *arguments: str) -> None:
         self.folder = folder
@@ -83,13 +77,7 @@ class Machine:
 
 
 class Machines:
-    """Two machines, a third server for continuous queries, and nginx in front.
-
-    Args:
-        url: what clients see.
-        machines: the two.
-        continuous: the third.
-    """
+    """Two machines, a third server for continuous queries, and nginx in front."""
 
     def __init__(self, url: str, machines: list[Machine], continuous: Machine) -> None:
         self.url = url
@@ -103,7 +91,7 @@ class Machines:
         subprocess.run([*script, "sh", "-c", stop], check=True, timeout=240)
 
     def replace_store(self, machine: Machine, lines: str) -> None:
-        """Put a new store in the place of the old one by the documented commands."""
+        """Replace a store by the documented commands."""
         commands = re.search(r"^ln -s .*\nsystemctl .*\n", _CHAPTER, re.M)
         assert commands
         new = machine.folder / "stations-2.store"
@@ -122,13 +110,7 @@ def write_store(path: Path, lines: str) -> None:
 
 @contextmanager
 def serving(folder: Path, static: str, *arguments: str) -> Iterator[Machines]:
-    """Everything that the chapter says, with loopback addresses.
-
-    Args:
-        folder: for all of it.
-        static: N-Triples of the dataset of stations.
-        arguments: further arguments of the two servers.
-    """
+    """Run the whole chapter with loopback addresses."""
     front = free_port()
     write_store(folder / "stations-1.store", static)
     with ExitStack() as stack:
@@ -157,7 +139,7 @@ def serving(folder: Path, static: str, *arguments: str) -> Iterator[Machines]:
 
 
 def documented_site(folder: Path, front: int, first: str, second: str, continuous: str) -> str:
-    """The documented configuration of nginx, for servers at these addresses."""
+    """Return the documented configuration of nginx, for servers at these addresses."""
     return _replaced(
         (PROJECT / "docs/nginx-machines.conf").read_text(),
         {
@@ -171,11 +153,7 @@ def documented_site(folder: Path, front: int, first: str, second: str, continuou
 
 
 def checked_nginx(folder: Path, site: str) -> list[str]:
-    """Write the configuration of an nginx, and have it checked.
-
-    Returns:
-        The command that starts it.
-    """
+    """Write and check an nginx configuration; return the command that starts it."""
     temporary = "".join(
         f"{kind}_temp_path {folder}/{kind};\n"
         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")

@@ -1,4 +1,4 @@
-"""Leaves over quads in memory, which may change: scanned, or looked up as the seed asks."""
+"""Leaves over changing quads in memory: scanned, or looked up by seed."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ from tpf_client.sparql.expressions.environment import Environment
 def match(
     quad: Quad, pattern: QuadPattern, schema: Sequence[Variable], dictionary: TermDictionary
 ) -> Solution | None:
-    """The solution that a quad gives to a pattern."""
+    """Return the solution that a quad gives to a pattern."""
     values: dict[str, int] = {}
     for wanted, found in zip(pattern, quad, strict=True):
         if is_variable(wanted):
@@ -32,7 +32,7 @@ def match(
 
 
 class ScanningLeaves:
-    """Every pattern is an input that gets all its matches; seeds are not looked at."""
+    """Every pattern is an input with all its matches; seeds are ignored."""
 
     def __init__(self, flow: Dataflow) -> None:
         self.flow = flow
@@ -48,7 +48,7 @@ class ScanningLeaves:
         return node
 
     def change(self, quads: Iterable[Quad], count: int) -> None:
-        """Quads appear (1) or vanish (-1)."""
+        """Add (1) or remove (-1) quads."""
         for quad in quads:
             for pattern, leaf in self._inputs:
                 solution = match(quad, pattern, leaf.schema, self.flow.dictionary)
@@ -57,7 +57,7 @@ class ScanningLeaves:
 
 
 class _Source:
-    """The partners of the keys that were asked for; the first answer comes at `answer`."""
+    """The partners of requested keys; the first answer comes at `answer`."""
 
     def __init__(self, leaves: "LookupLeaves", pattern: QuadPattern, keys: tuple[Variable, ...]):
         self.leaves = leaves
@@ -91,13 +91,13 @@ class _Source:
 
 
 class LookupLeaves:
-    """Patterns that share variables with the seed are asked by key, the rest is scanned.
+    """Patterns that share variables with the seed are asked by key, others scanned.
 
-    Answers come late, as they do from a server: call `settle`.
+    Answers come late, as from a server: call `settle`.
 
     Attributes:
-        requests: how many keys were asked for.
-        scanned: how many patterns are read whole.
+        requests: number of requested keys.
+        scanned: number of patterns read whole.
     """
 
     def __init__(self, flow: Dataflow) -> None:
@@ -147,7 +147,7 @@ class LookupLeaves:
                 pass
 
     def settle(self) -> None:
-        """Answer all requests, and those that follow from the answers, and flush."""
+        """Answer all requests, and those that follow, and flush."""
         while True:
             self.flow.flush()
             if not self._answer():
@@ -172,7 +172,7 @@ class LookupLeaves:
 
 
 class CountedLookups(LookupLeaves):
-    """The same, by leaves that know how much there is: so what is computed is a key, too."""
+    """Lookups by leaves that know their counts, so computed values are keys, too."""
 
     def expected(self, patterns: Sequence[QuadPattern]) -> float:
         return float(len(patterns))

@@ -1,6 +1,7 @@
-"""Mutates streams of Arrow and has them read, in a process that may so die alone.
+"""Read mutated Arrow streams in a process that may die alone.
 
-Run as ``python -m tests.support.mutated_arrow SEED COUNT``; it writes how many bodies were taken.
+Run as ``python -m tests.support.mutated_arrow SEED COUNT``; it prints the number of accepted
+bodies.
 """
 
 import sys
@@ -71,7 +72,7 @@ def bodies() -> Iterator[bytes]:
 
 
 def mutated(body: bytes, chance: Random) -> bytes:
-    """A body with something wrong in it, or several things."""
+    """Damage a body once or several times."""
     found = bytearray(body)
     for _ in range(chance.choice((1, 1, 1, 2, 4, 8))):
         place = chance.randrange(len(found))
@@ -98,7 +99,7 @@ def mutated(body: bytes, chance: Random) -> bytes:
 
 
 def main(seed: int, count: int) -> int:
-    """Push so many mutated bodies; returns how many were taken."""
+    """Push mutated bodies; return the number of accepted ones."""
     chance = Random(seed)
     valid = list(bodies())
     taken = 0

@@ -1,7 +1,8 @@
-"""An object store on this machine (moto's, in this process) that can be told to fail.
+"""An object store in this process (moto's) that can fail on demand.
 
-As a program, ``object_store.py ADDRESS FOLDER``, it has the files of a folder, says its URL in a
-line, and ends with its standard input.
+As a program, ``object_store.py ADDRESS FOLDER``, it serves the files of a folder, prints its URL,
+and
+ends with its standard input.
 """
 
 import contextlib
@@ -22,9 +23,9 @@ class ObjectStore:
     """A running object store.
 
     Attributes:
-        url: where it is.
-        requests: the methods and paths that were asked for.
-        fails: whether to answer a request by 500.
+        url: its URL.
+        requests: methods and paths.
+        fails: true for a request that gets a 500.
     """
 
     def __init__(self, app: Any) -> None:
@@ -35,7 +36,7 @@ class ObjectStore:
 
     @property
     def environment(self) -> dict[str, str]:
-        """How programs find it."""
+        """The environment variables by which programs find it."""
         return KEYS | {"AWS_ENDPOINT_URL": self.url}
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -51,7 +52,7 @@ class ObjectStore:
 
 @contextlib.contextmanager
 def object_store(address: str = "127.0.0.1") -> Iterator[ObjectStore]:
-    """An object store with one empty bucket, while the block runs."""
+    """Run an object store with one empty bucket."""
     server = pytest.importorskip("moto.server")
     from moto import settings
     from werkzeug.serving import make_server
@@ -79,7 +80,7 @@ def object_store(address: str = "127.0.0.1") -> Iterator[ObjectStore]:
 
 
 def main(address: str, folder: Path) -> None:
-    """Be one until nobody wants it any more."""
+    """Run until standard input ends."""
     from tpf_server.store.static.file_systems import s3_system
 
     with object_store(address) as store:

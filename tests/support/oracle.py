@@ -1,8 +1,9 @@
 """An independent engine and an independent model of publication, to compare answers with.
 
 The engine is pyoxigraph. The model, `Publications`, is a plain reading of the rules: a fact is
-valid at *now* iff ``start <= now < end``; a fact that is published replaces the expiring fact of
-the same key, and ends the interval of the same key that is open at its start.
+valid
+at *now* iff ``start <= now < end``; a new fact replaces the expiring fact of its key, and ends the
+interval of its key that is open at its start.
 """
 
 from collections import Counter
@@ -47,7 +48,7 @@ def quad_of(quad: ox.Quad) -> Quad:
 
 
 def store_of(quads: Iterable[Quad]) -> ox.Store:
-    """A store of pyoxigraph that holds these quads; blank nodes keep their labels."""
+    """Return a pyoxigraph store of these quads; blank nodes keep their labels."""
     text = "\n".join(" ".join(term for term in quad if term) + " ." for quad in quads)
     store = ox.Store()
     store.extend(ox.parse(text, format=ox.RdfFormat.N_QUADS))
@@ -57,7 +58,7 @@ def store_of(quads: Iterable[Quad]) -> ox.Store:
 def match_patterns(
     store: ox.Store, patterns: Iterable[QuadPattern], bound: Mapping[str, Term] | None = None
 ) -> list[dict[str, Term]]:
-    """The solutions of quad patterns together, beside what is bound already.
+    """Return the joint solutions of quad patterns, given bindings.
 
     A variable as graph stands for any graph, the default graph included.
     """
@@ -81,18 +82,14 @@ def match_patterns(
 
 
 def solutions_of(store: ox.Store, query: str, **options: Any) -> ox.QuerySolutions:
-    """The solutions of a SELECT query, as pyoxigraph gives them."""
+    """Return the solutions of a SELECT query."""
     found = store.query(query, **options)
     assert isinstance(found, ox.QuerySolutions)
     return found
 
 
 def select(store: ox.Store, query: str, *, union_default: bool = False) -> list[dict[str, Term]]:
-    """The solutions of a SELECT query, with multiplicities: variable to term; unbound ones absent.
-
-    Raises:
-        SyntaxError: the query is malformed.
-    """
+    """Return the solutions of a SELECT query, with multiplicities; unbound variables are absent."""
     answer = store.query(query, use_default_graph_as_union=union_default)
     assert isinstance(answer, ox.QuerySolutions)
     names = answer.variables
@@ -103,17 +100,12 @@ def select(store: ox.Store, query: str, *, union_default: bool = False) -> list[
 
 
 def bag(solutions: Iterable[Mapping[str, str]]) -> SolutionBag:
-    """Solutions as a multiset, to be compared whatever their order."""
+    """Return solutions as a multiset."""
     return Counter(frozenset(solution.items()) for solution in solutions)
 
 
 class Publications:
-    """What is known after a series of publications: a list per key, read from end to end.
-
-    Args:
-        static: the quads that always hold.
-        key: what makes two facts versions of one fact.
-    """
+    """The state after a series of publications: a list per key, read from end to end."""
 
     def __init__(self, static: Iterable[Quad] = (), key: FactKey = "subject-predicate") -> None:
         self.static = tuple(dict.fromkeys(static))
@@ -121,13 +113,7 @@ class Publications:
         self._versions: dict[tuple[str, ...], list[Fact]] = {}
 
     def publish(self, facts: Sequence[Fact], now: datetime) -> None:
-        """Add a batch, all or none.
-
-        Raises:
-            LabelError: a fact without a label, or with one that has ended.
-            OverlapError: labels that overlap in the batch, or that reach into an interval that was
-                published to start later.
-        """
+        """Add a batch, all or none, or raise `LabelError` or `OverlapError`."""
         check_no_overlap(facts, self._key)
         changed = dict(self._versions)
         # An expiring fact counts as starting now, so it comes before the intervals to come.
@@ -137,7 +123,7 @@ class Publications:
         self._versions = changed
 
     def accepts(self, facts: Sequence[Fact], now: datetime) -> bool:
-        """Whether this batch could be published now."""
+        """True if this batch could be published now."""
         tried = Publications(self.static, self._key)
         tried._versions = self._versions
         try:
@@ -147,22 +133,16 @@ class Publications:
         return True
 
     def facts(self) -> list[Fact]:
-        """Every version that is known, the static facts first."""
+        """Return every known version, the static facts first."""
         versions = [fact for facts in self._versions.values() for fact in facts]
         return [*(Fact(quad) for quad in self.static), *versions]
 
     def valid_at(self, now: datetime) -> list[Quad]:
-        """The quads that hold at an instant: a set, as RDF has it."""
+        """Return the set of quads that hold at an instant."""
         return list(dict.fromkeys(fact.quad for fact in self.facts() if fact.valid_at(now)))
 
     def answer(self, query: str, now: datetime, *, union_default: bool = False) -> SolutionBag:
-        """The solutions of a SELECT query over the quads that hold at an instant.
-
-        Args:
-            query: SPARQL 1.1.
-            now: the instant.
-            union_default: whether the default graph of the query is the union of all graphs.
-        """
+        """Return the solutions of a SELECT query over the quads that hold at an instant."""
         return bag(select(store_of(self.valid_at(now)), query, union_default=union_default))
 
 
@@ -178,7 +158,7 @@ def _start(fact: Fact, now: datetime) -> datetime:
 
 
 def _with(versions: list[Fact], fact: Fact, now: datetime) -> list[Fact]:
-    """The versions of one fact after one more was published."""
+    """Return the versions of one fact after one more was published."""
     label, start = _label(fact), _start(fact, now)
     if label.end <= now:
         raise LabelError(f"ended at {format_instant(label.end)}: {fact.quad}")
@@ -189,7 +169,7 @@ def _with(versions: list[Fact], fact: Fact, now: datetime) -> list[Fact]:
 
 
 def _beside(known: Fact, label: Label, start: datetime, now: datetime) -> Fact | None:
-    """What is left of a known version when one with another label comes; ``None``: nothing."""
+    """Return the rest of a version when one with another label comes, or ``None``."""
     old = _label(known)
     if isinstance(old, Interval):
         if start < old.start < label.end:

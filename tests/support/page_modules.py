@@ -1,4 +1,4 @@
-"""The packages of npm that the page is built from and looked at with."""
+"""The npm packages that build and test the page."""
 
 import fcntl
 import shutil
@@ -14,7 +14,7 @@ _HERE = PROJECT / ".run/page"
 
 
 def page_modules() -> Path:
-    """The folder ``node_modules`` that the lock file describes; skips where it cannot be had."""
+    """Return the ``node_modules`` of the lock file, or skip."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("no npm found: install Debian's package npm")

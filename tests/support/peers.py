@@ -1,6 +1,6 @@
-"""The programs of others that tests meet, or the reason why they are not here.
+"""The programs of others that tests need, or the reason why they are missing.
 
-Each peer is a mark that skips a test, with what to do about it, where the program is missing:
+Each peer is a mark that skips a test where the program is missing:
 
     @NODE.needed
     def test_comunica() -> None: ...
@@ -29,20 +29,14 @@ _ANSWER_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A program.
-
-    Args:
-        name: what people call it.
-        path: where it is; ``None`` where it is missing.
-        reason: why it is missing, and how to get it.
-    """
+    """A program: its name, its path (``None``: missing) and how to get it."""
 
     name: str
     path: Path | None
     reason: str
 
     def needed(self, test: Any) -> Any:
-        """Decorates a test that meets this peer: marked `peers`, skipped without it."""
+        """Mark a test as `peers`, and skip it without the program."""
         return pytest.mark.peers(self.skip(test))
 
     @property
@@ -52,11 +46,7 @@ class Peer:
 
     @property
     def command(self) -> str:
-        """The path to run.
-
-        Raises:
-            RuntimeError: the program is missing; the test lacks the mark.
-        """
+        """Return the path, or raise `RuntimeError`."""
         if self.path is None:
             raise RuntimeError(self.reason)
         return str(self.path)
@@ -70,7 +60,7 @@ def _peer(name: str, find: Callable[[], str | Path]) -> Peer:
 
 
 def _package(name: str) -> Path:
-    """A package of npm, which needs Node."""
+    """An npm package, which needs Node."""
     peers.new_node()
     return peers.package(name)
 
@@ -91,10 +81,7 @@ POSTGRES = _peer("postgres", lambda: peers.program("postgres", "postgresql", *ma
 
 
 class Comunica:
-    """Comunica in one process for many queries, because its start takes seconds.
-
-    A context manager that ends the process.
-    """
+    """One Comunica process for many queries; a context manager."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -112,16 +99,12 @@ class Comunica:
         self._process.communicate()
 
     def ask(self, query: str, *sources: str | dict[str, str], **options: Any) -> dict[str, Any]:
-        """Have a query answered.
-
-        Args:
-            query: SPARQL.
-            sources: URLs, or Comunica's descriptions of sources.
-            options: more of Comunica's context.
+        """Answer a query over sources (URLs, or Comunica's descriptions) in a context.
 
         Returns:
-            ``bindings`` (variable to canonical term), ``quads``, ``boolean`` or ``error``; and
-            ``requests``, the URLs that were fetched, ``first`` of which before the first answer.
+            ``bindings`` (variable to canonical term), ``quads``, ``boolean`` or
+                ``error``; and ``requests``,
+            the fetched URLs, ``first`` of which before the first answer.
         """
         question = {"query": query, "sources": sources, "options": options}
         assert self._process.stdin is not None
@@ -141,7 +124,7 @@ class Comunica:
 
 
 def _term(said: dict[str, Any]) -> Term:
-    """The canonical text of a term of RDF/JS."""
+    """Return the canonical text of a term of RDF/JS."""
     match said["termType"]:
         case "NamedNode":
             return iri(said["value"])

@@ -1,4 +1,4 @@
-"""What each operator of the dataflow computes, as a function from whole inputs to whole output."""
+"""Each operator of the dataflow as a function from whole inputs to whole output."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from tpf_client.dataflow.state.aggregates import Accumulator
 
 
 def plain_join(left: Multiset, right: Multiset, how: Layout) -> Multiset:
-    """The whole join of whole inputs, pair by pair."""
+    """Join pair by pair."""
     result: Multiset = Multiset()
     for one, times in left.items():
         for other, more in right.items():
@@ -128,7 +128,7 @@ def plain_values(rows: Iterable[Solution]) -> Multiset:
 
 
 def plain_slice(rows: Multiset, offset: int, limit: int | None) -> int:
-    """How many solutions come out; which ones is not determined."""
+    """Only the number of solutions is determined."""
     return sum(window(iter(rows.items()), offset, limit).values())
 
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL on a socket of its own, and where a live store may be kept."""
+"""A real PostgreSQL on a socket, and addresses of live stores."""
 
 import os
 import pwd
@@ -26,9 +26,9 @@ max_connections = 60
 
 
 class PostgresServer:
-    """A database server in a temporary folder; a context manager that stops it.
+    """A database server in a temporary folder; a context manager.
 
-    It runs as the user ``postgres`` where the tests run as root, which PostgreSQL refuses to.
+    Where the tests run as root it runs as the user ``postgres``.
     """
 
     def __init__(self) -> None:
@@ -79,23 +79,18 @@ class PostgresServer:
 
 
 class Address(NamedTuple):
-    """Where one live store is, for any process."""
+    """The address of one live store, for any process."""
 
     place: str
     name: str
 
     def open(self, settings: LiveSettings | None = None) -> IndexedLiveStore:
-        """Open the store, which is made where it is not there."""
+        """Open the store, or make it."""
         return open_live_store(self.place, settings, self.name)
 
 
 class Addresses:
-    """Makes addresses of new stores of one kind.
-
-    Args:
-        folder: for stores in files.
-        url: of a database, for stores in it.
-    """
+    """Makes addresses of new stores, in a folder or a database."""
 
     def __init__(self, folder: Path, url: str | None) -> None:
         self._folder = folder
@@ -103,7 +98,7 @@ class Addresses:
         self._numbers = count()
 
     def new(self) -> Address:
-        """The address of a store that is not there yet."""
+        """Return the address of a new store."""
         number = next(self._numbers)
         if self._url is not None:
             return Address(self._url, str(number))

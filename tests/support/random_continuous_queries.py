@@ -1,4 +1,4 @@
-"""Random continuous queries of both languages over two streams, and random elements for them."""
+"""Random continuous queries of both languages over two streams, and random elements."""
 
 from collections.abc import Sequence
 from random import Random
@@ -33,11 +33,7 @@ Triple = tuple[str, str, str]
 
 
 class QueryWriter:
-    """Writes queries of everything that SPARQL has over windows and static data.
-
-    Args:
-        random: chooses.
-    """
+    """Writes queries of everything that SPARQL has over windows and static data."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -46,7 +42,7 @@ class QueryWriter:
         self._in_exists = 0
 
     def query(self, depth: int = 3) -> str:
-        """A query whose solutions have an order only where a limit needs one."""
+        """Return a query, with an order only where a limit needs one."""
         body = self._group(depth)
         match self._random.randrange(10):
             case 0:
@@ -64,11 +60,11 @@ class QueryWriter:
                 return f"SELECT ?a ?b ?c ?d WHERE {{ {body} }}"
 
     def group(self, depth: int = 3) -> str:
-        """What may stand in WHERE."""
+        """Return the inside of WHERE."""
         return self._group(depth)
 
     def window(self) -> str:
-        """What a window says between its brackets."""
+        """Return the inside of window brackets."""
         width, slide = self._random.randint(0, 6), self._random.randint(1, 4)
         return self._choose(
             ["NOW", "ALL", f"RANGE {width}ms", f"RANGE {width}ms SLIDE {slide}ms",
@@ -86,7 +82,7 @@ class QueryWriter:
         return f"STREAM {self._choose(STREAMS)} [{self.window()}] {{ {self._block()} }}"
 
     def _block(self) -> str:
-        """What is asked of one stream."""
+        """Return a stream clause."""
         triples = dict.fromkeys(self._triple() for _ in range(self._choose([1, 1, 2])))
         body = " . ".join(triples)
         while self._random.random() < 0.3:
@@ -94,7 +90,7 @@ class QueryWriter:
         return body
 
     def _inside(self) -> str:
-        """What may stand in a STREAM clause beside triples."""
+        """Return the inside of a STREAM clause beside triples."""
         one, other = self._choose(VARIABLES), self._choose(VARIABLES)
         self._names += 1
         match self._random.randrange(8):
@@ -127,7 +123,7 @@ class QueryWriter:
         return " ".join(parts)
 
     def _computed(self, how: str, inner: str = "") -> str:
-        """How something is computed, as a variable that is not mentioned inside."""
+        """Return a computed variable that is not mentioned inside."""
         value = self._choose(COMPUTED).format(self._choose(VARIABLES))
         self._names += 1
         free = [name for name in VARIABLES if name not in f"{inner} {value}"]
@@ -179,10 +175,9 @@ class QueryWriter:
 
 
 class CsparqlWriter(QueryWriter):
-    """Writes the same in C-SPARQL, where a group stands for what is asked of a stream.
+    """Writes the same in C-SPARQL, where a group stands for a stream clause.
 
     Args:
-        random: chooses.
         clauses: the streams of the query, all of them or none NAMED.
     """
 
@@ -192,7 +187,7 @@ class CsparqlWriter(QueryWriter):
         self._graphs = [f"<{clause.stream}>" for clause in clauses]
 
     def query(self, depth: int = 3) -> str:
-        """A query of any form; `in_csparql` tells it where its streams are."""
+        """Return a query of any form; `in_csparql` adds its streams."""
         match self._random.randrange(10):
             case 0:
                 return f"ASK WHERE {{ {self._group(depth)} }}"
@@ -222,13 +217,13 @@ class CsparqlWriter(QueryWriter):
 
 
 def in_csparql(text: str, clauses: Sequence[Clause], every: int | None = None) -> str:
-    """A query of `CsparqlWriter` over these streams."""
+    """Add streams to a query of `CsparqlWriter`."""
     registration = "" if every is None else f"REGISTER QUERY q COMPUTED EVERY {every}ms AS "
     return registration + text.replace("WHERE", f"{' '.join(map(str, clauses))} WHERE", 1)
 
 
 def random_clauses(random: Random) -> list[Clause]:
-    """One stream or both, with windows of any kind: over time, that tumble, of triples."""
+    """Return one stream or both, with windows of any kind."""
 
     def clause(stream: str, *, named: bool) -> Clause:
         if random.random() < 0.25:
@@ -243,7 +238,7 @@ def random_clauses(random: Random) -> list[Clause]:
 
 
 def random_elements(random: Random, count: int) -> list[tuple[str, int, tuple[Triple, ...]]]:
-    """Elements: stream, milliseconds since the one before, triples."""
+    """Return elements: stream, milliseconds since the one before, triples."""
     return [
         (
             random.choice(["urn:s1", "urn:s1", "urn:s2"]),

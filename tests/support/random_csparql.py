@@ -1,4 +1,4 @@
-"""Random C-SPARQL queries beside the SPARQL that they mean at an instant, and random streams."""
+"""Random C-SPARQL queries with equivalent SPARQL at an instant, and random streams."""
 
 from hypothesis import strategies as st
 

@@ -101,7 +101,7 @@ def _with_filter(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def conditions(patterns: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Conditions, with EXISTS over such patterns."""
+    """Return conditions, with EXISTS over such patterns."""
     exists = st.tuples(st.sampled_from(["EXISTS", "NOT EXISTS"]), patterns).map(
         lambda p: f"{p[0]} {{ {p[1]} }}"
     )

@@ -1,12 +1,10 @@
 """Random queries of all of SPARQL over random quads, well designed or not.
 
-There are more variables than a part of a pattern uses, so that parts share none, or share one only
-in a filter, or only one that may be unbound. What is computed, often an error, is a key of
-everything that follows: of patterns, paths, MINUS, OPTIONAL, VALUES, sub-SELECT, GROUP BY, GRAPH.
-What stands for itself is anywhere: OPTIONAL first, VALUES with UNDEF last, an empty group, GRAPH
-around a sub-SELECT around EXISTS.
-
-An answer is determined by the query: nothing is cut off from an order that leaves a choice.
+There are more variables than a part of a pattern uses, so parts may share none, only one in a
+filter,
+or one that may be unbound. Computed values, often errors, are keys of patterns, paths, MINUS,
+OPTIONAL, VALUES, sub-SELECT, GROUP BY and GRAPH. Answers are determined: no limit cuts an
+incomplete order.
 """
 
 from random import Random
@@ -46,12 +44,7 @@ _DATASETS = [
 
 
 class QueryWriter:
-    """Writes a query.
-
-    Args:
-        random: chooses.
-        continuous: whether to leave out what cannot be followed (every form but SELECT, FROM).
-    """
+    """Writes a query; a continuous one leaves out FROM and all forms but SELECT."""
 
     def __init__(self, random: Random, *, continuous: bool = False) -> None:
         self._random = random
@@ -60,7 +53,7 @@ class QueryWriter:
         self._computed: list[str] = []
 
     def query(self) -> str:
-        """The text, with its prefixes."""
+        """Return the text, with its prefixes."""
         chosen = self._random.randrange(13)
         dataset = self._choose(_DATASETS) if self._random.random() < 0.2 else ""
         if self._continuous:
@@ -98,7 +91,7 @@ class QueryWriter:
         return PREFIX + " ".join(text.split())
 
     def pattern(self) -> str:
-        """A graph pattern, as it stands in braces."""
+        """Return the inside of braces."""
         return " ".join(self._group(self._choose([2, 2, 3])).split())
 
     # ---------------------------------------------------------------------------- pieces
@@ -109,7 +102,7 @@ class QueryWriter:
         return self._choose(_VARIABLES)
 
     def _computed_name(self, *before: str) -> str:
-        """A variable that these parts do not mention, for what is computed; others may."""
+        """Return a variable for a computed value that these parts do not mention."""
         mentioned = " ".join(before)
         unused = [name for name in _VARIABLES if name not in mentioned]
         if not unused or self._random.random() < 0.4:
@@ -218,7 +211,7 @@ class QueryWriter:
 
 
 def random_quads(random: Random) -> frozenset[Quad]:
-    """A few quads, those that queries mention among them."""
+    """Return a few quads, with those that queries mention."""
     graphs = [DEFAULT_GRAPH, DEFAULT_GRAPH, DEFAULT_GRAPH, *GRAPHS]
     # Values that meet, and not only IRIs.
     objects = [*SUBJECTS, *SUBJECTS, *LITERALS]

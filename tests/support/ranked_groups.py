@@ -1,4 +1,4 @@
-"""The kernel of ranked groups in plain Python: what the one in C is compared with."""
+"""The kernel of ranked groups in plain Python, to compare the compiled one with."""
 
 from bisect import bisect_left, insort
 from collections import deque
@@ -35,7 +35,7 @@ _INSTANTS: Final[int] = 10 ** (2 * MOST_PLACES + 1)
 
 
 class _Ordered:
-    """Numbers in their order, each as often as it is there; what is shown of them."""
+    """Numbers in order with multiplicities, and their shown values."""
 
     __slots__ = ("_cells", "_kind")
 
@@ -44,7 +44,7 @@ class _Ordered:
         self._cells: list[tuple[int, int]] = []
 
     def change(self, cell: int, sign: int) -> None:
-        """One more or one less."""
+        """Add or remove one."""
         entry = _value_of(cell), cell
         if sign > 0:
             insort(self._cells, entry)
@@ -60,13 +60,13 @@ class _Ordered:
 
     @property
     def value(self) -> int:
-        """What groups are ordered by."""
+        """The value that groups are ordered by."""
         low, high = self._ends()
         return (low[0] + high[0]) // 2
 
     @property
     def parts(self) -> Cells:
-        """What is shown."""
+        """The shown values."""
         if not self._cells:
             return (0,) * PARTS
         low, high = self._ends()
@@ -110,7 +110,7 @@ class _Group:
 
 
 class _Entry:
-    """A row in a branch: what it is there."""
+    """A row in a branch."""
 
     __slots__ = ("at", "group", "keys", "mine", "numbers", "passes", "theirs")
 
@@ -137,14 +137,10 @@ class _Partner:
 class RankedGroups:
     """The window, its groups and the best of them.
 
-    Args:
-        ranking: what is counted and ordered.
-
     Attributes:
-        changed: whether the last row that `run` took may have changed what is shown.
-        refused: whether `run` stopped before a row that it cannot take, because its subject was
-            there when it came; nothing has gone for it yet.
-        passed: the instant before the next row at which what is shown may have changed (see
+        changed: true if the last row of `run` may have changed the shown groups.
+        refused: true if `run` stopped before a row whose subject is in the window.
+        passed: the instant before the next row at which the shown groups may have changed (see
             `Ranking.ticks`); `WITH_ROW` where that came with the last one.
     """
 
@@ -175,23 +171,24 @@ class RankedGroups:
         self.passed = WITH_ROW
 
     def __len__(self) -> int:
-        """How many rows the window has."""
+        """Return the number of rows in the window."""
         return len(self._log)
 
     @property
     def groups(self) -> int:
-        """How many groups have rows, even if none counts."""
+        """Return the number of groups that have rows."""
         return len(self._groups)
 
     def batch(self, columns: Sequence[IntegerColumn], /) -> list[Any]:
-        """Rows as `run` takes them.
+        """Prepare rows for `run`.
 
         Args:
-            columns: when rows come, none before the one before it; their subjects, each of which
-                is in the window at most once; then for each branch the keys, column by column, and
-                whether the row is wanted; its numbers (integers or decimals; for the least and the
-                most instants, too), column by column; with another window its key as it is here, as
-                it is there, and the values here and there.
+            columns: ascending times; subjects, unique in the window; then for each branch the keys,
+                column by column, and a flag for wanted rows; its numbers (integers
+                or decimals; for the
+                least and the most instants, too), column by column; with another
+                window its key here and
+                there, and the values here and there.
         """
         rest = iter([column.tolist() for column in columns])
         found: list[Any] = [next(rest), next(rest)]
@@ -208,16 +205,16 @@ class RankedGroups:
         return found
 
     def run(self, batch: Any, start: int, stop: int, quiet: bool = False, /) -> int:
-        """Take rows one after the other, until one may have changed what is shown.
+        """Take rows until one may have changed the shown groups.
 
         Args:
             batch: the rows.
             start: the first of them.
             stop: the first that is not taken.
-            quiet: go on where that happens.
+            quiet: go on after changes.
 
         Returns:
-            The number of the first row that was not taken; see `changed` and `refused`.
+            The first row that was not taken; see `changed` and `refused`.
         """
         times, rows, *parts = batch
         subjects, touched, apart = self._subjects, self._touched, self._ranking.apart
@@ -250,12 +247,13 @@ class RankedGroups:
         return stop
 
     def shown(self) -> list[Cells]:
-        """The rows of the groups that are shown."""
+        """Return the rows of the shown groups."""
         best = self._best[self._ranking.offset : self._ranking.wanted]
         return [self._row(self._groups[key]) for *_, key in best]
 
     def before(self) -> list[Cells] | None:
-        """What was shown before the last row came, and after others had gone (`Ranking.apart`).
+        """Return the groups shown before the last row came, and after others had gone
+        (`Ranking.apart`).
 
         ``None``: the same as before they went.
         """
@@ -264,7 +262,7 @@ class RankedGroups:
     # --------------------------------------------------------------------------------- rows
 
     def _pass(self, until: int) -> bool:
-        """Let time pass until a row comes, or what is shown may have changed; whether it has."""
+        """Let time pass until a row comes, or shown groups may have changed; return True then."""
         while True:
             at = until
             for place, branch in self._branches:
@@ -281,7 +279,7 @@ class RankedGroups:
                 return True
 
     def _let_go(self, at: int) -> None:
-        """What is too old goes."""
+        """Remove rows that are too old."""
         log = self._log
         for place, branch in self._branches:
             entries, others = self._entries[place], self._others[place]
@@ -369,7 +367,7 @@ class RankedGroups:
     # -------------------------------------------------------------------------------- order
 
     def _place(self) -> bool:
-        """Put groups where they belong now; whether that may matter to what is shown."""
+        """Put groups in order; return True if shown groups may have changed."""
         best, ranks, wanted = self._best, self._ranks, self._ranking.wanted
         touched = list(self._touched)
         self._touched.clear()
@@ -421,7 +419,7 @@ class RankedGroups:
         return tuple(row)
 
     def _rank(self, group: _Group) -> tuple[Any, ...]:
-        """What a group is sorted by, and its key."""
+        """Return the sort value of a group, and its key."""
         row: Iterable[int] = ()
         if self._ranking.ties:
             whole = self._row(group)
@@ -430,7 +428,7 @@ class RankedGroups:
         return (*by, *row, group.key)
 
     def _amount(self, group: _Group, number: int) -> int:
-        """A number that stands for what a condition looks at, of one scale for all."""
+        """Return a number of a condition, in one scale for all."""
         place, over, descending = self._ranking.order[number]
         if place < self._ranking.keys:
             found = _value_of(group.key[place])
@@ -448,7 +446,7 @@ class RankedGroups:
 
 
 def _value_of(cell: int) -> int:
-    """The value of a cell, of one scale for all."""
+    """Return the value of a cell, in one scale for all."""
     if cell & TAG == INTEGER:
         return (cell >> TAG_BITS) * 10**MOST_PLACES
     if cell & TAG == DATE_TIME:

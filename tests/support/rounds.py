@@ -1,7 +1,7 @@
-"""Requests whose answers come a round trip later, so many at a time: round trips are counted.
+"""Requests whose answers come a round trip later, so that round trips are counted.
 
-Nothing depends on how fast anything is: the answers come in the order in which they were asked for,
-each exactly one round trip after its request; or in an order that chance chooses.
+Nothing depends on speed: answers come in the order of requests, exactly one round trip later; or in
+a random order.
 """
 
 import queue
@@ -16,13 +16,13 @@ from tpf_client.fragments.fetcher import Done, Fetcher, Request, Statistics
 
 
 class Rounds:
-    """The time that has passed, in round trips.
+    """The time in round trips.
 
     Args:
-        random: chooses who of those under way is answered next; then round trips mean nothing.
+        random: chooses which request is answered next; then round trips mean nothing.
 
     Attributes:
-        passed: round trips, one after the other.
+        passed: sequential round trips.
         asked: for each request, the round trips before it, and its URL.
     """
 
@@ -40,7 +40,7 @@ class Rounds:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the round trips of the clients that are used meanwhile."""
+        """Count the round trips of clients used in the block."""
         rounds, submit = self, Fetcher.submit
 
         class Arrivals(queue.SimpleQueue[Callable[[], None]]):

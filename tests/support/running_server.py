@@ -27,10 +27,7 @@ STOP_SECONDS = 90
 
 
 def workers_of(server: int) -> list[psutil.Process]:
-    """The workers that a server runs now, whose number is given; none that is about to end.
-
-    Beside them runs what cleans up after processes, and perhaps one that answers queries.
-    """
+    """Return the running workers of a server process, without those about to end."""
     found = []
     for child in psutil.Process(server).children():
         # One that has ended has no command any more.
@@ -41,11 +38,7 @@ def workers_of(server: int) -> list[psutil.Process]:
 
 
 def announced_url(server: "subprocess.Popen[str]") -> str:
-    """The URL in the line that a server writes once it answers; whatever else it says is passed on.
-
-    Args:
-        server: the process, its standard error a pipe, which is read until it ends.
-    """
+    """Return the URL that the server prints once it answers; pass other lines on."""
     found: list[str] = []
     answers = threading.Event()
 
@@ -70,11 +63,11 @@ class RunningServer:
     """A server process; a context manager that ends it.
 
     Args:
-        folder: where it runs; indexes and logs of live facts are made in it.
+        folder: its working directory.
         config: the text of its TOML file.
         arguments: further arguments of the command.
         port: where it listens; a free one by default.
-        within: makes the command line of a command one that runs it elsewhere.
+        within: turns the command line into one that runs elsewhere.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The real application, real stores and a manual clock, and a session that asks it over HTTP."""
+"""The real application with real stores and a manual clock, and an HTTP session."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -30,12 +30,12 @@ TMP = "http://example.org/temporal#"
 
 
 def term(text: str) -> Term:
-    """A term of the examples: ``a`` is an IRI below example.org, everything else is as it is."""
+    """Return a term: ``a`` is an IRI below example.org, everything else unchanged."""
     return Term(text if text[0] in '<"_' else f"<http://example.org/{text}>")
 
 
 def quad(*texts: str) -> Quad:
-    """A quad of such terms."""
+    """Return a quad of such terms."""
     return Quad(*[term(text) for text in texts])
 
 
@@ -46,7 +46,7 @@ class Page(NamedTuple):
     metadata: list[Quad]
 
     def objects(self, predicate: str, subject: str | None = None) -> list[str]:
-        """The objects of the metadata's triples with this predicate, IRIs bare."""
+        """Return the objects of metadata with this predicate, IRIs bare."""
         return [
             row.object.split('"')[1] if row.object[0] == '"' else row.object.strip("<>")
             for row in self.metadata
@@ -55,13 +55,13 @@ class Page(NamedTuple):
 
     @property
     def total(self) -> int:
-        """What the metadata give as the count of matches."""
+        """The count of matches in the metadata."""
         (count,) = set(self.objects(HYDRA + "totalItems"))
         return int(count)
 
 
 def parse(body: bytes, media_type: str) -> list[Quad]:
-    """The quads of a body, by an independent parser."""
+    """Return the quads of a body, by an independent parser."""
     rdf_format = pyoxigraph.RdfFormat.from_media_type(media_type.partition(";")[0])
     assert rdf_format is not None, media_type
     return [quad_of(row) for row in pyoxigraph.parse(body, format=rdf_format)]
@@ -71,14 +71,14 @@ class Served:
     """A server in this process, on a loopback port.
 
     Args:
-        folder: where its stores are made.
+        folder: of its stores.
         static: static quads of the dataset ``trains``.
-        live: whether it takes live facts.
-        settings: settings of the server.
+        live: true if it takes live facts.
+        settings: of the server.
         dataset: settings of the dataset.
-        keeping: how the live store keeps its facts.
-        address: where the live store is; ``None``: in the folder.
-        start: where its clock stands at first.
+        keeping: settings of the live store.
+        address: of the live store; ``None``: in the folder.
+        start: the first instant of its clock.
     """
 
     def __init__(
@@ -127,18 +127,18 @@ class Served:
         self.close()
 
     def request(self, method: str, path: str, **options: Any) -> requests.Response:
-        """Any request."""
+        """Send any request."""
         prepared = self.session.prepare_request(requests.Request(method, BASE, **options))
         prepared.url = BASE + path  # exactly; requests would decode what it need not encode
         return self.session.send(prepared, allow_redirects=False)
 
     def get(self, path: str, accept: str | None = None, **headers: str) -> requests.Response:
-        """A ``GET``, which may fail."""
+        """Send a ``GET``, which may fail."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.request("GET", path, headers={"Accept": accept or "*/*", **named})
 
     def page(self, path: str, accept: str = "application/trig") -> Page:
-        """A ``GET`` of a page that must succeed, parsed."""
+        """Return a parsed page, which must succeed."""
         url = path.removeprefix(BASE)
         response = self.get(url, accept)
         assert response.status_code == 200, response.text
@@ -149,7 +149,7 @@ class Served:
         )
 
     def fragment(self, path: str) -> list[Quad]:
-        """The data of all pages of a fragment, following ``next``."""
+        """Return the data of all pages of a fragment, following ``next``."""
         found: list[Quad] = []
         url: str | None = path
         while url is not None:

@@ -1,9 +1,9 @@
-"""The queries of all shapes over the shop, and how many requests Comunica takes for them.
+"""The queries of all shapes over the shop, and Comunica's number of requests for them.
 
 Counted over our server without blocks of bindings, pages of 100, nothing cached: all requests, and
-those before the first answer. What is asked at the same time comes in another order each time, so
-the second number varies by a few, and so do those of queries with a limit; here is the least of
-three runs of Comunica 5.4.1. `tests/peers/test_shapes.py` counts anew.
+those before the first answer. Parallel requests come in varying order, so the second number, and
+those of queries with a limit, vary by a few; these are the least of three runs of Comunica 5.4.1.
+`tests/peers/test_shapes.py` counts anew.
 """
 
 from collections import Counter
@@ -125,13 +125,13 @@ others ours are no more than one above, or fewer.
 
 
 def shop(triples: int = TRIPLES) -> Iterator[Quad]:
-    """The data, about so many triples."""
+    """Return about so many triples."""
     text = "\n".join(Shop(triples, seed=1).lines())
     return map(quad_of, pyoxigraph.parse(text, format=pyoxigraph.RdfFormat.N_QUADS))
 
 
 def content(answer: Solutions | Graph | bool) -> SolutionBag | set[Any] | bool:
-    """What an answer consists of, for `right`."""
+    """Return an answer in comparable form, for `right`."""
     if isinstance(answer, Solutions):
         rows = (zip(answer.variables, row.row, strict=True) for row in answer)
         return bag({f"?{name}": term for name, term in row if term is not None} for row in rows)
@@ -141,13 +141,7 @@ def content(answer: Solutions | Graph | bool) -> SolutionBag | set[Any] | bool:
 
 
 def right(store: pyoxigraph.Store, name: str, found: SolutionBag | set[Any] | bool) -> bool:
-    """Whether this is an answer to a query over what a store holds.
-
-    Args:
-        store: the data.
-        name: the shape of the query.
-        found: solutions, or triples, or yes or no.
-    """
+    """True if this is an answer to a query over a store."""
     query = SHOP_QUERIES[name]
     if isinstance(found, Counter):
         if name in UNLIMITED:
@@ -179,11 +173,7 @@ _COUNTRIES = ("AT", "BE", "CZ", "DE", "DK", "ES")
 
 
 class RandomShape:
-    """Queries over the shop of the kinds that cost most: a tree of patterns, and what is left open.
-
-    Args:
-        random: chooses.
-    """
+    """The most expensive kinds of queries over the shop: a tree of patterns, and one more part."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -241,12 +231,12 @@ class RandomShape:
         return f"SELECT * {{ {self._body} {word} {{ {without} }} }} LIMIT {limit}"
 
     def different(self) -> str:
-        """The different values of one thing."""
+        """The distinct values of one variable."""
         name = self._random.choice(list(self._kinds))
         return f"SELECT DISTINCT {name} {{ {self._body} }}"
 
     def first_ones(self) -> str:
-        """The first ones in an order, in a sub-query: of a thing that has its place alone."""
+        """The first rows in an order, in a sub-query."""
         first = "?v0"
         some = self._random.choice([1, 3, 10])
         inner = f"SELECT DISTINCT {first} {{ {self._body} }} ORDER BY {first} LIMIT {some}"
@@ -271,7 +261,7 @@ class RandomShape:
         return f":{kind}{self._random.randrange(9 if kind == 'category' else 0, _NUMBERS[kind])}"
 
     def _into(self, kind: str) -> str:
-        """A property with such values."""
+        """Return a property with such values."""
         into = [p for edges in _EDGES.values() for p, o in edges.items() if o == kind]
         return self._random.choice(into or ["label"])
 

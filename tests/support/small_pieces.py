@@ -1,7 +1,7 @@
 """A command of ours whose loads cut small files as they would large ones.
 
-``python -m tests.support.small_pieces tpf-load rdf …``: what is killed in the middle of a load
-needs several pieces, ranges and tasks, not gigabytes.
+``python -m tests.support.small_pieces tpf-load rdf …`` gives a load that is killed midway several
+pieces, ranges and tasks.
 """
 
 import signal

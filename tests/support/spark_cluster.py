@@ -1,13 +1,12 @@
-"""A standalone Spark cluster on this machine whose nodes share nothing but the network.
+"""A standalone Spark cluster on this machine whose nodes share only the network.
 
-Each node (a master and some workers) has namespaces of its own: a file system in which only the
-system, the interpreter and this project can be read and nothing but its own ``/tmp`` be written,
-and an address of its own. A *hub* holds the bridge between them, and the driver is put there, so
-that the machine's own network is not touched. The hub is the first process of a namespace of
-processes: all that was started in it ends with it, and it ends with the tests.
+Each node (a master and some workers) has namespaces of its own: it reads only the system, the
+interpreter and this project, writes only its own ``/tmp``, and has an address of its own. A *hub*
+holds the bridge between them and the driver. The hub is the first process of a process namespace:
+everything in it ends with it, and it ends with the tests.
 
-Where the system allows no such namespaces, nodes are ordinary processes with separate working
-directories, and `SparkCluster.shared_because` has the reason.
+Without such namespaces nodes are ordinary processes with separate working directories, and
+`SparkCluster.shared_because` has the reason.
 """
 
 import contextlib
@@ -56,9 +55,9 @@ class SparkCluster:
     """A running cluster.
 
     Args:
-        directory: holds a directory for each node, ``master``, ``worker1`` …: its ``/tmp``.
+        directory: holds the ``/tmp`` of each node, ``master``, ``worker1`` …
         master_url: the master, for ``--master``.
-        host: the address of the driver, and of servers that executors are to reach.
+        host: the address of the driver, and of servers for executors.
         shared_because: why the nodes see the same files; ``None``: they do not.
         hub: the process in whose network the driver is.
     """
@@ -71,7 +70,7 @@ class SparkCluster:
     _nodes: list[psutil.Process] = field(default_factory=list)
 
     def command(self, command: Sequence[str | Path]) -> list[str]:
-        """A command line that runs a command where the cluster can reach it: at `host`."""
+        """Return a command line that runs where the cluster can reach it: at `host`."""
         words = [str(word) for word in command]
         if self.hub is None:
             return words
@@ -79,7 +78,7 @@ class SparkCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of a driver: small, and with this cluster as its master."""
+        """Return the environment of a small driver with this cluster as its master."""
         return os.environ | {
             "TPF_SPARK_MASTER": self.master_url,
             "TPF_SPARK_HOST": self.host,
@@ -88,7 +87,7 @@ class SparkCluster:
         }
 
     def executors(self) -> list[psutil.Process]:
-        """The Java processes that run tasks."""
+        """Return the Java processes that run tasks."""
         found = []
         for node in self._nodes:
             for process in (node, *node.children(recursive=True)):
@@ -98,7 +97,7 @@ class SparkCluster:
         return found
 
     def working_executor(self, job: "subprocess.Popen[str]") -> psutil.Process:
-        """The first executor that has started a Python worker, which it does for a task."""
+        """Return the first executor that has started a Python worker, as it does for a task."""
         end = time.monotonic() + 240
         while True:
             assert job.poll() is None, "the job ended"
@@ -114,14 +113,7 @@ class SparkCluster:
 def standalone_cluster(
     directory: Path, workers: int = 2, *, cores: int = 1, memory: str = "700m"
 ) -> Iterator[SparkCluster]:
-    """A cluster that is ready, in the block.
-
-    Args:
-        directory: for what it writes.
-        workers: how many.
-        cores: of each worker.
-        memory: of each worker, for executors.
-    """
+    """Run a cluster; cores and memory are those of each worker."""
     pyspark = pytest.importorskip("pyspark")
     try:
         java = find_java(None, os.environ)
@@ -177,7 +169,7 @@ def standalone_cluster(
 
 
 def _hub(stack: contextlib.ExitStack, nodes: int) -> tuple[int | None, str | None]:
-    """The process that holds the namespaces, or why there can be none."""
+    """Return the process that holds the namespaces, or why there can be none."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     script = _HUB.format(network=_NETWORK, nodes=" ".join(map(str, range(2, nodes + 2))))
     command = ["unshare", *user, "--mount", "--net", "--pid", "--fork", "--kill-child"]
@@ -204,7 +196,7 @@ def _hub(stack: contextlib.ExitStack, nodes: int) -> tuple[int | None, str | Non
 def _on_node(
     hub: int, node: int, place: Path, kept: Sequence[str | Path], command: Sequence[str]
 ) -> list[str]:
-    """A command line that runs a command on a node, whose ``/tmp`` is a place."""
+    """Return a command line that runs on a node."""
     return [
         *_enter(hub), "--mount", "--pid", "nsenter", f"--net=/run/netns/node{node}",
         "unshare", "--mount", "--propagation", "private",
@@ -230,7 +222,7 @@ def _started(
 
 
 def _ended(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
-    """End a process and what it started; nothing of a node is wanted any more."""
+    """End a process with its children."""
     with contextlib.suppress(psutil.Error):
         started = psutil.Process(process.pid)
         for each in (*started.children(recursive=True), started):

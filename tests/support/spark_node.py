@@ -1,7 +1,7 @@
 """A file system of its own for a node of a cluster, then its program; see `spark_cluster`.
 
 Run inside a new mount namespace: ``spark_node.py PLACE KEPT… -- PROGRAM ARGUMENTS…``. The system
-and what is kept can be read; ``/tmp`` is PLACE, which no other node sees.
+and KEPT can be read; ``/tmp`` is PLACE.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A SPARQL endpoint on loopback that can be out of order."""
+"""A SPARQL endpoint on loopback that can fail."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -8,13 +8,7 @@ import pyoxigraph as ox
 
 
 class LoopbackEndpoint:
-    """Answers CONSTRUCT over its store.
-
-    Attributes:
-        store: what it answers from.
-        works: otherwise it says 503.
-        asked: the queries that came.
-    """
+    """Answers CONSTRUCT over its store, or 503 unless it `works`; records queries in `asked`."""
 
     def __init__(self, turtle: str) -> None:
         self.store = ox.Store()

@@ -1,7 +1,8 @@
 """SPARQL as sections 18.4 to 18.6 define it, word by word, over few quads.
 
-Solutions are dictionaries of what they bind, bags are lists. EXISTS substitutes. Expressions and
-set functions are the client's own: another engine is their judge.
+Solutions are dictionaries, bags are lists. EXISTS substitutes. Expressions and set functions are
+the
+client's own, checked against another engine.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +40,7 @@ Row = tuple[Term | None, ...]
 
 
 def answer(query: algebra.Query, quads: Iterable[Quad]) -> list[Row] | bool | set[Triple]:
-    """Rows in the order of the query's variables, a truth value, or the triples of a graph."""
+    """Return rows in the order of the query's variables, a truth value, or triples."""
     judge = _Specification(query, frozenset(quads))
     found = judge.evaluate(judge.pattern, {})
     if query.form == "ASK":
@@ -72,7 +73,7 @@ class _Specification:
         self.pattern = restrict(query.pattern, query.dataset, self.fresh)
 
     def evaluate(self, pattern: Pattern, outer: Mapping) -> list[Mapping]:
-        """The solutions of a pattern in which the variables of `outer` were substituted."""
+        """Return the solutions of a pattern after substituting the variables of `outer`."""
         match pattern:
             case algebra.BGP(patterns):
                 found: list[Mapping] = [{}]

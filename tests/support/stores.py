@@ -1,4 +1,4 @@
-"""Static stores for tests: from quads, and the plain model that they are compared with."""
+"""Static stores for tests, and the plain model to compare with."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ def static_store(path: Path, quads: Iterable[Quad]) -> ColumnarStore:
 
 
 def matches(quads: Sequence[Quad], pattern: QuadPattern) -> set[Quad]:
-    """What a pattern matches, by looking at every quad."""
+    """Match a pattern by looking at every quad."""
     return {quad for quad in quads if _matches(quad, pattern)}
 
 

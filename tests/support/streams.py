@@ -19,14 +19,7 @@ from tpf_client.streaming.streamer import Streamer, Tick
 
 
 def ticks(served: Served, path: str, query: str, until: datetime) -> Iterator[Tick]:
-    """Every evaluation of a continuous query, those that changed nothing included.
-
-    Args:
-        served: the server; its clock goes on whenever the streamer waits.
-        path: the dataset or view.
-        query: SPARQL.
-        until: the last instant to evaluate at.
-    """
+    """Return every evaluation of a continuous query, also those without a change."""
     parsed = parse_query(query)
 
     def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:

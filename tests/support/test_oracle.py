@@ -1,4 +1,4 @@
-"""The model of publications by cases worked out by hand, and the timelines made with it."""
+"""The model of publications by hand-made cases, and the timelines made with it."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -164,7 +164,7 @@ def test_timelines_are_accepted_and_hold_one_version_at_a_time(
 
 
 def _changes(timeline: Timeline) -> list[tuple[Fact, Fact, datetime]]:
-    """Pairs of a fact and the next one published with its key, and when."""
+    """Pair each fact with the next one of its key, and the instant."""
     last: dict[tuple[Term, Term, Term], Fact] = {}
     found = []
     for at, facts in timeline.batches:

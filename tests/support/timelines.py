@@ -1,8 +1,8 @@
-"""Hypothesis strategies for random timelines: facts that are published as time goes by.
+"""Hypothesis strategies for random timelines of publications.
 
-A timeline has static facts, and batches of labelled facts, each with the instant at which it is
-published. Facts appear, are renewed, change value when or before they expire, and vanish; a
-predicate may have static and labelled facts at once. Terms are few, so that facts meet in joins.
+A timeline has static facts, and dated batches of labelled facts. Facts appear, are renewed, change
+value when or before they expire, and vanish; a predicate may have static and labelled facts. Terms
+are few, so that facts join.
 """
 
 from collections.abc import Sequence
@@ -45,15 +45,15 @@ TimelineLabelling: TypeAlias = Labelling | Literal["mixed", "instant"]
 
 @dataclass(frozen=True, slots=True)
 class Universe:
-    """The few terms that a timeline is made of.
+    """The few terms of a timeline.
 
     Args:
-        subjects: subjects of all facts.
+        subjects: of all facts.
         static: predicates of static facts.
-        live: predicates of labelled facts; one that is in both has both kinds.
+        live: predicates of labelled facts; both lists may share some.
         values: objects.
-        graphs: the graphs of static facts.
-        live_graphs: the graphs of labelled facts.
+        graphs: of static facts.
+        live_graphs: of labelled facts.
     """
 
     subjects: Sequence[Term]
@@ -84,14 +84,14 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What is published, in the order of time."""
+    """All publications in the order of time."""
 
     static: list[Quad]
     batches: list[Batch]
     key: FactKey = "subject-predicate"
 
     def publications(self, until: datetime | None = None) -> Publications:
-        """The model after all publications, or those up to an instant (inclusive)."""
+        """Return the model after all publications, or those up to an instant (inclusive)."""
         model = Publications(self.static, self.key)
         for at, facts in self.batches:
             if until is None or at <= until:
@@ -99,7 +99,7 @@ class Timeline:
         return model
 
     def instants(self) -> list[datetime]:
-        """Every instant at which something happens: a publication, a label that starts or ends."""
+        """Return every instant of a publication, or at which a label starts or ends."""
         found = {START}
         for at, facts in self.batches:
             found.add(at)
@@ -118,13 +118,13 @@ def timelines(
     universe: Universe = ONE_GRAPH,
     unit: timedelta = timedelta(seconds=1),
 ) -> Timeline:
-    """Timelines that a server accepts.
+    """Return timelines that a server accepts.
 
     Args:
         draw: given by hypothesis.
         labelling: the kind of labels; ``mixed``: both, even for one fact.
-        max_batches: how many publications at most.
-        universe: what they are made of.
+        max_batches: most publications.
+        universe: their terms.
         unit: every instant is a whole number of these after `START`.
     """
     static = draw(

@@ -24,7 +24,7 @@ NUMERIC_TYPES = INTEGER_TYPES | {XSD + name for name in ("decimal", "float", "do
 
 
 class Suite(NamedTuple):
-    """The tests of one version of SPARQL: where they are here, and where they are published."""
+    """The tests of one version of SPARQL: where they are here, and where published."""
 
     version: str
     folder: Path
@@ -47,7 +47,7 @@ EVALUATED = (SPARQL10, SPARQL11)
 
 
 def iri_of(path: Path) -> str:
-    """Where a file of a suite is published."""
+    """Return the published IRI of a file."""
     suite = next(s for s in (*EVALUATED, SPARQL12) if path.is_relative_to(s.folder))
     return suite.base + str(path.relative_to(suite.folder))
 
@@ -74,7 +74,7 @@ class Case(NamedTuple):
         return self.query.read_text(encoding="utf-8")
 
     def quads(self) -> list[Quad]:
-        """The dataset; where the manifest names none, the graphs that the query names."""
+        """Return the dataset; where the manifest names none, the graphs that the query names."""
         found = [] if self.data is None else list(read_quads(self.data, DEFAULT_GRAPH))
         graphs = list(self.graphs)
         if self.data is None and not graphs:
@@ -88,7 +88,7 @@ class Case(NamedTuple):
 
 
 def read_quads(path: Path, graph: Term) -> Iterator[Quad]:
-    """The triples of a file, in a graph; blank nodes are told apart by file."""
+    """Return the triples of a file, in a graph; blank nodes are told apart by file."""
     name = path.stem.replace("-", "")
     form = ox.RdfFormat.from_extension(path.suffix[1:])
     assert form is not None
@@ -100,7 +100,7 @@ def read_quads(path: Path, graph: Term) -> Iterator[Quad]:
 
 
 def cases(suite: Suite) -> list[Case]:
-    """All tests of all manifests."""
+    """Return all tests of all manifests."""
     found: list[Case] = []
     for manifest in sorted(suite.folder.glob("*/manifest.ttl")):
         base = f"{suite.base}{manifest.parent.name}/"
@@ -149,7 +149,7 @@ def cases(suite: Suite) -> list[Case]:
 
 
 def evaluations() -> list[Case]:
-    """The evaluation tests of all suites that are here."""
+    """Return the evaluation tests of all suites that are here."""
     kinds = ("QueryEvaluationTest", "CSVResultFormatTest")
     return [case for suite in EVALUATED for case in cases(suite) if case.kind in kinds]
 
@@ -162,7 +162,7 @@ Row = tuple[Term | None, ...]
 
 
 def expected_solutions(path: Path) -> tuple[list[str], list[Row]] | bool:
-    """The result that a file states: variables and rows, or a truth value."""
+    """Return the stated result of a file: variables and rows, or a truth value."""
     if path.suffix in (".ttl", ".rdf"):
         return _result_set(path)
     form = ox.QueryResultsFormat.from_extension(path.suffix[1:])
@@ -205,21 +205,21 @@ def _result_set(path: Path) -> tuple[list[str], list[Row]] | bool:
 
 
 def same_answers(case: Case, left: Sequence[Row], right: Sequence[Row]) -> bool:
-    """Whether rows are those of a test, as often as it asks."""
+    """True if rows are those of a test, as often as it asks."""
     if case.lax:
         return same_rows(list(dict.fromkeys(left)), list(dict.fromkeys(right)))
     return same_rows(left, right)
 
 
 def in_order(left: Sequence[Row], right: Sequence[Row]) -> bool:
-    """Whether rows come in the same order, whichever blank node is where."""
+    """True if rows come in the same order, whichever blank node is where."""
     return [_shape(tuple(map(by_value, row))) for row in left] == [
         _shape(tuple(map(by_value, row))) for row in right
     ]
 
 
 def by_value(term: Term | None) -> Term | None:
-    """A number in canonical form, so that ``1.0`` and ``1`` are the same decimal."""
+    """Return a number in canonical form, so that ``1.0`` and ``1`` are the same decimal."""
     if term is None or not term.startswith('"'):
         return term
     value = value_of(term)
@@ -230,7 +230,7 @@ def by_value(term: Term | None) -> Term | None:
 
 
 def same_rows(left: Sequence[Row], right: Sequence[Row]) -> bool:
-    """Whether two multisets of rows are equal up to a renaming of blank nodes and number forms."""
+    """True if two multisets of rows are equal up to blank node names and number forms."""
     one = [tuple(map(by_value, row)) for row in left]
     other = [tuple(map(by_value, row)) for row in right]
     if len(one) != len(other):

@@ -1,8 +1,8 @@
-"""A small server of WebHDFS, so that tests have a file system that is reached by URL alone.
+"""A small WebHDFS server, for tests with a file system that is reached by URL alone.
 
-Source: the specification "WebHDFS REST API" of Apache Hadoop. Files lie in a directory; who reads
-or writes contents is sent on to another address first, as by a name node to a data node, which is
-this server as well. Nobody is asked who they are.
+Source: the specification "WebHDFS REST API" of Apache Hadoop. Files lie in a directory; contents
+are
+redirected once, as from a name node to a data node. There is no authentication.
 
 As a program: ``python -m tests.support.webhdfs DIRECTORY HOST PORT``.
 """
@@ -45,7 +45,7 @@ class Refused(Exception):  # noqa: N818 - it is the answer
 
 
 def application(root: Path) -> Flask:
-    """A server of the files in a directory."""
+    """Make a server of the files in a directory."""
     app = Flask("webhdfs")
 
     @app.errorhandler(Refused)
@@ -194,7 +194,7 @@ class _Handler(WSGIRequestHandler):
 
 @contextlib.contextmanager
 def serving_files(cluster: SparkCluster, root: Path) -> Iterator[str]:
-    """Serve a directory where a cluster can reach it; the URL of its root."""
+    """Serve a directory where a cluster can reach it; return its root URL."""
     port = str(free_port())
     command = [sys.executable, "-m", "tests.support.webhdfs", str(root), cluster.host, port]
     server = subprocess.Popen(
@@ -210,14 +210,14 @@ def serving_files(cluster: SparkCluster, root: Path) -> Iterator[str]:
 
 
 class FileServer:
-    """A running server, in this process.
+    """A running server in this process.
 
     Attributes:
         url: of its root.
-        requests: the operations that were asked for, with the paths.
-        fails: whether to answer an operation on a path by 500.
-        cut: after how many bytes contents break off; 0: never.
-        body: the status and the body of every answer; ``None``: as it should be.
+        requests: operations and paths.
+        fails: true for an operation that gets a 500.
+        cut: bytes after which contents break off; 0: never.
+        body: forced status and body of every answer; ``None``: none.
     """
 
     def __init__(self, app: Flask) -> None:

@@ -1,15 +1,13 @@
-"""Lets a session call a WSGI application in process: no socket, the real seam.
+"""Let a session call a WSGI application in process, without a socket.
 
     session = WsgiSession()
     session.mount("http://server.test/", WsgiAdapter(app))
     session.get("http://server.test/trains")
 
-A session of `requests` will do, too: `WsgiSession` spares the client what that finds out anew for
-each request, which takes longer than the application.
-
-The application sees the environment that a server makes of the request (PEP 3333); the response
-is streamed: a chunk of the body is made when somebody reads it, and closing the response closes
-the application's iterable, as a real server does when the client goes away.
+`WsgiSession` is faster than `requests.Session`. The application sees the environment that a server
+makes (PEP 3333); the body is streamed, and closing the response closes the application's iterable,
+as
+when a client goes away.
 """
 
 import io
@@ -27,13 +25,7 @@ WsgiApplication = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 
 class WsgiAdapter(HTTPAdapter):
-    """A transport that hands each request to a WSGI application.
-
-    Args:
-        app: the application, e.g. a Flask app.
-        log: where each request is written down as ``(method, path with query)``, for tests that
-            count requests; a new list by default.
-    """
+    """A transport that hands each request to a WSGI application, and logs method and path."""
 
     def __init__(self, app: WsgiApplication, log: list[tuple[str, str]] | None = None) -> None:
         super().__init__()
@@ -89,7 +81,7 @@ class WsgiAdapter(HTTPAdapter):
 
 
 class WsgiSession(requests.Session):
-    """A session to mount `WsgiAdapter` on; the form of a URL is found out once."""
+    """A session for `WsgiAdapter` that parses the form of a URL once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +89,7 @@ class WsgiSession(requests.Session):
         self._prepared: dict[str, requests.PreparedRequest] = {}
 
     def get(self, url: Any, **options: Any) -> requests.Response:
-        """Sends a GET request; as the client does, it goes to the application at once."""
+        """Send a GET request to the application at once."""
         if options.keys() != _CLIENT_OPTIONS:
             return super().get(url, **options)
         prepared = self._prepared.get(url)

@@ -200,7 +200,7 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
     assert len(fourth.calls) == 8
 
 
-@pytest.mark.parametrize("lost", range(1, 40))
+@pytest.mark.parametrize("lost", [1, 2, 3, 9, 20, 39])
 def test_a_measurement_that_was_half_written_is_repeated(tmp_path: Path, lost: int) -> None:
     run(tmp_path, Squares())
     file = tmp_path / "squares/raw.csv"

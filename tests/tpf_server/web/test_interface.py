@@ -1,14 +1,11 @@
 """Each statement of the design about the fragment interface, over HTTP."""
 
-import json
 import re
-import warnings
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import pytest
-import rdflib
 from markupsafe import escape
 
 from annotations.labels import Expiration, Interval
@@ -44,63 +41,10 @@ def test_get_head_and_options(served: Served) -> None:
     assert options.headers["Allow"] == "GET, HEAD, OPTIONS"
 
 
-def test_every_pattern_shape(served: Served) -> None:
-    t1, stop = "subject=http://example.org/t1", "predicate=http://example.org/stop"
-    ghent, history = "object=http://example.org/ghent", "graph=http://example.org/history"
-    expected = {
-        "": 8, t1: 4, stop: 3, ghent: 2, history: 1, f"{t1}&{stop}": 2, f"{t1}&{ghent}": 1,
-        f"{stop}&{ghent}": 2, f"{t1}&{stop}&{ghent}": 1, f"{t1}&{history}": 1,
-        f"{t1}&graph=urn:ldf:defaultGraph": 3, f"{stop}&{ghent}&{history}": 0,
-    }  # fmt: skip
-    for query, count in expected.items():
-        path = f"trains?{query}" if query else "trains"
-        assert served.page(path).total == count, query
-        assert len(served.fragment(path)) == count, query
-
-
 def test_repeated_variables_are_honoured(served: Served) -> None:
     page = served.page("trains?subject=?x&predicate=http://example.org/knows&object=?x")
     assert page.data == [quad("loop", "knows", "loop")]
     assert page.total == 1
-
-
-def test_repeated_variables_are_honoured_in_live_facts(served: Served) -> None:
-    served.publish((quad("t1", "same", "t2"), SOON), (quad("t2", "same", "t2"), SOON))
-    page = served.page("trains?subject=?x&predicate=http://example.org/same&object=?x")
-    assert page.data == [quad("t2", "same", "t2")]
-
-
-SYNTAXES = {
-    "<http://example.org/o>": ["http://example.org/o", "<http://example.org/o>", "ex:o"],
-    '"x"': ['"x"', '"x"^^http://www.w3.org/2001/XMLSchema#string'],
-    '"x"@en': ['"x"@en', '"x"@EN'],
-    '"42"^^<http://www.w3.org/2001/XMLSchema#integer>': [
-        '"42"^^http://www.w3.org/2001/XMLSchema#integer',
-        '"42"^^<http://www.w3.org/2001/XMLSchema#integer>',
-        '"42"^^xsd:integer',
-    ],
-    '"say \\"hi\\" \\\\ a+b%20c&d=e#f\\n"': ['"say "hi" \\ a+b%20c&d=e#f\n"'],
-    '"🚂"': ['"🚂"'],
-    "<http://example.org/\u00e9?a=b&c#d>": ["http://example.org/\u00e9?a=b&c#d"],
-    '<<( <http://example.org/s> <http://example.org/p> "1" )>>': [
-        '<<( <http://example.org/s> <http://example.org/p> "1" )>>',
-        '<<ex:s ex:p "1">>',
-    ],
-}
-
-
-def test_all_term_syntaxes(tmp_path: Path) -> None:
-    rows = [quad("s", "p", term) for term in SYNTAXES]
-    prefixes = {"ex": "http://example.org/", "xsd": "http://www.w3.org/2001/XMLSchema#"}
-    with Served(tmp_path, rows, settings={"prefixes": prefixes}) as served:
-        for nothing in ("trains", "trains?object=", "trains?object=?v", "trains?object=%3Fv"):
-            assert served.page(nothing).total == len(SYNTAXES)
-        for term, texts in SYNTAXES.items():
-            for text in texts:
-                # All that can be encoded, and only what must be.
-                for safe in ("", ":/?@!$'()*,;"):
-                    page = served.page(f"trains?object={quote(text, safe=safe)}")
-                    assert [row.object for row in page.data] == [term], text
 
 
 @pytest.mark.parametrize("parameter", ["_:b", "nonsense", '"open'])
@@ -222,11 +166,6 @@ def test_a_larger_page_by_limit_up_to_the_servers(tmp_path: Path) -> None:
             assert served.get(f"trains?limit={nonsense}").status_code == 400
 
 
-@pytest.mark.parametrize("page", ["0", "abc", "-1", ""])
-def test_page_0_and_abc_are_400(served: Served, page: str) -> None:
-    assert served.get(f"trains?page={page}").status_code == 400
-
-
 def test_qpf_default_graph(served: Served) -> None:
     page = served.page("trains")
     default = page.objects("http://www.w3.org/ns/sparql-service-description#defaultGraph")
@@ -260,28 +199,6 @@ def test_formats_are_parsed_back_with_data_and_metadata_apart(served: Served, su
             assert sorted(data) == sorted(expected)
             metadata = [row for row in rows if row.graph == graph]
             assert any(row.predicate == f"<{HYDRA}totalItems>" for row in metadata)
-
-
-@pytest.mark.parametrize("suffix", FORMATS)
-def test_formats_are_parsed_by_rdflib_too(served: Served, suffix: str) -> None:
-    served.publish((quad("t1", "delay", '"5 \\"min\\"\\n"'), SOON))
-    response = served.get(f"trains.{suffix}?limit=100")
-    names = {"ttl": "turtle", "nt": "nt", "jsonld": "json-ld", "nq": "nquads", "trig": "trig"}
-    dataset = rdflib.Dataset()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # rdflib warns of its own parsers
-        dataset.parse(data=response.content, format=names[suffix])
-        seen = parse(dataset.serialize(format="nquads").encode(), "application/n-quads")
-    expected = {*STATIC, quad("t1", "delay", '"5 \\"min\\"\\n"')}
-    metadata = f"<{BASE}trains.{suffix}?limit=100#metadata>"
-    ours = parse(response.content, FORMATS[suffix])
-    assert len(seen) == len(ours)
-    if suffix in ("ttl", "nt"):
-        assert {row.graph for row in seen} == {""}
-        assert {row.triple for row in expected} <= {shown(row).triple for row in seen}
-    else:
-        assert {shown(row) for row in seen if row.graph != metadata} == expected
-        assert {row.graph for row in seen} == {row.graph for row in expected} | {metadata}
 
 
 def test_negotiation_honours_q_values_and_says_vary(served: Served) -> None:
@@ -428,31 +345,6 @@ def test_page_labels_off_is_a_foreign_server(tmp_path_factory: pytest.TempPathFa
         assert len(page.data) == len(STATIC) + 2
 
 
-def test_only_facts_valid_now_are_shown(served: Served) -> None:
-    later = Interval(NOON + timedelta(seconds=4), NOON + timedelta(seconds=9))
-    served.publish((quad("t1", "delay", '"5"'), SOON), (quad("t1", "platform", '"2"'), later))
-    delay, platform = quad("t1", "delay", '"5"'), quad("t1", "platform", '"2"')
-    for seconds, expected in ((0, [delay]), (4, [delay, platform]), (8.4, [platform]), (9, [])):
-        served.clock.advance_to(NOON + timedelta(seconds=seconds))
-        found = [row for row in served.fragment("trains") if row in (delay, platform)]
-        assert sorted(found) == sorted(expected), seconds
-
-
-def test_several_views_live_under_their_own_urls(served: Served) -> None:
-    served.publish((quad("t1", "delay", '"5"'), SOON))
-    extra = {}
-    for view in served.dataset.views:
-        rows = served.fragment(f"trains/{view}")
-        extra[view] = len(rows) - len(STATIC)
-        page = served.page(f"trains/{view}")
-        assert page.objects(TMP + "annotationMethod") == [view]
-        assert page.objects(TMP + "plainView") == [BASE + "trains"]
-    assert extra == {
-        "plain": 1, "singleton-property": 3, "named-graph": 2, "implicit-graph": 2,
-        "reification": 5, "rdf-1.2": 3,
-    }  # fmt: skip
-
-
 def test_the_implicit_graph_names_fragments_that_exist(served: Served) -> None:
     served.publish((quad("t1", "delay", '"5 & 6"'), SOON))
     rows = served.page("trains/implicit-graph?predicate=" + quote(TMP + "expiration", safe="")).data
@@ -552,21 +444,7 @@ def test_forged_host_and_forwarded_headers_change_nothing(
     assert forged.headers == honest.headers
 
 
-def test_the_index_lists_the_datasets(served: Served) -> None:
-    rows = parse(served.get("", "text/turtle").content, "text/turtle")
-    assert f"<{BASE}trains#dataset>" in {
-        row.object for row in rows if row.predicate == f"<{HYDRA}member>"
-    }
-    assert 'href="http://server.test/trains"' in served.get("", "text/html").text
-
-
 @pytest.mark.parametrize("path", ["healthz", "readyz"])
 def test_health(served: Served, path: str) -> None:
     assert served.get(path).status_code == 200
     assert served.get(path).headers["Cache-Control"] == "no-store"
-
-
-def test_problem_details_are_json(served: Served) -> None:
-    document = json.loads(served.get("trains?subject=" + quote("_:x")).text)
-    assert set(document) == {"type", "title", "status", "detail"}
-    assert unquote(document["detail"]).startswith("subject: '_:x'")

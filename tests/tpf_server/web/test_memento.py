@@ -103,15 +103,6 @@ def test_a_static_answer_has_no_memento(served: Served) -> None:
     assert "Memento-Datetime" not in served.get(QUERY).headers
 
 
-def test_metrics_count_requests(served: Served) -> None:
-    served.get("trains")
-    served.get("nothing")
-    text = served.get("metrics").text
-    assert 'tpf_requests_total{method="GET",status="200"} 1.0' in text
-    assert 'tpf_requests_total{method="GET",status="404"} 1.0' in text
-    assert "tpf_request_seconds_count 2.0" in text
-
-
 def test_the_past_of_what_expires_is_not_known(served: Served) -> None:
     """Neither by the form's `at`, nor by Memento, nor for people."""
     history(served)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, Interval, Label
-from tests.support.served import NOON, Served, quad
+from tests.support.served import Served, quad
 from tests.tpf_server.conftest import STATIC
 from tpf_server.web.site import PageBodies
 
@@ -94,14 +94,3 @@ def test_other_settings_make_other_tags(tmp_path: Path) -> None:
         with Served(folder, STATIC, live=False, settings=titles) as served:
             tags.append(served.get("trains", "text/html").headers["ETag"])
     assert len(set(tags)) == 3
-
-
-def test_the_tag_of_a_past_instant_does_not_change(served: Served) -> None:
-    label = Expiration(NOON + timedelta(seconds=10))
-    served.publish((quad("t1", "delay", '"5"'), label))
-    url = served.page("trains").objects("http://www.w3.org/ns/hydra/core#next")[0]
-    path = url.removeprefix("http://server.test/")
-    first = served.get(path, "text/html")
-    served.clock.advance_to(NOON + timedelta(seconds=20))
-    second = served.get(path, "text/html")
-    assert (first.headers["ETag"], first.content) == (second.headers["ETag"], second.content)

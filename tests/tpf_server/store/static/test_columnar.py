@@ -14,7 +14,6 @@ from annotations.terms import (
     Quad,
     QuadPattern,
     Term,
-    TermOrVariable,
     Triple,
     blank_node,
     iri,
@@ -125,46 +124,11 @@ def test_orders_for_graphs_only_where_there_are_graphs(tmp_path: Path) -> None:
         assert store.graphs() == [NODES[3]]
 
 
-def test_variable_graph_matches_the_default_graph_too(tmp_path: Path) -> None:
-    quad = Quad(NODES[0], NODES[1], NODES[2])
-    named = quad._replace(graph=NODES[3])
-    with static_store(tmp_path / "s", [quad, named]) as store:
-        everywhere = QuadPattern(*quad.triple, variable("g"))
-        assert set(store.quads(everywhere, 0, 9)) == {quad, named}
-        assert store.quads(everywhere._replace(graph=DEFAULT_GRAPH), 0, 9) == [quad]
-        assert store.quads(everywhere._replace(graph=NODES[3]), 0, 9) == [named]
-        assert store.quads(everywhere._replace(graph=NODES[0]), 0, 9) == []
-
-
-def test_repeated_variable_with_the_graph(tmp_path: Path) -> None:
-    own_graph = Quad(NODES[0], NODES[1], NODES[2], NODES[0])
-    default = Quad(NODES[0], NODES[1], NODES[2])
-    pattern = QuadPattern(variable("x"), variable("p"), variable("o"), variable("x"))
-    with static_store(tmp_path / "s", [own_graph, default]) as store:
-        assert store.quads(pattern, 0, 9) == [own_graph]
-    with static_store(tmp_path / "t", [default]) as store:
-        assert store.count(pattern) == 0
-
-
 def test_the_empty_text_is_no_subject(tmp_path: Path) -> None:
     empty = QuadPattern(DEFAULT_GRAPH, variable("p"), variable("o"), variable("g"))
     with static_store(tmp_path / "s", [Quad(NODES[0], NODES[1], NODES[2])]) as store:
         assert store.count(empty) == 0
         assert store.quads(empty, 0, 9) == []
-
-
-def test_empty_store(tmp_path: Path) -> None:
-    anything: tuple[TermOrVariable, ...] = tuple(variable(name) for name in "spog")
-    with static_store(tmp_path / "s", []) as store:
-        assert store.count(QuadPattern(*anything)) == 0
-        assert store.quads(QuadPattern(*anything), 0, 9) == []
-        assert store.count(QuadPattern(NODES[0], *anything[1:])) == 0
-
-
-def test_duplicates_count_once(tmp_path: Path) -> None:
-    quad = Quad(NODES[0], NODES[1], NODES[2])
-    with static_store(tmp_path / "s", [quad] * 3) as store:
-        assert store.quads(QuadPattern(*quad), 0, 9) == [quad]
 
 
 lexical = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

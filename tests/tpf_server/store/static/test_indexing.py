@@ -94,14 +94,6 @@ def test_prefixes_are_kept_and_the_first_counts(tmp_path: Path) -> None:
         assert store.prefixes == {"a": "http://a/", "c": "http://c/"}
 
 
-def test_duplicates_within_and_across_files(tmp_path: Path) -> None:
-    line = "<http://e/s> <http://e/p> <http://e/o> .\n"
-    one = write(tmp_path / "1.nt", line * 3)
-    two = write(tmp_path / "2.ttl", line)
-    with index(tmp_path / "s", one, two) as store:
-        assert store.count(ANYTHING) == 1
-
-
 def test_blank_nodes_are_scoped_per_file(tmp_path: Path) -> None:
     one = write(tmp_path / "1.nt", "_:x <http://e/p> _:x .\n_:y <http://e/p> _:x .\n")
     two = write(tmp_path / "2.nq", "_:x <http://e/p> _:x _:x .\n")
@@ -191,11 +183,6 @@ def test_nothing_to_index(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(RdfInputError, match="no RDF files"):
         index(tmp_path / "s", tmp_path / "empty")
-
-
-def test_empty_file_gives_an_empty_store(tmp_path: Path) -> None:
-    with index(tmp_path / "s", write(tmp_path / "a.nt", "")) as store:
-        assert content(store) == []
 
 
 def test_progress_names_files_and_counts(tmp_path: Path) -> None:
