@@ -1,9 +1,11 @@
-"""Builds the part in C with the package, where there is a compiler; the package needs none.
+"""Builds what is not Python with the package: the part in C, and Python for the page's browser.
 
+The first needs a compiler, the second an npm registry; the package works without either.
 `python hatch_build.py` builds it beside its source; with a directory it goes there, and what
 follows are further options of the compiler.
 """
 
+import importlib.util
 import os
 import shlex
 import subprocess
@@ -18,6 +20,9 @@ ROOT = Path(__file__).parent
 SOURCE = ROOT / "tpf_client" / "dataflow" / "state" / "_ranked_groups.c"
 # A machine with a compiler can do as if it had none.
 SWITCH = "LIVE_LINKED_DATA_COMPILE"
+RUNTIME = ROOT / "tpf_client" / "page_runtime.py"
+# A machine without a network need not try.
+RUNTIME_SWITCH = "LIVE_LINKED_DATA_PAGE"
 
 
 def built_kernel(directory: Path, more: Sequence[str] = ()) -> Path:
@@ -86,6 +91,25 @@ def tried_kernel() -> Path | None:
     return None
 
 
+def put_runtime(quality: int) -> bool:
+    """Fetch Python for browsers, or take it from the user's cache; whether it is there.
+
+    Args:
+        quality: of its compression, up to 11.
+    """
+    if os.environ.get(RUNTIME_SWITCH) == "off":
+        sys.stderr.write(f"live-linked-data: without Python for its page: {RUNTIME_SWITCH}=off\n")
+        return False
+    # Only this file: its package need not be importable while it is built.
+    spec = importlib.util.spec_from_file_location("page_runtime", RUNTIME)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return bool(module.put_runtime(quality))
+
+
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 except ImportError:
@@ -93,11 +117,16 @@ except ImportError:
 else:
 
     class KernelHook(BuildHookInterface[Any]):
-        """Adds the extension to a wheel, where it can be built."""
+        """Adds the extension and Python for browsers to a wheel, where they can be had."""
 
-        def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             """See hatchling."""
-            kernel = None if self.target_name == "sdist" else tried_kernel()
+            if self.target_name == "sdist":
+                return
+            # What is given to others is worth a minute of compressing.
+            if put_runtime(9 if version == "editable" else 11):
+                build_data["artifacts"].append("tpf_client/page/runtime/*")
+            kernel = tried_kernel()
             if kernel is not None:
                 build_data["artifacts"].append(str(kernel.relative_to(ROOT)))
                 build_data["pure_python"] = False

@@ -29,6 +29,8 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client.store": {"rdflib"},
     "tpf_client.solutions": {"pandas", "rdflib"},
     "tpf_client.stream": {"pandas", "rdflib"},
+    "tpf_client.page_files": {"brotli"},
+    "tpf_client.page_runtime": {"brotli"},
     "tpf_client.printing": {"rdflib", "rich"},
     "tpf_client.serving": {"typer", "waitress"},
     "tpf_client.beside_server": {"requests"},

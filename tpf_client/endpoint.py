@@ -29,7 +29,7 @@ from tpf_client.errors import (
 )
 from tpf_client.live_answers import FollowedBody, LiveAnswers, StreamedBody, Wish, begun, work_of
 from tpf_client.map_tiles import MapTiles
-from tpf_client.page_files import Example, Headers, PageFiles
+from tpf_client.page_files import Example, Headers, PageFiles, PageSettings
 from tpf_client.planner.budget import Allowance, Budget, BudgetWatch
 from tpf_client.protocol import (
     ALLOWED_METHODS,
@@ -197,7 +197,9 @@ class SparqlEndpoint:
         self._turns = threading.Semaphore(queries)
         self._slots = FollowerSlots(streams, streams_per_reader)
         self._min_interval = min_interval
-        self._page = PageFiles(client.urls, examples, continuous, tiles)
+        self._page = PageFiles(
+            PageSettings(client.urls, examples, endpoint=True, continuous=continuous, tiles=tiles)
+        )
         self._words = KeptWords(client, self._budget)
         self._live = LiveAnswers(self._stream, client.clock, self._allowance.rows, self._work)
         self.threads = queries + streams + _SPARE

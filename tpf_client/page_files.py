@@ -1,37 +1,84 @@
-"""The page of the endpoint: files of this package, and what it is to know of the endpoint."""
+"""The page: files that any static host can serve, and what it is told of whoever serves it.
 
+A query of the page is evaluated in the browser, by this package as Python in a worker (see
+`tpf_client.page_runtime`), or by the endpoint that serves the page. Files are named by their
+content, so that they may be kept for ever; ``index.html`` names those of today. ``page.json`` says
+which datasets are asked first, which queries are offered, and what else the server has.
+"""
+
+import ast
 import gzip
 import hashlib
+import io
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tpf_client.map_tiles import MapTiles
+from tpf_client.page_runtime import runtime_files, runtime_folder
 from tpf_client.protocol import RefusedError, WsgiEnvironment
 
 Headers: TypeAlias = list[tuple[str, str]]
 
-POLICY = (
+POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; img-src data:"
+    "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; img-src data:"
 )
 """What the page may load: files of ours, and nothing that stands in its markup.
 
 Where a map has tiles, their origin follows, and nothing else does.
 """
+ENGINE_POLICY: Final = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' http: https:"
+)
+"""What the worker may load that evaluates queries: fragments, wherever they are."""
 
-_FILES = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/outline.json": ("outline.json", "application/json"),
-    "/licences.txt": ("licences.txt", "text/plain; charset=utf-8"),
-}
+_BUILT: Final = Path(__file__).parent / "page" / "built"
+_FOR_EVER: Final = "public, max-age=31536000, immutable"
+_LOOK_AGAIN: Final = "no-cache"
+_ROOT: Final = "tpf_client.tab"
+"""The module that the worker begins with."""
+_CARRIED: Final = frozenset({"annotations", "cachetools", "tpf_client", "uritemplate"})
+"""Packages of which the worker gets what that module imports."""
+_SCRIPT: Final = "text/javascript; charset=utf-8"
+_STYLE: Final = "text/css; charset=utf-8"
+_HTML: Final = "text/html; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A file of the page.
+
+    Args:
+        media_type: what it is.
+        content: its bytes, or the path of them without the ``.gz`` of how they are kept.
+        policy: what it may load, where it is a page or a worker.
+        caching: for how long whoever has it may keep it.
+    """
+
+    media_type: str
+    content: bytes | Path
+    policy: str = POLICY
+    caching: str = _FOR_EVER
+
+    def encoded(self, encoding: str) -> bytes | None:
+        """Its bytes as ``br``, ``gzip`` or (empty) as they are; ``None``: not kept so."""
+        suffix = {"br": ".br", "gzip": ".gz", "": ".gz"}[encoding]
+        if isinstance(self.content, Path):
+            file = self.content.with_name(self.content.name + suffix)
+            if not file.is_file():
+                return None
+            body = file.read_bytes()
+            return body if encoding else gzip.decompress(body)
+        if not encoding:
+            return self.content
+        return _compressed(self.content, encoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +107,187 @@ def read_example(file: Path) -> Example:
     return Example(title or file.stem, text)
 
 
-class PageFiles:
-    """What is at the paths of the page.
+@dataclass(frozen=True, slots=True)
+class PageSettings:
+    """What the page is told of whoever serves it.
 
     Args:
-        urls: the datasets that the endpoint is over.
+        datasets: URLs of the datasets that are asked where a link names none.
         examples: queries that the page offers.
+        endpoint: whether queries are evaluated by the endpoint beside the page, not by the browser.
         continuous: path of the continuous queries of the same server; none where empty.
         tiles: of its map.
     """
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        examples: Sequence[Example] = (),
-        continuous: str = "",
-        tiles: MapTiles | None = None,
-    ) -> None:
+    datasets: Sequence[str] = ()
+    examples: Sequence[Example] = ()
+    endpoint: bool = False
+    continuous: str = ""
+    tiles: MapTiles | None = None
+
+    def to_json(self) -> str:
+        """The content of ``page.json``."""
         told = {
-            "datasets": list(urls),
-            "examples": [{"title": each.title, "query": each.query} for each in examples],
-            "continuous": continuous,
-            "tiles": tiles and {"url": tiles.template, "attribution": tiles.attribution},
+            "datasets": list(self.datasets),
+            "examples": [{"title": each.title, "query": each.query} for each in self.examples],
+            "endpoint": self.endpoint,
+            "continuous": self.continuous,
+            "tiles": self.tiles
+            and {"url": self.tiles.template, "attribution": self.tiles.attribution},
         }
-        self._settings = json.dumps(told, ensure_ascii=False).encode()
-        self._rules = [
-            ("Content-Security-Policy", f"{POLICY} {tiles.origin}" if tiles else POLICY),
-            # Who has tiles may want to know for whom, but not for which query.
-            ("Referrer-Policy", "strict-origin" if tiles else "no-referrer"),
-        ]
+        return json.dumps(told, ensure_ascii=False)
+
+
+@cache
+def bundle(with_engine: bool) -> Mapping[str, PageFile]:
+    """The files of the page by their names; ``index.html`` is at ``""``.
+
+    Args:
+        with_engine: whether the browser is to evaluate queries; where Python for browsers is not
+            there, its files are left out all the same, and the page says so.
+    """
+    files: dict[str, PageFile] = {}
+
+    def named(name: str, content: bytes, media_type: str, policy: str = POLICY) -> str:
+        stem, _, ending = name.rpartition(".")
+        whole = f"{stem}-{_digest(content)}.{ending}"
+        files[whole] = PageFile(media_type, content, policy)
+        return whole
+
+    folder = runtime_folder() if with_engine else None
+    engine = ""
+    if folder is not None:
+        parts = runtime_files(folder)
+        python = f"python-{_digest(repr(parts).encode())}"
+        for part in parts:
+            files[f"{python}/{part.name}"] = PageFile(part.media_type, folder / part.name)
+        archive = packages_archive()
+        packages = named("packages.zip", archive, "application/zip")
+        loaded = [part for part in parts if not part.name.endswith(".mjs")]
+        sent = sum(len(files[f"{python}/{p.name}"].encoded("br") or b"") for p in loaded)
+        told = {
+            "python": python,
+            "packages": packages,
+            "whole": str(sum(part.size for part in loaded) + len(archive)),
+            "sent": str(sent + len(_compressed(archive, "gzip") or b"")),
+        }
+        filled = _filled(_built("engine.js"), told)
+        engine = named("engine.js", filled, _SCRIPT, ENGINE_POLICY)
+    script = named("page.js", _built("page.js"), _SCRIPT)
+    style = named("page.css", _built("page.css"), _STYLE)
+    outline = named("outline.json", _built("outline.json"), "application/json")
+    index = _filled(_built("index.html"), {"engine": engine, "outline": outline})
+    index = index.replace(b'"page.js"', f'"{script}"'.encode())
+    index = index.replace(b'"page.css"', f'"{style}"'.encode())
+    kept = json.dumps(json.dumps(["", *files]))[1:-1]
+    files["licences.txt"] = PageFile(
+        "text/plain; charset=utf-8", _built("licences.txt"), caching=_LOOK_AGAIN
+    )
+    files[""] = PageFile(_HTML, index, caching=_LOOK_AGAIN)
+    # It differs by the content of the index, too.
+    offline = _filled(_built("offline.js"), {"files": kept}) + f"// {_digest(index)}\n".encode()
+    files["offline.js"] = PageFile(_SCRIPT, offline, caching=_LOOK_AGAIN)
+    return files
+
+
+def packages_archive() -> bytes:
+    """The modules that the worker imports, as an archive that Python imports from."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, file in sorted(_imported(_ROOT).items()):
+            path = name.replace(".", "/") + (
+                "/__init__.py" if file.name == "__init__.py" else ".py"
+            )
+            archive.writestr(zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0)), file.read_bytes())
+    return made.getvalue()
+
+
+def _imported(root: str) -> dict[str, Path]:
+    """The sources of a module and of what it imports, whenever it does, by their names."""
+    found: dict[str, Path] = {}
+    waiting = [root]
+    while waiting:
+        name = waiting.pop()
+        package = name.rpartition(".")[0]
+        if name in found or name.partition(".")[0] not in _CARRIED:
+            continue
+        if package:
+            waiting.append(package)
+        try:
+            spec = find_spec(name)
+        except ModuleNotFoundError:  # a name in a module
+            continue
+        if spec is None or not (spec.origin or "").endswith(".py"):
+            continue
+        assert spec.origin is not None
+        found[name] = Path(spec.origin)
+        inside = name if spec.submodule_search_locations is not None else package
+        waiting += _imports(ast.parse(found[name].read_bytes()), inside)
+    return found
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Names that may be of modules which a module imports, but for those of type checkers."""
+    for node in ast.iter_child_nodes(tree):
+        match node:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                continue
+            case ast.Import(names=names):
+                yield from (each.name for each in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                above = package.split(".")[: len(package.split(".")) - level + 1] if level else []
+                base = ".".join([*above, *([module] if module else [])])
+                yield base
+                yield from (f"{base}.{each.name}" for each in names)
+            case _:
+                yield from _imports(node, package)
+
+
+def write_page(folder: Path, settings: PageSettings) -> list[str]:
+    """Write the page into a folder, for a static host; the names of the files.
+
+    Each is there three times: as it is, and compressed (``.br``, ``.gz``) for hosts that send such
+    files to those who take them.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    told = PageFile("application/json", settings.to_json().encode(), caching=_LOOK_AGAIN)
+    files = {**bundle(not settings.endpoint), "page.json": told}
+    for name, file in files.items():
+        target = folder / (name or "index.html")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for encoding, suffix in (("", ""), ("br", ".br"), ("gzip", ".gz")):
+            body = file.encoded(encoding)
+            if body is not None:
+                target.with_name(target.name + suffix).write_bytes(body)
+    return sorted(files)
+
+
+class PageFiles:
+    """What is at the paths of the page.
+
+    Args:
+        settings: what the page is told.
+    """
+
+    def __init__(self, settings: PageSettings) -> None:
+        told = PageFile("application/json", settings.to_json().encode(), caching=_LOOK_AGAIN)
+        self._files = {**bundle(not settings.endpoint), "page.json": told}
+        tiles = settings.tiles
+        if tiles is not None:
+            self._files = {
+                name: replace(each, policy=f"{each.policy} {tiles.origin}")
+                if each.policy == POLICY
+                else each
+                for name, each in self._files.items()
+            }
+        # Who has tiles may want to know for whom, but not for which query.
+        self._referrer = "strict-origin" if tiles else "no-referrer"
 
     def __contains__(self, path: str) -> bool:
         """Whether there is something at a path."""
-        return path in _FILES or path == "/page.json"
+        return path.removeprefix("/") in self._files
 
     def answer(self, environ: WsgiEnvironment, path: str) -> tuple[HTTPStatus, Headers, bytes]:
         """The answer to a request for one of our paths.
@@ -102,31 +297,50 @@ class PageFiles:
         """
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} can only be read")
-        if path == "/page.json":
-            media_type, body = "application/json", self._settings
-        else:
-            name, media_type = _FILES[path]
-            body = _content(name)
-        tag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'
+        file = self._files[path.removeprefix("/")]
+        accepted = environ.get("HTTP_ACCEPT_ENCODING", "")
+        for encoding in ("br", "gzip", ""):
+            if encoding in accepted:
+                body = file.encoded(encoding)
+                if body is not None:
+                    break
+        assert body is not None
+        tag = f'"{_digest(body)}"'
         headers = [
             ("ETag", tag),
-            ("Cache-Control", "no-cache"),
-            *self._rules,
+            ("Cache-Control", file.caching),
+            ("Content-Security-Policy", file.policy),
+            ("Referrer-Policy", self._referrer),
         ]
         if tag in environ.get("HTTP_IF_NONE_MATCH", ""):
             return HTTPStatus.NOT_MODIFIED, headers, b""
-        headers.append(("Content-Type", media_type))
-        if "gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""):
-            headers.append(("Content-Encoding", "gzip"))
-            body = _compressed(body)
+        headers.append(("Content-Type", file.media_type))
+        if encoding:
+            headers.append(("Content-Encoding", encoding))
         return HTTPStatus.OK, [*headers, ("Content-Length", str(len(body)))], body
 
 
-@cache
-def _content(name: str) -> bytes:
-    return (files("tpf_client") / "page" / "built" / name).read_bytes()
+def _built(name: str) -> bytes:
+    return (_BUILT / name).read_bytes()
+
+
+def _filled(text: bytes, told: Mapping[str, str]) -> bytes:
+    for name, value in told.items():
+        text = text.replace(f"@{name}@".encode(), value.encode())
+    return text
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 @cache
-def _compressed(body: bytes) -> bytes:
-    return gzip.compress(body, mtime=0)
+def _compressed(body: bytes, encoding: str) -> bytes | None:
+    if encoding == "gzip":
+        return gzip.compress(body, mtime=0)
+    try:
+        import brotli
+    except ImportError:
+        return None
+    packed: bytes = brotli.compress(body, quality=9, lgwin=22)
+    return packed

@@ -639,7 +639,7 @@ def test_the_endpoint_starts_anew_while_somebody_watches(
         assert cells(browser)[5][2] == "old"
         # It ends at once although somebody follows, and complains about nothing.
         assert endpoint.close() == ""
-    until(lambda: "asking again" in state(browser), "the page does not tell")
+    until(lambda: "trying again" in state(browser), "the page does not tell")
     assert cells(browser)[5][2] == "old"
     delay(server, 5, "new", FOREVER)
     with Serving(dataset, folder / "all.rq", port):

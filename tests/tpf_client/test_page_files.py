@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import brotli
 import pytest
 
 from tests.support.page_modules import PAGE, page_modules
@@ -27,26 +28,45 @@ def app() -> SparqlEndpoint:
     return SparqlEndpoint(Client(URL), examples=[hostile])
 
 
+def fetch(app: SparqlEndpoint, path: str, encoding: str = "") -> tuple[dict[str, str], bytes]:
+    code, headers, body = call(app, PATH_INFO=path, HTTP_ACCEPT_ENCODING=encoding)
+    assert code == 200
+    assert headers.get("Content-Encoding", "") == encoding
+    assert int(headers["Content-Length"]) == len(body)
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    code, again, nothing = call(
+        app, PATH_INFO=path, HTTP_ACCEPT_ENCODING=encoding, HTTP_IF_NONE_MATCH=headers["ETag"]
+    )
+    assert (code, again["ETag"], nothing) == (304, headers["ETag"], b"")
+    return headers, body
+
+
 def test_the_page_is_small_and_loads_nothing_from_elsewhere(app: SparqlEndpoint) -> None:
+    html = fetch(app, "/")[1].decode()
+    named = re.findall(r'(?:src|href|data-outline)="([\w-]+\.(?:js|css|json))"', html)
+    assert len(named) == 3
     size = 0
-    for path in ("/", "/page.js", "/page.css", "/outline.json", "/page.json"):
-        code, headers, body = call(app, PATH_INFO=path, HTTP_ACCEPT_ENCODING="gzip, br")
-        assert (code, headers["Content-Encoding"]) == (200, "gzip")
+    for path in ("/", "/page.json", *(f"/{name}" for name in named)):
+        headers, packed = fetch(app, path, "gzip")
         assert headers["Content-Security-Policy"] == POLICY
-        assert headers["X-Content-Type-Options"] == "nosniff"
-        assert int(headers["Content-Length"]) == len(body)
-        size += len(body)
-        assert gzip.decompress(body) == call(app, PATH_INFO=path)[2]
-        code, again, nothing = call(app, PATH_INFO=path, HTTP_IF_NONE_MATCH=headers["ETag"])
-        assert (code, again["ETag"], nothing) == (304, headers["ETag"], b"")
+        # What is named by its content stays; what names it is looked at again.
+        assert ("immutable" in headers["Cache-Control"]) == (path[1:] in named)
+        size += len(packed)
+        body = fetch(app, path)[1]
+        assert gzip.decompress(packed) == body
+        assert brotli.decompress(fetch(app, path, "br")[1]) == body
+        if path[1:] in named:
+            assert hashlib.sha256(body).hexdigest()[:16] in path
     assert size <= MOST_BYTES
     assert "unsafe" not in POLICY
-    html = call(app, PATH_INFO="/")[2].decode()
     assert not re.search(
-        r"https?://|<style|\sstyle=|\son\w+=|<script(?! type=\"module\" src)", html
+        r"https?://(?!example\.org/dataset)|<style|\sstyle=|\son\w+="
+        r"|<script(?! type=\"module\" src)",
+        html,
     )
     told = json.loads(call(app, PATH_INFO="/page.json")[2])
     assert told["datasets"] == [URL]
+    assert told["endpoint"] is True
     assert told["examples"][0]["title"] == "</script><b>"
     assert call(app, "HEAD", PATH_INFO="/")[2] == b""
     assert call(app, "POST", PATH_INFO="/")[0] == 405
@@ -60,7 +80,7 @@ def test_a_map_with_tiles_may_load_them_and_nothing_else(app: SparqlEndpoint) ->
     assert call(app, PATH_INFO="/")[1]["Referrer-Policy"] == "no-referrer"
     template = "https://tiles.example.org:8443/{z}/{x}/{y}.png"
     tiled = SparqlEndpoint(Client(URL), tiles=MapTiles(template, "\u00a9 <b>us</b>"))
-    for path in ("/", "/page.js", "/page.json"):
+    for path in ("/", "/page.json"):
         headers = call(tiled, PATH_INFO=path)[1]
         assert headers["Content-Security-Policy"] == f"{POLICY} https://tiles.example.org:8443"
         assert headers["Referrer-Policy"] == "strict-origin"

@@ -14,6 +14,10 @@ const script = await build({
   format: "esm",
   target: "es2022",
 });
+// What runs beside the page: the worker that evaluates queries, and the one that keeps its files.
+for (const name of ["engine", "offline"]) {
+  await build({ ...options, entryPoints: [`src/${name}.js`], outfile: `${out}/${name}.js`, format: "esm", target: "es2022" });
+}
 await build({ ...options, entryPoints: ["src/page.css"], outfile: `${out}/page.css` });
 await writeFile(`${out}/index.html`, await readFile("src/index.html"));
 

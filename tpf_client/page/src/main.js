@@ -3,11 +3,13 @@ import { Answer } from "./answer.js";
 import { Chart, numeric } from "./chart.js";
 import { ContinuousQueries, Emissions, drawOperators, isContinuous } from "./continuous.js";
 import { makeEditor } from "./editor.js";
+import { EndpointEngine } from "./endpoint.js";
 import { follow } from "./events.js";
 import { PointMap, coordinates } from "./map.js";
 import { travel } from "./past.js";
 import { drawPlan } from "./plan.js";
-import { commandOf, csvOf, curlOf, endpointOf, jsonOf, linkOf, pythonOf, save, streamOf } from "./sharing.js";
+import { commandOf, csvOf, curlOf, jsonOf, linkOf, pythonOf, save } from "./sharing.js";
+import { TabEngine, whyNot } from "./tab.js";
 import { Table } from "./table.js";
 import { prefixesOf } from "./terms.js";
 
@@ -15,6 +17,13 @@ const at = (id) => document.getElementById(id);
 const FIRST = "SELECT * WHERE {\n  ?subject ?predicate ?object\n}\nLIMIT 100";
 const SAID = 5000;
 const LOOK = 2000;
+const LATE = 1500; // milliseconds after which an answer that is not renewed is late,
+const BAD = 10_000; // and after which that is a failure
+const EXAMPLES = [
+  { title: "Some facts", query: FIRST },
+  { title: "What kinds of things there are", query: "SELECT DISTINCT ?kind WHERE {\n  ?thing a ?kind\n}\nLIMIT 50" },
+  { title: "What things are called", query: "PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>\nSELECT ?thing ?name WHERE {\n  ?thing rdfs:label ?name\n}\nLIMIT 50" },
+];
 
 const editor = makeEditor(at("editor"), () => watch(), () => editor.mark());
 const table = new Table(at("scroll"), at("table"), () => {
@@ -36,10 +45,17 @@ let plan = null;
 let streams = null; // the continuous queries of the server, where it has some
 let hosted = null; // the one that is followed, as the server tells it
 let looked = 0;
+let engine = null; // what evaluates queries: an endpoint, or a worker of this browser
+let served = []; // the datasets of whoever serves this page
+let due = null; // what the last evaluation has said: the answer is looked at again by then
+let failed = ""; // why the last evaluation gave nothing
+let asking = null; // stops the query that is answered once
 
 function state(kind, text) {
   const shown = at("state");
   if (shown.textContent === text && shown.dataset.kind === kind) return;
+  // Seconds that go by are no news for who listens.
+  if (kind !== shown.dataset.kind && kind !== "due" && !(kind === "live" && shown.dataset.kind === "due")) at("said").textContent = text;
   shown.dataset.kind = kind;
   shown.textContent = text;
   at("table").classList.toggle("late", kind === "late" || kind === "bad");
@@ -105,6 +121,7 @@ const viewed = () => ({
   ...settings(),
   filter: at("filter").value,
   sort: table.order && `${table.order.down ? "-" : ""}${table.order.name}`,
+  source: datasets.join(" ") === served.join(" ") ? [] : datasets,
   at: past.instant?.toISOString(),
 });
 
@@ -118,6 +135,7 @@ function tick() {
   if (answer.settle()) draw();
   if (table.vars) table.run(now, least);
   if (hosted && stop && at("plan").open && performance.now() - looked > LOOK) look();
+  judge(now);
   if (stop && next !== null) at("next").textContent = `in ${Math.max(0, Math.ceil((next - now) / 1000))} s`;
   if (unsaid && performance.now() - lastSaid > SAID) {
     const { added, changed, removed } = unsaid;
@@ -125,6 +143,27 @@ function tick() {
     lastSaid = performance.now();
     unsaid = null;
   }
+}
+
+/** Says how true the answer is at this moment, whoever is silent. */
+function judge(now) {
+  if (!stop || hosted || !due) return;
+  const over = Math.max(due.until === null ? 0 : now - due.until, due.next === null ? 0 : now - due.next - LATE);
+  const seconds = `${Math.round(over / 1000)} s`;
+  if (over > BAD) state("bad", `out of date for ${seconds}${failed && `: ${failed}`}; trying again by itself`);
+  else if (failed) state("late", `late: ${failed}; trying again`);
+  else if (over > LATE) state("late", `late by ${seconds}; looking again`);
+  else if (over > 0) state("due", "looking again…");
+  else state(due.kind, due.text);
+}
+
+/** What this tab has used. */
+function count(told) {
+  for (const name of ["requests", "bytes", "cached"]) at(name).textContent = told[name].toLocaleString("en");
+  at("all").textContent = told.endpoint.requests.toLocaleString("en");
+  const { requests, bytes } = told.endpoint;
+  const size = bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+  if (engine instanceof TabEngine) at("used").textContent = `This browser evaluated everything itself, from ${requests.toLocaleString("en")} requests for fragments (${size}). The server computed no query.`;
 }
 
 function say(counts) {
@@ -147,8 +186,7 @@ function heard(name, told) {
     least = told.valid_until && Date.parse(told.valid_until);
     next = told.next_look && Date.parse(told.next_look);
     at("valid").textContent = told.dynamic ? time(least) : "nothing here is labelled";
-    for (const name of ["requests", "bytes", "cached"]) at(name).textContent = told[name].toLocaleString("en");
-    at("all").textContent = told.endpoint.requests.toLocaleString("en");
+    count(told);
     answer.late(told.late ?? []);
     note();
     for (const text of told.warnings ?? []) {
@@ -157,16 +195,26 @@ function heard(name, told) {
       at("warnings").append(line);
     }
     const late = told.late?.length ?? 0;
-    if (late) state("some", `up to date, but ${late} ${late === 1 ? "row is" : "rows are"} late`);
-    else state("live", "up to date");
+    failed = "";
+    due = { until: least, next, kind: "live", text: "up to date" };
+    if (late) Object.assign(due, { kind: "some", text: `up to date, but ${late} ${late === 1 ? "row is" : "rows are"} late` });
+    judge(Date.now() + clock);
+  } else if (name === "work") {
+    count(told);
+    if (!due) state("idle", `reading: ${told.requests.toLocaleString("en")} requests so far`);
+    return;
   } else if (name === "plan") {
     plan = told;
     showPlan();
     return;
   } else if (name === "error") {
     next = told.next_look && Date.parse(told.next_look);
-    if (told.next_look) state("late", `late: ${told.error}; trying again`);
-    else {
+    if (told.next_look) {
+      failed = told.error;
+      due ??= { until: Date.now() + clock, next: null, kind: "late", text: "" };
+      due.next = null;
+      judge(Date.now() + clock);
+    } else {
       halt();
       state("bad", `ended: ${told.error}`);
     }
@@ -185,19 +233,11 @@ async function showPast(instant) {
   remember();
   const asked = query;
   const shown = `${instant.toISOString().slice(0, 19)}Z`;
+  let found = null;
   try {
-    const response = await fetch(`${endpointOf(asked)}&at=${encodeURIComponent(instant.toISOString())}`, {
-      headers: { Accept: "application/sparql-results+json" },
-    });
-    const text = await response.text();
+    await engine.ask(asked, instant, { rows: (told) => (found = joined(found, told)), work: count });
     if (!past.back || query !== asked) return;
-    if (!response.ok) {
-      state("bad", `nobody tells of ${shown}: ${text.trim().slice(0, 300)}`);
-      return;
-    }
-    const told = JSON.parse(text);
-    const vars = told.head.vars ?? ["answer"];
-    const added = told.results?.bindings ?? [{ answer: { type: "literal", value: String(told.boolean) } }];
+    const { vars, added } = found ?? { vars: [], added: [] };
     const places = /\bORDER\s+BY\b/i.test(asked) ? added.map((_, place) => place) : undefined;
     say(answer.begin({ vars, added, valid: added.map(() => [null, null]), places }));
     answer.late([]);
@@ -205,8 +245,17 @@ async function showPast(instant) {
     state("some", `as of ${shown}`);
     show();
   } catch (error) {
-    if (past.back) state("bad", `no answer: ${error.message}`);
+    if (past.back && query === asked) state("bad", error.status ? `nobody tells of ${shown}: ${error.message.trim().slice(0, 300)}` : `no answer: ${error.message}`);
   }
+}
+
+/** Rows of an answer that come in parts. */
+function joined(before, told) {
+  const { vars, added } = told.boolean === undefined ? told : { vars: ["answer"], added: [{ answer: { type: "literal", value: String(told.boolean) } }] };
+  if (!before) return { vars, added: [...added] };
+  if (told.places) told.places.forEach((place, n) => before.added.splice(place, 0, added[n]));
+  else before.added.push(...added);
+  return before;
 }
 
 const past = travel(at, { now: () => Date.now() + clock, ask: showPast, present: () => {
@@ -215,6 +264,10 @@ const past = travel(at, { now: () => Date.now() + clock, ask: showPast, present:
 } });
 
 function halt() {
+  asking?.();
+  asking = null;
+  due = null;
+  failed = "";
   stop?.();
   stop = null;
   at("next").textContent = "–";
@@ -222,11 +275,14 @@ function halt() {
 }
 
 function connect() {
-  state("idle", "asking…");
+  if (cannot()) return;
+  due = null;
+  failed = "";
+  state("idle", loading ?? "asking…");
   past.leave();
   at("pause").hidden = false;
   at("pause").textContent = "Pause";
-  stop = follow(streamOf(query, settings()), {
+  stop = engine.follow(query, settings(), {
     event: heard,
     refused(status, text) {
       halt();
@@ -236,9 +292,41 @@ function connect() {
     lost(seconds, why) {
       next = null;
       at("next").textContent = "–";
-      state("late", `${why}; asking again in ${seconds} s`);
+      failed = why;
+      due ??= { until: Date.now() + clock, next: null, kind: "late", text: "" };
+      due.next = null;
+      judge(Date.now() + clock);
     },
   });
+}
+
+let loading = null; // what is to be said while the worker is not ready
+
+/** How far the worker is that evaluates queries. */
+function progress(told) {
+  const size = (bytes) => (bytes / 1e6).toFixed(1);
+  if (told.state === "loading") loading = told.loaded ? `loading: ${size(told.loaded)} of ${size(told.total)} MB` : "loading…";
+  else if (told.state === "starting") loading = "starting…";
+  else if (told.state === "broken") loading = `the engine does not start: ${told.error}; trying again`;
+  else {
+    loading = null;
+    keep();
+  }
+  at("loading").hidden = told.state !== "loading" || !told.loaded;
+  if (told.loaded) at("loading").value = told.loaded / told.total;
+  if ((stop || asking) && !due) state(told.state === "broken" ? "bad" : "idle", loading ?? "asking…");
+}
+
+/** Says what to do where queries cannot be evaluated; whether that is so. */
+function cannot() {
+  const why = engine instanceof EndpointEngine ? null : whyNot() ?? (datasets.length ? null : "There is no source yet: put the URL of a dataset of Triple Pattern Fragments above.");
+  at("cannot").hidden = why === null;
+  if (why === null) return false;
+  at("why").textContent = why;
+  at("command").parentElement.hidden = !datasets.length;
+  at("command").textContent = commandOf(editor.text, settings(), datasets);
+  state("bad", datasets.length ? "not evaluated here" : "no source");
+  return true;
 }
 
 /** Looks at the operators of the query that is followed. */
@@ -351,6 +439,7 @@ function ready() {
   least = next = null;
   for (const id of ["rows", "valid", "next", "requests", "bytes", "cached"]) at(id).textContent = "–";
   at("warnings").replaceChildren();
+  at("start").hidden = true;
   plan = null;
   showPlan();
   map.clear();
@@ -369,28 +458,56 @@ function watch() {
 
 async function once() {
   ready();
-  state("idle", "asking…");
+  if (cannot()) return;
+  state("idle", loading ?? "asking…");
+  const asked = query;
+  let found = null;
   try {
-    const headers = { Accept: "application/sparql-results+json, text/turtle;q=0.5" };
-    const response = await fetch(endpointOf(query), { headers });
-    const text = await response.text();
-    if (!response.ok) {
-      problem(text);
-      state("bad", response.status === 400 ? "this query was refused" : `failed (${response.status})`);
-      return;
-    }
-    const told = response.headers.get("Content-Type").startsWith("text/turtle")
-      ? { head: { vars: ["turtle"] }, results: { bindings: text.split("\n").filter(Boolean).map((line) => ({ turtle: { type: "literal", value: line } })) } }
-      : JSON.parse(text);
-    const vars = told.head.vars ?? ["answer"];
-    const rows = told.results?.bindings ?? [{ answer: { type: "literal", value: String(told.boolean) } }];
-    answer.begin({ vars, added: rows, valid: rows.map(() => [null, null]) });
-    at("rows").textContent = rows.length.toLocaleString("en");
+    await engine.ask(asked, null, {
+      begun: (stopping) => (asking = stopping),
+      work(told) {
+        count(told);
+        state("idle", `reading: ${told.requests.toLocaleString("en")} requests so far`);
+      },
+      plan(told) {
+        plan = told;
+        showPlan();
+      },
+      rows(told) {
+        if (query !== asked || stop) return;
+        found = joined(found, told);
+        answer = new Answer();
+        answer.begin({ ...found, valid: found.added.map(() => [null, null]) });
+        at("rows").textContent = found.added.length.toLocaleString("en");
+        show();
+      },
+    }).then((told) => told.endpoint && count(told));
+    asking = null;
+    at("rows").textContent = answer.live.length.toLocaleString("en");
     state("idle", "answered once");
-    show();
   } catch (error) {
-    state("bad", `no answer: ${error.message}`);
+    if (error.stopped || error.name === "AbortError") return;
+    asking = null;
+    if (error.status) problem(error.message);
+    state("bad", error.status === 400 ? "this query was refused" : error.status ? `failed (${error.status})` : `no answer: ${error.message}`);
   }
+}
+
+/** What there is to begin with, for who has never asked. */
+function offer(examples) {
+  const shown = (examples.length ? examples : EXAMPLES).slice(0, 3);
+  at("offers").replaceChildren(...shown.map(({ title, query: text }) => {
+    const item = document.createElement("li");
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: title });
+    button.addEventListener("click", () => {
+      editor.text = text;
+      // What is not labelled, and is large, is better read once.
+      if (examples.length) watch();
+      else once();
+    });
+    item.append(button);
+    return item;
+  }));
 }
 
 at("form").addEventListener("submit", (event) => {
@@ -398,6 +515,13 @@ at("form").addEventListener("submit", (event) => {
   watch();
 });
 at("once").addEventListener("click", once);
+at("sources").addEventListener("change", ({ target }) => {
+  datasets = target.value.split(/[\s,]+/).filter((each) => /^https?:\/\//.test(each));
+  target.value = datasets.join(" ");
+  at("datasets").textContent = datasets.length ? `over ${datasets.join(", ")}` : "";
+  at("cannot").hidden = true;
+  learn();
+});
 at("filter").addEventListener("input", () => {
   show();
   remember();
@@ -464,43 +588,67 @@ function fromLink() {
   at("interval").value = parameters.get("max-interval") ?? "";
   at("grace").value = parameters.get("grace") ?? "";
   at("filter").value = parameters.get("filter") ?? "";
+  if (!(engine instanceof EndpointEngine)) from(parameters);
   const sort = parameters.get("sort");
   table.order = sort ? { name: sort.replace(/^-/, ""), down: sort.startsWith("-") } : null;
   return parameters.get("query");
 }
 
+/** The datasets that a link names, or else those of whoever serves the page. */
+function from(parameters) {
+  const wanted = parameters.getAll("source").flatMap((each) => each.split(/[\s,]+/)).filter(Boolean);
+  const named = parameters.get("dataset");
+  datasets = wanted.length ? wanted : named ? served.filter((each) => each.endsWith(`/${named}`)) : served;
+  at("sources").value = datasets.join(" ");
+  at("datasets").textContent = datasets.length ? `over ${datasets.join(", ")}` : "";
+}
+
 /** Completion works without the dataset's words, too. */
 async function learn() {
   try {
-    const response = await fetch("words.json");
-    if (response.ok) editor.words = await response.json();
+    const words = datasets.length || engine instanceof EndpointEngine ? await engine.words() : null;
+    if (words) editor.words = words;
   } catch {
     // The endpoint is away, which its answers tell.
   }
 }
 
 async function begin() {
-  let asked = fromLink();
-  editor.text = asked ?? FIRST;
+  let told = { datasets: [], examples: [] };
+  let problem = null;
   try {
-    const settings = await (await fetch("page.json")).json();
-    datasets = settings.datasets;
-    if (settings.tiles) map.tile(settings.tiles);
-    if (settings.continuous) streams = new ContinuousQueries(settings.continuous, () => at("token").value);
-    at("continuous").hidden = !streams;
-    at("datasets").textContent = `over ${datasets.join(", ")}`;
-    at("examples-label").hidden = !settings.examples.length;
-    at("examples").append(new Option("choose…", ""), ...settings.examples.map((each) => new Option(each.title, each.query)));
-    const wanted = new URLSearchParams(location.hash.slice(1)).get("example");
-    asked ??= settings.examples[wanted - 1]?.query ?? null;
-    editor.text = asked ?? settings.examples[0]?.query ?? FIRST;
+    told = await (await fetch("page.json")).json();
   } catch (error) {
-    state("bad", `the endpoint does not answer: ${error.message}`);
+    problem = error;
   }
+  served = datasets = told.datasets.map((each) => new URL(each, location.href).href);
+  engine = told.endpoint ? new EndpointEngine() : whyNot() ? null : new TabEngine(() => datasets, progress);
+  at("sources-line").hidden = Boolean(told.endpoint);
+  at("service").hidden = !told.endpoint;
+  if (told.endpoint) at("by").textContent = "this endpoint";
+  if (told.endpoint) at("datasets").textContent = `over ${datasets.join(", ")}`;
+  let asked = fromLink();
+  if (told.tiles) map.tile(told.tiles);
+  if (told.continuous) streams = new ContinuousQueries(told.continuous, () => at("token").value);
+  at("continuous").hidden = !streams;
+  at("examples-label").hidden = !told.examples.length;
+  at("examples").append(new Option("choose…", ""), ...told.examples.map((each) => new Option(each.title, each.query)));
+  offer(told.examples);
+  const wanted = new URLSearchParams(location.hash.slice(1)).get("example");
+  asked ??= told.examples[wanted - 1]?.query ?? null;
+  editor.text = asked ?? told.examples[0]?.query ?? FIRST;
+  if (problem) state("bad", `the endpoint does not answer: ${problem.message}`);
   setInterval(tick, 250);
-  learn();
   // A continuous query is registered by nobody but a person.
   if (asked !== null) go(asked);
+  else if (!engine) cannot();
+  // After what was asked for.
+  setTimeout(learn, asked === null ? 0 : 3000);
+}
+
+/** Keeps the files of the page for the next visit, once they are there; a page goes on without. */
+function keep() {
+  navigator.serviceWorker?.register("offline.js").catch(() => {});
 }
 
 /** Does what a link says: watches its query, or goes back to its instant. */

@@ -4,6 +4,7 @@ import { svg, ticks } from "./svg.js";
 import { isNumber, textOf } from "./terms.js";
 import { Tiles } from "./tiles.js";
 
+const OUTLINE = document.documentElement.dataset.outline;
 const MOST = 3000; // points that are drawn
 const WIDE = 1000;
 const HIGH = 460;
@@ -44,7 +45,7 @@ let outlines = null;
 /** The outlines: lists of places, once they are there. */
 async function outlined() {
   try {
-    const lines = await (await fetch("outline.json")).json();
+    const lines = await (await fetch(OUTLINE)).json();
     return lines.map((steps) => {
       const places = [];
       let x = 0, y = 0;

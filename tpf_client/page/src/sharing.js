@@ -5,7 +5,7 @@ import { textOf } from "./terms.js";
 export const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** Settings of a query that were set: `max-interval` and `grace`, in seconds. */
-const setOf = (settings) => Object.entries(settings ?? {}).filter(([, value]) => value);
+const setOf = (settings) => Object.entries(settings ?? {}).flatMap(([name, value]) => (Array.isArray(value) ? value : [value]).map((each) => [name, each])).filter(([, value]) => value);
 
 export function endpointOf(query, settings) {
   const parameters = new URLSearchParams([["query", query], ...setOf(settings)]);

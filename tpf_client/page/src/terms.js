@@ -28,7 +28,7 @@ export function declaredIn(query) {
 
 /** The prefixes that a query declares, and the most common ones; the longest namespaces first. */
 export function prefixesOf(query) {
-  const found = { ...COMMON, ...declaredIn(query) };
+  const found = { ...KNOWN, ...declaredIn(query) };
   return Object.entries(found).filter(([, iri]) => iri).sort((a, b) => b[1].length - a[1].length);
 }
 

@@ -1,0 +1,59 @@
+// The service worker: keeps the files of the page, so that the next visit loads none of them.
+// The list is filled in when the page is put together (tpf_client/page_files.py).
+const FILES = JSON.parse("@files@");
+const KEPT = "page";
+const scope = self.registration.scope;
+const known = new Set(FILES.map((each) => new URL(each, scope).href));
+
+self.addEventListener("install", (event) => {
+  event.waitUntil((async () => {
+    const cache = await caches.open(KEPT);
+    // What the page has loaded meanwhile comes out of the cache of HTTP.
+    await Promise.all(FILES.map(async (each) => {
+      const address = new URL(each, scope).href;
+      if (each && (await cache.match(address))) return; // its name tells its content
+      const response = await fetch(address, each ? {} : { cache: "no-cache" });
+      if (!response.ok) throw new Error(`${address}: ${response.status}`);
+      await cache.put(address, response);
+    }));
+    await self.skipWaiting();
+  })());
+});
+
+self.addEventListener("activate", (event) => {
+  event.waitUntil((async () => {
+    const cache = await caches.open(KEPT);
+    for (const old of await cache.keys()) {
+      if (old.url.startsWith(scope) && !known.has(old.url)) await cache.delete(old);
+    }
+    await self.clients.claim();
+  })());
+});
+
+self.addEventListener("fetch", (event) => {
+  const { request } = event;
+  if (request.method !== "GET") return;
+  const address = new URL(request.url);
+  address.search = "";
+  address.hash = "";
+  if (known.has(address.href)) {
+    event.respondWith((async () => {
+      const cache = await caches.open(KEPT);
+      return (await cache.match(address.href)) ?? fetch(request);
+    })());
+  } else if (address.href === new URL("page.json", scope).href) {
+    // What the server says of itself: the newest, or else what it last said.
+    event.respondWith((async () => {
+      const cache = await caches.open(`${KEPT} settings`);
+      try {
+        const response = await fetch(request);
+        if (response.ok) await cache.put(address.href, response.clone());
+        return response;
+      } catch (error) {
+        const kept = await cache.match(address.href);
+        if (kept) return kept;
+        throw error;
+      }
+    })());
+  }
+});
