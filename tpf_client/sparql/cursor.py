@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from annotations.errors import TermError
 from annotations.namespaces import XSD
+from annotations.nesting import most_written
 from annotations.terms import Term, Variable, iri, literal
 from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.depth import check_levels
@@ -33,6 +34,7 @@ class Cursor:
         self._index = 0
         self._hidden = 0
         self._levels = 0
+        self._left = most_written(len(text))
 
     # ----------------------------------------------------------------------------- tokens
 
@@ -163,6 +165,10 @@ class Cursor:
             if self.base is None:
                 self.fail(f"relative IRI <{value}> without a BASE", token.position)
             value = resolve(self.base, value)
+        # A prefix or a base is written out before each name that it is used for.
+        self._left -= len(value)
+        if self._left < 0:
+            self.fail("with its prefixes written out, the query is too long", token.position)
         try:
             return iri(value)
         except TermError as error:

@@ -199,6 +199,20 @@ def test_what_is_nested_too_deeply_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("declared", "name"), [("PREFIX p: <http://{}/>", "p:x"), ("BASE <http://{}/>", "<x>")]
+)
+def test_what_is_declared_once_and_written_out_again_and_again_is_bounded(
+    declared: str, name: str
+) -> None:
+    def text(uses: int) -> str:
+        return declared.format("n" * 50_000) + f" SELECT * {{ VALUES ?x {{ {f'{name} ' * uses}}} }}"
+
+    assert Parser(text(1_000)).query()
+    with pytest.raises(QuerySyntaxError, match="with its prefixes written out, the query is too"):
+        Parser(text(2_000)).query()
+
+
+@pytest.mark.parametrize(
     "name",
     ["re\u0301sume\u0301", "a\u203fb", "a\u2040", "\u00e9\u00b7x", "\U00010000", "a.b-c", "_0"],
 )
