@@ -1,7 +1,6 @@
-"""``python -m tests`` lists the tests that are about more than a module, folder by folder.
+"""``python -m tests`` lists, by folder, the tests that are about more than one module.
 
-A test file below the folder of a package is the one of the module whose path it has, or it is about
-the folder that it lies in, as its first line says.
+A test file is about the module of its path, or about its folder, as its first line says.
 """
 
 import ast
@@ -13,7 +12,7 @@ PACKAGES = ("annotations", "experiments", "loaders", "tpf_client", "tpf_server")
 
 
 def test_files() -> Iterator[tuple[Path, Path]]:
-    """Test files of the packages, and where the modules of their names would be."""
+    """Return test files of the packages, and the paths of their modules."""
     for package in PACKAGES:
         for file in sorted((ROOT / "tests" / package).rglob("test_*.py")):
             folder = file.parent.relative_to(ROOT / "tests")

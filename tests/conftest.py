@@ -1,4 +1,4 @@
-"""How the suite is spread over a machine, and which random examples it tries."""
+"""Distribution of the suite over workers, and the seed of random examples."""
 
 import gc
 import os
@@ -24,10 +24,9 @@ gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests together that share something dear: one Spark session, one program of others.
+    """Group tests that share a Spark session or a peer program, largest groups first.
 
-    Tests whose Spark is in processes of their own are a second group, so that two Sparks run beside
-    each other and not more. Groups go first, those of the most tests before others.
+    Tests with Spark in processes of their own are a second group, so that at most two Sparks run.
     """
     for item in items:
         if item.get_closest_marker("xdist_group"):
@@ -40,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays: looking through thousands of tests for garbage would be in vain."""
+    """Exclude collected tests from garbage collection."""
     gc.collect()
     gc.freeze()
 
@@ -49,7 +48,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, bool | None, bool | None]:
-    """Before the first Java of Spark, and before the time of its test begins: cheaper starts."""
+    """Use the class archive before the first Java, outside of the time of a test."""
     if item.get_closest_marker("spark"):
         use_class_archive()
     done = yield
@@ -76,7 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """A master and two workers that share nothing but the network, where that can be had."""
+    """A master and two workers that share only the network, where possible."""
     with standalone_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 

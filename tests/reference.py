@@ -1,6 +1,6 @@
 """``python -m tests.reference DIRECTORY`` writes the reference of the packages, from docstrings.
 
-Its exit status is 1 where pdoc had to warn: of a type that it cannot tell, say.
+Its exit status is 1 if pdoc warns, for example of an unknown type.
 """
 
 import os
@@ -25,7 +25,7 @@ def written(directory: Path) -> None:
 
 
 def looked_at() -> None:
-    """Do of that what can give rise to warnings, in a third of the time."""
+    """Render only the parts that can give warnings, in a third of the time."""
     for name in pdoc.extract.walk_specs(PACKAGES):
         for member in shown(doc.Module.from_name(name)):
             if isinstance(member, doc.Function):
@@ -37,7 +37,7 @@ def looked_at() -> None:
 
 
 def shown(place: doc.Module | doc.Class) -> Iterator[doc.Doc[Any]]:
-    """What there is a word about on the page of a module."""
+    """Return the documented members on a page."""
     for member in place.own_members:
         if not member.name.startswith("_") and not isinstance(member, doc.Module):
             yield member
@@ -46,7 +46,7 @@ def shown(place: doc.Module | doc.Class) -> Iterator[doc.Doc[Any]]:
 
 
 def warnings_of(work: Callable[[], None]) -> list[str]:
-    """What pdoc warns of, in the order in which it does."""
+    """Return pdoc's warnings in order."""
     # The names of the client are there once they were used.
     for name in tpf_client.__all__:
         getattr(tpf_client, name)

@@ -83,7 +83,7 @@ def single_importers() -> int:
 
 
 def stated() -> dict[str, tuple[int, int]]:
-    """The code lines and modules that the architecture page states for each package."""
+    """Return the lines and modules that the architecture page states for each package."""
     rows = _ROW.findall(STATED.read_text("utf-8"))
     return {name: (_number(code), _number(modules)) for name, code, modules in rows}
 
@@ -102,7 +102,7 @@ def _lines(pattern: str) -> int:
 
 
 def report() -> list[str]:
-    """The table: a row for each package, the sum, and what else has a budget."""
+    """Return the table: packages, sum, and other budgets."""
     known = stated()
     rows = [f"{'':14}{'code':>8}{'stated':>9}{'modules':>9}{'stated':>8}{'docstring words':>17}"]
     sizes = [measure(ROOT / package) for package in PACKAGES]

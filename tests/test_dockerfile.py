@@ -1,4 +1,4 @@
-"""The container is made by the same script as everything else, from what is there."""
+"""The container is made by the same script as everything else."""
 
 import re
 import subprocess

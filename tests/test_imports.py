@@ -1,4 +1,4 @@
-"""Each part takes from libraries only what is listed here; the arrows are in pyproject.toml."""
+"""Libraries that each part may import; the layers are in pyproject.toml."""
 
 import sys
 from collections import defaultdict
@@ -73,7 +73,7 @@ LIBRARIES: dict[str, set[str]] = {
 
 
 def part(module: str) -> str:
-    """The longest listed name of a module and the packages that it is in."""
+    """Return the longest listed name of a module and its packages."""
     return max((name for name in LIBRARIES if f"{module}.".startswith(f"{name}.")), key=len)
 
 

@@ -1,4 +1,4 @@
-"""No public name of the packages means two things, and no function is written twice."""
+"""Public names are unique, and no function is written twice."""
 
 import ast
 from collections import defaultdict
@@ -29,7 +29,7 @@ _LONG = 16
 
 
 def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """What a module does, also where a condition or an error decides."""
+    """Return the statements of a module, also inside conditions."""
     for statement in body:
         yield statement
         if isinstance(statement, ast.If | ast.Try):
@@ -39,7 +39,7 @@ def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def defined(statement: ast.stmt) -> list[str]:
-    """The names that a statement defines, but for commands, which are called by what users type."""
+    """Return the names of a statement, but for commands."""
     match statement:
         case ast.ClassDef():
             return [statement.name]
@@ -58,7 +58,7 @@ def defined(statement: ast.stmt) -> list[str]:
 
 
 def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it is one of a command line."""
+    """True for a command."""
     decorators = [ast.unparse(each).partition("(")[0] for each in function.decorator_list]
     return any(each in ("grouped", "app.command") for each in decorators)
 
@@ -82,7 +82,7 @@ def twice(found: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
 
 
 def is_one_thing(name: str, places: set[str]) -> bool:
-    """Whether all that modules call so is the same."""
+    """True if all uses of the name are the same object."""
     if name in _OF_EACH_PROGRAM | _ONE_IDEA:
         return True
     if name in _OF_EACH_STUDY:
@@ -115,7 +115,7 @@ def test_a_name_means_one_thing() -> None:
 
 
 def long_functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """What each function does, beside its description, and its line."""
+    """Return the body of each function without docstring, and its line."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body

@@ -1,4 +1,4 @@
-"""Reading what others wrote: older forms, blank nodes, and data that are wrong."""
+"""Older forms, blank nodes and malformed annotations."""
 
 from datetime import UTC, datetime
 

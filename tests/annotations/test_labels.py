@@ -1,4 +1,4 @@
-"""Labels: when a fact holds, and labels of one fact that overlap."""
+"""Validity and overlaps of labels."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""Matching is exact: the parts show precisely the quads that encoding everything would write."""
+"""Matching finds precisely the quads that encoding everything would write."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -71,7 +71,7 @@ VARIABLES = st.sampled_from([Variable(f"?{name}") for name in "xyz"])
 
 @st.composite
 def patterns(draw: st.DrawFn, facts: list[Fact], quads: list[Quad]) -> QuadPattern:
-    """Patterns around a quad that there is, or of any terms that there are."""
+    """Patterns around an existing quad, or of any existing terms."""
     terms = sorted({term for quad in quads for term in quad} | {A, NAMING_ELSE, literal("y")})
     terms += VOCABULARY_TERMS
     near = draw(st.one_of(st.none(), st.sampled_from(quads))) if quads else None

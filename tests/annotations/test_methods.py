@@ -1,4 +1,4 @@
-"""Every method × label × arbitrary terms: what is encoded is decoded again."""
+"""Every method decodes its encoding of any label and terms."""
 
 from datetime import datetime
 from random import Random

@@ -1,4 +1,4 @@
-"""Documents that would harm whoever parses them: found, whatever their pieces; others are not."""
+"""Harmful documents are found, however they are cut; others are not."""
 
 import json
 import re
@@ -152,7 +152,7 @@ def test_xml_that_grows(document: bytes, page: bool, file: bool) -> None:
 def test_each_byte_is_read_a_few_times_only(
     piece: bytes, media_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A document of one thing over and over again, which was never closed."""
+    """An unclosed document that repeats one thing."""
     document = b"<<( )>> " * 200 + piece * 100_000
     read = 0
 
@@ -181,7 +181,7 @@ def test_each_byte_is_read_a_few_times_only(
 
 
 def chain(length: int) -> bytes:
-    """Terms of a context that are defined by the next one, in a document."""
+    """A document with terms that are defined by the next one."""
     terms = [f'"t{n}":"t{n + 1}:x"' for n in range(length - 1)]
     return (
         '{"@context":{' + ",".join([*terms, f'"t{length - 1}":"a:"']) + '},"t0:y":"z"}'
@@ -219,7 +219,7 @@ DEFINITIONS = st.one_of(
 
 
 def deepest(context: dict[str, Any], name: str, around: frozenset[str] = frozenset()) -> int:
-    """How deep the definition of a name goes, by following each way; endless: 100."""
+    """Return the depth of the definition of a name; endless: 100."""
     if name in around:
         return 100
     defined = context[name]
@@ -320,7 +320,6 @@ def test_a_base_is_seen_wherever_it_is_cut() -> None:
 def test_contexts_are_read_in_time_that_grows_with_their_length(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Terms, and what they are defined by, are gone through a few times, whatever their order."""
     looked = 0
     in_order = nesting._in_order
 

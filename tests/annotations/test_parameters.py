@@ -1,4 +1,4 @@
-"""Terms as values of the variables of a form, there and back."""
+"""Terms as values of form variables, and back."""
 
 import pytest
 from hypothesis import given

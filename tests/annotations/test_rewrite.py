@@ -1,4 +1,4 @@
-"""Rewritten patterns, evaluated by another engine, give what the facts themselves give."""
+"""Rewritten patterns in another engine find the labelled facts."""
 
 import itertools
 from collections.abc import Iterable
@@ -61,7 +61,7 @@ def facts_labelled(draw: st.DrawFn, labelling: Labelling) -> list[Fact]:
 
 
 def direct(pattern: TriplePattern, facts: list[Fact]) -> list[tuple[str, ...]]:
-    """The bindings, the instants and the graph of every labelled fact that matches."""
+    """Return bindings, instants and graph of every matching labelled fact."""
     found = []
     for fact in facts:
         bound: dict[str, Term] = {}
@@ -78,7 +78,7 @@ def direct(pattern: TriplePattern, facts: list[Fact]) -> list[tuple[str, ...]]:
 
 
 def asked(pattern: TriplePattern, rewriting: Rewriting, store: ox.Store) -> list[tuple[str, ...]]:
-    """The same by the rewritten patterns, over annotated data in another engine."""
+    """Return the same by rewritten patterns over annotated data in another engine."""
     first, *others = rewriting.patterns
     names = sorted({term for term in pattern if is_variable(term)})
     found = []

@@ -1,4 +1,4 @@
-"""The W3C's tests of SPARQL 1.0, 1.1 and 1.2: evaluation, on the dataflow over graphs in memory."""
+"""The W3C's evaluation tests of SPARQL 1.0, 1.1 and 1.2, over graphs in memory."""
 
 import csv
 import io
@@ -85,7 +85,7 @@ def test_evaluation(case: Case, kind: type[ScanningLeaves]) -> None:
 
 @pytest.mark.parametrize("case", TRIPLE_TERMS, ids=lambda case: case.name)
 def test_evaluation_of_sparql_1_2(case: Case) -> None:
-    """Answers are compared as graphs: triple terms have blank nodes inside, too."""
+    """Answers are compared as graphs: triple terms may hold blank nodes."""
     if case.name in SKIPPED:
         pytest.skip(SKIPPED[case.name])
     assert case.result is not None

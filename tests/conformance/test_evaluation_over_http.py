@@ -1,6 +1,6 @@
-"""The W3C's evaluation tests of SPARQL 1.0 and 1.1, asked by the real client of the real server.
+"""The W3C's evaluation tests of SPARQL 1.0 and 1.1, with the real client and server.
 
-The data of each test are a dataset of the server, its named graphs by Quad Pattern Fragments.
+The data of each test are a dataset, its named graphs Quad Pattern Fragments.
 """
 
 import csv
@@ -37,7 +37,7 @@ QUERIES = evaluations()
 
 
 class Servers:
-    """A server for each set of data; tests that share data share it."""
+    """A server for each set of data, shared by tests."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

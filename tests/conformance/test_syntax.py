@@ -1,4 +1,4 @@
-"""The W3C syntax tests of SPARQL 1.0, 1.1 and 1.2, and the tests of the result formats."""
+"""The W3C's syntax tests of SPARQL 1.0, 1.1 and 1.2, and of result formats."""
 
 import csv
 import io

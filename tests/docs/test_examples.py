@@ -1,4 +1,4 @@
-"""The programs below `examples` run as they stand, against a real server."""
+"""The programs in `examples` run unchanged against a real server."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the documentation leads to is there: the files that it names, the pages that it links."""
+"""Files and pages that the documentation links to exist."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_links(page: Path) -> None:
 
 
 def _anchors(page: Path) -> set[str]:
-    """What the headings of a page are called in links, as GitHub makes it of them."""
+    """Return GitHub's anchors of a page's headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     headings = re.findall(r"^#+ +(.*?)\s*$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}

@@ -1,6 +1,6 @@
-"""The Python blocks of every page run as they stand, one after the other, and print something.
+"""The Python blocks of every page run in order and print something.
 
-Nothing is given to them but a server: at `localhost`, as they say, on a port of its own.
+They get a server at `localhost`, on a port of its own.
 """
 
 import os

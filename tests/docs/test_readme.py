@@ -1,4 +1,4 @@
-"""The examples of the README run as they stand, on a port of their own."""
+"""The examples of the README run unchanged, on a port of their own."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def port() -> str:
 
 
 def bash(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a script to its end, and whatever it left in the background with it."""
+    """Run a script and its background processes."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with subprocess.Popen(
         ["bash", "-euo", "pipefail", "-c", script],

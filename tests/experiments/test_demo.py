@@ -107,7 +107,7 @@ def test_flights_come_and_go_on_the_page_too_until_an_interrupt(tmp_path: Path) 
 
 @contextmanager
 def _interrupted(folder: Path) -> "Iterator[subprocess.Popen[str]]":
-    """A demo in a group of processes of its own, whose files are in the folder."""
+    """A demo in a process group of its own, with its files in the folder."""
     with subprocess.Popen(
         _demo(),
         stdout=subprocess.PIPE,

@@ -1,8 +1,4 @@
-"""The recorded day on a manual clock: every emitted answer equals another engine's.
-
-Server and client are in one process; the clock goes on when the streamer waits, and what the feed
-published until then is there when it asks again.
-"""
+"""The recorded day on a manual clock: every emitted answer equals another engine's."""
 
 import os
 from bisect import bisect_right
@@ -68,7 +64,7 @@ class Engine:
         self._answers: dict[datetime, SolutionBag] = {}
 
     def answer(self, now: datetime) -> SolutionBag:
-        """The answer at an instant: the facts of the newest poll hold until the next one."""
+        """Return the answer at an instant: facts of a poll hold until the next."""
         if now not in self._answers:
             self._answers[now] = self._evaluate(now)
         return self._answers[now]
@@ -88,11 +84,7 @@ class Engine:
 
 @every_labelling
 def test_every_answer_of_the_day_is_right(day: Day, labelling: Labelling, tmp_path: Path) -> None:
-    """By the labels that travel with our pages, for all methods side by side.
-
-    The whole day by one method for each kind of labels, by the others for a while: how a method
-    writes a label depends on no time of day.
-    """
+    """The whole day by one method for each kind of labels, a part by the others."""
     all_day = {"expiration": "singleton-property", "interval": "named-graph"}[labelling]
     last = len(day.batches) - 1
     polls = {name: last if WHOLE_DAY or name == all_day else POLLS for name in METHODS}
@@ -115,7 +107,7 @@ def test_every_answer_of_the_day_is_right(day: Day, labelling: Labelling, tmp_pa
 def test_every_answer_over_a_foreign_server_is_right(
     day: Day, method: str, labelling: Labelling, tmp_path: Path
 ) -> None:
-    """By rewritten patterns, the pages having no labels: more requests, so not the whole day."""
+    """Rewritten patterns, without labels on pages, for a part of the day."""
     settings = {"annotation": method, "max_age": 3600, "page_labels": False}
     polls = len(day.batches) - 1 if WHOLE_DAY else 30
     with Served(tmp_path, day.static, dataset=settings, start=day.batches[0].at) as served:
@@ -128,7 +120,7 @@ def test_every_answer_over_a_foreign_server_is_right(
 
 
 class _Check:
-    """A continuous query whose every answer, until a poll, is compared with the other engine's."""
+    """A continuous query whose answers until a poll are compared with the other engine's."""
 
     def __init__(self, day: Day, engine: Engine, served: Served, path: str, polls: int) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""The recorded day through every view: its pages say exactly the facts that hold.
+"""Every view shows exactly the valid facts of the recorded day.
 
 Eight hours of it; with IRAIL_WHOLE_DAY set, all.
 """

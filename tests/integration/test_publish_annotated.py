@@ -1,4 +1,4 @@
-"""What one view shows can be published to another server, which then shows the same."""
+"""A view published to another server shows the same facts there."""
 
 from datetime import timedelta
 from pathlib import Path

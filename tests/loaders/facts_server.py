@@ -1,4 +1,4 @@
-"""A server of facts with faults: keeps what is posted, and fails when told."""
+"""A server of facts that keeps posted facts and fails on demand."""
 
 import io
 import subprocess
@@ -33,9 +33,10 @@ class FactsServer:
     """The publishing interface of a server, over a list.
 
     Args:
-        clock: the clock of the server.
-        faults: for each coming request what happens to it: a status (the batch is not taken), or
-            ``"lost"`` (it is taken, and the connection breaks before the answer).
+        clock: of the server.
+        faults: for each coming request: a status (the batch is refused), or ``"lost"`` (it
+            is taken, and
+            the connection breaks before the answer).
         takes: called with every request; may let time pass.
     """
 
@@ -81,7 +82,7 @@ class _Quiet(WSGIRequestHandler):
 
 @contextmanager
 def listening(application: Callable[[dict[str, Any], Any], Iterable[bytes]]) -> Iterator[str]:
-    """Serve an application on a loopback port; the URL of its root."""
+    """Serve an application on loopback; return its root URL."""
 
     def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         # The input of this server does not end at the end of the body.
@@ -104,12 +105,7 @@ def listening(application: Callable[[dict[str, Any], Any], Iterable[bytes]]) -> 
 
 
 class Endpoint:
-    """A server of facts on a port.
-
-    Args:
-        origin: its root.
-        facts: what it serves.
-    """
+    """A server of facts on a port."""
 
     def __init__(self, origin: str, facts: FactsServer) -> None:
         self.url = f"{origin}sensors"

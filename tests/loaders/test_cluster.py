@@ -1,4 +1,4 @@
-"""A load on a cluster whose machines share nothing but an object store, and lose an executor."""
+"""A load on a cluster that shares only an object store loses an executor."""
 
 import gzip
 import json
@@ -40,7 +40,7 @@ print(json.dumps([str(fetch_store(sys.argv[1], Path(sys.argv[2]), os.environ)), 
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    """More than is loaded in one task: two pieces of a file, and a compressed one."""
+    """Two pieces of a file, and a compressed one."""
     folder = tmp_path / "objects" / "in"
     folder.mkdir(parents=True)
     about = (
@@ -60,7 +60,7 @@ def files(tmp_path: Path) -> list[Path]:
 def environment(
     spark_cluster: SparkCluster, files: list[Path], tmp_path: Path
 ) -> Iterator[dict[str, str]]:
-    """That of a driver, with an object store that all nodes reach and that has the files."""
+    """The environment of a driver, with an object store of the files."""
     pytest.importorskip("moto.server")
     command = [sys.executable, "-m", "tests.support.object_store", spark_cluster.host]
     store = subprocess.Popen(

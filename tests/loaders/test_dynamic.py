@@ -1,4 +1,4 @@
-"""Dynamic facts and streams as files; that they are read back by the method and by a server."""
+"""Facts and streams as files, read back by method and server."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What a feed says at every instant is in its history, and takes no more memory than what holds."""
+"""The history of a feed equals its statements at every instant, in bounded memory."""
 
 import weakref
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def feeds(draw: st.DrawFn) -> list[FeedBatch]:
 
 
 def says(batches: list[FeedBatch], now: datetime) -> set[Quad]:
-    """What holds at an instant, straight from the rules."""
+    """Return the valid facts at an instant, straight from the rules."""
     held: dict[tuple[str, str], tuple[Quad, datetime]] = {}
     for batch in batches:
         if batch.at <= now:
@@ -79,7 +79,7 @@ class CountedInstant(int):
 
 def test_work_for_a_statement_does_not_grow_with_what_holds() -> None:
     def work(count: int) -> int:
-        """Of a feed whose every statement holds to the end of the day."""
+        """Every statement holds to the end of the day."""
         CountedInstant.compared = 0
         batches = [
             NumberedBatch(n, CountedInstant(n), CountedInstant(n + 86_400), [(0, fact_of(n, 1))])

@@ -1,4 +1,4 @@
-"""What others made, or an attacker: one line each, in bounded time and memory.
+"""Hostile inputs: one line each, in bounded time and memory.
 
 `TPF_FUZZ_FILES=2000 ./run test tests/loaders/test_hostile_inputs.py` tries more damaged files.
 """
@@ -50,14 +50,14 @@ _GROWTH = 800 << 10  # KiB
 
 
 def facts(source: object) -> int:
-    """How many facts a source tells, at most a hundred thousand."""
+    """Count the facts of a source, at most a hundred thousand."""
     pieces = source.pieces(1)  # type: ignore[attr-defined]
     quads = (quad for piece in pieces for quad in source.quads(piece))  # type: ignore[attr-defined]
     return sum(1 for _ in islice(quads, 100_000))
 
 
 def outcome(load: Callable[[], object]) -> str | None:
-    """What is said where it fails."""
+    """Return the error message, if any."""
     try:
         load()
     except LoaderError as error:
@@ -414,7 +414,7 @@ def test_an_alert_does_not_repeat_a_long_name_without_end(tmp_path: Path) -> Non
 
 
 def matching(update: object, stops: list[StopTime]) -> dict[int, object]:
-    """The updates by their stops: each the next one behind that of the update before."""
+    """Match updates by stop, each behind the one before."""
     found, position = {}, 0
     for said in update.stop_time_update:  # type: ignore[attr-defined]
         exact = said.HasField("stop_sequence")

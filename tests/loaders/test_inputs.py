@@ -1,4 +1,4 @@
-"""RDF files at URLs: found, cut and read as those on a disk are."""
+"""RDF files at URLs are found, cut and read as on a disk."""
 
 import dataclasses
 import gzip

@@ -1,4 +1,4 @@
-"""Sources at URLs: what is read of them, and told, is what is read of the same files on a disk."""
+"""Sources at URLs give the same facts as files on a disk."""
 
 import gc
 import gzip
@@ -53,9 +53,9 @@ class Load:
     """A load of an input below a directory.
 
     Args:
-        words: its command; names of files begin with ``@``.
-        outputs: what it writes.
-        web: whether a web server has all that it needs: nobody there lists files.
+        words: its command; file names begin with ``@``.
+        outputs: its output options.
+        web: false if it needs a list of files.
     """
 
     words: str
@@ -127,7 +127,7 @@ def nothing_is_kept() -> Iterator[None]:
 
 
 def loaded(load: Load, root: str, target: Path, *more: str) -> dict[str, bytes]:
-    """What a load writes."""
+    """Return the output of a load."""
     words = [word.replace("@", f"{root}/", word.startswith("@")) for word in load.words.split()]
     option, *others = load.outputs
     assert commands.run("tpf-load", [*words, option, str(target), *others, "--quiet", *more]) == 0
@@ -339,7 +339,7 @@ def test_an_empty_file_at_a_url_is_empty(remote: ObjectStore, tmp_path: Path) ->
 
 
 def deleted_files() -> int:
-    """How many files without a name this process has open."""
+    """Count the deleted files that this process has open."""
 
     def target(descriptor: str) -> str:
         try:

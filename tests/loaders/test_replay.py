@@ -40,7 +40,7 @@ def quad(number: int) -> Quad:
 
 
 class Recording:
-    """A feed that speaks every minute; `silent` polls have nothing to say."""
+    """A feed with a poll every minute, some of them `silent`."""
 
     name = "recording"
 

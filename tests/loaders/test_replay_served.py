@@ -1,4 +1,4 @@
-"""The replay against the real server, in process and on one clock."""
+"""The replay with the real server, in process and on one clock."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The replay to a stream of the real service of continuous queries, in process and on one clock."""
+"""The replay to a stream of the real service, in process and on one clock."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ QUERY = (
 
 
 class Site(NamedTuple):
-    """The service, its clock, and a session whose answers may get lost."""
+    """The service, its clock, and a session that may lose answers."""
 
     clock: ManualClock
     session: requests.Session

@@ -1,4 +1,4 @@
-"""What a user reads when Spark does not start."""
+"""Messages when Spark does not start."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Static data of the sources, loaded by Spark or in one process."""
+"""Static data of sources, loaded by Spark or in one process."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.loaders.recordings import entry, write_directory, write_flights, writ
 
 
 class Numbers:
-    """A source whose pieces repeat each other's facts and hold awkward texts."""
+    """A source whose pieces share facts and hold awkward texts."""
 
     name = "numbers"
     prefixes: Mapping[str, str] = {}

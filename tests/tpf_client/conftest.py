@@ -12,7 +12,7 @@ from tpf_client import commands
 
 
 class Done(NamedTuple):
-    """What a command left behind."""
+    """Status and output of a command."""
 
     returncode: int
     stdout: str
@@ -21,10 +21,7 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def called(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Run a command in this process, by what its script calls.
-
-    That costs no start of Python, and no import of what other tests have imported.
-    """
+    """Run a command in this process, without a start of Python."""
 
     def to_its_end(name: str, *arguments: str, output: str | int = "", **environment: str) -> Done:
         capfd.readouterr()

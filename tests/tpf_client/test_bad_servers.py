@@ -1,4 +1,4 @@
-"""Servers that fail or lie: a typed error that names the URL, or the right answer; never a part."""
+"""Bad servers: an error that names the URL, or the right answer; never a part."""
 
 import contextlib
 import re
@@ -51,7 +51,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 
 def ask(server: LiveServer, distort: Distort, limits: Limits = HASTY) -> Counter[Any]:
-    """The answer where a server's answers are distorted, given URL and body (``None``: as is)."""
+    """Return the answer when responses are distorted by URL and body (``None``: unchanged)."""
 
     def app(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         url = f"{environ['PATH_INFO']}?{environ['QUERY_STRING']}"
@@ -124,7 +124,7 @@ FAULTS: dict[str, tuple[Any, type[SourceError]]] = {
 @pytest.mark.parametrize("where", ["/trains?", "page=3", "size"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_failures(server: LiveServer, fault: str, where: str) -> None:
-    """Whichever request fails: the form, a first page, or a page in the middle."""
+    """The form, a first page, or a page in the middle fails."""
     answer, kind = FAULTS[fault]
 
     def distort(url: str, _body: bytes) -> Any:
@@ -187,7 +187,7 @@ def test_next_pages_that_loop_or_lead_away_or_never_end(server: LiveServer) -> N
 
 
 def ask_app(server: LiveServer, url: str) -> bytes:
-    """What the server itself answers."""
+    """Return the server's own answer."""
     response = server.session().get(BASE + url.lstrip("/"), headers={"Accept": "application/trig"})
     return response.content
 
@@ -203,7 +203,7 @@ def test_a_failure_that_passes_is_survived(server: LiveServer, right: Counter[An
 
 
 def test_mocked_responses() -> None:
-    """What the library that sends requests raises is told as ours."""
+    """Exceptions of the HTTP library become ours."""
     session = requests.Session()
     with responses.RequestsMock() as mock, Client("http://d.test/x", parallelism=0, limits=HASTY,
                                                   session=session) as client:  # fmt: skip
@@ -215,7 +215,7 @@ def test_mocked_responses() -> None:
 
 @pytest.fixture
 def rude() -> Iterator[Callable[[Callable[[socket.socket], None]], str]]:
-    """A server of sockets: what to do with each connection is given; its URL comes back."""
+    """A socket server with a given handler for each connection; returns its URL."""
     listeners: list[socket.socket] = []
     stop = threading.Event()
 
@@ -277,7 +277,7 @@ def dripping(connection: socket.socket) -> None:
 
 
 def drip(connection: socket.socket, start: bytes, piece: bytes, pause: float = 0.05) -> None:
-    """Send a piece again and again, faster than the time limit between two bytes."""
+    """Send a piece again and again, faster than the read timeout."""
     connection.sendall(start)
     waiting = threading.Event()
     for _ in range(int(20 / pause)):
@@ -343,7 +343,7 @@ def test_sockets(rude: Any, behave: Callable[[socket.socket], None]) -> None:
 def test_what_comes_too_slowly_is_not_asked_for_again(
     rude: Any, behave: Callable[[socket.socket], None]
 ) -> None:
-    """One response may take `total_timeout`, and four that drip would take four times as long."""
+    """Retries share `total_timeout`."""
     asked: list[None] = []
 
     def count(connection: socket.socket) -> None:
@@ -357,7 +357,7 @@ def test_what_comes_too_slowly_is_not_asked_for_again(
 
 
 def test_a_client_that_is_closed_waits_for_nobody(rude: Any) -> None:
-    """Nor does a program that ends: it waits for the threads of its pools."""
+    """Nor does the interpreter when it ends."""
     dripped = threading.Event()
 
     def behave(connection: socket.socket) -> None:
@@ -469,7 +469,7 @@ def test_an_origin_that_is_allowed_may_be_led_to(rude: Any) -> None:
 
 
 def test_data_lead_to_no_private_address(rude: Any, server: LiveServer) -> None:
-    """A SERVICE that a variable names, unless the dataset is at such an address itself."""
+    """A SERVICE from data, unless the dataset is at such an address itself."""
     hits: list[bool] = []
     inside = rude(lambda _connection: hits.append(True))
     query = f"SELECT * {{ VALUES ?e {{ <{inside}> <{inside}2> }} SERVICE ?e {{ ?s ?p ?o }} }}"

@@ -1,4 +1,4 @@
-"""The endpoint beside a fragment server: what it makes of what the server passes on."""
+"""The endpoint beside a fragment server."""
 
 import os
 import signal

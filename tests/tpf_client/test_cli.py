@@ -1,7 +1,4 @@
-"""tpf-query as a command, against the real server on a loopback port.
-
-Most run in this process, as `commands` runs them; what processes have in common is tested there.
-"""
+"""tpf-query against the real server on loopback, mostly in this process."""
 
 import json
 import subprocess
@@ -57,7 +54,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Done(NamedTuple):
-    """What a command left behind."""
+    """Status and output of a command."""
 
     returncode: int
     stdout: str

@@ -1,4 +1,4 @@
-"""Whatever commands write, in whatever format: where it has no place, and where nobody reads it."""
+"""Outputs of commands without space on the disk, or without a reader."""
 
 import os
 from collections.abc import Callable
@@ -82,7 +82,7 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Streams of which one has more results than a buffer, and an experiment."""
+    """Streams with more results than a buffer, and an experiment."""
     path = tmp_path_factory.mktemp("outputs")
     for stream, count in zip(STREAMS, (4, 3_000), strict=True):
         lines = (f"{n}\t<urn:a{n}>\t<urn:p>\t<urn:b>\n" for n in range(1, count))

@@ -1,4 +1,4 @@
-"""What all commands have in common: interrupts, missing extras, files and disks that fail."""
+"""All commands: interrupts, missing extras, failing files and disks."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The SPARQL protocol over fragments: by rdflib's SPARQL store, and request by request."""
+"""The SPARQL protocol, by rdflib's SPARQL store, and request by request."""
 
 import io
 import json

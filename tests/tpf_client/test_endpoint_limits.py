@@ -1,4 +1,4 @@
-"""What one query, one reader and one web page may take of an endpoint."""
+"""Limits of an endpoint for queries, readers and web pages."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""All forms of queries, by every way there is to ask: one table."""
+"""All forms of queries by every interface: one table."""
 
 import io
 import json
@@ -71,7 +71,7 @@ QUERIES: list[tuple[str, Any]] = [
 
 
 class Place:
-    """One or two servers, a client of theirs, and the two other ways to reach it."""
+    """One or two servers with a client, a command and an endpoint."""
 
     def __init__(self, folder: Path, sources: int) -> None:
         shares = [FIRST + SECOND] if sources == 1 else [FIRST, SECOND]

@@ -1,4 +1,4 @@
-"""Seconds that nobody can wait for are refused by name, wherever a caller gives them."""
+"""Impossible seconds are refused by name in all interfaces."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,7 @@
-"""Thousands of pages that were made to do harm: an answer or an error of ours, soon, in bounds.
+"""Thousands of distorted pages: an answer or our error, soon, in bounds.
 
-Pages of the real server are distorted at random: their bytes, numbers, instants, IRIs, links and
-header fields. Whatever they say, a query and a stream end with an answer or with an error below
-`ClientError`, and no request goes to another host.
+Bytes, numbers, instants, IRIs, links and header fields are distorted at random. Queries and streams
+end with an answer or a `ClientError`, and no request goes to another host.
 """
 
 import os
@@ -194,7 +193,7 @@ def distorted(
 
 
 def exchanged(chance: random.Random, text: str) -> str:
-    """The page with one of its terms, or all that are alike, in exchange for another one."""
+    """Return the page with one term, or all equal ones, exchanged."""
     pattern, others = chance.choice(
         [
             (r'(?<=")\d{4}-[^"]*Z(?=")', INSTANTS),
@@ -240,7 +239,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 def distorting(
     server: LiveServer, chance: random.Random, part: float, view: str
 ) -> tuple[Callable[..., Iterable[bytes]], list[str], list[int]]:
-    """An application that distorts a part of its responses; the hosts that were asked; how many."""
+    """An application with distorted responses; the requested hosts; the count."""
     hosts: list[str] = []
     count = [0]
 
@@ -261,7 +260,7 @@ def distorting(
 
 
 def ask(server: LiveServer, seed: int) -> int:
-    """Ask a query, once or continuously, of a server that lies; how many pages were distorted."""
+    """Ask a query, once or continuously; return the number of distorted pages."""
     chance = random.Random(seed)
     kind = chance.choice(["application/trig", "application/n-quads", "text/turtle"])
     app, hosts, count = distorting(server, chance, chance.choice([0.1, 0.5, 1.0]), kind)

@@ -1,4 +1,4 @@
-"""What the page's editor completes: read from a sample of pages, and kept."""
+"""The vocabulary cache of the page's editor."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Answers that are kept up to date over HTTP: server-sent events of the endpoint."""
+"""Live answers over HTTP: server-sent events of the endpoint."""
 
 import json
 import socket
@@ -49,7 +49,7 @@ def delays(ends: datetime, **trains: int) -> list[Fact]:
 
 
 class Broken:
-    """What stands between the endpoint and its fragments: it can be cut."""
+    """A connection between endpoint and fragments that can be cut."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -187,7 +187,7 @@ def test_the_plan_is_told_to_those_who_ask(fragments: LiveServer, client: Client
 def test_facts_that_expire_too_fast_at_first_are_an_event(
     fragments: LiveServer, client: Client
 ) -> None:
-    """Who waits is told, and has the answer once it could be read."""
+    """The answer follows once it can be read."""
     hurried, one_by_one = threading.Event(), threading.Lock()
     broken = cast(Any, fragments.app)
     app = broken.app

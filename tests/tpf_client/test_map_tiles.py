@@ -1,4 +1,4 @@
-"""Which tiles a map may have, and what a policy says of them."""
+"""Tile URLs of the map, and its content security policy."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The files of the endpoint's page: what is served, and what they were built from."""
+"""The served files of the endpoint's page, and their sources."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""A function that is not known: an error as SPARQL has it, or refused by a setting."""
+"""Unknown functions: an error in SPARQL, or refused by a setting."""
 
 import io
 from typing import Any

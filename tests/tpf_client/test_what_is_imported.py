@@ -1,4 +1,4 @@
-"""What a program that asks one query imports: less than one would have to wait for."""
+"""Imports of a program with one query are few."""
 
 import json
 import subprocess

@@ -22,3 +22,10 @@ def served(tmp_path: Path) -> Iterator[Served]:
     """A dataset with eight static quads, three per page, and live facts."""
     with Served(tmp_path, STATIC, settings={"page_size": 3}) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The same for all tests of a module that change nothing."""
+    with Served(tmp_path_factory.mktemp("shared"), STATIC, settings={"page_size": 3}) as server:
+        yield server

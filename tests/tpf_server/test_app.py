@@ -14,7 +14,7 @@ from tpf_server.settings import DatasetSettings, Settings
 
 @pytest.fixture
 def host(served: Served) -> Flask:
-    """An application with a page and hooks of its own, and the fragments below ``/ld``."""
+    """An application with hooks of its own, and the fragments below ``/ld``."""
     app = Flask("host")
     settings = Settings(base_url=f"{BASE}ld/", page_size=3)
     blueprint = create_blueprint(settings, [served.dataset], served.clock)

@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def running(folder: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """A server on a free port: its URL and its process, which is ended afterwards."""
+    """Run a server on a free port: its URL and process."""
     process = subprocess.Popen(
         [*COMMAND, *arguments, "--port", "0"],
         cwd=folder,
@@ -86,7 +86,7 @@ def test_two_workers_agree_survive_a_reload_and_stop_gracefully(tmp_path: Path) 
 
 
 def test_an_interrupt_from_a_terminal_ends_all_processes(tmp_path: Path) -> None:
-    """It reaches the whole group; and whoever started the server may end it once more."""
+    """A second signal from the starter changes nothing."""
     (tmp_path / "trains.nt").write_text("<http://example.org/t1> <http://example.org/p> <x:y> .\n")
     with running(tmp_path, "trains.nt") as (url, process):
         os.killpg(process.pid, signal.SIGINT)
@@ -174,7 +174,7 @@ def test_an_address_that_is_taken_or_not_here_is_one_line(tmp_path: Path) -> Non
 
 
 def refused(folder: Path, *arguments: str) -> str:
-    """What a server says that ends at once, with status 1."""
+    """Return the message of a server that ends with status 1."""
     done = subprocess.run(
         [*COMMAND, "trains.nt", *arguments],
         cwd=folder,

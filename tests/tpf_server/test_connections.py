@@ -1,4 +1,4 @@
-"""Connections that hold up a real server are closed; so are those that are too many."""
+"""A real server closes idle and excess connections."""
 
 import errno
 import os
@@ -47,7 +47,7 @@ def connect(server: RunningServer) -> socket.socket:
 
 
 def is_ended(connection: socket.socket) -> bool:
-    """Whether the other end closes it; an answer may come before."""
+    """Return once the other end closes it, perhaps after an answer."""
     with suppress(ConnectionError):
         while connection.recv(65536):
             pass
@@ -128,7 +128,7 @@ def many_descriptors() -> Iterator[None]:
 
 @pytest.mark.usefixtures("many_descriptors")
 def test_clients_that_stay_connected_keep_nobody_out(tmp_path: Path) -> None:
-    """As many as hold an answer that has not expired yet: they are idle, and do not go."""
+    """1,500 idle clients with fresh answers."""
     config = "idle_timeout = 200\n[datasets.trains]\nlive = true\n"
     with RunningServer(tmp_path, config) as server, ExitStack() as held:
         for _ in range(1500):
@@ -169,7 +169,7 @@ def test_descriptors_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_look_leaves_the_locks_of_files_alone(tmp_path: Path) -> None:
-    """Otherwise, whoever else closes the log removes the file that batches are written to."""
+    """Otherwise another process that closes the log would remove its file."""
     path = tmp_path / "live.sqlite"
     with closing(open_live_store(path)) as store:
         store.publish([Fact(quad("a", "p", "1"), Expiration(NOON + timedelta(days=1)))], NOON)

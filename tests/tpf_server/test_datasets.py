@@ -1,4 +1,4 @@
-"""Datasets are opened again when settings change; live facts are read once."""
+"""Datasets are reopened when settings change; live facts are read once."""
 
 import gc
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def live_of(dataset: OpenDataset) -> IndexedLiveStore:
 
 
 def hidden(dataset: OpenDataset) -> int:
-    """How many static quads are shown by live facts."""
+    """Count the static quads hidden by live facts."""
     assert dataset.overlap is not None
     naming: Any = None
     parts = Plain().match(EVERYTHING, naming)

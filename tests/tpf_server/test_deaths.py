@@ -8,7 +8,7 @@ from tpf_server.workers import join_surely
 
 
 def nothing() -> None:
-    """What the process does."""
+    """Do nothing."""
 
 
 def test_a_process_counts_as_ended_when_its_join_returns() -> None:

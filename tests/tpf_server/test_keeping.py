@@ -1,4 +1,4 @@
-"""``tpf-server backup`` and ``restore``, and a server whose log has lost batches."""
+"""``tpf-server backup`` and ``restore``, and a log that lost batches."""
 
 from pathlib import Path
 

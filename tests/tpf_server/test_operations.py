@@ -1,4 +1,4 @@
-"""What supervisors see of a running server: readiness, metrics, its log, its end."""
+"""Readiness, metrics, log and end of a running server."""
 
 import os
 import re
@@ -189,7 +189,7 @@ def test_a_damaged_store_is_refused_at_the_start_with_the_reason(
 
 
 def test_a_worker_that_was_told_to_stop_ends_although_its_parent_is_killed(tmp_path: Path) -> None:
-    """Told a second time, as orphans are, it would wait for ever in its WSGI server."""
+    """A second signal would block its WSGI server."""
     with RunningServer(tmp_path, "[datasets.trains]\nlive = true\n") as server:
         (worker,) = workers_of(server.process.pid)
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:

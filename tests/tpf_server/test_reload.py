@@ -1,4 +1,4 @@
-"""Datasets are added, replaced and removed at run time, and no request fails meanwhile."""
+"""Datasets change at run time without a failed request."""
 
 import signal
 import threading
@@ -26,12 +26,7 @@ def write_store(folder: Path, lines: int) -> None:
 
 
 class Load:
-    """Clients that ask for the dataset all the time, until they are told to stop.
-
-    Args:
-        server: whom they ask.
-        lasting: how many of them keep one connection; as many more open one per request.
-    """
+    """Clients that ask for the dataset continuously; `lasting` of them keep one connection."""
 
     def __init__(self, server: RunningServer, lasting: int) -> None:
         self.counts: set[int] = set()
@@ -127,7 +122,7 @@ def test_datasets_come_change_and_go_under_load(tmp_path: Path) -> None:
 
 
 def _keeps_old_files(worker: psutil.Process) -> bool:
-    """Whether a process has a file of a store open that is there no more."""
+    """True while a process has a deleted store file open."""
     # psutil leaves out that they are deleted.
     maps = Path(f"/proc/{worker.pid}/maps").read_text().splitlines()
     return any(".store" in line and line.endswith("(deleted)") for line in maps)

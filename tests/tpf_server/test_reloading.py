@@ -1,4 +1,4 @@
-"""A worker exchanges its application; the old one is closed when nobody is in it any more."""
+"""A worker exchanges its application; the old one closes after its last request."""
 
 import threading
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from tpf_server.sources import MadeApplication, Reloading
 
 
 class Site:
-    """Applications that answer with the title that was set, when they are let."""
+    """Applications that answer with their title, when allowed."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "settings.json"

@@ -1,4 +1,4 @@
-"""What is found out about the data before a worker is started."""
+"""Checks of the data before a worker starts."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What workers are started with."""
+"""The environment of workers."""
 
 import os
 import platform

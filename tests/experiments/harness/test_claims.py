@@ -1,4 +1,4 @@
-"""The papers' claims: named once, judged by their bounds, shown on the page."""
+"""The papers' claims: unique names, verdicts by bounds, shown on the page."""
 
 import re
 from pathlib import Path

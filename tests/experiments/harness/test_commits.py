@@ -1,4 +1,4 @@
-"""Two commits in turn, in a small repository whose experiment takes as long as its commit says."""
+"""Comparison of two commits of a small repository with a made-up experiment."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Its commits are tagged: one takes 10, one takes 20, and one fails."""
+    """A repository with a fast, a slow and a broken tagged commit."""
     folder = tmp_path / "project"
     (folder / "experiments").mkdir(parents=True)
     (folder / "experiments/__init__.py").touch()

@@ -1,4 +1,4 @@
-"""Two runs beside each other: made-up ones, and small real ones from the command line."""
+"""Comparison of two runs: made-up ones, and small real ones."""
 
 import json
 import random
@@ -19,7 +19,7 @@ HEADER = "query,size,repetition,line,lines,error,us_mean,events_per_second,rows,
 
 
 def made_up(folder: Path, times: list[float], name: str = "made", **facts: Any) -> Path:
-    """A run in which a query took so long, in one repetition after the other."""
+    """A run in which a query took these times in its repetitions."""
     place = folder / name
     place.mkdir(parents=True)
     known = {"seed": 1, "settings": {"events": 10}, "missing": 0, "left_out": {}, **facts}

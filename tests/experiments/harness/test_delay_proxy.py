@@ -1,4 +1,4 @@
-"""The proxy that adds latency: what passes is unchanged, counted and late."""
+"""The proxy leaves bytes unchanged, counts and delays them."""
 
 import time
 from collections.abc import Iterator

@@ -24,7 +24,7 @@ def test_interval_of_a_known_sample() -> None:
 
 @pytest.mark.parametrize("degrees", [1, 2, 7, 30, 31, 32, 40, 60, 120, 1000, 10**6])
 def test_quantiles_are_those_of_student(degrees: int) -> None:
-    """The density of Student's t, integrated up to the quantile, is 0.975."""
+    """Integrate the density of Student's t up to the quantile."""
     scale = math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2))
     scale /= math.sqrt(degrees * math.pi)
     found = estimate(range(degrees + 1))

@@ -1,4 +1,4 @@
-"""The load generator: real requests against a real server; what it takes for an answer."""
+"""The load generator with a real server; its reading of responses."""
 
 import http.server
 import threading

@@ -1,4 +1,4 @@
-"""Reports as they are published: small, whole, and silent about whose machine it was."""
+"""Published reports: small, complete, and without names of the machine."""
 
 import json
 import re

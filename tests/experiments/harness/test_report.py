@@ -1,4 +1,4 @@
-"""How the report writes numbers and counts."""
+"""Numbers and units in reports."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a report asks of results."""
+"""Queries of a report over results."""
 
 from collections import Counter
 

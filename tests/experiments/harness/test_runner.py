@@ -1,4 +1,4 @@
-"""The common runner: what is measured, what is kept, and what the report says of it."""
+"""The runner: measurements, kept results, and the report."""
 
 import csv
 import dataclasses
@@ -313,7 +313,7 @@ def test_a_resumed_run_says_of_which_commits_it_is(
 
 
 class Unforeseen(Exception):  # noqa: N818
-    """What no package of ours raises."""
+    """An exception of no package of ours."""
 
 
 def test_what_is_not_on_this_machine_is_left_out_and_said(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from experiments.studies.processes import push_facts
 
 
 def test_a_server_knows_nothing_of_one_before_it_in_the_same_folder(tmp_path: Path) -> None:
-    """Or it takes what is published for what was, with the same keys of requests."""
+    """Otherwise repeated batch ids would be ignored."""
     end = SystemClock().now() + timedelta(hours=1)
     for name in ("one", "other"):
         with fragment_server(tmp_path, "[datasets.board]\nlive = true\n") as server:

@@ -1,4 +1,4 @@
-"""Static data of experiments: the same with and without Spark, and it is said which."""
+"""Static data are the same with and without Spark."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What sockets receive is counted, however they are read."""
+"""Received bytes are counted, however sockets are read."""
 
 import socket
 from contextlib import closing

@@ -11,7 +11,7 @@ from tpf_client.dataflow.operators.multiway_join import ROUTINGS
 
 
 def test_what_is_rare_and_who_is_rapid_passes_on() -> None:
-    """In each phase another stream; for a window's length two have rare values."""
+    """Within a window of a change two streams have rare values."""
     workload = Workload(streams=3, partners=5.0, rate=8.0, window=60)
     made = workload.elements(Random(1), 3000, 3)
     assert len(made) == 3000
@@ -23,7 +23,6 @@ def test_what_is_rare_and_who_is_rapid_passes_on() -> None:
 
 
 def test_a_run_from_the_first_measurement_to_the_report(tmp_path: Path) -> None:
-    """With a figure of all cases, and as many rows whoever chooses the routes."""
     study = Adaptivity()
     few = {"elements": 40, "phases": 2}
     results = run(tmp_path, study, repetitions=1, tables={"adaptivity": few})

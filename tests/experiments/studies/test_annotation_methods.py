@@ -25,7 +25,7 @@ START = 1_417_772_220_000
 
 @pytest.fixture(autouse=True)
 def liveboards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Six polls of five trains, each later than a minute ago; one more is on the board at last."""
+    """Six polls of five trains with growing delays; a sixth train at the end."""
     folder = tmp_path / "liveboards"
     folder.mkdir()
     for poll in range(6):

@@ -5,7 +5,7 @@ from experiments.studies.processes import Seen, Streamers
 
 
 def test_a_query_whose_first_evaluation_fails_is_told_of() -> None:
-    """Or one would wait for it as long as for one that is slow."""
+    """Otherwise it would be waited for."""
     seen = Seen(1)
     order = {
         "url": f"http://127.0.0.1:{free_port()}/nobody", "shared": False, "jitter": 0.0,

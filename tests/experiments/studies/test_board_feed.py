@@ -1,4 +1,4 @@
-"""The feed of a board, beside a server that takes its time."""
+"""The feed of a board with a slow server."""
 
 import threading
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""``citybench``: its queries in three languages, what an answer should name, and a small run."""
+"""``citybench``: queries in three languages, expected answers, and a small run."""
 
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ def test_what_an_answer_should_name(data: City) -> None:
 
 
 def test_an_answer_too_large_is_refused_before_it_is_computed(data: City) -> None:
-    """Q2 joins four windows on nothing: 6,834,375 rows where 15 readings are in each."""
+    """Q2 is a product of four windows: 6,834,375 rows of 15 readings each."""
     oracle = CityOracle(data, "Q2", data.readings(data.sensors("Q2"), 16), 15)
     assert len(oracle.expected(3)) == 8
     with pytest.raises(MachineLimitError, match="more than 100,000 rows"):
@@ -112,7 +112,7 @@ def test_completeness_counts_what_was_published_in_the_span() -> None:
 
 def test_sensors_go_on_for_as_long_as_clients_are_waited_for(tmp_path: Path) -> None:
     class Sensors:
-        """What would be read, without the data."""
+        """Readings without the data."""
 
         def sensors(self, _name: str) -> tuple[str, ...]:
             return ("one",)

@@ -1,4 +1,4 @@
-"""``client``: a small run with the real servers and clients, every answer compared."""
+"""``client``: a small run with real servers and clients."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The conference scenario in both engines, and a report that follows the data."""
+"""``conference`` in both engines, and its report."""
 
 from pathlib import Path
 from typing import Any

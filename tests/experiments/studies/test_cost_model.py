@@ -1,4 +1,4 @@
-"""The cost model: its formula by hand, the simulation beside known queues, and its sentences."""
+"""The cost model: formula, simulation and report."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""``csparql``: the same rows whatever the rules, and a report that says what was measured."""
+"""``csparql``: equal rows under all rules, and its report."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""``load``: a small load by each engine, and what the report makes of the results."""
+"""``load``: a small load by each engine, and its report."""
 
 from pathlib import Path
 from typing import Any

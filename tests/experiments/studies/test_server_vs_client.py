@@ -1,4 +1,4 @@
-"""``server-vs-client``: the board, and small runs with real servers, feeds and clients."""
+"""``server-vs-client``: the board, and small runs with real processes."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The challenge from its file to its answers, and a report that follows the data."""
+"""``taxi``: a small run from file to file, and its report."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The generated people: the promised number of triples, the same for the same seed."""
+"""Generated people: exact count, same for the same seed."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``tpf-load gtfs-rt`` as a user runs it: from files and URLs, to files and to a server."""
+"""``tpf-load gtfs-rt`` from files and URLs, to files and a server."""
 
 import gzip
 from collections.abc import Iterator

@@ -71,7 +71,7 @@ def member(name: str, of: str, second: int, said: str) -> str:
 
 
 class Standings:
-    """What stands in a store."""
+    """The current content of a store."""
 
     def begin(self, versions: list[Standing]) -> None:
         self.facts = {each[1:] for each in versions}
@@ -103,7 +103,7 @@ class Target:
 
 
 class Said(NamedTuple):
-    """How a command ended, and what it said."""
+    """Status and output of a command."""
 
     status: int
     text: str
@@ -314,7 +314,7 @@ def test_our_stream_makes_the_same_dataset(tmp_path: Path, seed: int) -> None:
 
 
 def test_an_expiration_goes_before_its_fact_comes_with_an_interval() -> None:
-    """What withdraws a fact from now on would take a new interval of it along."""
+    """A withdrawal from now on would remove the new interval."""
     now = SystemClock().now()
     first, second = (Quad(*(Term(f"<urn:{part}>") for part in f"s{o}o")) for o in "pq")
     until = now + timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""``tpf-load ngsi-ld`` as a user runs it: a broker that is polled, and one that notifies."""
+"""``tpf-load ngsi-ld`` with a broker that is polled, and one that notifies."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def post(url: str, body: str, statuses: list[int]) -> None:
 
 
 class Broker:
-    """Answers with entities, page by page, and takes what is published of them."""
+    """Answers with pages of entities, and takes published facts."""
 
     def __init__(self, following: Any) -> None:
         self.facts = FactsServer(SystemClock())
@@ -176,7 +176,7 @@ def test_who_is_not_told_is_told_so() -> None:
 
 @pytest.mark.parametrize("token", [None, "t"])
 def test_a_web_page_publishes_nothing(token: str | None) -> None:
-    """Whatever a page can have a browser send: its own origin, its own name, types of forms."""
+    """Requests that a browser may send: its own origin and name, types of forms."""
     attempts = [
         ({"Origin": "https://page.example"}, 403),
         ({"Origin": "null"}, 403),

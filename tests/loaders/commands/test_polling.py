@@ -1,4 +1,4 @@
-"""URLs that are polled, as a user does it: ``tpf-load irail`` and ``tpf-load json``."""
+"""Polled URLs: ``tpf-load irail`` and ``tpf-load json``."""
 
 import json
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def linked(delay: str) -> Any:
 
 
 class Board:
-    """What is polled, and a server of facts."""
+    """A polled page, and a server of facts."""
 
     def __init__(self, answers: list[Any]) -> None:
         self.answers = answers
@@ -70,7 +70,7 @@ class Board:
 
     @property
     def told(self) -> list[set[str]]:
-        """What was told, by batch; numbers without their datatypes."""
+        """Return published facts by batch; numbers without datatypes."""
         number = "^^<http://www.w3.org/2001/XMLSchema#integer>"
         return [
             {line.replace(number, "").removesuffix(" .") for line in posted.lines}

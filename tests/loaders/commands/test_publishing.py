@@ -1,4 +1,4 @@
-"""The token of a server: from a flag, the environment or a file."""
+"""A server's token from a flag, the environment or a file."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The facts of a feed by parts, shares and ranges are those of one process, line for line."""
+"""Facts of a feed in parts equal those of one process, line for line."""
 
 import operator
 import random
@@ -119,7 +119,7 @@ class Here:
 
 
 def in_this_process(feed: MeasurableFeed, shares: int, count: int, chunk: int) -> list[str]:
-    """What the tasks make of a feed, with a shuffle that is a sort."""
+    """Run the tasks of a feed, with a sort as shuffle."""
     parts = feed_parts(feed, None, None, count)
     numbers = list(range(len(parts)))
     random.Random(len(parts)).shuffle(numbers)
@@ -149,7 +149,7 @@ def in_this_process(feed: MeasurableFeed, shares: int, count: int, chunk: int) -
 
 
 class Frame:
-    """As much of a data frame as is asked for the instants."""
+    """A stub of a data frame of instants."""
 
     def __init__(self, said: list[tuple[Any, ...]]) -> None:
         self._said = said
@@ -177,7 +177,7 @@ def table(names: Sequence[str], found: list[tuple[Any, ...]]) -> Any:
 
 
 def lines(feed: MeasurableFeed) -> list[str]:
-    """What one process writes."""
+    """Return the lines of one process."""
     return [
         line_of(quad)
         for fact in history(feed.batches(None, None))
@@ -199,7 +199,7 @@ def test_the_latest_readings_by_streams(feed: Sensors, shares: int, chunk: int) 
 
 
 def long_day(path: Path, polls: int, departures: int = 3) -> Path:
-    """A recorded day on which delays grow and departures come and go."""
+    """A recorded day with growing delays and changing departures."""
     return write_directory(
         path,
         {

@@ -32,7 +32,7 @@ SMALL = WorkSizes(piece_bytes=30_000, chunk_quads=500, range_rows=500, small=0)
 
 
 def content(manifest: Manifest | PartsManifest) -> tuple[object, ...]:
-    """All that two equal stores share: the version is a hash of every byte of both."""
+    """The content of a store: its version is a hash of every byte."""
     assert isinstance(manifest, Manifest)
     return (
         manifest.version, manifest.quads, manifest.terms, manifest.graphs, manifest.orders,

@@ -1,4 +1,4 @@
-"""What follows by RDFS and OWL 2 RL, at the command line and against the rules by hand."""
+"""RDFS and OWL 2 RL entailment, by command and by hand."""
 
 import re
 from itertools import product
@@ -22,7 +22,7 @@ Fact = tuple[str, str, str]
 
 
 def followed(facts: set[Fact]) -> set[Fact]:
-    """The rules rdfs2, 3, 5, 7, 9 and 11 until nothing new comes."""
+    """Apply rules rdfs2, 3, 5, 7, 9 and 11 to a fixed point."""
     known = set(facts)
     while True:
         new = set()

@@ -1,4 +1,4 @@
-"""Stores that are written in parts are, once fetched, those that one machine writes."""
+"""Stores written in parts equal those of one machine, once fetched."""
 
 import random
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ SIZES = WorkSizes(piece_bytes=30_000, chunk_quads=500, range_rows=400, small=0)
 
 
 def load(files: list[Path], remote: ObjectStore, sizes: WorkSizes = SIZES) -> RdfSummary:
-    """What ``tpf-load rdf --engine spark`` does, with all tasks in this process."""
+    """Run the tasks of ``tpf-load rdf --engine spark`` in this process."""
     with StoreOutput(URL, True, CREATED, remote.environment) as place:
         summary = load_rdf_spark(
             files, place.path, None, created=CREATED, sizes=sizes, source="in", parts=place.parts
@@ -135,7 +135,7 @@ def test_parts_stay_where_their_manifest_came_although_nobody_said_so(
 
 
 def test_parts_that_are_no_store_are_refused() -> None:
-    """Workers that make something else of the same data are found out before anything counts."""
+    """Nondeterministic workers are found out."""
     nobody = np.zeros(0, dtype=np.uint32)
     orders = {
         name: OrderRanges(KeyCode(name, 9, nobody), 2 * k, np.zeros(1, dtype=np.uint64))

@@ -170,7 +170,7 @@ DEEP += " )>>" * 30_000 + " ."
 
 @pytest.mark.parametrize("suffix", [".nt", ".ttl", ".ttl.gz"])
 def test_what_is_nested_without_end_does_not_end_the_process(tmp_path: Path, suffix: str) -> None:
-    """Of lines only the one is left out; of a document nobody knows what follows."""
+    """A line is left out; a document is refused."""
     file = tmp_path / f"a{suffix}"
     text = f"{GOOD[0]}\n{DEEP}\n{GOOD[0]}\n".encode()
     file.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)

@@ -1,4 +1,4 @@
-"""Documents of a feed in which one thing is another one: what they say, or what is wrong."""
+"""Feed documents with one value exchanged: read, or refused."""
 
 import copy
 import json
@@ -40,7 +40,7 @@ VALUES = st.recursive(
 
 
 def places(document: Any) -> Iterator[tuple[Any, Any]]:
-    """Where something stands in a document: in what, and under which name or number."""
+    """Return containers and keys of all values."""
     names: Iterable[Any] = ()
     if isinstance(document, dict):
         names = document

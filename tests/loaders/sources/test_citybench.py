@@ -157,7 +157,7 @@ def test_what_is_missing(tmp_path: Path, city: Path) -> None:
 
 
 def streams_of(query: str) -> Iterator[tuple[str, str]]:
-    """The streams of a query of the benchmark and the pattern that each is matched with."""
+    """Return the streams of a benchmark query and their patterns."""
     for part in query.split("stream <")[1:]:
         name, _, rest = part.partition(">")
         yield name.removeprefix(SERVICES), rest[rest.index("{") + 1 : rest.index("}")]

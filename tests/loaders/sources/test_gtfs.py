@@ -56,7 +56,7 @@ FEED = {
 
 
 def write(path: Path, **changes: str | None) -> Path:
-    """The feed as a directory, with some tables changed or left out."""
+    """Write the feed with some tables changed or left out."""
     path.mkdir()
     tables = FEED | {f"{name}.txt": text for name, text in changes.items()}
     for name, text in tables.items():
@@ -66,7 +66,7 @@ def write(path: Path, **changes: str | None) -> Path:
 
 
 def departures(source: Gtfs) -> dict[str, dict[str, str]]:
-    """Departures by the end of their names, with what is said of them."""
+    """Return departures with their properties, by the end of their names."""
     found: dict[str, dict[str, str]] = {}
     for piece in source.pieces(2):
         for s, p, o, _ in source.quads(piece):

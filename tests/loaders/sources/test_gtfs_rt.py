@@ -142,7 +142,7 @@ def add_alert(message: Any, name: str = "works", **texts: str) -> Any:
 
 
 def alerts(schedule: Gtfs, message: Any, language: str | None = None) -> dict[str, dict[str, str]]:
-    """What is said of each alert and of what it is about, by the ends of the names."""
+    """Return alerts and their subjects, by the ends of names."""
     found: dict[str, dict[str, str]] = {}
     for quad in Realtime(schedule, language).quads(message):
         subject = quad.subject.partition("/alerts/")[2][:-1]

@@ -43,7 +43,7 @@ SAID = {
 
 
 def said(document: Any, context: Path | None = None) -> set[str]:
-    """What is said of the bus, in short."""
+    """Return the facts of the bus, in short."""
     found = set()
     for subject, predicate, value, _ in NgsiLd(context).read(json.dumps(document).encode(), "d"):
         assert subject == f"<{BUS}>"
@@ -160,7 +160,7 @@ GIVEN = {"speed": "http://given.test/speed", "label": "http://given.test/label"}
 
 
 def entity(number: int, chance: random.Random) -> dict[str, Any]:
-    """An entity with some attributes, and perhaps a context of its own."""
+    """An entity with attributes, and a context if given."""
     contexts: list[dict[str, Any]] = [{}, {}, {"@context": OWN}, {"@context": [CORE, OWN]},
                                       {"@context": []}]  # fmt: skip
     attributes: dict[str, Any] = {

@@ -86,7 +86,7 @@ VM = f"""<siri:Siri xmlns:siri="http://www.siri.org.uk/siri"><siri:ServiceDelive
 
 
 def said(message: bytes, base: str = "http://h/") -> dict[str, dict[str, str]]:
-    """What is said of each thing, by the ends of the names."""
+    """Return the facts of each subject, by the ends of names."""
     found: dict[str, dict[str, str]] = {}
     for subject, predicate, value, _ in Siri(base).read(message, "m.xml"):
         name = predicate[1:-1].rpartition("#")[2]

@@ -19,7 +19,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class Events(BaseHTTPRequestHandler):
-    """Answers with the texts of the list, one per connection; the last one stays open."""
+    """Answers with one text per connection; the last one stays open."""
 
     protocol_version = "HTTP/1.1"
     answers: ClassVar[list[tuple[int, str, bytes]]]

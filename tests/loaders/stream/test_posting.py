@@ -1,4 +1,4 @@
-"""What an executor publishes of a micro-batch, and what it tells of it."""
+"""Publication of a micro-batch by an executor."""
 
 from collections.abc import Iterator
 

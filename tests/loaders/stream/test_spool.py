@@ -1,4 +1,4 @@
-"""Records that wait on the disk: spooled whole, in order, and each once."""
+"""Records spooled on disk: complete, in order, each once."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The streaming job as a process: killed and started again, it sends everything exactly once."""
+"""The streaming job sends everything exactly once, also when killed."""
 
 import json
 import os
@@ -71,7 +71,7 @@ live = true
 
 
 def receipts(folder: Path) -> tuple[int, int]:
-    """How many batches have a receipt of the server, and the number of its last change."""
+    """Return the number of batches with a receipt, and of the last change."""
     with closing(sqlite3.connect(folder / "live" / "sensors.sqlite")) as log:
         (found,) = log.execute("SELECT count(*), max(sequence) FROM receipts").fetchall()
     return found[0], found[1]
@@ -91,7 +91,7 @@ def test_executors_job_and_server_killed_in_between_on_a_cluster(
     start: Callable[..., "subprocess.Popen[bytes]"],
     spark_cluster: SparkCluster,
 ) -> None:
-    """Nodes share no directory: what arrives and the checkpoint are at a URL."""
+    """Input and checkpoint are at a URL."""
     files = tmp_path / "files"
     arriving = files / "arriving"
     arriving.mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""Random queries of every shape, well designed or not, beside the specification and pyoxigraph.
+"""Random queries of every shape beside the specification and pyoxigraph.
 
-TPF_QUERIES says how many.
+TPF_QUERIES: how many.
 """
 
 import os
@@ -45,7 +45,7 @@ def _answer(query: Query, evaluation: Evaluation) -> Answer:
 
 
 def _planned(query: Query) -> Query:
-    """What the planner makes of it, before it asks anybody."""
+    """Plan the query as the planner does before its first request."""
     return replace(query, pattern=push_limits(push_filters(query.pattern)))
 
 
@@ -88,7 +88,7 @@ def test_every_answer_is_right_at_every_time(random: Random) -> None:
 def test_a_value_from_outside_is_shared_by_nothing_inside(
     removed: str, kind: type[ScanningLeaves]
 ) -> None:
-    """The sides of MINUS in EXISTS share a variable where the solution outside lacks it."""
+    """MINUS in EXISTS, with and without a value for the shared variable."""
     text = (
         f"{PREFIX} SELECT * {{ ?x :p ?y OPTIONAL {{ ?x :q ?z }}"
         f" FILTER EXISTS {{ ?a :r ?z MINUS {{ {removed} }} }} }}"

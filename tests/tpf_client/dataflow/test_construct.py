@@ -1,4 +1,4 @@
-"""CONSTRUCT: the one template code, for whoever has solutions; test_row_maker has its rows."""
+"""CONSTRUCT templates."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -60,7 +60,7 @@ ROWS = st.tuples(st.sampled_from(TERMS), st.sampled_from(TERMS))
 
 
 def shape(triples: Iterable[Sequence[str]]) -> Counter[frozenset[tuple[str, ...]]]:
-    """What there is of triples without blank nodes, and of those that one solution made."""
+    """Split triples into those without blank nodes and those of one solution."""
     groups: dict[str, set[tuple[str, ...]]] = {}
     for triple in triples:
         made = next((term for term in triple if term.startswith("_:")), "")

@@ -1,4 +1,4 @@
-"""COUNT(DISTINCT *) tells rows apart, also those that lack values, and leaves what is beside it."""
+"""COUNT(DISTINCT *) with unbound values."""
 
 import pytest
 

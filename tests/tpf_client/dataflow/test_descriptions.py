@@ -1,4 +1,4 @@
-"""DESCRIBE against a plain reading of what a concise bounded description is, on random data."""
+"""DESCRIBE against concise bounded descriptions of random data."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Terms as integers: what is inlined comes back exactly, what has passed is forgotten."""
+"""Terms as integers: inlined terms come back, old ones are forgotten."""
 
 from hypothesis import given
 from hypothesis import strategies as st

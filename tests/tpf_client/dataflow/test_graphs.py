@@ -1,4 +1,4 @@
-"""GRAPH reaches what stands inside it, also where nothing before binds its variable."""
+"""GRAPH binds its variable for everything inside it."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -64,9 +64,9 @@ def _solutions(query: str, quads: list[Quad]) -> tuple[list[str], list[list[str 
 
 
 def _as_data(graph: str, inside: str) -> str:
-    """The solutions of GRAPH as section 18.6 defines them: those in each graph by itself.
+    """Return the solutions of GRAPH by section 18.6, graph by graph.
 
-    pyoxigraph knows a graph from a quad pattern alone: it lacks it after VALUES, say.
+    pyoxigraph finds graphs by quad patterns alone, and lacks them after VALUES.
     """
     names, rows = ["g"] if graph == "?g" else [], []
     for name in (_iri("g"), _iri("h")):

@@ -1,4 +1,4 @@
-"""Every operator beside its plain twin, on random changes of its inputs."""
+"""Every operator beside its plain twin, on random changes."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ few = settings(max_examples=25, deadline=None)
 
 
 def rows(width: int, loose: Sequence[int] = (), high: int = 3) -> st.SearchStrategy[Solution]:
-    """Solutions of so many variables; those at the `loose` places may be unbound."""
+    """Solutions of so many variables; the `loose` ones may be unbound."""
     return st.tuples(*(st.integers(0 if p in loose else 1, high) for p in range(width)))
 
 
@@ -148,7 +148,7 @@ def test_minus(data: st.DataObject, shape: tuple, apart: tuple) -> None:
 
 
 class _Source:
-    """Answers at once, and with every later change of what was asked for."""
+    """Answers at once, and with every later change."""
 
     def __init__(self) -> None:
         self.known: Counter[Solution] = Counter()
@@ -276,7 +276,7 @@ def test_slice(ticks: list[Tick], offset: int, limit: int | None) -> None:
 @few
 @given(arrivals=st.lists(st.tuples(rows(1), st.integers(1, 2)), max_size=8))
 def test_slice_takes_nothing_back(arrivals: list[Change], offset: int, limit: int | None) -> None:
-    """While solutions only arrive, what came out stays: answers are handed out as they come."""
+    """Output stays while solutions only arrive."""
     one = source((A,))
     node = Slice(one, offset, limit)
     output = Output(node, (A,))

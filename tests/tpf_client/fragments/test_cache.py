@@ -1,4 +1,4 @@
-"""What kept pages are charged is what they take."""
+"""The cache charges pages their memory."""
 
 import gc
 import tracemalloc
@@ -35,7 +35,7 @@ def _body(version: int) -> bytes:
 
 @pytest.mark.parametrize("again", [True, False])
 def test_pages_are_charged_what_they_take(again: bool) -> None:
-    """Where their lines are remembered, too."""
+    """With remembered lines, too."""
     PageReader().read(_body(9), "application/trig", URL)
     gc.collect()
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Texts that are no URLs are errors of the package, whoever says them."""
+"""Malformed URLs are errors of the package."""
 
 import pytest
 

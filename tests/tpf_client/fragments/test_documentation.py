@@ -1,4 +1,4 @@
-"""Servers whose pages have no form, but whose interface is described elsewhere."""
+"""Servers with forms in their documentation only."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ def form(name: str) -> dict[str, Any]:
 
 
 class Foreign:
-    """A server of others: pages of Turtle without any form, and a documentation."""
+    """A server with Turtle pages without forms, and a documentation."""
 
     def __init__(self, names: Iterable[str], context: object = None) -> None:
         self.first = "text/turtle", "<a:s> <a:p> <a:o> ."

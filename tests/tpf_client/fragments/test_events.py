@@ -1,4 +1,4 @@
-"""Server-sent events over HTTP: read as the standard says, resumed by their identifiers."""
+"""Server-sent events over HTTP, resumed by their ids."""
 
 import threading
 from collections.abc import Callable, Iterator

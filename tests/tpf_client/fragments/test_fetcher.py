@@ -1,4 +1,4 @@
-"""Pages over HTTP: reuse, revalidation, merging, retries, and the errors of bad servers."""
+"""Pages over HTTP: reuse, revalidation, merging, retries, errors."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -294,7 +294,7 @@ def test_a_thread_that_cannot_be_started_is_a_failure_of_its_page(
 @responses.activate
 @pytest.mark.parametrize("parallelism", [0, 1])
 def test_a_page_that_is_read_heeds_who_gives_up(parallelism: int) -> None:
-    """Also while it is parsed: whoever waits is asked every thousand quads."""
+    """Cancellation is checked every thousand quads."""
     data = "".join(f":a{n} :b :c . " for n in range(5_000))
     responses.get(URL, body=BODY.replace(":a :b :c .", data), **TRIG)
     looks = 0

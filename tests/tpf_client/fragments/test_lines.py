@@ -1,4 +1,4 @@
-"""Pages line by line: what they say is what the whole page says, and only new lines are parsed."""
+"""Pages read by line equal whole pages, and only new lines are parsed."""
 
 import pytest
 from hypothesis import given, settings
@@ -75,7 +75,7 @@ QUERIES = st.sampled_from(("a=2", "p=x", "", "%41", "%4", "é", "a=1?b", "a=1#b"
 
 @st.composite
 def versions(draw: st.DrawFn) -> list[list[str]]:
-    """Pages that come one after the other; of some only words are others."""
+    """Consecutive pages; in some only words differ."""
     found = [draw(pages())]
     for _ in range(draw(st.integers(0, 3))):
         if draw(st.booleans()):
@@ -101,7 +101,7 @@ def versions(draw: st.DrawFn) -> list[list[str]]:
 @settings(max_examples=300)
 @given(versions())
 def test_a_page_says_what_it_says_as_a_whole(versions: list[list[str]]) -> None:
-    """Whatever was known of earlier versions, and however odd it is."""
+    """Whatever earlier versions were, and however odd it is."""
     before = LineMemo()
     for version in versions:
         body = "\n".join(version).encode()
@@ -186,7 +186,6 @@ def test_words_are_not_read_again() -> None:
     ],
 )
 def test_each_directive_is_followed_once(page: str) -> None:
-    """They may depend on those before, and lines of several blocks are parsed after them."""
     first = read_lines(page.format(1).encode(), URL, LineMemo())
     assert first is not None
     body = page.format(2).encode()
@@ -253,7 +252,6 @@ def test_what_takes_too_much_memory_is_left_to_others() -> None:
 
 @pytest.mark.parametrize("times", [1, 10])
 def test_a_page_cannot_grow_beyond_what_is_taken_at_once(times: int) -> None:
-    """Whether lines say other literals, are parsed, or are more than before."""
     lines = [f'<s{n}> <p> "{n}" .' for n in range(100)]
     first = read_lines("\n".join(lines).encode(), URL, LineMemo())
     assert first is not None

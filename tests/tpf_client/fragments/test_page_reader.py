@@ -1,4 +1,4 @@
-"""Pages: what is data, what is metadata, and which label a quad carries."""
+"""Pages: data, metadata, and labels of quads."""
 
 import sys
 import tempfile
@@ -278,7 +278,7 @@ def _many(line: str) -> Callable[[int], str]:
 
 
 def _forms_in_common(count: int) -> str:
-    """Forms that have the same mappings, each of which says many things."""
+    """Forms that share mappings with many statements."""
     said = ", ".join(f"<u:p{n}>" for n in range(100))
     mappings = ", ".join(f"<u:m{n}>" for n in range(count))
     forms = "\n".join(
@@ -316,7 +316,7 @@ GROWING: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
 @pytest.mark.parametrize("kind", GROWING)
 def test_work_grows_no_faster_than_the_metadata(kind: str, again: bool) -> None:
-    """Four times as much of anything takes about four times as many steps of the interpreter."""
+    """Steps of the interpreter grow in proportion."""
 
     def steps(count: int) -> int:
         said = PREFIXES + TRIG.replace(PREFIXES, "").replace(
@@ -334,7 +334,7 @@ def test_work_grows_no_faster_than_the_metadata(kind: str, again: bool) -> None:
 
 
 def _steps(action: Callable[[], object]) -> int:
-    """How many steps of the interpreter an action takes, which may be refused."""
+    """Count the interpreter's steps of an action that may be refused."""
     steps = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -359,7 +359,7 @@ def _steps(action: Callable[[], object]) -> int:
     ["{" * 9_900, "{" * 101, "/{?" + "s," * 101 + "}", "{s}" * 101, "/" * 10_001],
 )
 def test_a_template_with_too_many_parts_is_none(template: str) -> None:
-    """What expands templates takes quadratic time for some, and a term may be long."""
+    """Expansion takes quadratic time for some templates."""
     with pytest.raises(ValueError, match="more than"):
         Form(template, "s", "p", "o")
     page = TRIG.replace("http://ex.org/d{?s,p,o,g}", template)

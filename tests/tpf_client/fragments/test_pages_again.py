@@ -1,4 +1,4 @@
-"""A page that is read again says what it says when it is read for the first time."""
+"""A page that is read again equals its first reading."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,7 +75,7 @@ OPTIONAL = tuple(each for each in LINES if each not in FRAME)
 
 @st.composite
 def versions(draw: st.DrawFn) -> list[bytes]:
-    """A page at several instants: mostly words are others, sometimes lines come and go."""
+    """A page at several instants: words change, some lines come and go."""
     said = {name: draw(st.sampled_from(texts)) for name, texts in CHOICES.items()}
     gone = set(draw(st.lists(st.sampled_from(OPTIONAL), max_size=4)))
     if draw(st.booleans()):

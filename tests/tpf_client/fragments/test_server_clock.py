@@ -1,4 +1,4 @@
-"""What responses tell of a server's clock."""
+"""The estimate of a server's clock."""
 
 from datetime import UTC, datetime, timedelta
 

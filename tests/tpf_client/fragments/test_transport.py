@@ -1,4 +1,4 @@
-"""Requests of a client are those of `requests`, with a session of the user or without."""
+"""Requests of a client equal those of `requests`."""
 
 import socket
 import threading

@@ -1,6 +1,6 @@
 """Every operator and function over a table of arguments, beside pyoxigraph.
 
-Where the two differ on purpose, `reason` says why.
+`reason` explains intended differences.
 """
 
 import itertools
@@ -82,7 +82,7 @@ TRUTHS = {
 
 @pytest.mark.parametrize("name", [*sorted(TRUTH_TYPES - {XSD + "integer"}), XSD + "integer"])
 def test_the_effective_boolean_value_of_an_ill_typed_literal_is_false(name: str) -> None:
-    """Section 17.2.2: of numbers and booleans, wherever such a value is taken."""
+    """Section 17.2.2."""
     value = f'"abc"^^<{name}>'
     for form, wanted in TRUTHS.items():
         assert ours(form.format(value)) == wanted, form
@@ -225,7 +225,7 @@ def test_long_numbers_are_exact() -> None:
 
 
 def test_computed_strings_are_bounded() -> None:
-    """Nine CONCATs inside one another, each of a hundred, would fill any memory."""
+    """Nine nested CONCATs of a hundred would fill any memory."""
     binds = " ".join(f"BIND(CONCAT(?x{n}, ?x{n}) AS ?x{n + 1})" for n in range(24))
     ((fits, fails),) = evaluate(f'SELECT ?x22 ?x23 {{ BIND("x" AS ?x0) {binds} }}', []).rows()
     assert fits is not None

@@ -1,4 +1,4 @@
-"""The parser: what texts mean, and what it says of texts that mean nothing."""
+"""The parser and its error messages."""
 
 import pytest
 
@@ -167,7 +167,7 @@ def test_a_limit_inside_graph_is_one_for_each_graph() -> None:
 
 @pytest.mark.skipif(SPARQL11.missing, reason="the W3C tests are not in ../shared/data")
 def test_every_text_of_the_w3c_tests_can_be_pointed_into() -> None:
-    """Cut off anywhere, a query is either a query or a syntax error with a place in the text."""
+    """A truncated query is a query or a syntax error with a position."""
     for path in sorted(SPARQL11.folder.glob("*/*.rq"))[::9]:
         text = path.read_text(encoding="utf-8")
         for end in range(0, len(text), max(1, len(text) // 15)):

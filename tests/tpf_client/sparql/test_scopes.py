@@ -1,4 +1,4 @@
-"""What is found out about a pattern is found out once."""
+"""Properties of patterns are computed once."""
 
 import pickle
 from typing import Any

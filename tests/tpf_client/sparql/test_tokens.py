@@ -22,5 +22,5 @@ def words(text: str) -> list[Token] | tuple[str, int, int]:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_words_are_the_same_whatever_a_comment_says(text: str) -> None:
-    """A text that is all ASCII is read by patterns of its own."""
+    """ASCII texts have patterns of their own."""
     assert words(f"{text}\n#e") == words(f"{text}\n#\u00e9")

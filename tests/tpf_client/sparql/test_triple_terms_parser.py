@@ -1,6 +1,6 @@
-"""Triple terms in queries, beside pyoxigraph: at once, over changes, and over HTTP.
+"""Triple terms in queries, beside pyoxigraph: once, over changes, over HTTP.
 
-TPF_QUERIES says how many random ones.
+TPF_QUERIES: how many random ones.
 """
 
 import os

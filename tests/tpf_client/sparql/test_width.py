@@ -1,7 +1,4 @@
-"""Queries that are wide are answered; those that are too deep are refused by an error of ours.
-
-By the evaluation in memory, by the client, and as conditions of continuous queries.
-"""
+"""Wide queries are answered; too deep ones are refused with our error."""
 
 import threading
 from collections.abc import Callable
@@ -72,7 +69,7 @@ WIDE: dict[str, tuple[str, int]] = {
 
 
 def _in_a_thread(action: Callable[[], Any]) -> Any:
-    """Where the stack is that of threads."""
+    """Run with the stack of a thread."""
     found: list[Any] = []
 
     def run() -> None:

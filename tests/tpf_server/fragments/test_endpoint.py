@@ -1,4 +1,4 @@
-"""What all fragments of an endpoint have in common."""
+"""Common properties of the fragments of an endpoint."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How often a page asks the live store: what it has seen it does not ask for again."""
+"""Number of questions of a page to the live store."""
 
 from collections import Counter
 from collections.abc import Callable

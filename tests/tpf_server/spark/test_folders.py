@@ -19,7 +19,7 @@ def broken(lines: int) -> Iterator[str]:
 
 
 def check_that_nothing_is_left(folder: Folder, path: Path, process: int) -> None:
-    """Of a file that could not be written, whether there was one before or not."""
+    """Check that a failed write leaves no file, or the old one."""
     path.mkdir(exist_ok=True)
     for lines in (0, 50_000):
         with pytest.raises(RuntimeError, match="broken"):

@@ -1,4 +1,4 @@
-"""A Java that is missing is one line, whichever command wants it."""
+"""All commands report a missing Java in one line."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A cluster whose executors could not reach the driver is refused before anything is started."""
+"""A cluster whose executors cannot reach the driver is refused at once."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The two kinds of log that every test of the live store runs on."""
+"""The two kinds of log for all tests of the live store."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The documentation of the interface says what the routes and the pages say."""
+"""The API documentation equals the routes and pages."""
 
 import json
 from collections import defaultdict
@@ -86,7 +86,7 @@ def test_the_entry_point_leads_to_every_resource(server: Served) -> None:
 
 
 def form(statements: Described, dataset: str) -> set[tuple[str, ...]]:
-    """What a form says, without the names of its nodes."""
+    """Return the content of a form, without the names of its nodes."""
     (node,) = statements[dataset][HYDRA + "search"]
     said = statements[node]
     found = {(name, *said[HYDRA + name]) for name in ("template", "variableRepresentation")}

@@ -23,18 +23,18 @@ def path(values: str, rest: str = "", view: str = "") -> str:
     return f"trains{view}?values={quote(values, safe='')}{rest}"
 
 
-def test_only_matches_of_the_rows_come_in_their_order(served: Served) -> None:
+def test_only_matches_of_the_rows_come_in_their_order(shared: Served) -> None:
     values = f"(?s) {{ (<{EX}t2>) (<{EX}loop>) (<{EX}t2>) (<{EX}nobody>) }}"
-    found = served.fragment(path(values, "&subject=?s"))
+    found = shared.fragment(path(values, "&subject=?s"))
     assert [row.subject for row in found] == [quad("t2", "a", "a").subject] * 2 + [
         quad("loop", "a", "a").subject
     ]
-    assert served.page(path(values, "&subject=?s")).total == 3
+    assert shared.page(path(values, "&subject=?s")).total == 3
 
 
-def test_open_positions_are_called_like_themselves(served: Served) -> None:
+def test_open_positions_are_called_like_themselves(shared: Served) -> None:
     values = f'(?subject ?object) {{(<{EX}t1> <{EX}ghent>)(<{EX}t1> "IC eins"@de)}}'
-    found = served.fragment(path(values))
+    found = shared.fragment(path(values))
     assert found == [quad("t1", "stop", "ghent"), quad("t1", "name", '"IC eins"@de')]
 
 
@@ -53,8 +53,8 @@ def test_rows_restrict_live_facts_and_pages_are_slices_of_all(served: Served) ->
         assert served.get(query).headers["Cache-Control"] == "public, max-age=7"
 
 
-def test_the_form_announces_values_and_limit(served: Served) -> None:
-    page = served.page("trains")
+def test_the_form_announces_values_and_limit(shared: Served) -> None:
+    page = shared.page("trains")
     (template,) = page.objects(HYDRA + "template")
     assert template.endswith("{?subject,predicate,object,graph,limit,values,at,known}")
     assert "http://vocab.org/brtpf#values" in page.objects(HYDRA + "property")
@@ -100,24 +100,24 @@ def _fits(quad: Quad, pattern: QuadPattern) -> bool:
     )
 
 
-def test_a_row_that_contains_others_stands_for_them(served: Served) -> None:
+def test_a_row_that_contains_others_stands_for_them(shared: Served) -> None:
     values = f"(?subject ?object) {{ (<{EX}t1> <{EX}ghent>) (<{EX}t1> UNDEF) (<{EX}x> <{EX}y>) }}"
-    found = served.fragment(path(values, "&subject=?subject"))
-    assert found == served.fragment(f"trains?subject={EX}t1")
+    found = shared.fragment(path(values, "&subject=?subject"))
+    assert found == shared.fragment(f"trains?subject={EX}t1")
 
 
-def test_what_the_pattern_lacks_says_nothing(served: Served) -> None:
-    one = served.fragment(path(f"(?subject) {{ (<{EX}t1>) }}"))
-    assert served.fragment(path(f'(?x ?subject) {{ ("1" <{EX}t1>) (UNDEF <{EX}t1>) }}')) == one
+def test_what_the_pattern_lacks_says_nothing(shared: Served) -> None:
+    one = shared.fragment(path(f"(?subject) {{ (<{EX}t1>) }}"))
+    assert shared.fragment(path(f'(?x ?subject) {{ ("1" <{EX}t1>) (UNDEF <{EX}t1>) }}')) == one
 
 
-def test_a_short_row_matches_nothing(served: Served) -> None:
-    page = served.page(path("(?subject ?object) { (<ex:comunica:unknown>) }"))
+def test_a_short_row_matches_nothing(shared: Served) -> None:
+    page = shared.page(path("(?subject ?object) { (<ex:comunica:unknown>) }"))
     assert (page.data, page.total) == ([], 0)
 
 
-def test_no_row_is_no_match(served: Served) -> None:
-    page = served.page(path("(?subject) {}"))
+def test_no_row_is_no_match(shared: Served) -> None:
+    page = shared.page(path("(?subject) {}"))
     assert (page.data, page.total) == ([], 0)
 
 
@@ -130,8 +130,8 @@ def test_no_row_is_no_match(served: Served) -> None:
         "(?subject) { " + "(<x:y>)" * 65 + " }", "(?subject) { (<x:y>) ",
     ],
 )  # fmt: skip
-def test_malformed_values_are_400(served: Served, values: str) -> None:
-    assert served.get(path(values)).status_code == 400
+def test_malformed_values_are_400(shared: Served, values: str) -> None:
+    assert shared.get(path(values)).status_code == 400
 
 
 def test_off_by_setting(tmp_path: Path) -> None:

@@ -77,10 +77,10 @@ def test_pages_say_whose_they_are_where_it_is_set(tmp_path: Path, served: Served
         assert named.get("trains").headers["ETag"] != served.get("trains").headers["ETag"]
 
 
-def test_void_finds_the_list(served: Served) -> None:
-    found = served.get(".well-known/void", "text/turtle")
+def test_void_finds_the_list(shared: Served) -> None:
+    found = shared.get(".well-known/void", "text/turtle")
     assert (found.status_code, found.headers["Location"]) == (303, BASE)
-    assert served.post("", path=".well-known/void").status_code == 405
+    assert shared.post("", path=".well-known/void").status_code == 405
 
 
 @pytest.mark.parametrize("license_", ["CC0", "http://a b/", "javascript:alert(1)", "http://x/<"])

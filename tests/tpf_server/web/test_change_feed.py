@@ -27,7 +27,7 @@ def some_fact(chance: random.Random, now: datetime) -> Fact:
 
 
 def said(store: IndexedLiveStore, now: datetime) -> dict[str, set[Fact]]:
-    """What stands, by predicate."""
+    """Return the current facts by predicate."""
     from annotations.methods.base import FactPattern
 
     found = store.facts(FactPattern(), store.snapshot(now), 0, 1000)

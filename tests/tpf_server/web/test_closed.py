@@ -1,4 +1,4 @@
-"""What can be closed, and header fields that make no sense."""
+"""Closed resources, and impossible header fields."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the server names leads to what is said about it."""
+"""The server's names lead to their descriptions."""
 
 from datetime import timedelta
 
@@ -10,15 +10,15 @@ from tests.support.served import BASE, NOON, Served, quad
 LATER = Expiration(NOON + timedelta(minutes=5))
 
 
-def test_a_blank_node_leads_to_its_fragment(served: Served) -> None:
-    (row,) = served.page(
+def test_a_blank_node_leads_to_its_fragment(shared: Served) -> None:
+    (row,) = shared.page(
         "trains?predicate=http://example.org/knows&object=http://example.org/t1"
     ).data
     iri = row.subject.strip("<>")
-    response = served.get(iri.removeprefix(BASE))
+    response = shared.get(iri.removeprefix(BASE))
     assert response.status_code == 303
     assert response.headers["Access-Control-Allow-Origin"] == "*"
-    assert served.page(response.headers["Location"]).data == [row]
+    assert shared.page(response.headers["Location"]).data == [row]
 
 
 @pytest.mark.parametrize("view", ["singleton-property", "named-graph", "reification", "rdf-1.2"])
@@ -31,8 +31,8 @@ def test_a_minted_name_leads_to_its_label(served: Served, view: str) -> None:
     assert label in served.fragment(response.headers["Location"])
 
 
-def test_other_datasets_and_methods(served: Served) -> None:
-    assert served.get(".well-known/genid/planes/b").status_code == 404
-    assert served.get(f"planes/facts/graph/{'0' * 32}").status_code == 404
-    assert served.get("trains/facts/graph/0").status_code == 404
-    assert served.request("DELETE", f"trains/facts/graph/{'0' * 32}").status_code == 405
+def test_other_datasets_and_methods(shared: Served) -> None:
+    assert shared.get(".well-known/genid/planes/b").status_code == 404
+    assert shared.get(f"planes/facts/graph/{'0' * 32}").status_code == 404
+    assert shared.get("trains/facts/graph/0").status_code == 404
+    assert shared.request("DELETE", f"trains/facts/graph/{'0' * 32}").status_code == 405

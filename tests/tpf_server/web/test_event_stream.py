@@ -96,7 +96,7 @@ def label_of(said: dict[Term, list[Term]]) -> Label:
 
 
 def materialized(served: Served) -> set[Fact]:
-    """What the newest version of everything says: what who follows the stream has in the end."""
+    """Return the newest version of every fact: the state of a follower."""
     newest: dict[Term, Fact | None] = {}
     before: datetime | None = None
     for node in nodes(served):
@@ -111,7 +111,7 @@ def materialized(served: Served) -> set[Fact]:
 
 
 class Standings:
-    """What stands in a store."""
+    """The current content of a store."""
 
     def begin(self, versions: list[Standing]) -> None:
         self.facts = {each[1:] for each in versions}
@@ -307,7 +307,7 @@ def test_what_was_there_before_is_no_event(tmp_path: Path) -> None:
 
 
 class Decoded:
-    """How many events were decoded of the log."""
+    """Counts the decoded events of the log."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.events = 0
@@ -323,7 +323,7 @@ class Decoded:
 
 
 def filled(served: Served, sizes: list[int]) -> IndexedLiveStore:
-    """A store to which batches of so many facts were published; each but the first ends as many."""
+    """A store with batches of these sizes; each ends the facts of the one before."""
     live = served.live
     assert isinstance(live, IndexedLiveStore)
     for number, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""Whatever is asked: an answer below 500."""
+"""Any request gets an answer below 500."""
 
 from urllib.parse import quote
 

@@ -1,4 +1,4 @@
-"""HTML for people: links that work, nothing that a term could inject, no third parties."""
+"""HTML: working links, no injection, no third parties."""
 
 import re
 from datetime import timedelta
@@ -69,8 +69,8 @@ def test_every_link_to_this_server_works(served: Served) -> None:
         assert served.get(path, "text/html, */*;q=0.1").status_code == 200, path
 
 
-def test_the_form_is_labelled_and_filled(served: Served) -> None:
-    elements = Elements(served.get("trains?subject=http://example.org/t1", "text/html").text).found
+def test_the_form_is_labelled_and_filled(shared: Served) -> None:
+    elements = Elements(shared.get("trains?subject=http://example.org/t1", "text/html").text).found
     labels = {attributes["for"] for tag, attributes in elements if tag == "label"}
     inputs = {a["name"]: a for tag, a in elements if tag == "input"}
     assert set(inputs) == labels == {*POSITIONS, "at", "known"}
@@ -90,7 +90,7 @@ def test_counts_pages_and_time_badges(served: Served) -> None:
 
 
 def test_what_counts_down_is_not_read_aloud(served: Served) -> None:
-    """A region that tells its changes to who listens must not change every second."""
+    """A status region must not change every second."""
     served.publish((quad("t1", "delay", '"5"'), Expiration(NOON + timedelta(seconds=8))))
     text = served.get("trains", "text/html").text
     (region,) = re.findall(r'role="status">(.*?)</span>', text, re.DOTALL)
@@ -126,28 +126,28 @@ def test_a_dataset_has_prefixes_of_its_own(tmp_path: Path) -> None:
         assert served.page("trains?object=o:c").total == 1
 
 
-def test_the_form_asks_what_was_known(served: Served) -> None:
-    fields = [a["name"] for tag, a in Elements(served.get("trains", "text/html").text).found
+def test_the_form_asks_what_was_known(shared: Served) -> None:
+    fields = [a["name"] for tag, a in Elements(shared.get("trains", "text/html").text).found
               if tag == "input"]  # fmt: skip
     assert fields == ["subject", "predicate", "object", "graph", "at", "known"]
     known = "2015-12-08T12:00:00Z"
-    text = served.get(f"trains?known={known}", "text/html").text
+    text = shared.get(f"trains?known={known}", "text/html").text
     assert f'name="known" value="{known}"' in text
-    page = served.page("trains")
+    page = shared.page("trains")
     assert f"{TMP}known" in page.objects(f"{HYDRA}property")
 
 
-def test_no_third_party_is_asked(served: Served) -> None:
+def test_no_third_party_is_asked(shared: Served) -> None:
     for path in ("", "trains", "nothing"):
-        for tag, attributes in Elements(served.get(path, "text/html").text).found:
+        for tag, attributes in Elements(shared.get(path, "text/html").text).found:
             for name in ("src", "srcset", "poster", "data", "action"):
                 assert attributes.get(name, BASE).startswith(BASE), tag
             if tag == "link":
                 assert attributes["href"].startswith("data:")
 
 
-def test_downloads_offer_every_format(served: Served) -> None:
-    text = served.get("trains?page=2", "text/html").text
+def test_downloads_offer_every_format(shared: Served) -> None:
+    text = shared.get("trains?page=2", "text/html").text
     for suffix in ("trig", "nq", "ttl", "nt", "jsonld"):
         assert f'href="{BASE}trains.{suffix}?page=2"' in text
 

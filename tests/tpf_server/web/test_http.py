@@ -37,9 +37,9 @@ def fetch(served: Served, accept: str | None = None) -> tuple[Message, bytes]:
         ("identity", None), ("gzip;q=0", None), ("*", "br"), ("", None), ("zstd", None),
     ],
 )  # fmt: skip
-def test_gzip_and_br_as_accepted(served: Served, accept: str, encoding: str | None) -> None:
-    plain, data = fetch(served)
-    packed, packed_data = fetch(served, accept)
+def test_gzip_and_br_as_accepted(shared: Served, accept: str, encoding: str | None) -> None:
+    plain, data = fetch(shared)
+    packed, packed_data = fetch(shared, accept)
     assert packed.get("Content-Encoding") == encoding
     assert packed["Vary"] == "Accept, Accept-Encoding, Accept-Datetime"
     assert int(packed["Content-Length"]) == len(packed_data)
@@ -86,8 +86,8 @@ def test_a_trusted_proxy_says_how_clients_know_us(tmp_path: Path) -> None:
             assert f"<{BASE}trains#metadata>" in text
 
 
-def test_the_api_documentation_is_valid_hydra_without_remote_contexts(served: Served) -> None:
-    response = served.get("api-doc")
+def test_the_api_documentation_is_valid_hydra_without_remote_contexts(shared: Served) -> None:
+    response = shared.get("api-doc")
     assert response.headers["Content-Type"] == "application/ld+json"
     document = json.loads(response.text)
     assert '"@context"' not in response.text.replace('"@context"', "", 1)
@@ -109,15 +109,15 @@ def test_the_api_documentation_is_valid_hydra_without_remote_contexts(served: Se
             assert row.object[0] == "<"
 
 
-def test_every_response_links_to_the_documentation(served: Served) -> None:
+def test_every_response_links_to_the_documentation(shared: Served) -> None:
     for path in ("trains", "", "nothing", "healthz"):
-        assert f"<{BASE}api-doc>" in served.get(path).headers["Link"]
+        assert f"<{BASE}api-doc>" in shared.get(path).headers["Link"]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_page_is_handed_over_in_one_piece(served: Served, method: str) -> None:
-    """A server that is handed a list sends it at once; it takes any other iterable bit by bit."""
+def test_a_page_is_handed_over_in_one_piece(shared: Served, method: str) -> None:
+    """Servers send a list at once, other iterables bit by bit."""
     environ = EnvironBuilder(path="/trains", method=method).get_environ()
-    body = served.app.wsgi_app(environ, lambda *_: lambda _: None)
+    body = shared.app.wsgi_app(environ, lambda *_: lambda _: None)
     assert isinstance(body, list)
     assert len(body) == 1

@@ -25,54 +25,54 @@ FORMATS = {
 
 
 def shown(row: Quad) -> Quad:
-    """A static quad as pages show it: blank nodes of the files got labels of the store."""
+    """Return a static quad as pages show it: blank nodes have labels of the store."""
     return Quad(*[Term(re.sub(r"<[^>]*genid/trains/[^>]*>", "_:b", term)) for term in row])
 
 
-def test_get_head_and_options(served: Served) -> None:
-    get = served.get("trains")
-    head = served.request("HEAD", "trains")
+def test_get_head_and_options(shared: Served) -> None:
+    get = shared.get("trains")
+    head = shared.request("HEAD", "trains")
     assert (get.status_code, head.status_code) == (200, 200)
     for name in ("ETag", "Content-Type", "Cache-Control", "Expires", "Last-Modified", "Vary"):
         assert head.headers[name] == get.headers[name]
     assert head.content == b""
-    options = served.request("OPTIONS", "trains")
+    options = shared.request("OPTIONS", "trains")
     assert options.status_code == 204
     assert options.headers["Allow"] == "GET, HEAD, OPTIONS"
 
 
-def test_repeated_variables_are_honoured(served: Served) -> None:
-    page = served.page("trains?subject=?x&predicate=http://example.org/knows&object=?x")
+def test_repeated_variables_are_honoured(shared: Served) -> None:
+    page = shared.page("trains?subject=?x&predicate=http://example.org/knows&object=?x")
     assert page.data == [quad("loop", "knows", "loop")]
     assert page.total == 1
 
 
 @pytest.mark.parametrize("parameter", ["_:b", "nonsense", '"open'])
-def test_malformed_terms_are_400_and_quote_the_term(served: Served, parameter: str) -> None:
-    response = served.get(f"trains?subject={quote(parameter)}")
+def test_malformed_terms_are_400_and_quote_the_term(shared: Served, parameter: str) -> None:
+    response = shared.get(f"trains?subject={quote(parameter)}")
     assert response.status_code == 400
     assert response.headers["Content-Type"] == "application/problem+json"
     assert repr(parameter) in response.json()["detail"]
 
 
-def test_a_text_without_quotation_marks_is_400_and_told_how(served: Served) -> None:
+def test_a_text_without_quotation_marks_is_400_and_told_how(shared: Served) -> None:
     for text in ("Ghent", "IC 1", "42"):
-        response = served.get(f"trains?object={quote(text)}", "text/html")
+        response = shared.get(f"trains?object={quote(text)}", "text/html")
         assert response.status_code == 400
         assert escape(f'a text has quotation marks: "{text}"') in response.text
 
 
-def test_blank_nodes_are_skolemised_and_understood(served: Served) -> None:
-    (row,) = served.page(
+def test_blank_nodes_are_skolemised_and_understood(shared: Served) -> None:
+    (row,) = shared.page(
         "trains?predicate=http://example.org/knows&object=http://example.org/t1"
     ).data
     assert re.fullmatch(rf"<{BASE}\.well-known/genid/trains/[^<>]+>", row.subject)
     for text in (row.subject, row.subject[1:-1]):
-        assert served.page("trains?subject=" + quote(text, safe="")).data == [row]
+        assert shared.page("trains?subject=" + quote(text, safe="")).data == [row]
 
 
-def test_metadata_name_fragment_dataset_and_page(served: Served) -> None:
-    page = served.page("trains?predicate=http://example.org/name&page=1")
+def test_metadata_name_fragment_dataset_and_page(shared: Served) -> None:
+    page = shared.page("trains?predicate=http://example.org/name&page=1")
     fragment = BASE + "trains?predicate=http://example.org/name"
     url = fragment + "&page=1"
     assert page.objects("http://xmlns.com/foaf/0.1/primaryTopic", url + "#metadata") == [fragment]
@@ -85,8 +85,8 @@ def test_metadata_name_fragment_dataset_and_page(served: Served) -> None:
 
 
 @pytest.mark.parametrize("path", ["trains", "trains?page=1", "trains?subject=&page=2"])
-def test_the_last_subset_of_the_page_is_the_fragment(served: Served, path: str) -> None:
-    page = served.page(path)
+def test_the_last_subset_of_the_page_is_the_fragment(shared: Served, path: str) -> None:
+    page = shared.page(path)
     url = BASE + path
     subjects = [
         row.subject.strip("<>")
@@ -97,8 +97,8 @@ def test_the_last_subset_of_the_page_is_the_fragment(served: Served, path: str) 
     assert subjects == [BASE + "trains#dataset", fragment]
 
 
-def test_the_form_has_one_template_with_four_mappings(served: Served) -> None:
-    page = served.page("trains")
+def test_the_form_has_one_template_with_four_mappings(shared: Served) -> None:
+    page = shared.page("trains")
     assert len(page.objects(HYDRA + "template")) == 1
     assert page.objects(HYDRA + "template")[0].startswith(
         BASE + "trains{?subject,predicate,object,graph"
@@ -110,18 +110,18 @@ def test_the_form_has_one_template_with_four_mappings(served: Served) -> None:
     assert "http://www.w3.org/ns/sparql-service-description#graph" in properties
 
 
-def test_the_page_subject_echoes_the_url_byte_for_byte(served: Served) -> None:
+def test_the_page_subject_echoes_the_url_byte_for_byte(shared: Served) -> None:
     for query in (
         "predicate=http%3a%2F%2Fexample.org%2fstop&page=1",
         "predicate=http://example.org/stop&page=1&unknown=%41",
         "predicate=%3Chttp://example.org/stop%3E",
     ):
-        response = served.get(f"trains?{query}", "application/n-quads")
+        response = shared.get(f"trains?{query}", "application/n-quads")
         assert f"<{BASE}trains?{query}#metadata> .\n" in response.text
 
 
-def test_page_edges(served: Served) -> None:
-    first, last = served.page("trains"), served.page("trains?page=3")
+def test_page_edges(shared: Served) -> None:
+    first, last = shared.page("trains"), shared.page("trains?page=3")
     assert [len(first.data), len(last.data)] == [3, 2]
     assert first.objects(HYDRA + "next") == [BASE + "trains?page=2"]
     assert first.objects(HYDRA + "previous") == []
@@ -129,24 +129,24 @@ def test_page_edges(served: Served) -> None:
     assert first.objects(HYDRA + "last") == [BASE + "trains?page=3"]
     assert last.objects(HYDRA + "next") == []
     assert last.objects(HYDRA + "previous") == [BASE + "trains?page=2"]
-    everything = [shown(row) for row in served.fragment("trains")]
+    everything = [shown(row) for row in shared.fragment("trains")]
     assert sorted(everything) == sorted(STATIC)
 
 
-def test_exactly_one_page_has_no_next(served: Served) -> None:
-    page = served.page("trains?predicate=http://example.org/stop")
+def test_exactly_one_page_has_no_next(shared: Served) -> None:
+    page = shared.page("trains?predicate=http://example.org/stop")
     assert (len(page.data), page.total) == (3, 3)
     assert page.objects(HYDRA + "next") == []
 
 
-def test_nothing_matches_is_an_empty_page_with_count_0(served: Served) -> None:
-    page = served.page("trains?subject=http://example.org/nobody")
+def test_nothing_matches_is_an_empty_page_with_count_0(shared: Served) -> None:
+    page = shared.page("trains?subject=http://example.org/nobody")
     assert (page.data, page.total) == ([], 0)
     assert page.objects(HYDRA + "next") == []
 
 
-def test_a_page_past_the_end_is_empty_with_previous(served: Served) -> None:
-    page = served.page("trains?page=9")
+def test_a_page_past_the_end_is_empty_with_previous(shared: Served) -> None:
+    page = shared.page("trains?page=9")
     assert (page.data, page.total) == ([], 8)
     assert page.objects(HYDRA + "next") == []
     assert page.objects(HYDRA + "previous") == [BASE + "trains?page=3"]
@@ -166,12 +166,12 @@ def test_a_larger_page_by_limit_up_to_the_servers(tmp_path: Path) -> None:
             assert served.get(f"trains?limit={nonsense}").status_code == 400
 
 
-def test_qpf_default_graph(served: Served) -> None:
-    page = served.page("trains")
+def test_qpf_default_graph(shared: Served) -> None:
+    page = shared.page("trains")
     default = page.objects("http://www.w3.org/ns/sparql-service-description#defaultGraph")
     assert default == ["urn:ldf:defaultGraph"]
-    assert len(served.fragment("trains?graph=urn:ldf:defaultGraph")) == 7
-    assert {row.graph for row in served.fragment("trains?graph=?g")} == {
+    assert len(shared.fragment("trains?graph=urn:ldf:defaultGraph")) == 7
+    assert {row.graph for row in shared.fragment("trains?graph=?g")} == {
         "",
         "<http://example.org/history>",
     }
@@ -201,7 +201,7 @@ def test_formats_are_parsed_back_with_data_and_metadata_apart(served: Served, su
             assert any(row.predicate == f"<{HYDRA}totalItems>" for row in metadata)
 
 
-def test_negotiation_honours_q_values_and_says_vary(served: Served) -> None:
+def test_negotiation_honours_q_values_and_says_vary(shared: Served) -> None:
     cases = {
         "*/*": "application/trig",
         "text/turtle;q=0.5, application/n-quads;q=0.8": "application/n-quads",
@@ -210,25 +210,25 @@ def test_negotiation_honours_q_values_and_says_vary(served: Served) -> None:
         "application/json": "application/json",
     }
     for accept, kind in cases.items():
-        response = served.get("trains", accept)
+        response = shared.get("trains", accept)
         assert response.headers["Content-Type"].partition(";")[0] == kind, accept
         assert "Accept" in response.headers["Vary"]
 
 
 @pytest.mark.parametrize("accept", ["image/png", "text/turtle;q=0", "nonsense"])
-def test_406_where_nothing_fits(served: Served, accept: str) -> None:
-    assert served.get("trains", accept).status_code == 406
+def test_406_where_nothing_fits(shared: Served, accept: str) -> None:
+    assert shared.get("trains", accept).status_code == 406
 
 
-def test_headers_are_read_up_to_a_length(served: Served) -> None:
-    """What comes of them is remembered, and a client could have it remember any amount."""
+def test_headers_are_read_up_to_a_length(shared: Served) -> None:
+    """Parsed headers are cached."""
     long = "text/html," * 400
-    assert served.get("trains", long).headers["Content-Type"].startswith("text/html")
+    assert shared.get("trains", long).headers["Content-Type"].startswith("text/html")
     for path in ("trains", ""):
-        response = served.get(path, long * 2)
+        response = shared.get(path, long * 2)
         assert response.status_code == 400
         assert response.json()["detail"] == "Accept has more than 4096 characters"
-    response = served.get("trains", Accept_Encoding="gzip," * 1000)
+    response = shared.get("trains", Accept_Encoding="gzip," * 1000)
     assert "Content-Encoding" not in response.headers
 
 
@@ -361,32 +361,32 @@ def test_the_implicit_graph_names_fragments_that_exist(served: Served) -> None:
         ("PROPFIND", "trains", 405), ("GET", "", 200), ("GET", "trains/no-view", 404),
     ],
 )  # fmt: skip
-def test_cors_on_every_status(served: Served, method: str, path: str, status: int) -> None:
-    response = served.request(method, path)
+def test_cors_on_every_status(shared: Served, method: str, path: str, status: int) -> None:
+    response = shared.request(method, path)
     assert response.status_code == status
     assert response.headers["Access-Control-Allow-Origin"] == "*"
     assert response.headers["Date"] == "Tue, 08 Dec 2015 12:00:00 GMT"
     assert 'rel="http://www.w3.org/ns/hydra/core#apiDocumentation"' in response.headers["Link"]
 
 
-def test_cors_never_for_writes(served: Served) -> None:
+def test_cors_never_for_writes(shared: Served) -> None:
     for response in (
-        served.post("", "expiration=2016-01-01T00:00:00Z"),
-        served.get("trains/facts"),
+        shared.post("", "expiration=2016-01-01T00:00:00Z"),
+        shared.get("trains/facts"),
     ):
         assert "Access-Control-Allow-Origin" not in response.headers
-    preflight = served.request("OPTIONS", "trains/facts")
+    preflight = shared.request("OPTIONS", "trains/facts")
     assert "POST" not in preflight.headers["Access-Control-Allow-Methods"]
 
 
-def test_errors_are_problems_html_or_rdf_as_negotiated(served: Served) -> None:
-    problem = served.get("nothing")
+def test_errors_are_problems_html_or_rdf_as_negotiated(shared: Served) -> None:
+    problem = shared.get("nothing")
     assert problem.headers["Content-Type"] == "application/problem+json"
     assert problem.json()["status"] == 404
-    page = served.get("nothing", "text/html")
+    page = shared.get("nothing", "text/html")
     assert page.headers["Content-Type"].startswith("text/html")
     assert "nothing" in page.text
-    rdf = served.get("nothing", "text/turtle")
+    rdf = shared.get("nothing", "text/turtle")
     assert any(row.object == '"404"^^<http://www.w3.org/2001/XMLSchema#integer>'
                for row in parse(rdf.content, "text/turtle"))  # fmt: skip
     assert {problem.status_code, page.status_code, rdf.status_code} == {404}
@@ -401,24 +401,24 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("path", ALLOWED)
-def test_a_wrong_method_is_405_with_allow(served: Served, path: str) -> None:
+def test_a_wrong_method_is_405_with_allow(shared: Served, path: str) -> None:
     allowed = ALLOWED[path]
     for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"):
-        response = served.request(method, path)
+        response = shared.request(method, path)
         if method in allowed:
             assert response.status_code != 405
         else:
             assert (response.status_code, response.headers["Allow"]) == (405, allowed), method
             if method != "HEAD":
                 assert response.json()["detail"] == f"{method} is not allowed here, only {allowed}"
-    options = served.request("OPTIONS", path)
+    options = shared.request("OPTIONS", path)
     assert (options.status_code, options.headers["Allow"]) == (204, allowed)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "BREW"])
-def test_an_unknown_path_is_404_by_any_method(served: Served, method: str) -> None:
+def test_an_unknown_path_is_404_by_any_method(shared: Served, method: str) -> None:
     for path in ("nothing", "trains/no-view", "nothing/facts", "trains.xyz"):
-        assert served.request(method, path).status_code == 404
+        assert shared.request(method, path).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -426,10 +426,10 @@ def test_an_unknown_path_is_404_by_any_method(served: Served, method: str) -> No
 )
 @pytest.mark.parametrize("accept", ["*/*", "text/html", "application/n-quads"])
 def test_forged_host_and_forwarded_headers_change_nothing(
-    served: Served, path: str, accept: str
+    shared: Served, path: str, accept: str
 ) -> None:
-    honest = served.get(path, accept)
-    forged = served.get(
+    honest = shared.get(path, accept)
+    forged = shared.get(
         path,
         accept,
         Host="evil.test",
@@ -445,6 +445,6 @@ def test_forged_host_and_forwarded_headers_change_nothing(
 
 
 @pytest.mark.parametrize("path", ["healthz", "readyz"])
-def test_health(served: Served, path: str) -> None:
-    assert served.get(path).status_code == 200
-    assert served.get(path).headers["Cache-Control"] == "no-store"
+def test_health(shared: Served, path: str) -> None:
+    assert shared.get(path).status_code == 200
+    assert shared.get(path).headers["Cache-Control"] == "no-store"

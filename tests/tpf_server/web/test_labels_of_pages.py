@@ -1,4 +1,4 @@
-"""Whatever the objects of labelled facts look like, a client reads each fact with its label."""
+"""A client reads each fact with its label, for any objects."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Counts of requests: noted one by one, added up together, and none is lost."""
+"""Counts of requests are added up in batches, and none is lost."""
 
 import logging
 import math

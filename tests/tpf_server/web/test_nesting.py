@@ -1,7 +1,6 @@
-"""Bodies and terms that nest without end, or that grow when they are read, are refused.
+"""Bodies and terms that nest without end, or grow when read, are refused.
 
-What a body costs is counted in calls of functions, of comparisons of terms too, and never grows
-faster than the body.
+Work is counted in calls, and never grows faster than the body.
 """
 
 import math
@@ -71,13 +70,13 @@ def rdf_xml(depth: int) -> str:
     ],
 )
 def test_a_body_that_is_nested_too_deep_is_400(
-    served: Served, body: object, media_type: str, depth: int
+    shared: Served, body: object, media_type: str, depth: int
 ) -> None:
     assert callable(body)
-    response = served.post(body(depth), UNTIL, media_type)
+    response = shared.post(body(depth), UNTIL, media_type)
     assert response.status_code == 400
     assert f"nested more than {MAX_NESTING} deep" in response.json()["detail"]
-    assert served.get("trains").status_code == 200
+    assert shared.get("trains").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -100,29 +99,29 @@ def test_a_body_that_is_not_is_taken(served: Served, body: str, media_type: str)
 
 
 @pytest.mark.parametrize("entities", ['<!ENTITY e0 "lol">', f'<!ENTITY e0 "lol">{GROWING}'])
-def test_entities_of_xml_are_not_read(served: Served, entities: str) -> None:
+def test_entities_of_xml_are_not_read(shared: Served, entities: str) -> None:
     body = (
         f'<?xml version="1.0"?>\n<!DOCTYPE rdf:RDF [{entities}]>\n<rdf:RDF {RDF}>'
         '<rdf:Description rdf:about="a:s"><a:p>&e0;</a:p></rdf:Description></rdf:RDF>'
     )
-    response = served.post(body, UNTIL, "application/rdf+xml")
+    response = shared.post(body, UNTIL, "application/rdf+xml")
     assert response.status_code == 400
     assert response.json()["detail"] == "line 2: entities are not read; write IRIs out"
 
 
 @pytest.mark.parametrize("depth", [MAX_NESTING + 1, 1_000])
 @pytest.mark.parametrize("form", ["<<( <a:s> <a:p> {} )>>", "<<a:s a:p {}>>"])
-def test_a_term_that_is_nested_too_deep_is_400(served: Served, form: str, depth: int) -> None:
+def test_a_term_that_is_nested_too_deep_is_400(shared: Served, form: str, depth: int) -> None:
     opening, closing = form.split("{}")
 
     def ask(depth: int) -> str:
         text = opening * depth + "<a:o>" + closing * depth
         return f"trains?object={quote(text, safe='')}"
 
-    response = served.get(ask(depth))
+    response = shared.get(ask(depth))
     assert response.status_code == 400
     assert f"nested more than {MAX_NESTING} deep" in response.json()["detail"]
-    assert served.page(ask(MAX_NESTING)).total == 0
+    assert shared.page(ask(MAX_NESTING)).total == 0
 
 
 class Compared(str):
@@ -138,7 +137,7 @@ class Compared(str):
 
 
 def calls(action: Callable[[], object]) -> int:
-    """How many functions were called."""
+    """Count the called functions."""
     count = 0
 
     def called(_frame: FrameType, event: str, _argument: object) -> None:
@@ -204,7 +203,7 @@ def test_annotations_cost_no_more_than_they_are_long(method: Method, kinds: list
 
 
 def index_of(size: int) -> FactIndex:
-    """An index of so many versions of one fact, one after the other."""
+    """An index of consecutive versions of one fact."""
     index = FactIndex("subject-predicate")
     facts = [
         Fact(quad("t1", "platform", f'"{n}"'), Interval(NOON + n * SECOND, NOON + (n + 1) * SECOND))
@@ -254,7 +253,7 @@ def test_transactions_cost_no_more_than_they_are_long() -> None:
 
 
 def long_term(kind: str) -> tuple[str, int | None]:
-    """A document with a term that is longer than the parser takes, and the line that it is in."""
+    """A document with a term too long for the parser, and its line."""
     text = "x" * (17 << 20)
     match kind:
         case "application/ld+json":

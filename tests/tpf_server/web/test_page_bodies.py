@@ -1,4 +1,4 @@
-"""Live pages that many ask for are made once, as long as they are right."""
+"""Live pages are made once while they are valid."""
 
 from datetime import timedelta
 from pathlib import Path

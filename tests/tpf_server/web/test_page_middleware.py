@@ -42,7 +42,7 @@ FIELDS = (
 
 @pytest.fixture(params=[True, False], ids=["live", "static"])
 def both(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Both]:
-    """A server that answers pages directly, and an application on the same data that does not."""
+    """A server that answers pages directly, and an application that dispatches them."""
     settings = {"page_size": 3, "trust_forwarded": True}
     with Served(tmp_path, STATIC, live=request.param, settings=settings) as served:
         if request.param:

@@ -1,4 +1,4 @@
-"""Publishing: who may, in which forms, and that a bad body changes nothing."""
+"""Publishing: rights, forms, and refused bodies."""
 
 import gzip
 from datetime import timedelta
@@ -133,11 +133,11 @@ def test_a_batch_with_an_identifier_counts_once(served: Served) -> None:
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x"])
-def test_a_missing_or_wrong_token_is_401(served: Served, token: str | None) -> None:
-    response = served.post(LINE, IN_A_MINUTE, token=token)
+def test_a_missing_or_wrong_token_is_401(shared: Served, token: str | None) -> None:
+    response = shared.post(LINE, IN_A_MINUTE, token=token)
     assert response.status_code == 401
     assert response.headers["WWW-Authenticate"] == "Bearer"
-    assert delays(served) == []
+    assert delays(shared) == []
 
 
 def test_off_without_a_token(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -157,8 +157,8 @@ def test_a_dataset_may_have_its_own_token(tmp_path_factory: pytest.TempPathFacto
         assert served.post(LINE, IN_A_MINUTE, token="own").status_code == 201
 
 
-def test_an_unknown_dataset_is_404(served: Served) -> None:
-    assert served.post(LINE, IN_A_MINUTE, path="nothing/facts").status_code == 404
+def test_an_unknown_dataset_is_404(shared: Served) -> None:
+    assert shared.post(LINE, IN_A_MINUTE, path="nothing/facts").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -193,14 +193,14 @@ def test_an_unknown_dataset_is_404(served: Served) -> None:
     ],
 )
 def test_a_bad_body_is_refused_whole(
-    served: Served, body: str | bytes, query: str, media_type: str, status: int, says: str
+    shared: Served, body: str | bytes, query: str, media_type: str, status: int, says: str
 ) -> None:
-    response = served.post(body, query, media_type)
+    response = shared.post(body, query, media_type)
     assert response.status_code == status, response.text
     assert says in response.json()["detail"]
-    assert delays(served) == []
-    assert served.live is not None
-    assert served.live.snapshot(NOON).sequence == 0
+    assert delays(shared) == []
+    assert shared.live is not None
+    assert shared.live.snapshot(NOON).sequence == 0
 
 
 def test_a_body_that_is_too_long_or_of_no_length_is_refused_unread(
@@ -227,17 +227,17 @@ def test_a_body_that_is_too_long_or_of_no_length_is_refused_unread(
         assert served.post(LINE, IN_A_MINUTE).status_code == 201
 
 
-def test_a_compressed_body_is_refused(served: Served) -> None:
+def test_a_compressed_body_is_refused(shared: Served) -> None:
     headers = {
         "Authorization": f"Bearer {TOKEN}",
         "Content-Type": "application/n-quads",
         "Content-Encoding": "gzip",
     }
     body = gzip.compress(LINE.encode())
-    response = served.request("POST", f"trains/facts?{IN_A_MINUTE}", data=body, headers=headers)
+    response = shared.request("POST", f"trains/facts?{IN_A_MINUTE}", data=body, headers=headers)
     assert response.status_code == 415
     assert "gzip" in response.json()["detail"]
-    assert delays(served) == []
+    assert delays(shared) == []
 
 
 @pytest.mark.parametrize(
@@ -248,12 +248,12 @@ def test_a_compressed_body_is_refused(served: Served) -> None:
         "<http://example.org/singletonproperties#singletonPropertyOf> <http://example.org/p> .",
     ],
 )
-def test_plain_facts_that_would_read_as_annotations_are_refused(served: Served, body: str) -> None:
+def test_plain_facts_that_would_read_as_annotations_are_refused(shared: Served, body: str) -> None:
     good = '<http://example.org/t1> <http://example.org/delay> "1" .'
-    response = served.post(f"{good}\n{body}\n", IN_A_MINUTE)
+    response = shared.post(f"{good}\n{body}\n", IN_A_MINUTE)
     assert response.status_code == 422
     assert "annotation" in response.json()["detail"]
-    assert served.page("trains?predicate=http://example.org/delay").total == 0
+    assert shared.page("trains?predicate=http://example.org/delay").total == 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Queries at the fragment server itself: passed on to the process that answers them, and back."""
+"""Queries at the fragment server, passed to the query process."""
 
 import errno
 import json
@@ -53,7 +53,7 @@ def process_of(server: RunningServer) -> psutil.Process | None:
 
 
 def until_there(server: RunningServer, but: int | None = None) -> psutil.Process:
-    """The process that answers queries, as soon as there is one other than `but` and it answers."""
+    """Return the answering query process other than `but`."""
     end = time.monotonic() + 60
     while True:
         found = process_of(server)

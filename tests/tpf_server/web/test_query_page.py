@@ -1,4 +1,4 @@
-"""The links of the server's pages to a page that watches queries."""
+"""Links of pages to the query page."""
 
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit

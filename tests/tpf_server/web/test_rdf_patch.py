@@ -17,7 +17,7 @@ OBJECTS = ('"x"', '"x \\" . # <y> p:z"@en', '"5"^^<http://x/t>', "<http://x/>", 
 
 
 def random_patch(seed: int) -> tuple[str, str]:
-    """A patch, as rdflib reads it and with prefixes, which it does not expand."""
+    """A patch without prefixes, as rdflib reads it, and with them."""
     pick = random.Random(seed)
     lines, short = ["H id <urn:uuid:1> .", "TX ."], ['PA "p" <http://x/> .']
     for _ in range(pick.randrange(12)):

@@ -1,4 +1,4 @@
-"""Reading depends neither on writing nor on a clock that only goes forward."""
+"""Reading works without writing, and when the clock is set back."""
 
 from datetime import timedelta
 from pathlib import Path

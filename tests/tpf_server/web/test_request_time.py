@@ -1,4 +1,4 @@
-"""The time of a request grows with its length, whatever it says."""
+"""Request time grows in proportion to length."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What was published lately, drawn in the list of datasets."""
+"""Recent updates in the list of datasets."""
 
 import re
 import xml.etree.ElementTree as ET

@@ -1,4 +1,4 @@
-"""What the specifications ask for and no other test shows; and that their list names real tests."""
+"""Remaining requirements of the specifications; the list names real tests."""
 
 import re
 from pathlib import Path
@@ -25,13 +25,13 @@ def test_the_list_names_real_tests() -> None:
             assert "::test_" in row, row
 
 
-def test_every_page_has_the_metadata_and_the_controls(served: Served) -> None:
+def test_every_page_has_the_metadata_and_the_controls(shared: Served) -> None:
     for path, total in (
         ("trains", 8), ("trains?page=2", 8), ("trains?page=9", 8),
         ("trains?subject=http://example.org/nobody", 0),
         ("trains?subject=http://example.org/t2", 2),
     ):  # fmt: skip
-        page = served.page(path)
+        page = shared.page(path)
         fragment = re.sub(r"[?&]page=\d+", "", BASE + path)
         assert page.objects(VOID + "triples", fragment) == [str(total)]
         assert page.objects(HYDRA + "totalItems", fragment) == [str(total)]
@@ -39,9 +39,9 @@ def test_every_page_has_the_metadata_and_the_controls(served: Served) -> None:
         assert len(page.objects(HYDRA + "mapping")) == 4
 
 
-def test_the_form_leads_to_every_fragment(served: Served) -> None:
-    (template,) = served.page("trains").objects(HYDRA + "template")
-    everything = served.fragment("trains")
+def test_the_form_leads_to_every_fragment(shared: Served) -> None:
+    (template,) = shared.page("trains").objects(HYDRA + "template")
+    everything = shared.fragment("trains")
     assert len(everything) == 8
     patterns = {
         tuple(term if chosen >> k & 1 else None for k, term in enumerate(row))
@@ -54,7 +54,7 @@ def test_the_form_leads_to_every_fragment(served: Served) -> None:
             for name, term in zip(Quad._fields, pattern, strict=True)
             if term is not None
         }
-        found = served.fragment(uritemplate.expand(template, values, limit=100))
+        found = shared.fragment(uritemplate.expand(template, values, limit=100))
         assert sorted(found) == sorted(
             row
             for row in everything
@@ -62,7 +62,7 @@ def test_the_form_leads_to_every_fragment(served: Served) -> None:
         )
 
 
-def test_a_literal_as_subject_matches_nothing(served: Served) -> None:
+def test_a_literal_as_subject_matches_nothing(shared: Served) -> None:
     for query in ("subject=%22x%22", "predicate=%22x%22", "graph=%22x%22"):
-        page = served.page(f"trains?{query}")
+        page = shared.page(f"trains?{query}")
         assert (page.data, page.total) == ([], 0)

@@ -1,4 +1,4 @@
-"""A store that fails: 503, the reason in the log, nothing about places in the answer."""
+"""A failing store: 503, the reason only in the log."""
 
 import logging
 import sqlite3
@@ -23,7 +23,7 @@ FAILURES = [
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
 @pytest.mark.parametrize("accept", ["application/trig", "text/html", "application/json", "*/*"])
 def test_a_store_that_fails(
-    served: Served,
+    shared: Served,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     failure: Exception,
@@ -33,17 +33,17 @@ def test_a_store_that_fails(
         raise failure
 
     for name in ("current", "snapshot", "publish"):
-        monkeypatch.setattr(type(served.live), name, fails)
+        monkeypatch.setattr(type(shared.live), name, fails)
     with caplog.at_level(logging.ERROR, "tpf_server"):
         answers: list[requests.Response] = [
-            served.get("trains", accept),
-            served.request(
+            shared.get("trains", accept),
+            shared.request(
                 "POST",
                 "trains/facts?expiration=2999-01-01T00:00:00Z",
                 data="<http://e/s> <http://e/p> 5 .",
                 headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "text/turtle"},
             ),
-            served.get("readyz"),
+            shared.get("readyz"),
         ]
     for answer in answers:
         assert answer.status_code == 503, answer.text

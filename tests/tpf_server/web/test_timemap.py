@@ -1,4 +1,4 @@
-"""TimeMaps: every change of a fragment that labels tell, and nothing else."""
+"""TimeMaps list every change of a fragment."""
 
 import re
 from datetime import datetime, timedelta
@@ -105,7 +105,7 @@ def test_what_expires_tells_its_history_from_its_last_change_on(served: Served) 
 
 
 def test_a_map_of_many_facts_is_shorter(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a map costs does not grow with the facts that hold; all maps together list as much."""
+    """The cost of a map is bounded; all maps together are complete."""
     monkeypatch.setattr("tpf_server.web.memento._MOST_VALID", 100)
     second = timedelta(seconds=1)
     for size in (10, 20, 40):
@@ -133,7 +133,7 @@ def test_a_map_of_many_facts_is_shorter(served: Served, monkeypatch: pytest.Monk
 
 
 def test_expirations_that_came_later_are_on_the_map(served: Served) -> None:
-    """Every second at which a page says something else than a second before is on it."""
+    """Compare with pages of every second."""
     second = timedelta(seconds=1)
     for start, name, length in [(0, "1", 4), (2, "2", 9), (5, "3", 3), (9, "4", 2), (12, "5", 9)]:
         served.clock.advance_to(NOON + start * second)

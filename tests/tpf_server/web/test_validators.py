@@ -1,4 +1,4 @@
-"""Entity tags: equal tags mean equal bytes, and a copy that is still right is not sent again."""
+"""Equal entity tags mean equal bytes, and valid copies are not sent again."""
 
 from datetime import timedelta
 from pathlib import Path

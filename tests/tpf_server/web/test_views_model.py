@@ -1,4 +1,4 @@
-"""Every view and pattern shape against a naive model: encode everything, look at all of it."""
+"""Every view and pattern shape against a naive model."""
 
 import tempfile
 from datetime import timedelta
@@ -48,7 +48,7 @@ def parameter(term: str) -> str:
 
 
 def check_labels(page: Page, labels: dict[Quad, Label | None]) -> None:
-    """Each quad of the page gets its label, and no other, from the nodes of the metadata."""
+    """Check that each quad of the page has its label, and no other."""
     tmp = DEFAULT_VOCABULARY
     about: dict[Term, dict[Term, list[Term]]] = {}
     for row in page.metadata:

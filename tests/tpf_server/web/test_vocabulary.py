@@ -1,4 +1,4 @@
-"""A dataset that speaks of labels in a namespace of its own, which the server serves."""
+"""A label vocabulary in a namespace of its own, served by the server."""
 
 from collections.abc import Iterator
 from datetime import timedelta

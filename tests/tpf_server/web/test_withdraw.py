@@ -1,4 +1,4 @@
-"""Withdrawing and correcting facts over HTTP, and what is told of it afterwards."""
+"""Withdrawing and correcting facts over HTTP."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -36,7 +36,7 @@ def delays(served: Served, query: str = "") -> list[str]:
 
 
 def when(served: Served, seconds: int, known: float | None = None) -> str:
-    """What held in each of these seconds: the digit, or a point."""
+    """Return the value of each second: a digit, or a point."""
     suffix = "" if known is None else f"&known={format_instant(at(known))}"
     found = [delays(served, f"&at={format_instant(at(n))}{suffix}") for n in range(seconds)]
     return "".join("".join(row).replace('"', "") or "." for row in found)

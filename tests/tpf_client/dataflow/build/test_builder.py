@@ -1,4 +1,4 @@
-"""What the builder makes of queries: order, datasets, descriptions, work that is spared."""
+"""The builder: order, datasets, descriptions, saved work."""
 
 import pytest
 
@@ -153,7 +153,7 @@ def test_a_limit_for_each_graph_holds_while_graphs_change() -> None:
 
 @pytest.mark.parametrize("kind", [ScanningLeaves, LookupLeaves])
 def test_bind_inside_exists_of_a_variable_without_a_value_outside(kind: type) -> None:
-    """Values take the places of variables (section 18.6): only a value cannot be bound."""
+    """Section 18.6: values are substituted, and a value cannot be bound."""
     query = (
         P
         + """SELECT ?s { ?s :p ?v OPTIONAL { ?s :r ?k }

@@ -1,4 +1,4 @@
-"""In which order operands are joined, and how much work it is to find out."""
+"""The order of joins, and the work to find it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from tpf_client.sparql.rewrite.visitor import operands
 
 
 class Counting:
-    """Leaves that count how often they are asked how much there is."""
+    """Leaves that count requests for their counts."""
 
     asked = 0
 

@@ -1,4 +1,4 @@
-"""Keys from outside go only where a pattern is safe for them, also if it is not well designed."""
+"""Seeds reach only patterns that are safe for them, well designed or not."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -122,19 +122,19 @@ def test_what_was_an_error_may_get_any_value(
 
 @pytest.mark.parametrize("kind", [CountedLookups, Counting, FragmentLeaves])
 def test_leaves_that_count_are_taken_for_such(kind: type[Leaves]) -> None:
-    """One that lacks a method is used like leaves that know no counts, without an error."""
+    """Leaves without the method have no counts."""
     assert issubclass(kind, CountingLeaves)
 
 
 class _FewOfR(CountedLookups):
-    """So a join begins with them."""
+    """Leaves with which a join begins."""
 
     def expected(self, patterns: Sequence[QuadPattern]) -> float:
         return 1.0 if patterns[0].predicate == "<http://e/r>" else 50.0
 
 
 def test_what_is_joined_with_an_error_is_asked_for_the_keys_from_outside() -> None:
-    """Also where they came before the error did: nothing is read that meets none of them."""
+    """Nothing is read that matches no key, also of keys before the error."""
     text = "VALUES (?a ?d) { (:d :d) } OPTIONAL { ?b :r ?a BIND(1/0 AS ?k) ?d :q ?k }"
     evaluation = Evaluation(f"PREFIX : <http://e/> SELECT * {{ {text} }}", _FewOfR)
     others = [_quad(f"o{number}", "q", "z") for number in range(50)]

@@ -1,4 +1,4 @@
-"""Keyed nodes beside the plain twins of the operators that they stand for, on random changes."""
+"""Keyed nodes beside the plain operators, on random changes."""
 
 import pytest
 from hypothesis import given, settings
@@ -34,7 +34,7 @@ class Total:
 
 
 def group(upstream: Input, keys: tuple[Variable, ...], total: Variable) -> Group:
-    """The sums of the last column by the other columns; groups of a nine are not wanted."""
+    """Sum the last column by the others, without groups of a nine."""
     width = len(keys)
 
     def values_of(row: Solution) -> Solution:

@@ -1,4 +1,4 @@
-"""Sums: exact where numbers are, rounded once where they have a binary point."""
+"""Sums: exact for exact numbers, rounded once for others."""
 
 import math
 from collections import Counter
@@ -24,14 +24,14 @@ doubles = st.floats(-1e300, 1e300)
 
 
 def term(value: float) -> TermId:
-    """The identifier of a number, as it is written in a stream."""
+    """Return the identifier of a number as written in a stream."""
     kind = "float" if isinstance(value, Single) else "double"
     text = {math.inf: "INF", -math.inf: "-INF"}.get(value, repr(float(value)))
     return DICTIONARY.encode(Term(f'"{text}"^^<http://www.w3.org/2001/XMLSchema#{kind}>'))
 
 
 def summed(values: Iterable[float], *, average: bool = False) -> TermId:
-    """What a group says of values that come one after the other."""
+    """Return the aggregate of values in order."""
     made = Sum(TERMS, average=average)
     for value in values:
         made.add(term(value), 1)
@@ -78,14 +78,14 @@ def test_sums_by_hand(values: list[float], expected: float) -> None:
 
 
 def exact_term(value: int | Decimal) -> TermId:
-    """The identifier of an integer or a decimal, as it is written in a stream."""
+    """Return the identifier of an integer or decimal as written in a stream."""
     kind = "decimal" if isinstance(value, Decimal) else "integer"
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
     return DICTIONARY.encode(Term(f'"{text}"^^<http://www.w3.org/2001/XMLSchema#{kind}>'))
 
 
 def cut_off(value: Fraction) -> Fraction:
-    """A number with 18 digits behind the point, those behind them cut off."""
+    """Truncate to 18 decimal digits."""
     whole = int(abs(value) * 10**18)
     return Fraction(whole if value >= 0 else -whole, 10**18)
 

@@ -1,4 +1,4 @@
-"""Ranked groups, in Python and in C, against counting the window anew after each row."""
+"""Ranked groups, in Python and C, against recounting the window after each row."""
 
 import importlib.util
 import os
@@ -63,13 +63,13 @@ def number_of(cell):
 
 
 def cut_off(value, digits=18):
-    """A fraction as a decimal with so many digits behind the point, those behind cut off."""
+    """Truncate a fraction to a decimal with so many digits."""
     whole = int(abs(value) * 10**digits)
     return Fraction(whole if value >= 0 else -whole, 10**digits)
 
 
 def parts_of(kind, cells):
-    """What is shown of numbers, and what groups are ordered by there."""
+    """Return the shown values of numbers, and the sort value."""
     if kind == SUM:
         value = sum((number_of(each) for each in cells), Fraction(0))
         whole = int(value * 10**18)
@@ -87,7 +87,7 @@ def parts_of(kind, cells):
 
 
 def places_of(ranking):
-    """Of each branch where its size is in a row, and where its numbers begin."""
+    """Return the columns of size and numbers for each branch."""
     found, place = [], ranking.keys
     for branch in ranking.branches:
         numbers = [place + 1 + PARTS * number for number in range(len(branch.numbers))]
@@ -178,7 +178,7 @@ def some_ranking(chance):
 
 
 def some_cells(chance, kind=MEDIAN):
-    """Integers and decimals, some of them of the same value, and some large; and instants."""
+    """Integers, decimals of equal or large values, and instants."""
     if kind in (LEAST, MOST) and chance.random() < 0.3:
         return chance.choice((-(10**16), 0, 10**15, 253402300799 * 10**6)) << 3 | 3
     return chance.choice(
@@ -191,7 +191,7 @@ def some_cells(chance, kind=MEDIAN):
 
 
 def some_parts(chance, ranking):
-    """What a row is in each branch: its key, its number, and what is beyond the gate."""
+    """A row in each branch: its key, its number, and its values beyond the gate."""
     own = tuple(some_cells(chance) for _ in range(ranking.keys))
     parts = []
     for branch in ranking.branches:

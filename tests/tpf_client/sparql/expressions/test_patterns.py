@@ -1,4 +1,4 @@
-"""Regular expressions of XPath: against Python's, and against texts that make others freeze."""
+"""XPath regular expressions against Python's, and with texts that cause backtracking."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The greedy order of a join, compared with the definition of it."""
+"""The greedy join order against its definition."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Where filters go, by text; that answers stay the same is asked of random queries elsewhere."""
+"""Targets of filters, by text; random queries elsewhere check answers."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def parsed(group: str) -> Pattern:
 
 
 def places(pattern: Pattern) -> dict[str, str]:
-    """For each condition (by its variables), the kind of pattern that it is tested on."""
+    """Return the kind of pattern that each condition is tested on."""
     return {
         " ".join(sorted(variables_in(each.condition))): type(each.input).__name__
         for each in patterns_in(pattern)

@@ -1,4 +1,4 @@
-"""Where limits go, by text."""
+"""Targets of limits, by text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Terms in place of variables: where that may be, and where not."""
+"""Substitution of terms for variables, where allowed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Compact Turtle and TriG say what the lines of N-Quads say, whatever the terms look like."""
+"""Compact Turtle and TriG equal N-Quads, for any terms."""
 
 import pyoxigraph as ox
 import pytest

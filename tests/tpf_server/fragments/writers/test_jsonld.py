@@ -1,4 +1,4 @@
-"""JSON-LD is put together from the text of terms: any text must come through."""
+"""JSON-LD is composed of texts of terms: any text must survive."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A log that has lost what was acknowledged is refused, and goes on only when it is told to."""
+"""A log that lost acknowledged batches is refused until restored."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ def numbers(store: IndexedLiveStore) -> int:
 
 @pytest.fixture
 def crashed(tmp_path: Path) -> Path:
-    """A store whose process was killed: its last batches are in the ``-wal`` file alone."""
+    """A store of a killed process: its last batches are in the ``-wal`` file alone."""
     running = tmp_path / "running"
     running.mkdir()
     store = open_live_store(running / "log.sqlite")
@@ -56,7 +56,7 @@ def crashed(tmp_path: Path) -> Path:
 
 
 def refused_or_complete(path: Path) -> bool:
-    """Whether it is refused; the files are as they were."""
+    """Return True if it is refused, with its files unchanged."""
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
     try:
         store = open_live_store(path)
@@ -224,7 +224,7 @@ def test_a_first_batch_beside_an_opening_is_no_loss(
 
 
 def test_the_newest_number_is_never_seen_half_written(tmp_path: Path) -> None:
-    """Many writers begin at once, as the workers of a server do, and one reads all the while."""
+    """Concurrent writers, and a reader."""
     for number in range(20):
         path = tmp_path / f"{number}-last"
         done = threading.Event()

@@ -1,4 +1,4 @@
-"""What a live store keeps beside its versions does not grow with the updates, in any process."""
+"""Memory of a live store does not grow with updates, in any process."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,7 @@ def fact(number: int, value: int, until: datetime) -> Fact:
 
 
 def publish(store: IndexedLiveStore, rounds: int, first: int = 0) -> Iterator[datetime]:
-    """Renew all facts each second; their labels end long after they are replaced."""
+    """Renew all facts each second; labels end long after replacement."""
     for number in range(first, first + rounds):
         for low in range(0, FACTS, IN_A_BATCH):
             now = at(number + low / FACTS)
@@ -45,7 +45,7 @@ def publish(store: IndexedLiveStore, rounds: int, first: int = 0) -> Iterator[da
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[tuple[IndexedLiveStore, IndexedLiveStore]]:
-    """Two stores over one log: one that publishes, and one that only follows."""
+    """Two stores over one log: a publisher and a follower."""
     settings = LiveSettings(retention=timedelta(seconds=SECONDS))
     opened = [open_live_store(tmp_path / "live.sqlite", settings) for _ in range(2)]
     yield opened[0], opened[1]
@@ -97,7 +97,7 @@ def test_no_batch_looks_at_all_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_no_batch_decodes_more_than_it_must(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Large batches lie at the beginning of the log, as after a load."""
+    """Large batches are at the start of the log, as after a load."""
     decoded: list[int] = []
     carry = Cleaner._carry
 

@@ -1,4 +1,4 @@
-"""What the log in PostgreSQL alone can meet: restarts of the database, rights, settings."""
+"""The log in PostgreSQL: restarts, rights, settings."""
 
 import random
 import threading

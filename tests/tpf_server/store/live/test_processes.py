@@ -1,4 +1,4 @@
-"""Several processes over one live store: what one publishes all see at once, and alike."""
+"""Processes over one live store see each other's batches at once."""
 
 import multiprocessing
 import random
@@ -24,7 +24,7 @@ SETTINGS = LiveSettings(retention=timedelta(seconds=20))
 
 
 def serve(address: Address, questions: Connection) -> None:
-    """What a worker process does: call the method of its store that a message names."""
+    """Run a worker: call the store's method named in each message."""
     store = address.open(SETTINGS)
     while (question := questions.recv()) is not None:
         name, arguments = question

@@ -1,4 +1,4 @@
-"""The live store against a naive model on random timelines, and its rules one by one."""
+"""The live store against a naive model on random timelines."""
 
 import itertools
 from contextlib import ExitStack, closing
@@ -77,7 +77,7 @@ class Publication(NamedTuple):
 
 @st.composite
 def timelines(draw: st.DrawFn) -> list[Publication]:
-    """Batches that add facts, and withdraw some that were published or never were."""
+    """Batches that add facts, and withdraw published and unknown ones."""
     now, batches = 0, []
     published: list[Quad] = [quad()]
     for _ in range(draw(st.integers(1, 12))):
@@ -93,7 +93,7 @@ def timelines(draw: st.DrawFn) -> list[Publication]:
 
 
 def patterns(model: LiveModel) -> list[FactPattern]:
-    """Every shape over the terms of some facts, with each identity and labelling."""
+    """Return every shape over the terms of some facts, with each identity and labelling."""
     found = [FactPattern(), FactPattern(subject=Term("<http://x/none>")), FactPattern(identity="0")]
     for life in model.lives[-2:]:
         for shape in itertools.product((False, True), repeat=4):
@@ -158,7 +158,7 @@ def publish_both(store: LiveStore, model: LiveModel, batch: Publication) -> None
 
 
 def sized(few: int, remembered: int, children: int, leap: int) -> ExitStack:
-    """Within, sizes at which the ways of answering change are so small that tests reach them."""
+    """Make thresholds so small that tests reach every way of answering."""
     stack = ExitStack()
     for module, name, value in (
         (live_reader, "_FEW", few),

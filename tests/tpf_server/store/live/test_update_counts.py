@@ -1,4 +1,4 @@
-"""How much was published lately: against a list of all that was."""
+"""Recent update counts against a list of all updates."""
 
 from hypothesis import given
 from hypothesis import strategies as st

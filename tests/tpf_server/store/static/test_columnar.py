@@ -1,4 +1,4 @@
-"""The static store answers every pattern as a look at every quad would."""
+"""The static store answers every pattern like a scan."""
 
 import itertools
 import tempfile
@@ -86,7 +86,7 @@ def test_which_of_many_quads_are_held(data: list[Quad], asked: list[Quad], few: 
 
 
 def every_shape(quad: Quad) -> list[QuadPattern]:
-    """The quad with each set of positions replaced by variables, all different."""
+    """Replace each set of positions of the quad by different variables."""
     names = [variable(name) for name in "spog"]
     return [
         QuadPattern(*(quad[k] if keep[k] else names[k] for k in range(4)))

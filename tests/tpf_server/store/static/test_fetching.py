@@ -1,4 +1,4 @@
-"""Stores in an object store: written by the loader, fetched by the server, whole or not at all."""
+"""Stores in an object store: fetched complete or not at all."""
 
 import json
 import time

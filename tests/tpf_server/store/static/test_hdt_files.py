@@ -1,4 +1,4 @@
-"""HDT files that hdt-cpp made: ``example.hdt``, and others where it can be built."""
+"""HDT files of hdt-cpp: ``example.hdt``, and others where it can be built."""
 
 import random
 import subprocess

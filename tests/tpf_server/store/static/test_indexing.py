@@ -1,4 +1,4 @@
-"""RDF files become stores with exactly the quads that pyoxigraph reads from them."""
+"""RDF files become stores with exactly pyoxigraph's quads."""
 
 import bz2
 import gzip

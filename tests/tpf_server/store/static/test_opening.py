@@ -1,4 +1,4 @@
-"""Opening: what is damaged is refused with the reason; RDF files are indexed once."""
+"""Damaged stores are refused with the reason; RDF files are indexed once."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Stores in HDFS, by its REST interface: written by the loader, fetched by the server."""
+"""Stores in HDFS by its REST interface."""
 
 import io
 import random
@@ -31,7 +31,7 @@ SIZES = WorkSizes(piece_bytes=30_000, chunk_quads=500, range_rows=400, small=0)
 
 @pytest.fixture
 def hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An HDFS without faults; its files lie in the folder of the test."""
+    """An HDFS without faults, with its files in the folder of the test."""
     monkeypatch.setattr(http_files, "_PAUSE", 0.001)
     (tmp_path / "hdfs").mkdir()
     with files_served(tmp_path / "hdfs") as server:

@@ -1,4 +1,4 @@
-"""The finishing step: takes pieces of any size, refuses what is not sorted, switches atomically."""
+"""The writer takes pieces of any size, refuses unsorted ones, switches atomically."""
 
 import os
 import subprocess
