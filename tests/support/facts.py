@@ -20,7 +20,9 @@ from annotations.terms import (
 
 NAMING = Naming("http://example.org/trains/facts/", "http://example.org/trains")
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text(
+    '"\\\n\r\t\b\f\x00\x7f\ufffeab', max_size=12
+)
 IRI_TAIL = st.text(
     st.characters(
         exclude_categories=["Cs", "Cc", "Z"],
