@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -154,8 +154,8 @@ class Progress:
 class SparkRun:
     """A query that runs on Spark."""
 
-    def __init__(self, queries: Sequence[StreamingQuery]) -> None:
-        self._queries = tuple(queries)
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
         self._progress = Progress()
         self._seen = ""
         # Whoever asks, and the thread of the micro-batches.
@@ -165,7 +165,7 @@ class SparkRun:
     def active(self) -> bool:
         """Whether it still runs."""
         with asking_java():
-            return self._queries[0].isActive
+            return self._query.isActive
 
     @property
     def known(self) -> Progress:
@@ -179,7 +179,7 @@ class SparkRun:
         the execution does.
         """
         with self._lock, asking_java():
-            for each in self._queries[0].recentProgress:
+            for each in self._query.recentProgress:
                 # A trigger that finds nothing to do reports the micro-batch that would come next.
                 ended = "addBatch" in each["durationMs"]
                 if ended and each["timestamp"] > self._seen:
@@ -195,11 +195,7 @@ class SparkRun:
         """
         try:
             with asking_java():
-                if seconds is None:
-                    for each in self._queries:
-                        each.awaitTermination()
-                    return True
-                return all(bool(each.awaitTermination(seconds)) for each in self._queries)
+                return self._query.awaitTermination(seconds) is not False
         except StreamingQueryException as error:
             self.stop()
             found = _REASON.search(str(error))
@@ -209,8 +205,7 @@ class SparkRun:
     def stop(self) -> None:
         """End it; a later run with the same directory goes on from here."""
         with asking_java():
-            for each in self._queries:
-                each.stop()
+            self._query.stop()
 
 
 # Answers as files: for each micro-batch one, that is there as a whole or not at all.
@@ -452,11 +447,6 @@ def window_content(
     return exploded.withWatermark(KEY, f"{delay} milliseconds")
 
 
-def malformed(texts: Sequence[DataFrame]) -> DataFrame:
-    """The lines that are none."""
-    return reduce(DataFrame.unionByName, texts).where(~sql.col("value").rlike(LINE))
-
-
 def all_windows(parts: Sequence[DataFrame]) -> DataFrame:
     """The content of all windows at each instant, `AT`.
 
@@ -484,13 +474,6 @@ def _wanted(graph: OperatorGraph, clause: StreamClause) -> Column:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class BatchSink(Protocol):
-    """Where answers go beside the files."""
-
-    def write(self, batch: str, answers: Sequence[PeriodicAnswer]) -> None:
-        """Take the answers of a micro-batch; the same one may come again, with the same name."""
-
-
 class SparkExecution:
     """Runs a query on Spark.
 
@@ -505,13 +488,10 @@ class SparkExecution:
             static.
         lateness: how late elements may be, in milliseconds of stream time.
         strict: whether a malformed line stops the query; otherwise it is left out and counted.
-        rejects: a directory or its URL, to which malformed lines are copied; then they stop
-            nothing.
         rules: that rewrite the operators.
         base: what relative IRIs are relative to.
         on_answer: is called with each answer, after it is on the disk; after a failure it may be
             called again with the same answers.
-        sink: gets the answers of each micro-batch, after they are on the disk.
         reading: is entered while static data are read.
 
     Raises:
@@ -531,11 +511,9 @@ class SparkExecution:
         predicates: Mapping[Term, frozenset[Term]] | None = None,
         lateness: int = 0,
         strict: bool = True,
-        rejects: Path | str | None = None,
         rules: tuple[Rule, ...] = RULES_ON_SPARK,
         base: str = BASE,
         on_answer: Callable[[PeriodicAnswer], None] | None = None,
-        sink: BatchSink | None = None,
         reading: AbstractContextManager[Any] | None = None,
     ) -> None:
         parsed = parse(text, base)
@@ -553,8 +531,6 @@ class SparkExecution:
                 raise ContinuousError(f"{clause}: there is no directory for this stream")
             self._streams[clause.stream] = path
         registration = parsed.registration
-        if sink is not None and self.graph.query.form not in ("CONSTRUCT", "DESCRIBE"):
-            raise ContinuousError(f"{self.graph.query.form} gives no triples for a stream")
         self.name = "query" if registration is None else registration.name
         is_stream = registration is not None and registration.kind == "stream"
         self._is_stream = is_stream and self.graph.query.form != "SELECT"
@@ -562,10 +538,8 @@ class SparkExecution:
         self._static = static
         self._directory = directory
         self._lateness = lateness
-        self._strict = strict and rejects is None
-        self._rejects = rejects
+        self._strict = strict
         self._on_answer = on_answer
-        self._sink = sink
         self._reading = reading or nullcontext()
         self._run: SparkRun | None = None
         self._cache: dict[object, DataFrame] = {}
@@ -603,36 +577,24 @@ class SparkExecution:
         self._session.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         self._run = None
         self.results.make()
-        read = {
-            clause: lines(
-                self._session,
-                str(self._streams[clause.stream]),
-                files_per_trigger=files_per_trigger,
+        parts = []
+        for clause in self.graph.clauses:
+            directory = str(self._streams[clause.stream])
+            text = lines(self._session, directory, files_per_trigger=files_per_trigger)
+            parts.append(
+                window_content(
+                    self.graph, clause, text, lateness=self._lateness, strict=self._strict
+                )
             )
-            for clause in self.graph.clauses
-        }
-        parts = [
-            window_content(self.graph, clause, text, lateness=self._lateness, strict=self._strict)
-            for clause, text in read.items()
-        ]
-        queries = [
+        query = (
             all_windows(parts)
             .writeStream.outputMode("append")
             .option("checkpointLocation", self._folder.inner("checkpoint").url)
             .foreachBatch(self._batch)
             .trigger(**trigger)
             .start()
-        ]
-        if self._rejects is not None:
-            queries.append(
-                malformed(list(read.values()))
-                .writeStream.format("text")
-                .option("path", str(self._rejects))
-                .option("checkpointLocation", self._folder.inner("checkpoint-rejects").url)
-                .trigger(**trigger)
-                .start()
-            )
-        self._run = SparkRun(queries)
+        )
+        self._run = SparkRun(query)
         return self._run
 
     # ------------------------------------------------------------------------------ batches
@@ -658,8 +620,6 @@ class SparkExecution:
                 if self._on_answer is not None:
                     for answer in answers:
                         self._on_answer(answer)
-                if self._sink is not None:
-                    self._sink.write(f"{self._identifier()}-{batch}", answers)
         finally:
             data.unpersist()
             if self._run is not None:
@@ -703,10 +663,6 @@ class SparkExecution:
         log = self._folder.inner("checkpoint").inner("offsets").read(str(batch))
         _, metadata, *_ = log.splitlines()
         return int(json.loads(metadata)["batchWatermarkMs"])
-
-    def _identifier(self) -> str:
-        """What Spark calls the query, now and after every restart."""
-        return str(json.loads(self._folder.inner("checkpoint").read("metadata"))["id"])
 
     # ------------------------------------------------------------------------------- static
 
