@@ -101,7 +101,7 @@ class Intake:
     ) -> Element | ElementError:
         if isinstance(element, Element):
             try:
-                self._periodic.check_declared(stream, (each[1] for each in element.triples))
+                self._periodic.learning.check(stream, (each[1] for each in element.triples))
             except ElementError as error:
                 return ElementError(str(error), element.line, unit)
             if element.at > self._latest:
@@ -118,7 +118,7 @@ class Intake:
         if records.columns is None:
             return False
         try:
-            self._periodic.check_declared(stream, records.predicates)
+            self._periodic.learning.check(stream, records.predicates)
             return bool(milliseconds_of(records.columns.timestamps).max() <= self._latest)
         except ElementError:
             return False

@@ -206,7 +206,7 @@ class SharedStreams:
         Raises:
             ElementError: the stream declares that it has no such predicate.
         """
-        self._periodic.check_declared(stream, (triple[1] for triple in triples))
+        self._periodic.learning.check(stream, (triple[1] for triple in triples))
         self._to_periodic(stream, self._engine.encoded(triples), at)
         self._to_executors(stream, triples, at)
         self._count(stream, triples)
@@ -225,7 +225,7 @@ class SharedStreams:
         Raises:
             ElementError: the stream declares that it has no such predicate.
         """
-        self._periodic.check_declared(stream, (triple[1] for triple in triples))
+        self._periodic.learning.check(stream, (triple[1] for triple in triples))
         passed = (self._newest, self._engine.time, self._periodic.time)
         at = max([at, *(each + 1 for each in passed if each is not None)])
         encoded = self._engine.encoded(triples)

@@ -13,7 +13,6 @@ from annotations.terms import QuadPattern, Term
 from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.errors import UnsupportedQueryError
-from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.csparql.csparql_query import (
     CsparqlQuery,
     Occurrence,
@@ -26,6 +25,7 @@ from tpf_server.continuous.csparql.csparql_query import (
 from tpf_server.continuous.csparql.native.builder import TooManyStaticError, has_static
 from tpf_server.continuous.csparql.native.contents import WindowContents, WindowView
 from tpf_server.continuous.csparql.native.evaluation import (
+    EvaluationContext,
     EvaluationRegistry,
     PartedQuery,
     PeriodicEvaluation,
@@ -192,25 +192,21 @@ class Learning:
             decode = self._dictionary.decode
             self.check(stream, (decode(predicate) for _, predicate, _ in triples))
 
-    def knowledge(self, clauses: Iterable[StreamClause], *, separated: bool = True) -> Knowledge:
-        """What a plan of a query over these streams may rest on."""
+    def knowledge(
+        self, clauses: Iterable[StreamClause], *, separated: bool = True, learned: bool = True
+    ) -> Knowledge:
+        """Predicates of the windows of a query, as declared and, with `learned`, as carried.
+
+        A plan that is not `separated` assumes nothing.
+        """
         predicates = {}
         for clause in clauses if separated else ():
-            known = self.declared.get(clause.stream)
-            if known is None and self._enabled:
-                known = frozenset(self.carried.get(clause.stream, ()))
-            if known is not None:
-                predicates[clause.graph] = known
+            declared = self.declared.get(clause.stream)
+            if declared is None and learned and self._enabled:
+                declared = frozenset(self.carried.get(clause.stream, ()))
+            if declared is not None:
+                predicates[clause.graph] = declared
         return Knowledge(predicates, self._has_static)
-
-    def told(self, clauses: Iterable[StreamClause]) -> Knowledge:
-        """What is known of these streams beyond doubt: was declared."""
-        declared = {
-            clause.graph: self.declared[clause.stream]
-            for clause in clauses
-            if clause.stream in self.declared
-        }
-        return Knowledge(declared, self._has_static)
 
     def rest(self, evaluation: PeriodicEvaluation) -> None:
         """A plan rests on what it assumes."""
@@ -246,30 +242,25 @@ T = TypeVar("T")
 
 
 class EvaluationPlanner:
-    """Makes the evaluations of an engine."""
+    """Make the evaluations of an engine."""
 
     def __init__(
         self,
-        tables: StaticTables,
-        dictionary: TermDictionary,
-        environment: Environment,
+        context: EvaluationContext,
         evaluations: EvaluationRegistry,
         learning: Learning,
         rules: tuple[Rule, ...],
-        join_rows: int,
     ) -> None:
-        self._join_rows = join_rows
-        self._tables = tables
-        self._static = tables.static
-        self._dictionary = dictionary
-        self._environment = environment
+        self._context = context
+        self._static = context.tables.static
         self._evaluations = evaluations
         self._learning = learning
         self._rules = rules
 
     def explain(self, query: CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
         """The operators of a query: as it is written, and after the rules."""
-        initial = operator_graph(query, self._static.names, self._learning.told(query.streams))
+        knowledge = self._learning.knowledge(query.streams, learned=False)
+        initial = operator_graph(query, self._static.names, knowledge)
         return initial, optimised(initial, self._rules)
 
     def evaluation(self, query: CsparqlQuery, arrivals: int) -> tuple[PeriodicEvaluation, Question]:
@@ -288,19 +279,11 @@ class EvaluationPlanner:
             if found is not None:
                 return found, self.shared(found, query, question)
 
-            def make(graph: OperatorGraph) -> PeriodicEvaluation:
-                return PeriodicEvaluation(
-                    graph,
-                    self._tables,
-                    self._dictionary,
-                    self._environment,
-                    self._join_rows,
-                    arrivals,
-                    key,
-                )
-
-            made = self._planned(query, make)
+            made = self._planned(
+                query, lambda graph: PeriodicEvaluation(graph, self._context, arrivals, key)
+            )
             return made, made.ask(question)
+
         except UnsupportedQueryError as error:
             raise UnsupportedContinuousQueryError(str(error)) from error
         except RecursionError:
@@ -328,10 +311,8 @@ class EvaluationPlanner:
     ) -> None:
         self._learning.forget(evaluation)
 
-        def make(graph: OperatorGraph) -> None:
-            evaluation.plan_anew(graph, parts)
+        self._planned(query, lambda graph: evaluation.plan_anew(graph, parts), parts)
 
-        self._planned(query, make, parts)
         self._learning.rest(evaluation)
 
     def _initial(self, query: CsparqlQuery, *, separated: bool) -> OperatorGraph:
@@ -352,7 +333,7 @@ class EvaluationPlanner:
                 graph = replace(graph, query=parts.below)
             return make(optimised(graph, self._rules))
 
-        with self._dictionary.keeping():
+        with self._context.dictionary.keeping():
             try:
                 return made(separated=True)
             except TooManyStaticError:
@@ -585,7 +566,7 @@ def _with(quads: Sequence[EncodedQuad], occurrences: Sequence[Occurrence]) -> li
 # The engine has one thread and no clock: time is what elements say, and what `advance` says.
 
 
-class InstantEngine(QueryEngine[PeriodicQuery]):
+class CsparqlEngine(QueryEngine[PeriodicQuery]):
     """Streams, their windows and the evaluations over these, moved on by instants.
 
     Args:
@@ -638,15 +619,10 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
         self._evaluations = EvaluationRegistry()
         self.learning = Learning(self.dictionary, partial(has_static, self.static), enabled=learn)
         self._tables = StaticTables(self.static, self.dictionary)
-        self._planner = EvaluationPlanner(
-            self._tables,
-            self.dictionary,
-            self._environment,
-            self._evaluations,
-            self.learning,
-            rules,
-            self.limits.join_rows,
+        context = EvaluationContext(
+            self._tables, self.dictionary, self._environment, self.limits.join_rows
         )
+        self._planner = EvaluationPlanner(context, self._evaluations, self.learning, rules)
         self._readers = StreamReaders(
             self._windows, self._evaluations, self.learning, self._planner, self.limits.window_rows
         )
@@ -865,10 +841,6 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
         for table in self._tables:
             yield from table.holders
 
-
-class CsparqlEngine(InstantEngine):
-    """C-SPARQL queries over streams and static data, natively; it is made as `InstantEngine` is."""
-
     # ----------------------------------------------------------------------------- queries
 
     def register(
@@ -995,14 +967,6 @@ class CsparqlEngine(InstantEngine):
         name = self.name(stream)
         declared = frozenset(canonical_term(self.name(each)) for each in predicates)
         self.learning.declare(name, declared, read=self._readers.read(name))
-
-    def check_declared(self, stream: Term, predicates: Iterable[str]) -> None:
-        """See to it that a stream may have triples with these predicates.
-
-        Raises:
-            ElementError: it declares others.
-        """
-        self.learning.check(stream, predicates)
 
     def push(
         self,

@@ -35,6 +35,7 @@ from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.engine.elements.elements import date_time_at
 from tpf_server.continuous.engine.errors import JoinLimitError
 from tpf_server.continuous.engine.plans.constant_index import (
+    Comparison,
     ConstantIndex,
     comparison,
     comparison_in,
@@ -160,6 +161,20 @@ def _needed(
     return tuple(name for name in scope if name in used) if chooses else scope
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluationContext:
+    """Parts that all evaluations of an engine share.
+
+    Args:
+        join_rows: rows that the joins of one question may hold.
+    """
+
+    tables: StaticTables
+    dictionary: TermDictionary
+    environment: Environment
+    join_rows: int
+
+
 class Question:
     """What one query asks, or several that ask the same.
 
@@ -179,27 +194,23 @@ class QuestionPart:
 
     def __init__(
         self,
-        question: Question,
+        parts: PartedQuery,
         below: Output,
         leaves: CsparqlLeaves,
-        dictionary: TermDictionary,
-        environment: Environment,
+        context: EvaluationContext,
         number: int,
-        most: int,
     ) -> None:
-        parts = question.parts
-        assert parts is not None
         self.number = number
-        self.constants = tuple(dictionary.encode(each) for each in parts.constants)
-        self._flow = Dataflow(dictionary)
+        self.constants = tuple(context.dictionary.encode(each) for each in parts.constants)
+        self._flow = Dataflow(context.dictionary)
         certain = always_bound(parts.below.pattern)
         self._entry = self._flow.add(Input(below.variables, certain, monotone=False))
         self.output = build_above(
-            parts.above, (parts.gap, self._entry), leaves, self._flow, environment
+            parts.above, (parts.gap, self._entry), leaves, self._flow, context.environment
         )
         for node in self._flow.nodes:
-            node.limit(Work(most, held=True))
-        self._decode = dictionary.decode
+            node.limit(Work(context.join_rows, held=True))
+        self._decode = context.dictionary.decode
         self._stale = True
         self._rows: tuple[Row, ...] = ()
 
@@ -232,20 +243,16 @@ class QuestionParts:
         parts: PartedQuery,
         below: Output,
         leaves: CsparqlLeaves,
-        dictionary: TermDictionary,
-        environment: Environment,
-        most: int,
+        context: EvaluationContext,
     ) -> None:
         self._below = below
-        self._most = most
         self._leaves = leaves
-        self._dictionary = dictionary
-        self._environment = environment
+        self._context = context
         self._comparisons = [
-            comparison(each, below.variables, environment) for each in parts.comparisons
+            comparison(each, below.variables, context.environment) for each in parts.comparisons
         ]
         first = self._comparisons[0]
-        self.index = ConstantIndex(first.operator, first.test, dictionary)
+        self.index = ConstantIndex(first.operator, first.test, context.dictionary)
         self._numbers = itertools.count(1)
         self._of: dict[Question, QuestionPart] = {}
         self._numbered: dict[int, QuestionPart] = {}
@@ -256,10 +263,7 @@ class QuestionParts:
         for solution, count in self._below.take_changes():
             for number in self.index.queries(first.value(solution)):
                 part = self._numbered[number]
-                if all(
-                    each.test((each.value(solution), constant))
-                    for each, constant in zip(others, part.constants[1:], strict=True)
-                ):
+                if _holds(others, part.constants[1:], solution):
                     part.push(solution, count)
 
     def of(self, question: Question) -> QuestionPart:
@@ -267,22 +271,14 @@ class QuestionParts:
         found = self._of.get(question)
         if found is None:
             self.pass_on()
+            assert question.parts is not None
             found = QuestionPart(
-                question,
-                self._below,
-                self._leaves,
-                self._dictionary,
-                self._environment,
-                next(self._numbers),
-                self._most,
+                question.parts, self._below, self._leaves, self._context, next(self._numbers)
             )
             self._of[question] = self._numbered[found.number] = found
             self.index.add(found.constants[0], found.number)
             for solution, count in self._below.multiset().items():
-                if all(
-                    each.test((each.value(solution), constant))
-                    for each, constant in zip(self._comparisons, found.constants, strict=True)
-                ):
+                if _holds(self._comparisons, found.constants, solution):
                     found.push(solution, count)
         return found
 
@@ -292,6 +288,15 @@ class QuestionParts:
         if part is not None:
             del self._numbered[part.number]
             self.index.remove(part.constants[0], part.number)
+
+
+def _holds(
+    comparisons: Sequence[Comparison], constants: Sequence[TermId], solution: Solution
+) -> bool:
+    return all(
+        each.test((each.value(solution), constant))
+        for each, constant in zip(comparisons, constants, strict=True)
+    )
 
 
 class PeriodicEvaluation:
@@ -315,10 +320,7 @@ class PeriodicEvaluation:
     def __init__(
         self,
         graph: OperatorGraph,
-        tables: StaticTables,
-        dictionary: TermDictionary,
-        environment: Environment,
-        join_rows: int,
+        context: EvaluationContext,
         since: int = 0,
         key: Hashable = None,
     ) -> None:
@@ -330,10 +332,7 @@ class PeriodicEvaluation:
         self._parts: QuestionParts | None = None
         self.evaluations = 0
         self.recomputed = 0
-        self._tables = tables
-        self._dictionary = dictionary
-        self._environment = environment
-        self._join_rows = join_rows
+        self._context = context
         self.windows = {clause.graph: WindowView(clause.window, since) for clause in graph.clauses}
         self.streams = {clause.graph: clause.stream for clause in graph.clauses}
         self.inputs = {clause.graph: clause.input for clause in graph.clauses}
@@ -346,19 +345,20 @@ class PeriodicEvaluation:
         self.predicates = None if found is None else frozenset(found)
 
     def _plan(self, graph: OperatorGraph) -> None:
+        context = self._context
         self.graph = graph
-        self._flow = Dataflow(self._dictionary)
-        self._work = Work(self._join_rows, held=True)
+        self._flow = Dataflow(context.dictionary)
+        self._work = Work(context.join_rows, held=True)
         self._work.share(len(self.questions))
         self._leaves = CsparqlLeaves(
-            graph, self.windows, self._tables, self._flow, self._dictionary, self._work
+            graph, self.windows, context.tables, self._flow, context.dictionary, self._work
         )
         try:
             self._output = build(
                 graph.query,
                 self._leaves,
                 self._flow,
-                self._environment,
+                context.environment,
                 lambda quad: graph.part_of(quad) == "static",
             )
             self.plans += 1
@@ -369,7 +369,7 @@ class PeriodicEvaluation:
         except BaseException as error:
             # Else its joins would be told of static changes for good.
             self._let_go()
-            self._tables.drop_idle()
+            context.tables.drop_idle()
             if isinstance(error, LimitError):
                 raise self._ended(error) from None
             raise
@@ -393,14 +393,7 @@ class PeriodicEvaluation:
         with suppress(JoinLimitError):
             self._plan(graph)
         if parts is not None and not self._work.ended:
-            self._parts = QuestionParts(
-                parts,
-                self._output,
-                self._leaves,
-                self._dictionary,
-                self._environment,
-                self._join_rows,
-            )
+            self._parts = QuestionParts(parts, self._output, self._leaves, self._context)
             for question in self.questions.values():
                 self._parts.of(question)
 
@@ -429,7 +422,8 @@ class PeriodicEvaluation:
     def plan_at(self, instant: int) -> None:
         """Evaluate anew with an instant as NOW(), unless it is that already."""
         if instant != self._now:
-            self._environment = replace(self._environment, now=date_time_at(instant))
+            environment = replace(self._context.environment, now=date_time_at(instant))
+            self._context = replace(self._context, environment=environment)
             self.plan_anew(self.graph)
             self._now = instant
 
@@ -478,7 +472,7 @@ class PeriodicEvaluation:
         parts = self._parts
         if self._flushed(instant) or self._unread:
             if parts is None:
-                self._rows = read(self._output, self._dictionary.decode)
+                self._rows = read(self._output, self._context.dictionary.decode)
                 self._unread = False
             else:
                 parts.pass_on()
@@ -508,7 +502,7 @@ class PeriodicEvaluation:
             return None
         found = self._output.take_changes() if self._flushed(instant) else []
         self._unread = self._unread or bool(found)
-        decode = self._dictionary.decode
+        decode = self._context.dictionary.decode
         return self._output.variables, [
             (tuple([decode(each) if each else None for each in row]), count) for row, count in found
         ]

@@ -46,7 +46,7 @@ from tpf_server.continuous.csparql.csparql_query import (
     answer_of,
 )
 from tpf_server.continuous.csparql.native.builder import TooManyStaticError, has_static
-from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
+from tpf_server.continuous.csparql.native.evaluation import EvaluationContext, PeriodicEvaluation
 from tpf_server.continuous.csparql.native.static_table import StaticTables
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import parse
@@ -681,8 +681,10 @@ class SparkExecution:
         with self._reading:
             try:
                 tables = StaticTables(self._static, dictionary)
+                environment = Environment(typed, now)
                 evaluation = PeriodicEvaluation(
-                    alone, tables, dictionary, Environment(typed, now), EngineLimits().join_rows
+                    alone,
+                    EvaluationContext(tables, dictionary, environment, EngineLimits().join_rows),
                 )
             except UnsupportedQueryError as error:
                 raise UnsupportedContinuousQueryError(str(error)) from error
