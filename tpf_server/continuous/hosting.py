@@ -23,7 +23,7 @@ from tpf_server.continuous.cqels.parser import parse as parse_cqels
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
-from tpf_server.continuous.csparql.periodic_query import ExecutedQuery, Executor, PeriodicQuery
+from tpf_server.continuous.csparql.periodic_query import Executor, PeriodicQuery
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import iso, milliseconds
 from tpf_server.continuous.engine.errors import (
@@ -43,10 +43,10 @@ from tpf_server.continuous.engine.semantics import SEMANTICS, Semantics
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.result_log import (
     Event,
-    KeptResults,
     Positions,
     Receipts,
     Registration,
+    Registrations,
     ResultLog,
 )
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
@@ -57,7 +57,7 @@ from tpf_server.continuous.rspql.rspql_query import (
     RspqlQuery,
     TickPolicy,
 )
-from tpf_server.continuous.streams import SharedStreams, TripleTexts
+from tpf_server.continuous.streams import Running, SharedStreams
 
 # How a service of continuous queries treats time, elements and readers.
 #
@@ -177,10 +177,6 @@ class RefusedQuery(RunningQuery[Any]):
         self.stop(error)
 
 
-Hosted: TypeAlias = RegisteredQuery | PeriodicQuery | ExecutedQuery | RefusedQuery
-"""A query in whatever runs it."""
-
-
 class HostedQuery:
     """A query with its results.
 
@@ -201,7 +197,7 @@ class HostedQuery:
         language: str,
         semantics: str,
         relation: Relation,
-        running: Hosted,
+        running: Running | RefusedQuery,
         log: ResultLog,
     ) -> None:
         self.id = name
@@ -390,7 +386,7 @@ class Hosting:
         if said is None:
             kept = replace(kept, name=name)
         log, numbers = self._log(), itertools.count(1)
-        made: list[Callable[[TripleTexts, int], None]] = []
+        made: list[Running] = []
 
         def deliver(result: Emission | PeriodicAnswer) -> None:
             if isinstance(result, PeriodicAnswer):
@@ -399,13 +395,15 @@ class Hosting:
             else:
                 log.append(result)
                 elements = (result.rows,) if result.rows else ()
-            for give in made:
+            for maker in made:
                 for element in elements:
-                    give([tuple(str(term) for term in row) for row in element], result.at)
+                    triples = [tuple(str(term) for term in row) for row in element]
+                    self._streams.made(maker, triples, result.at)
 
         running = self._started(wanted, name, deliver)
         if running.stream is not None:
-            made.append(partial(self._made_by(name, running), running.stream))
+            self._link(name, running)
+            made.append(running)
             self._engine.create_stream(running.stream)
         semantics, relation = self._policy(wanted)
         hosted = HostedQuery(name, kept, called(wanted.language), semantics, relation, running, log)
@@ -427,18 +425,18 @@ class Hosting:
         self.queries[said] = hosted
         return hosted
 
-    def keep(self, results: KeptResults, receipts: Receipts, pushed: Positions) -> None:
+    def keep(self, kept: Registrations, receipts: Receipts, pushed: Positions) -> None:
         """Keep what was emitted and taken last, for the server that is started next."""
         logs = {
             name: hosted.log.kept(hosted.encode)
             for name, hosted in self.queries.items()
             if hosted.running.error is None
         }
-        results.save(logs, receipts.listed(), pushed)
+        kept.save_results(logs, receipts.listed(), pushed)
 
-    def take_up(self, results: KeptResults, receipts: Receipts) -> Positions:
+    def take_up(self, kept: Registrations, receipts: Receipts) -> Positions:
         """Go on where an earlier server stopped; gives how far it pushed to other servers."""
-        logs, batches, pushed = results.take()
+        logs, batches, pushed = kept.take_results()
         receipts.take_up(batches)
         for name in logs.keys() & self.queries.keys():
             self.queries[name].log.take_up(logs[name])
@@ -460,7 +458,7 @@ class Hosting:
 
     def _started(
         self, wanted: WantedQuery, name: str, deliver: Callable[[Emission | PeriodicAnswer], None]
-    ) -> Hosted:
+    ) -> Running:
         """A query in its engine."""
         query, kept = wanted.query, wanted.registration
         if isinstance(query, ContinuousQuery):
@@ -474,18 +472,15 @@ class Hosting:
         executor = self._executors.get(kept.engine or self._default)
         return (executor or self._periodic).start(query, deliver, name=name)
 
-    def _made_by(self, name: str, running: Hosted) -> Callable[[Term, TripleTexts, int], None]:
-        """Who takes the elements of the stream that a query makes."""
-        if isinstance(running, PeriodicQuery):
-            return self._streams.made_by_periodic
-        own = isinstance(running, RegisteredQuery)
-        assert running.stream is not None
-        try:
-            self._periodic.link(name, running.stream, running.reads, may_feed_itself=own)
-        except UnsupportedContinuousQueryError:
-            running.close()
-            raise
-        return self._streams.made_by_engine if own else self._streams.made_elsewhere
+    def _link(self, name: str, running: Running) -> None:
+        """Tell C-SPARQL of a stream that a query makes outside of its engine."""
+        if not isinstance(running, PeriodicQuery) and running.stream is not None:
+            own = isinstance(running, RegisteredQuery)
+            try:
+                self._periodic.link(name, running.stream, running.reads, may_feed_itself=own)
+            except UnsupportedContinuousQueryError:
+                running.close()
+                raise
 
     def remove(self, hosted: HostedQuery) -> None:
         """End a query; who follows its results is told so."""

@@ -5,6 +5,7 @@ import fcntl
 import json
 import logging
 import secrets
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -97,90 +98,8 @@ class KeptLog:
     events: tuple[tuple[int, int, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KeptBatch:
-    """A batch of elements that came with an identifier.
-
-    Args:
-        stream: to which it was pushed.
-        accepted: how many of its elements were taken.
-    """
-
-    stream: str
-    batch: str
-    accepted: int
-    dropped: int
-    late: int
-
-
-class KeptResults:
-    """A file that is written once, when a server stops, and read once, when the next one starts.
-
-    Numbers of emissions go on where the last server ended. So what is read is gone: it would be
-    wrong after a server that could not write it when it ended.
-
-    Args:
-        ownership: of this and of what belongs to it; only who has it reads and writes.
-    """
-
-    def __init__(self, path: Path, ownership: Ownership) -> None:
-        self._path = path
-        self._ownership = ownership
-
-    def take(self) -> tuple[dict[str, KeptLog], list[KeptBatch], Positions]:
-        """What was kept, as it was given to `save`; nothing the next time.
-
-        Raises:
-            RegistrationsError: the file cannot be read or removed, or it is none of these.
-        """
-        try:
-            with self._ownership.held() as mine:
-                if not mine:
-                    _log.warning("results are not taken up: %s: %s", self._path, TAKEN_OVER)
-                    return {}, [], {}
-                found = json.loads(self._path.read_text(encoding="utf-8"))
-                self._path.unlink()
-                make_durable(self._path.parent)
-            if found["format"] != _FORMAT:
-                raise ValueError(f"format {found['format']!r}")
-            logs = {
-                name: KeptLog(each["begin"], each["last"], tuple(map(tuple, each["events"])))
-                for name, each in found["queries"].items()
-            }
-            pushed = {
-                name: (last, until) for name, (last, until) in found.get("pushed", {}).items()
-            }
-            return logs, [KeptBatch(*each) for each in found["batches"]], pushed
-        except FileNotFoundError:
-            return {}, [], {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RegistrationsError(f"{self._path}: {error}") from error
-
-    def save(
-        self, logs: Mapping[str, KeptLog], batches: list[KeptBatch], pushed: Positions
-    ) -> None:
-        """Keep these, durably; where that fails it is said, and the server stops all the same."""
-        body: dict[str, Any] = {
-            "format": _FORMAT,
-            "queries": {
-                name: {"begin": each.begin, "last": each.last, "events": each.events}
-                for name, each in logs.items()
-            },
-            "batches": [
-                (each.stream, each.batch, each.accepted, each.dropped, each.late)
-                for each in batches
-            ],
-            "pushed": pushed,
-        }
-        try:
-            with self._ownership.held() as mine:
-                if not mine:
-                    _log.warning("results are not kept: %s: %s", self._path, TAKEN_OVER)
-                    return
-                with replaced_file(self._path) as file:
-                    json.dump(body, file)
-        except OSError as error:
-            _log.warning("results are not kept: %s: %s", self._path, error)
+KeptBatch: TypeAlias = tuple[str, str, int, int, int]
+"""A stream and the identifier of a batch; how many of it were accepted, dropped and late."""
 
 
 # What was registered, kept in a file, so that a server that starts again has it again.
@@ -208,48 +127,48 @@ class Registration:
 
 
 class Registrations:
-    """A file with streams and queries; it is there whole or as it was before."""
+    """A file of streams and queries, replaced whole; beside it one of their results.
+
+    The results are written when a server stops, and removed when the next one reads them: numbers
+    of emissions continue there, which would be wrong after a server that could not write them.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._results = path.with_name(f"{path.stem}-results.json")
         self._ownership = Ownership(path.with_name(f"{path.stem}-owner"))
-        self.results = KeptResults(path.with_name(f"{path.stem}-results.json"), self._ownership)
 
     def take(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
-        """What `load` gives, and from now on nobody who began before keeps anything here.
+        """Load, and keep servers that began before from writing from now on.
 
         Raises:
-            RegistrationsError: the file cannot be read, or it is none of these.
+            RegistrationsError: the file cannot be read, or is none of these.
         """
         try:
-            # What another one keeps before this is read, and what comes later it is refused.
+            # Earlier writes of another server are read; later ones it is refused.
             with self._ownership.taken():
                 return self.load()
         except OSError as error:
             raise RegistrationsError(f"{self._path}: {error}") from error
 
     def load(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
-        """The streams with the predicates that they declare, and queries as they were registered.
+        """Read the streams with the predicates that they declare, and the queries.
 
         Raises:
-            RegistrationsError: the file cannot be read, or it is none of these.
+            RegistrationsError: the file cannot be read, or is none of these.
         """
-        try:
-            found = json.loads(self._path.read_text(encoding="utf-8"))
-            if found["format"] != _REGISTRATIONS_FORMAT:
-                raise ValueError(f"format {found['format']!r}")
-            declared = found.get("declared", {})
-            streams = {Term(name): declared.get(name) for name in found["streams"]}
-            return streams, [Registration(**each) for each in found["queries"]]
-        except FileNotFoundError:
-            return {}, []
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RegistrationsError(f"{self._path}: {error}") from error
+        with _reading(self._path):
+            if not self._path.exists():
+                return {}, []
+            value = _checked(json.loads(self._path.read_text("utf-8")), _REGISTRATIONS_FORMAT)
+            declared = value.get("declared", {})
+            streams = {Term(name): declared.get(name) for name in value["streams"]}
+            return streams, [Registration(**each) for each in value["queries"]]
 
     def save(
         self, streams: Mapping[Term, Sequence[str] | None], queries: Iterable[Registration]
     ) -> None:
-        """Keep these and no others, durably.
+        """Write these and no others, durably.
 
         Raises:
             RegistrationsError: the file cannot be written, or another server has begun with it.
@@ -260,14 +179,73 @@ class Registrations:
             "declared": {name: list(each) for name, each in streams.items() if each is not None},
             "queries": [asdict(each) for each in queries],
         }
+        self._write(self._path, body, 1)
+
+    def take_results(self) -> tuple[dict[str, KeptLog], list[KeptBatch], Positions]:
+        """Read and remove what `save_results` wrote.
+
+        Raises:
+            RegistrationsError: the file cannot be read or removed, or is none of these.
+        """
+        with _reading(self._results):
+            with self._ownership.held() as mine:
+                if not mine:
+                    _log.warning("results are not taken up: %s: %s", self._results, TAKEN_OVER)
+                    return {}, [], {}
+                if not self._results.exists():
+                    return {}, [], {}
+                text = self._results.read_text("utf-8")
+                # Also where it is malformed: the next start passes it over.
+                self._results.unlink()
+                make_durable(self._results.parent)
+            value = _checked(json.loads(text), _FORMAT)
+            logs = {
+                name: KeptLog(each["begin"], each["last"], tuple(map(tuple, each["events"])))
+                for name, each in value["queries"].items()
+            }
+            pushed = {
+                name: (last, until) for name, (last, until) in value.get("pushed", {}).items()
+            }
+            return logs, [tuple(each) for each in value["batches"]], pushed
+
+    def save_results(
+        self, logs: Mapping[str, KeptLog], batches: list[KeptBatch], pushed: Positions
+    ) -> None:
+        """Write these durably; a failure is logged, because the server stops anyway."""
+        queries = {
+            name: {"begin": each.begin, "last": each.last, "events": each.events}
+            for name, each in logs.items()
+        }
+        body = {"format": _FORMAT, "queries": queries, "batches": batches, "pushed": pushed}
+        try:
+            self._write(self._results, body, None)
+        except RegistrationsError as error:
+            _log.warning("results are not kept: %s", error)
+
+    def _write(self, path: Path, body: Mapping[str, Any], indent: int | None) -> None:
         try:
             with self._ownership.held() as mine:
                 if not mine:
-                    raise RegistrationsError(f"{self._path}: {TAKEN_OVER}")
-                with replaced_file(self._path) as file:
-                    json.dump(body, file, indent=1)
+                    raise RegistrationsError(f"{path}: {TAKEN_OVER}")
+                with replaced_file(path) as file:
+                    json.dump(body, file, indent=indent)
         except OSError as error:
-            raise RegistrationsError(f"{self._path}: {error}") from error
+            raise RegistrationsError(f"{path}: {error}") from error
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise a `RegistrationsError` for whatever a malformed file raises."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RegistrationsError(f"{path}: {error}") from error
+
+
+def _checked(value: Any, expected: str) -> Any:
+    if value["format"] != expected:
+        raise ValueError(f"format {value['format']!r}")
+    return value
 
 
 # What became of batches of elements.
@@ -313,15 +291,14 @@ class Receipts:
     def listed(self) -> list[KeptBatch]:
         """The batches that are remembered, without what was refused of them."""
         return [
-            KeptBatch(stream, batch, each.accepted, each.dropped, each.late)
+            (stream, batch, each.accepted, each.dropped, each.late)
             for (stream, batch), each in self._kept.items()
         ]
 
     def take_up(self, batches: Iterable[KeptBatch]) -> None:
         """Remember batches that an earlier server took."""
-        for each in batches:
-            receipt = Receipt(each.accepted, (), each.dropped, each.late)
-            self.keep(Term(each.stream), each.batch, receipt)
+        for stream, batch, accepted, dropped, late in batches:
+            self.keep(Term(stream), batch, Receipt(accepted, (), dropped, late))
 
     def keep(self, stream: Term, batch: str | None, receipt: Receipt) -> None:
         """Remember what became of a batch."""
@@ -347,6 +324,15 @@ class ResultMemory:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.taken = 0
+
+    @property
+    def full(self) -> bool:
+        """True while they take more than the limit."""
+        return self.taken > self.limit
+
+    def take(self, size: int) -> None:
+        """Count bytes more, or fewer."""
+        self.taken += size
 
 
 class Event:
@@ -404,7 +390,7 @@ class ResultLog:
         self, limit: int, rows: int, begin: int = 0, memory: ResultMemory | None = None
     ) -> None:
         self._kept: deque[Event] = deque()
-        self._memory = memory
+        self._memory = memory or ResultMemory(sys.maxsize)
         self._size = 0
         self._encoding = threading.Lock()
         self.encoded = 0
@@ -455,19 +441,17 @@ class ResultLog:
             self._changed.notify_all()
 
     def _too_much(self) -> bool:
-        memory = self._memory
-        return self._rows > self._most_rows or (memory is not None and memory.taken > memory.limit)
+        return self._rows > self._most_rows or self._memory.full
 
     def _take(self, size: int) -> None:
         self._size += size
-        if self._memory is not None:
-            self._memory.taken += size
+        self._memory.take(size)
 
     def discard(self) -> None:
         """Nobody will read it any more; what it takes is for others."""
         with self._changed:
             self._take(-self._size)
-            self._memory = None
+            self._memory = ResultMemory(sys.maxsize)
 
     def close(self, error: ContinuousError | None = None) -> None:
         """There will be no more."""

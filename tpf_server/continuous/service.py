@@ -247,7 +247,7 @@ class ContinuousService:
             except ContinuousError as error:
                 names = [other.name for other in queries]
                 self.refused[self._hosting.keep_refused(each, error, names).id] = error
-        self._links.resume(self._hosting.take_up(registrations.results, self._intake.receipts))
+        self._links.resume(self._hosting.take_up(registrations, self._intake.receipts))
 
     def _begin(self, wanted: WantedQuery, *, reads: bool) -> HostedQuery:
         """Start a query that was read; where it `reads`, with what services say now."""
@@ -565,7 +565,7 @@ class ContinuousService:
                 hosted.log.close(EngineClosedError("the server stops"))
             if self._registrations is not None and not again:
                 self._hosting.keep(
-                    self._registrations.results, self._intake.receipts, self._links.positions()
+                    self._registrations, self._intake.receipts, self._links.positions()
                 )
 
     def _settle(self) -> None:

@@ -7,20 +7,23 @@ time; C-SPARQL answers for what was before an element are there before it.
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.periodic_query import Executor
+from tpf_server.continuous.csparql.periodic_query import ExecutedQuery, Executor, PeriodicQuery
 from tpf_server.continuous.engine.elements.elements import graph_of
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.records.record_bodies import RecordBody
 from tpf_server.continuous.engine.records.records import RecordFeed
 from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 TripleTexts = Sequence[Sequence[str]]
+Running: TypeAlias = RegisteredQuery | PeriodicQuery | ExecutedQuery
+"""A query in whatever runs it."""
 _FEEDS: Final = 32
 """So many ways in for records are remembered."""
 
@@ -200,37 +203,26 @@ class SharedStreams:
         self._feeds[stream, predicates] = feed
         return feed
 
-    def made_by_engine(self, stream: Term, triples: TripleTexts, at: int) -> None:
-        """A query in CQELS-QL made an element; its own engine has given it to its own queries.
+    def made(self, maker: Running, triples: TripleTexts, at: int) -> None:
+        """A query made an element of its stream; its engine gave it to its own queries.
+
+        That of an executor may be for an instant that has passed long ago. Then it is of now:
+        otherwise nobody would see it.
 
         Raises:
             ElementError: the stream declares that it has no such predicate.
         """
-        self._periodic.learning.check(stream, (triple[1] for triple in triples))
-        self._to_periodic(stream, self._engine.encoded(triples), at)
-        self._to_executors(stream, triples, at)
-        self._count(stream, triples)
-
-    def made_by_periodic(self, stream: Term, triples: TripleTexts, at: int) -> None:
-        """A query in C-SPARQL made an element; its own engine gives it to its own queries."""
-        self._to_engine(stream, self._engine.encoded(triples), at)
-        self._to_executors(stream, triples, at)
-        self._count(stream, triples)
-
-    def made_elsewhere(self, stream: Term, triples: TripleTexts, at: int) -> None:
-        """An executor's query made an element, for an instant that may have passed long ago.
-
-        Where it has, the element is of now: nobody would see it otherwise.
-
-        Raises:
-            ElementError: the stream declares that it has no such predicate.
-        """
-        self._periodic.learning.check(stream, (triple[1] for triple in triples))
-        passed = (self._newest, self._engine.time, self._periodic.time)
-        at = max([at, *(each + 1 for each in passed if each is not None)])
+        stream = maker.stream
+        assert stream is not None
         encoded = self._engine.encoded(triples)
-        self._to_periodic(stream, encoded, at)
-        self._to_engine(stream, encoded, at)
+        if not isinstance(maker, PeriodicQuery):
+            self._periodic.learning.check(stream, (triple[1] for triple in triples))
+            if isinstance(maker, ExecutedQuery):
+                passed = (self._newest, self._engine.time, self._periodic.time)
+                at = max([at, *(each + 1 for each in passed if each is not None)])
+            self._to_periodic(stream, encoded, at)
+        if isinstance(maker, PeriodicQuery | ExecutedQuery):
+            self._to_engine(stream, encoded, at)
         self._to_executors(stream, triples, at)
         self._count(stream, triples)
 

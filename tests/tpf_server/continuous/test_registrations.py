@@ -246,6 +246,6 @@ def test_a_server_that_another_one_overtakes_leaves_the_results_to_that_one(
     slow.take()
     following = Registrations(path)
     following.take()
-    assert slow.results.take() == ({}, [], {})
+    assert slow.take_results() == ({}, [], {})
     assert "results are not taken up: " in caplog.text
-    assert set(following.results.take()[0]) == {"q"}
+    assert set(following.take_results()[0]) == {"q"}
