@@ -30,6 +30,8 @@ from annotations.event_reader import EventReader, ServerEvent, event_headers
 from annotations.terms import Term
 from annotations.urls import origin_of
 from tpf_client.sparql.algebra import Row
+from tpf_server.continuous.csparql.csparql_query import by_graph
+from tpf_server.continuous.csparql.timetable import Multimap
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import (
     Element,
@@ -247,17 +249,8 @@ def _elements_of(text: str) -> list[Element]:
             ),
             1,
         )
-        for name, triples in _by_graph(rows)
+        for name, triples in by_graph(rows)
     ]
-
-
-def _by_graph(rows: Iterable[Sequence[Any]]) -> Iterable[tuple[Any, list[Sequence[Any]]]]:
-    """Triples by the names of their graphs, which stand behind them; ``None`` without one."""
-    found: dict[Any, list[Sequence[Any]]] = {}
-    for row in rows:
-        name = row[3] if len(row) == 4 and isinstance(row[3], str) else None
-        found.setdefault(name, []).append(row if name is None else row[:3])
-    return found.items()
 
 
 class _Batch(NamedTuple):
@@ -368,7 +361,7 @@ class StreamWriter(_Link):
 def _lines(emission: Emission) -> Iterator[str]:
     """The elements that an emission is, in NDJSON."""
     rows: Iterable[Row] = emission.rows
-    for name, triples in _by_graph(rows):
+    for name, triples in by_graph(rows):
         graph = {} if name is None else {"graph": name}
         yield json.dumps({"timestamp": emission.at, "triples": triples, **graph}) + "\n"
 
@@ -387,7 +380,7 @@ class RemoteStreams:
         self._push = push
         self._clock = clock
         self._readers: dict[Term, StreamReader] = {}
-        self._users: dict[Term, set[str]] = {}
+        self._users: Multimap[Term, str] = Multimap()
         self._writers: dict[str, StreamWriter] = {}
         self._started = False
 
@@ -416,7 +409,7 @@ class RemoteStreams:
     def take(self, hosted: HostedQuery) -> None:
         """Read and push what a query wants; its streams were checked."""
         for stream in filter(self.allowed, hosted.running.reads):
-            self._users.setdefault(stream, set()).add(hosted.id)
+            self._users.add([stream], hosted.id)
             if stream not in self._readers:
                 self._readers[stream] = self._begun(StreamReader(*self._at(stream), self._push))
         made = hosted.running.stream
@@ -434,18 +427,16 @@ class RemoteStreams:
 
     def release(self, name: str) -> None:
         """A query is gone."""
-        for stream in [each for each, users in self._users.items() if name in users]:
-            self._users[stream].remove(name)
-            if not self._users[stream]:
-                del self._users[stream]
-                self._readers.pop(stream).stop()
+        self._users.discard(tuple(self._readers), name)
+        for stream in [each for each in self._readers if each not in self._users]:
+            self._readers.pop(stream).stop()
         if name in self._writers:
             self._writers.pop(name).stop()
 
     def explain(self, name: str) -> dict[str, Any]:
         """What comes through of what a query reads and makes, and why something does not."""
         links: list[_Link] = [
-            self._readers[stream] for stream, users in self._users.items() if name in users
+            reader for stream, reader in self._readers.items() if name in self._users.of(stream)
         ]
         links += [self._writers[name]] if name in self._writers else []
         found: dict[str, Any] = {"remote_streams": [each.state for each in links]} if links else {}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import gcd
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.construct import construct
@@ -51,10 +51,16 @@ class PeriodicAnswer:
 
         The triples of no graph are one, too.
         """
-        found: dict[Term | None, list[tuple[Term, Term, Term]]] = {}
-        for s, p, o, *graph in self.rows:
-            found.setdefault(graph[0] if graph else None, []).append((s, p, o))  # type: ignore[arg-type]
-        return [in_graph(name, triples) for name, triples in found.items()]
+        return [in_graph(name, triples) for name, triples in by_graph(self.rows)]
+
+
+def by_graph(rows: Iterable[Sequence[Any]]) -> Iterable[tuple[Any, list[Any]]]:
+    """Triples by the names of their graphs, which follow them; ``None`` without one."""
+    graphs: dict[Any, list[Any]] = {}
+    for row in rows:
+        named = len(row) == 4 and (row[3] is None or isinstance(row[3], str))
+        graphs.setdefault(row[3] if named else None, []).append(row[:3] if named else row)
+    return graphs.items()
 
 
 _TRIPLE = (Variable("?s"), Variable("?p"), Variable("?o"))

@@ -38,7 +38,7 @@ from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGrap
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.periodic_query import AnswerCallback, Pace, PeriodicQuery
 from tpf_server.continuous.csparql.rules import RULES, Rule, optimised
-from tpf_server.continuous.csparql.timetable import StreamTimes, Timetable
+from tpf_server.continuous.csparql.timetable import Multimap, StreamTimes, Timetable
 from tpf_server.continuous.engine.elements.elements import (
     canonical_term,
     graph_name,
@@ -73,7 +73,7 @@ class SharedWindows:
 
     def __init__(self) -> None:
         self._shared: dict[_Key, WindowContents] = {}
-        self._listening: dict[Term, dict[TermId | None, list[WindowContents]]] = {}
+        self._listening: Multimap[tuple[Term, TermId | None], WindowContents] = Multimap()
 
     def attach(self, stream: Term, view: WindowView, predicates: _Predicates) -> None:
         """Let a view see the window of its kind, a new one where there is none."""
@@ -84,9 +84,7 @@ class SharedWindows:
             return
         view.since = 0
         self._shared[key] = view.contents
-        listening = self._listening.setdefault(stream, {})
-        for predicate in (None,) if key[2] is None else key[2]:
-            listening.setdefault(predicate, []).append(view.contents)
+        self._listening.add(_wanted(key), view.contents)
 
     def detach(self, stream: Term, view: WindowView, predicates: _Predicates) -> None:
         """A view is not needed any more; neither is a window that nobody sees."""
@@ -96,13 +94,7 @@ class SharedWindows:
             return
         key = self._key(stream, view, predicates)
         del self._shared[key]
-        listening = self._listening.get(stream, {})
-        for predicate in (None,) if key[2] is None else key[2]:
-            listening[predicate].remove(found)
-            if not listening[predicate]:
-                del listening[predicate]
-        if not listening:
-            self._listening.pop(stream, None)
+        self._listening.discard(_wanted(key), found)
 
     def _key(self, stream: Term, view: WindowView, predicates: _Predicates) -> _Key:
         if view.window.shared:
@@ -112,18 +104,20 @@ class SharedWindows:
 
     def arrive(self, stream: Term, occurrences: Iterable[Occurrence]) -> Iterator[WindowContents]:
         """Triples come into all windows that want them; gives these."""
-        listening = self._listening.get(stream)
-        if not listening:
-            return
-        everything = listening.get(None, ())
+        everything = self._listening.of((stream, None))
         for each in occurrences:
-            for windows in (everything, listening.get(each.triple[1], ())):
+            for windows in (everything, self._listening.of((stream, each.triple[1]))):
                 for window in windows:
                     window.add(each)
                     yield window
 
     def __len__(self) -> int:
         return len(self._shared)
+
+
+def _wanted(key: _Key) -> Iterator[tuple[Term, TermId | None]]:
+    stream, _, predicates = key
+    return ((stream, each) for each in ((None,) if predicates is None else predicates))
 
 
 # From a query to what evaluates it, by what is known of its streams.
@@ -157,7 +151,7 @@ class Learning:
         self._dictionary = dictionary
         self._has_static = has_static
         self._enabled = enabled
-        self._assumed: dict[Term, dict[TermId, dict[PeriodicEvaluation, None]]] = {}
+        self._assumed: Multimap[tuple[Term, TermId], PeriodicEvaluation] = Multimap()
 
     def declare(self, stream: Term, predicates: frozenset[Term], *, read: bool) -> None:
         """A stream has these predicates and no others from now on.
@@ -209,33 +203,25 @@ class Learning:
         return Knowledge(predicates, self._has_static)
 
     def rest(self, evaluation: PeriodicEvaluation) -> None:
-        """A plan rests on what it assumes."""
-        for stream, predicate in evaluation.assumed:
-            if stream not in self.declared:
-                self._assumed.setdefault(stream, {}).setdefault(predicate, {})[evaluation] = None
+        """A plan rests on its assumptions."""
+        assumed = [each for each in evaluation.assumed if each[0] not in self.declared]
+        self._assumed.add(assumed, evaluation)
 
     def forget(self, evaluation: PeriodicEvaluation) -> None:
-        """A plan is none any more."""
-        for stream, predicate in evaluation.assumed:
-            plans = self._assumed.get(stream, {})
-            plans.get(predicate, {}).pop(evaluation, None)
-            if not plans.get(predicate, True):
-                del plans[predicate]
-            if not plans:
-                self._assumed.pop(stream, None)
+        """A plan is gone."""
+        self._assumed.discard(evaluation.assumed, evaluation)
 
     def contradicted(
         self, stream: Term, triples: Sequence[EncodedTriple]
     ) -> list[PeriodicEvaluation]:
-        """The evaluations whose plans rest on that such triples do not come; now it is known."""
-        assumed = self._assumed.get(stream)
-        if assumed is None:
-            return []
-        found: dict[PeriodicEvaluation, None] = {}
-        for predicate in {triple[1] for triple in triples} & assumed.keys():
-            self.carried.setdefault(stream, set()).add(self._dictionary.decode(predicate))
-            found.update(assumed[predicate])
-        return list(found)
+        """Evaluations whose plans assume that such triples do not come; they did now."""
+        evaluations: dict[PeriodicEvaluation, None] = {}
+        for predicate in {triple[1] for triple in triples}:
+            plans = self._assumed.of((stream, predicate))
+            if plans:
+                self.carried.setdefault(stream, set()).add(self._dictionary.decode(predicate))
+                evaluations.update(dict.fromkeys(plans))
+        return list(evaluations)
 
 
 T = TypeVar("T")
@@ -353,8 +339,6 @@ def question_of(graph: OperatorGraph) -> tuple[Hashable, Question]:
 
 # Who reads which streams: elements come into the windows of queries.
 
-_ByStream = dict[Term, dict[PeriodicQuery, None]]
-
 
 class StreamReaders:
     """The queries of an engine, with the windows and evaluations that they share.
@@ -383,9 +367,9 @@ class StreamReaders:
         self._planner = planner
         self._window_rows = window_rows
         self._in_graphs: Counter[Term] = Counter()
-        self._timed: _ByStream = {}
-        self._counting: _ByStream = {}
-        self.following: _ByStream = {}
+        self._timed: Multimap[Term, PeriodicQuery] = Multimap()
+        self._counting: Multimap[Term, PeriodicQuery] = Multimap()
+        self.following: Multimap[Term, PeriodicQuery] = Multimap()
         self._most_windows = 1
         self._answered: int | None = None
 
@@ -397,10 +381,9 @@ class StreamReaders:
         self._evaluations.add(evaluation, self.arrivals)
         self._learning.rest(evaluation)
         self._most_windows = max(self._most_windows, len(evaluation.windows))
-        for stream in registered.reads:
-            self._like(registered).setdefault(stream, {})[registered] = None
-            if registered.follows:
-                self.following.setdefault(stream, {})[registered] = None
+        self._like(registered).add(registered.reads, registered)
+        if registered.follows:
+            self.following.add(registered.reads, registered)
         for name, view in evaluation.windows.items():
             if registered.counts:
                 # What came before it does not come into them.
@@ -410,19 +393,13 @@ class StreamReaders:
 
     def remove(self, registered: PeriodicQuery) -> None:
         """It sees nothing any more."""
-        readings = [self._like(registered)]
-        if registered.follows:
-            readings.append(self.following)
-        for readers in readings:
-            for stream in registered.reads:
-                del readers[stream][registered]
-                if not readers[stream]:
-                    del readers[stream]
+        self._like(registered).discard(registered.reads, registered)
+        self.following.discard(registered.reads, registered)
         self._in_graphs.subtract(registered.evaluation.in_graphs)
         self._in_graphs += Counter()
         self._leave(registered)
 
-    def _like(self, registered: PeriodicQuery) -> _ByStream:
+    def _like(self, registered: PeriodicQuery) -> Multimap[Term, PeriodicQuery]:
         return self._counting if registered.counts else self._timed
 
     def _leave(self, registered: PeriodicQuery) -> None:
@@ -445,7 +422,7 @@ class StreamReaders:
 
     def of(self, stream: Term) -> Sequence[PeriodicQuery]:
         """Those that read a stream."""
-        return *self._timed.get(stream, ()), *self._counting.get(stream, ())
+        return *self._timed.of(stream), *self._counting.of(stream)
 
     def answered(self, registered: PeriodicQuery, at: int) -> None:
         """A query has answered for an instant; from then on it may share an evaluation."""
@@ -478,7 +455,7 @@ class StreamReaders:
         self.arrivals += 1
         number = self.arrivals
         occurrences = [Occurrence(at, number, triple) for triple in triples]
-        readers = self._timed.get(stream)
+        readers = self._timed.of(stream)
         if not readers:
             return occurrences
         if self._answered is not None and at <= self._answered:
@@ -509,7 +486,7 @@ class StreamReaders:
         came = {stream: occurrences}
         if quads:
             came[with_graphs_of(stream)] = _with(quads, occurrences)
-        for registered in tuple(self._counting.get(stream, ())):
+        for registered in tuple(self._counting.of(stream)):
             if registered.by_elements:
                 comes = registered.state == "running" and self._element_came(registered, came)
                 if comes and registered.arrived():
@@ -709,7 +686,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
 
     def _announce(self, stream: Term, at: int) -> None:
         """An element is about to come."""
-        for registered in tuple(self._readers.following.get(stream, ())):
+        for registered in tuple(self._readers.following.of(stream)):
             instant = registered.passed(at)
             if instant is not None and registered.state == "running":
                 self._answer(registered, instant)
@@ -732,7 +709,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
                 self._timetable.begin(registered, at)
             quads = self._with_graph(triples, graph) if self._readers.needs_graphs(stream) else ()
             occurrences = self._readers.arrive(stream, triples, at, quads)
-            for registered in tuple(self._readers.following.get(stream, ())):
+            for registered in tuple(self._readers.following.of(stream)):
                 if registered.came(stream, at):
                     self._timetable.look(registered)
             for registered in self._readers.count(stream, occurrences, quads):

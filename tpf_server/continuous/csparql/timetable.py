@@ -1,13 +1,48 @@
 """Which queries are to be evaluated next, and which ones wait for an element to begin with."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Generic, NamedTuple, TypeVar
 
 from annotations.terms import Term
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.due_instants import DueInstants
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.windows.specification import NEVER
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+ItemT = TypeVar("ItemT", bound=Hashable)
+
+
+class Multimap(Generic[KeyT, ItemT]):
+    """Items by keys, in order; a key without items is gone."""
+
+    def __init__(self) -> None:
+        self._items: dict[KeyT, dict[ItemT, None]] = {}
+
+    def add(self, keys: Iterable[KeyT], item: ItemT) -> None:
+        """Put an item under each of these keys."""
+        for key in keys:
+            self._items.setdefault(key, {})[item] = None
+
+    def discard(self, keys: Iterable[KeyT], item: ItemT) -> None:
+        """Take an item from each of these keys, where it is."""
+        for key in keys:
+            items = self._items.get(key, {})
+            items.pop(item, None)
+            if not items:
+                self._items.pop(key, None)
+
+    def of(self, key: KeyT) -> Collection[ItemT]:
+        """The items of a key, as they are now and later."""
+        return self._items.get(key, {}).keys()
+
+    def __contains__(self, key: KeyT) -> bool:
+        return key in self._items
+
+    def clear(self) -> None:
+        """Take all items."""
+        self._items.clear()
+
 
 # Until which instant everything has come, stream by stream, and so for queries over them.
 
@@ -78,19 +113,7 @@ class Feeding:
 
     def __init__(self) -> None:
         self._links: dict[str, tuple[Term, frozenset[Term]]] = {}
-        self._makers: dict[Term, list[PeriodicQuery]] = {}
-
-    def add(self, registered: PeriodicQuery) -> None:
-        """A query may make a stream."""
-        if registered.stream is not None:
-            self._makers.setdefault(registered.stream, []).append(registered)
-
-    def remove(self, registered: PeriodicQuery) -> None:
-        """It makes it no more."""
-        if registered.stream is not None:
-            self._makers[registered.stream].remove(registered)
-            if not self._makers[registered.stream]:
-                del self._makers[registered.stream]
+        self.makers: Multimap[Term, PeriodicQuery] = Multimap()
 
     def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
         """Somebody of this name makes a stream from others."""
@@ -109,7 +132,7 @@ class Feeding:
             UnsupportedContinuousQueryError: a query would feed itself, or it reads what are no
                 triples.
         """
-        makers = self._makers
+        makers = self.makers
         ranks: dict[PeriodicQuery, int] = {}
 
         def rank(query: PeriodicQuery, above: tuple[str, ...]) -> int:
@@ -120,24 +143,20 @@ class Feeding:
             if query not in ranks:
                 origins = {stream for each in query.reads for stream in self._origins(each)}
                 path = (*above, query.name)
-                below = [rank(e, path) for stream in origins for e in makers.get(stream, ())]
+                below = [rank(e, path) for stream in origins for e in makers.of(stream)]
                 ranks[query] = 1 + max(below, default=0)
             return ranks[query]
 
         for query in queries:
             rank(query, ())
             for stream in query.reads:
-                for maker in makers.get(stream, ()):
+                for maker in makers.of(stream):
                     if maker.query.query.form in ("SELECT", "ASK"):
                         raise UnsupportedContinuousQueryError(
                             f"{query.name} reads {stream}, whose elements are no triples: "
                             f"{maker.name} is a {maker.query.query.form}"
                         )
         return ranks
-
-    def streams_of(self, query: PeriodicQuery) -> Streams:
-        """The streams whose elements come to a query, also by what others make of them."""
-        return self.streams_from(query.reads)
 
     def streams_from(self, reads: Iterable[Term]) -> Streams:
         """The streams whose elements come to who reads these."""
@@ -149,7 +168,7 @@ class Feeding:
             if stream in seen:
                 continue
             seen.add(stream)
-            made_from = [each.reads for each in self._makers.get(stream, ())]
+            made_from = [each.reads for each in self.makers.of(stream)]
             made_from += [reads for made, reads in self._links.values() if made == stream]
             if not made_from:
                 awaited.add(stream)
@@ -167,6 +186,10 @@ class Feeding:
                 found.add(each)
                 asked += (s for made, reads in self._links.values() if made == each for s in reads)
         return found
+
+
+def _made(registered: PeriodicQuery) -> tuple[Term, ...]:
+    return () if registered.stream is None else (registered.stream,)
 
 
 _Due = tuple[int, PeriodicQuery]
@@ -198,13 +221,13 @@ class Timetable:
         self._queries = queries
         self._feeding = Feeding()
         self._timelines: dict[Streams, _Timeline] = {}
-        self._moved_by: dict[Term, list[_Timeline]] = {}
+        self._moved_by: Multimap[Term, _Timeline] = Multimap()
         self._of: dict[PeriodicQuery, _Timeline] = {}
         self._ready: DueInstants[PeriodicQuery] = DueInstants()
         self._reached: list[_Timeline] = []
         self._gives = False
         self._idle: dict[PeriodicQuery, None] = {}
-        self._idle_readers: dict[Term, dict[PeriodicQuery, None]] = {}
+        self._idle_readers: Multimap[Term, PeriodicQuery] = Multimap()
 
     # ----------------------------------------------------------------------------- queries
 
@@ -214,7 +237,7 @@ class Timetable:
         Raises:
             UnsupportedContinuousQueryError: it would feed itself, or it reads what are no triples.
         """
-        self._feeding.add(registered)
+        self._feeding.makers.add(_made(registered), registered)
         try:
             if registered.stream is None:
                 # Only who makes a stream can stand before others.
@@ -223,7 +246,7 @@ class Timetable:
             else:
                 self._arrange([*self._queries.values(), registered])
         except UnsupportedContinuousQueryError:
-            self._feeding.remove(registered)
+            self._feeding.makers.discard(_made(registered), registered)
             raise
         if registered.timed:
             self.rest(registered)
@@ -232,7 +255,7 @@ class Timetable:
         """It is never evaluated again, and not registered any more."""
         self._wake(registered)
         self._give_up(registered)
-        self._feeding.remove(registered)
+        self._feeding.makers.discard(_made(registered), registered)
         if registered.stream is not None:
             self._arrange(self._queries.values())
         elif registered in self._of:
@@ -240,10 +263,7 @@ class Timetable:
             timeline.queries -= 1
             if not timeline.queries:
                 del self._timelines[timeline.streams]
-                for stream in timeline.streams.seen:
-                    self._moved_by[stream].remove(timeline)
-                    if not self._moved_by[stream]:
-                        del self._moved_by[stream]
+                self._moved_by.discard(timeline.streams.seen, timeline)
 
     def link(self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool) -> None:
         """See `CsparqlEngine.link`."""
@@ -285,13 +305,12 @@ class Timetable:
     def _join(self, registered: PeriodicQuery) -> None:
         if not registered.timed:
             return
-        streams = self._feeding.streams_of(registered)
+        streams = self._feeding.streams_from(registered.reads)
         timeline = self._timelines.get(streams)
         if timeline is None:
             timeline = _Timeline(streams, self._times.passed(*streams))
             self._timelines[streams] = timeline
-            for stream in streams.seen:
-                self._moved_by.setdefault(stream, []).append(timeline)
+            self._moved_by.add(streams.seen, timeline)
         timeline.queries += 1
         self._of[registered] = timeline
 
@@ -333,18 +352,13 @@ class Timetable:
         """A query has no next instant before an element comes, or somebody asks."""
         self._give_up(registered)
         self._idle[registered] = None
-        for stream in registered.reads:
-            self._idle_readers.setdefault(stream, {})[registered] = None
+        self._idle_readers.add(registered.reads, registered)
 
     def _wake(self, registered: PeriodicQuery) -> None:
         """It does not wait any more."""
         if registered in self._idle:
             del self._idle[registered]
-            for stream in registered.reads:
-                readers = self._idle_readers[stream]
-                del readers[registered]
-                if not readers:
-                    del self._idle_readers[stream]
+            self._idle_readers.discard(registered.reads, registered)
 
     def _give_up(self, registered: PeriodicQuery) -> None:
         if registered in self._of:
@@ -353,7 +367,7 @@ class Timetable:
 
     def idle(self, stream: Term | None = None) -> tuple[PeriodicQuery, ...]:
         """Those that wait for an element: of this stream, or of any."""
-        return tuple(self._idle if stream is None else self._idle_readers.get(stream, ()))
+        return tuple(self._idle if stream is None else self._idle_readers.of(stream))
 
     # ---------------------------------------------------------------------------------- time
 
@@ -363,7 +377,7 @@ class Timetable:
 
     def pass_on(self, stream: Term | None = None) -> bool:
         """The time of a stream has changed, or that of all; whether something is due."""
-        moved = self._timelines.values() if stream is None else self._moved_by.get(stream, ())
+        moved = self._timelines.values() if stream is None else self._moved_by.of(stream)
         for timeline in moved:
             passed = self._times.passed(*timeline.streams)
             if passed > timeline.passed:
