@@ -1,4 +1,4 @@
-"""The service of a server: both engines, with its datasets and settings."""
+"""Assemble the service of a server from its datasets and settings."""
 
 import logging
 import threading
@@ -44,7 +44,7 @@ INTERVAL: Final = timedelta(milliseconds=100)
 
 
 class Ticker:
-    """Tells a service the time in a fixed interval."""
+    """Tell a service the time in a fixed interval."""
 
     def __init__(
         self, service: ContinuousService, clock: Clock, interval: timedelta = INTERVAL
@@ -55,15 +55,15 @@ class Ticker:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Begin, in a thread that ends with the process."""
+        """Begin, in a daemon thread."""
         threading.Thread(target=self.run, name="stream time", daemon=True).start()
 
     def stop(self) -> None:
-        """End at the next look."""
+        """End at the next tick."""
         self._stopped.set()
 
     def run(self) -> None:
-        """Do it until `stop`; an error is logged, once as long as it stays the same."""
+        """Tick until `stop`; log an error once while it stays the same."""
         said = ""
         while self._clock.wait_until(self._clock.now() + self._interval, self._stopped):
             try:
@@ -76,7 +76,7 @@ class Ticker:
 
 
 class Deferred:
-    """An executor that is made with the first query: its parts may be large, or missing."""
+    """Make an executor with the first query: its libraries may be large, or missing."""
 
     def __init__(self, make: Callable[[], Executor]) -> None:
         self._make = make
@@ -123,10 +123,10 @@ def continuous_service(
     clock: Clock,
     stopwatch: Callable[[], float] = time.thread_time,
 ) -> ContinuousService:
-    """Both engines, over the same terms and the static data of the datasets.
+    """Make both engines over the static data of the datasets, and their service.
 
     Raises:
-        RegistrationsError: by setting, queries of an earlier run are kept, and cannot be read.
+        RegistrationsError: kept queries cannot be read.
     """
     # So that a stream is called by its URL.
     base = f"{settings.base}streams/"
@@ -208,10 +208,10 @@ def _report(text: str) -> ReportPolicy:
 def static_graphs(
     settings: Settings, datasets: Iterable[OpenDataset]
 ) -> Mapping[Term, Sequence[StoreGraph]]:
-    """The static data of queries, by the names of graphs.
+    """Name the static graphs of queries.
 
-    Their default graph is the default graphs of all datasets together; ``GRAPH`` names one of them
-    by the URL of its dataset, or a named graph, which may have parts in several datasets.
+    The default graph merges those of all datasets. ``GRAPH`` names one by the URL of its dataset,
+    or a named graph, which may have parts in several datasets.
     """
     graphs: dict[Term, list[StoreGraph]] = {DEFAULT_GRAPH: []}
     for dataset in datasets:
@@ -225,10 +225,7 @@ def static_graphs(
 
 
 def live_stores(settings: Settings, datasets: Iterable[OpenDataset]) -> Mapping[Term, LiveStore]:
-    """The live facts that queries see while they are valid, by the URLs of their datasets.
-
-    They belong to the same graphs as static quads; see `static_graphs`.
-    """
+    """List the live stores by the URLs of their datasets; graphs as in `static_graphs`."""
     return {
         Term(f"<{settings.base}{dataset.settings.name}>"): dataset.live
         for dataset in datasets
@@ -239,7 +236,7 @@ def live_stores(settings: Settings, datasets: Iterable[OpenDataset]) -> Mapping[
 def _executors(
     settings: Settings, engine: Engine, lock: AbstractContextManager[Any]
 ) -> tuple[Mapping[str, Executor], str]:
-    """What runs queries in C-SPARQL beside the native engine; loaded when a query wants it."""
+    """Make the executors beside the native engine; each loads with its first query."""
 
     def make(name: str, path: str) -> Executor:
         made: Executor = resolve_name(path)(

@@ -1,7 +1,6 @@
-"""Static graphs that change by themselves: the live facts of datasets, and what is far away.
+"""Static graphs that change: live facts of datasets, and graphs of other servers.
 
-What changes is found outside the lock of whoever evaluates queries; only putting it in, which costs
-what the changed triples meet, happens inside.
+Changes are found outside the lock of the service; only their delta is applied inside.
 """
 
 import heapq
@@ -62,11 +61,10 @@ _News: TypeAlias = tuple[bool, Sequence[int], Sequence[Standing]]
 
 
 class LiveFacts:
-    """Follows a live store (see `tpf_server.store.protocols.Follower`).
+    """Follow the valid facts of a live store (see `tpf_server.store.protocols.Follower`).
 
-    What the store tells, in whatever thread, only waits here; whoever wants to know asks
-    `changes`, in one thread at a time. A change costs the logarithm of how many versions wait for
-    their start or end.
+    The store's threads only queue changes; `changes` takes them, in one thread at a time. A change
+    costs the logarithm of the versions that wait for their start or end.
     """
 
     def __init__(self) -> None:
@@ -85,7 +83,7 @@ class LiveFacts:
         self._news.append((False, removed, added))
 
     def changes(self, now: int) -> Mapping[Quad, bool]:
-        """What has changed since last time: quads that hold now and did not, or did and do not."""
+        """Take the delta since the last call: true for quads that came, false for others."""
         before: dict[Quad, bool] = {}
         while self._news:
             anew, removed, added = self._news.popleft()
@@ -112,7 +110,6 @@ class LiveFacts:
         }
 
     def _look(self, version: _Version, now: int, before: dict[Quad, bool]) -> None:
-        """A version that stands begins to hold, ends, or waits."""
         if now >= version.end:
             version.stands = False
             if self._standing.get(version.row) is version:
@@ -153,7 +150,7 @@ _TRIPLES: Final = 2**20
 
 
 class RemoteGraph:
-    """A graph that is the content of a fragment, of all its pages, or of an RDF document."""
+    """The graph of a fragment, with all its pages, or of an RDF document."""
 
     def __init__(self, name: Term, url: str, session: requests.Session) -> None:
         self.name = name
@@ -168,11 +165,11 @@ class RemoteGraph:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Where it is read, when that was, and whether it could be."""
+        """URL, time and outcome of the last reading."""
         return {"graph": self.name[1:-1], "url": self._url, **self._state}
 
     def changes(self, _now: int) -> Mapping[Quad, bool]:
-        """What has changed since last time; see `tpf_server.continuous.changing_graphs`."""
+        """Take the delta since the last call."""
         found: dict[Quad, bool] = {}
         while self._news:
             for quad, there in self._news.popleft().items():
@@ -182,7 +179,7 @@ class RemoteGraph:
         return found
 
     def read(self, at: str) -> None:
-        """Read it anew. Where that fails it stays as it was, and the state says why."""
+        """Read again; a failure keeps the graph and is in the state."""
         with self._reading:
             self._read(at)
 
@@ -204,7 +201,7 @@ class RemoteGraph:
         self._state = {"state": "failed", "reason": reason, "failed": at, **kept}
 
     def _read_in_time(self) -> frozenset[Quad]:
-        """All that is there; in a thread, because sockets limit only the time between two bytes."""
+        """Read in a thread: sockets limit only the time between two bytes."""
         if self._asking is not None and self._asking.is_alive():
             raise RemoteGraphError(f"{self._url}: an answer that takes too long still comes")
         found: list[frozenset[Quad] | Exception] = []
@@ -233,14 +230,14 @@ class RemoteGraph:
         self._held = read
 
     def _failing(self) -> frozenset[Quad]:
-        """What it holds where it cannot be read: what it held."""
+        """The content after a failure: that of before."""
         return self._held
 
     def _quads(self) -> Iterator[Quad]:
         return self._fragment(self._url)
 
     def _fragment(self, start: str) -> Iterator[Quad]:
-        """The triples of a document, or of all pages of a fragment."""
+        """Read a document, or all pages of a fragment."""
         url: str | None = start
         seen: set[str] = set()
         count = 0
@@ -253,7 +250,7 @@ class RemoteGraph:
             yield from page
 
     def _page(self, url: str) -> tuple[list[Quad], str | None]:
-        """The triples of a page, and where the next one is."""
+        """Read the triples of a page and the URL of the next one."""
         found, following = [], None
         for quad in self._parsed(url):
             if quad.predicate[1:-1] in _NEXT and is_iri(quad.object):
@@ -294,10 +291,7 @@ class RemoteGraph:
             raise RemoteGraphError(f"{url}: no answer, or one that is cut short") from error
 
     def _opened(self, url: str) -> requests.Response:
-        """The answer of a URL, behind redirects that stay with its server.
-
-        What may be asked was decided for that server: another one would be asked in our name.
-        """
+        """Get a URL, following redirects within its origin only."""
         target = url
         for _ in range(_REDIRECTS + 1):
             try:
@@ -337,14 +331,14 @@ class RemoteService(RemoteGraph):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Which service it is, when it was asked, and whether it answered."""
+        """URL, time and outcome of the last request."""
         found = super().state
         del found["graph"], found["url"]
         return {"service": self._url, **found}
 
     @property
     def reason(self) -> str | None:
-        """Why a query has not what the service says now; ``None``: it has."""
+        """Why the graph is not up to date; ``None``: it is."""
         state = self.state
         if state["state"] == "read":
             return None
@@ -368,7 +362,7 @@ class RemoteService(RemoteGraph):
             yield from self._fragment(_expanded(template, variables, pattern))
 
     def _found_form(self) -> tuple[URITemplate, dict[str, str]] | None:
-        """The form of a fragment server; ``None`` where the URL is that of an endpoint."""
+        """Find the form of a fragment server; ``None`` for an endpoint."""
         try:
             quads = self._parsed(self._url)
         except RemoteGraphError:
@@ -402,12 +396,12 @@ class RemoteService(RemoteGraph):
 
 
 def _value(term: Term) -> str:
-    """The characters of a literal; of another term, itself."""
+    """The lexical form of a literal, or the text of another term."""
     return literal_parts(term).lexical if is_literal(term) else term.strip("<>")
 
 
 def _expanded(template: URITemplate, variables: dict[str, str], pattern: QuadPattern) -> str:
-    """The URL of the fragment of a pattern."""
+    """Expand the URL of a pattern's fragment."""
     values: dict[str, VariableValue] = {
         variables[place]: parameter_of_term(term)
         for place, term in zip(("subject", "predicate", "object"), pattern[:3], strict=True)
@@ -417,14 +411,14 @@ def _expanded(template: URITemplate, variables: dict[str, str], pattern: QuadPat
 
 
 def _constructing(url: str, part: tuple[QuadPattern, ...]) -> str:
-    """The request that lets an endpoint say what it has for patterns that are joined."""
+    """Make the URL of a CONSTRUCT of joined patterns."""
     text = " . ".join(" ".join(pattern[:3]) for pattern in part)
     query = quote(f"CONSTRUCT {{ {text} }} WHERE {{ {text} }}", safe="")
     return f"{url}{'&' if urlsplit(url).query else '?'}query={query}"
 
 
 class RemoteGraphs:
-    """Reads graphs again and again, in a thread that ends with the process.
+    """Read graphs again and again, in a daemon thread.
 
     Args:
         interval: from the end of one round to the begin of the next.
@@ -449,7 +443,7 @@ class RemoteGraphs:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Begin, as soon as there are any."""
+        """Begin, or wait for the first graph."""
         self._started = True
         if self.graphs or self._further:
             self._run_apart()
@@ -464,16 +458,16 @@ class RemoteGraphs:
         return graph
 
     def drop(self, graph: RemoteGraph) -> None:
-        """Read that one no more."""
+        """Stop reading a graph."""
         with self._lock:
             self._further.pop(graph, None)
 
     def stop(self) -> None:
-        """End after what is being read."""
+        """End after the current graph."""
         self._stopped.set()
 
     def read(self) -> None:
-        """Read all of them once."""
+        """Read all graphs once."""
         with self._lock:
             every = [*self.graphs, *self._further]
         for graph in every:
@@ -481,7 +475,7 @@ class RemoteGraphs:
                 self.read_one(graph)
 
     def read_one(self, graph: RemoteGraph) -> None:
-        """Read one of them now."""
+        """Read a graph now."""
         graph.read(format_instant(self._clock.now()))
 
     def _run_apart(self) -> None:
@@ -502,14 +496,14 @@ Pending: TypeAlias = Sequence[tuple["_Source", Mapping[Quad, bool]]]
 
 
 class Changes(Protocol):
-    """What tells how quads change."""
+    """A source of changing quads."""
 
     def changes(self, now: int) -> Mapping[Quad, bool]:
-        """Quads that are there now and were not when it was asked last, or were and are not."""
+        """Take the delta since the last call, up to an instant in microseconds."""
 
 
 class _Source:
-    """Quads that change, and the parts of graphs that they are."""
+    """Changing quads, and the parts of graphs that hold them."""
 
     def __init__(self, quads: Changes, default: Term | None = None) -> None:
         self.quads = quads
@@ -520,8 +514,6 @@ class _Source:
 
 
 class _LiveSource(_Source):
-    """The facts of a live store."""
-
     def __init__(self, name: Term, store: LiveStore) -> None:
         facts = LiveFacts()
         super().__init__(facts, name)
@@ -530,7 +522,7 @@ class _LiveSource(_Source):
 
 
 class ChangingGraphs:
-    """Parts of static graphs: facts of live stores that are valid now, and whatever else changes.
+    """Apply deltas to static graphs.
 
     Facts of a default graph are in the default graph, and in that of their dataset.
     """
@@ -543,11 +535,11 @@ class ChangingGraphs:
         self._now = 0
 
     def add(self, changes: Changes) -> None:
-        """Let quads of named graphs change from now on as this one tells."""
+        """Follow a source of named graphs."""
         self._others.append(_Source(changes))
 
     def drop(self, changes: Changes) -> None:
-        """Take out what this one told."""
+        """Stop following a source, and drop its quads."""
         for source in self._others:
             if source.quads is changes:
                 for part in source.parts.values():
@@ -555,7 +547,7 @@ class ChangingGraphs:
         self._others = [source for source in self._others if source.quads is not changes]
 
     def follow(self, stores: Mapping[Term, LiveStore]) -> None:
-        """Follow these live stores from now on, and no others."""
+        """Follow these live stores, and no others."""
         kept = []
         for source in self._live:
             assert source.default is not None
@@ -570,10 +562,9 @@ class ChangingGraphs:
         self._live = kept
 
     def pending(self, now: datetime) -> Pending:
-        """What has changed until an instant; it is not told again.
+        """Take the deltas up to an instant.
 
-        Where the clock was set back, nothing that began ends before it has caught up. Of a store
-        that cannot be read it is told once it can be.
+        Time never goes back, also where the clock does. A store that cannot be read is read later.
         """
         self._now = max(self._now, to_micros(now))
         sources: list[_Source] = [*self._others]
@@ -588,7 +579,7 @@ class ChangingGraphs:
         return [(source, changes) for source, changes in found if changes]
 
     def apply(self, pending: Pending) -> None:
-        """Let queries see what has changed."""
+        """Apply deltas; queries see them."""
         for source, changes in pending:
             if source not in self._live and source not in self._others:
                 continue
@@ -617,7 +608,7 @@ class ChangingGraphs:
 
 
 def asked_once(static: StaticData, clauses: Iterable[ServiceClause], clock: Clock) -> Iterator[str]:
-    """Put into static data what services say now, and tell which do not answer, and why."""
+    """Read what services say into static data; give the reasons of failures."""
     with requests.Session() as session:
         changing = ChangingGraphs(static, RemoteGraphs({}, clock, timedelta(), session))
         for clause in dict.fromkeys(clauses):
@@ -635,13 +626,11 @@ def asked_once(static: StaticData, clauses: Iterable[ServiceClause], clock: Cloc
 
 
 class StaticUpdates:
-    """Put changes of static data in, and keep the graphs of SERVICE clauses that queries use.
+    """Apply deltas for a service, and keep the graphs of SERVICE clauses that queries use.
 
     Args:
-        changing: the graphs.
-        clock: moves them.
-        lock: of the service: held while queries are evaluated.
-        settle: is called under the lock when queries have seen a change.
+        lock: held while queries are evaluated.
+        settle: is called under the lock after each update.
     """
 
     def __init__(
@@ -664,7 +653,7 @@ class StaticUpdates:
         self._services: dict[ServiceClause, RemoteService] = {}
 
     def take(self, clauses: Iterable[ServiceClause], *, reads: bool = True) -> None:
-        """Hold the graphs of a query's clauses; read those that are new, if `reads`, at once."""
+        """Hold the graphs of clauses; with `reads`, read the new ones now."""
         for clause in clauses:
             with self._alone():
                 self._users[clause] += 1
@@ -676,7 +665,7 @@ class StaticUpdates:
                 self._remote.read_one(self._services[clause])
 
     def release(self, clauses: Iterable[ServiceClause]) -> None:
-        """Drop the graphs of a query's clauses that no other query uses."""
+        """Drop the graphs of clauses that no other query uses."""
         for clause in clauses:
             with self._alone(), self._lock:
                 self._users[clause] -= 1
@@ -718,10 +707,7 @@ class StaticUpdates:
         self.update()
 
     def update(self) -> None:
-        """Let queries see what has changed in graphs that change by themselves.
-
-        While stores are exchanged nobody waits for that: what has changed is seen right after it.
-        """
+        """Apply the pending deltas; an exchange of stores under way does so itself."""
         with self._turn:
             self._turn.wait_for(lambda: self._doing != "update")
             if self._doing:
@@ -739,7 +725,7 @@ class StaticUpdates:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Nothing else is put in meanwhile."""
+        """Exclude other updates."""
         self._begin("update")
         try:
             yield
@@ -747,7 +733,6 @@ class StaticUpdates:
             self._end()
 
     def _begin(self, what: Literal["update", "exchange"]) -> None:
-        """Wait for one's turn, and take it."""
         with self._turn:
             self._turn.wait_for(lambda: not self._doing)
             self._doing = what
@@ -758,5 +743,5 @@ class StaticUpdates:
             self._turn.notify_all()
 
     def close(self) -> None:
-        """Nothing is put in any more. The lock is held by who calls this."""
+        """Apply nothing more; called under the lock."""
         self._closed = True

@@ -127,8 +127,6 @@ class Played:
     """Counts of a replay.
 
     Args:
-        malformed: lines and records that were left out.
-        late: elements that came too late.
         widened: queries whose steps had grown in the end, and why.
     """
 
@@ -234,8 +232,7 @@ def run_on_spark(
         replay: what is played.
         engine: its static data and declarations are read.
         output: takes the lines of answers.
-        work: a directory or its URL, for inputs, results and checkpoints; the same one again
-            resumes.
+        work: directory or URL of inputs, results and checkpoints; the same one again resumes.
         master: of Spark.
     """
     try:
@@ -584,7 +581,7 @@ def _declared(pairs: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _told(queries: Sequence[str]) -> str:
-    """The semantics that the language of the queries has."""
+    """Find the one language of the queries."""
     found = {semantics_of(text) for text in queries}
     if len(found) > 1:
         written = " and some ".join(

@@ -1,4 +1,4 @@
-"""Puts queries of all languages into their engines, and their emissions into logs."""
+"""Register queries of all languages in their engines; log and write their emissions."""
 
 import io
 import itertools
@@ -116,15 +116,15 @@ _NAMES: Final = {CSPARQL: "C-SPARQL", RSPQL: "RSP-QL"}
 
 
 def called(semantics: str | None) -> str:
-    """The name of the language that has these semantics."""
+    """Name the language of these semantics."""
     return _NAMES.get(semantics or "", "CQELS-QL")
 
 
 def semantics_of(text: str) -> str | None:
-    """The semantics of a text with a clause that only one language has; ``None``: CQELS-QL.
+    """Tell the language of a text by its clauses; ``None``: CQELS-QL.
 
-    In C-SPARQL that is REGISTER QUERY or STREAM, or FROM [NAMED] STREAM; in RSP-QL REGISTER with
-    another word, or FROM NAMED WINDOW.
+    C-SPARQL has REGISTER QUERY or STREAM, or FROM [NAMED] STREAM; RSP-QL has REGISTER with another
+    word, or FROM NAMED WINDOW.
     """
     pairs = list(pairwise(_tokens(text)))
     if any(
@@ -143,7 +143,7 @@ def semantics_of(text: str) -> str | None:
 
 
 def name_in(text: str) -> str | None:
-    """Name the query as REGISTER does, also where the rest of the text is malformed."""
+    """Find the name that REGISTER gives, also in a malformed text."""
     tokens = _tokens(text)
     for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if _is(first, "REGISTER") and second.kind == "word" and third.kind in ("word", "iri"):
@@ -166,7 +166,7 @@ Relation = Literal["added", "removed", "result"]
 
 
 class RefusedQuery(RunningQuery[Any]):
-    """A query that was kept, and that the server of now refuses."""
+    """A kept query that the server cannot start again."""
 
     query: None = None
     stream: None = None
@@ -181,13 +181,11 @@ class HostedQuery:
     """A query with its results.
 
     Args:
-        relation: what its emissions are: what was added to the result, what was removed from it,
-            or the whole of it.
+        relation: of its emissions to the result.
 
     Attributes:
-        form: of its query; ``None`` where that was refused.
+        form: of the query; ``None`` where that was refused.
         variables: of its rows; ``None`` where these are triples.
-        columns: how its results are written as record batches of Arrow.
     """
 
     def __init__(
@@ -220,7 +218,7 @@ class HostedQuery:
         self.columns = EmissionColumns(columns, removes=relation == "removed", numbered=True)
 
     def explain(self) -> dict[str, Any]:
-        """All that is known about it."""
+        """State, text and plan."""
         found = {
             "id": self.id,
             **self.running.explain(),
@@ -274,12 +272,11 @@ _NAME: Final = re.compile(r"[^/\s?#%\x00-\x1f\x7f]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class WantedQuery:
-    """A query that was read, and may be registered.
+    """A parsed registration.
 
     Args:
-        language: its semantics where it is not CQELS-QL, see `semantics_of`; otherwise the policy
-            that was asked for.
-        said: what the text calls it; ``None``: nothing.
+        language: ``csparql``, ``rspql``, a policy of CQELS-QL, or ``None`` for its default.
+        said: the name in the text, if there is one.
     """
 
     registration: Registration
@@ -296,11 +293,7 @@ class WantedQuery:
 
 
 class Hosting:
-    """Registers queries, and ends them.
-
-    Attributes:
-        queries: those that are registered, by their names in URLs.
-    """
+    """Register and remove queries."""
 
     def __init__(
         self,
@@ -323,11 +316,11 @@ class Hosting:
         self._numbers = itertools.count(1)
 
     def read(self, wanted: Registration) -> WantedQuery:
-        """Read a query that is to be registered; nothing happens yet.
+        """Parse and check a registration.
 
         Raises:
-            ContinuousQueryError: it is no query, or its language has not what is wanted of it.
-            UnsupportedContinuousQueryError: it asks a server that may not be asked.
+            ContinuousQueryError: it is no query, or asks for what its language does not have.
+            UnsupportedContinuousQueryError: its SERVICE is at a server that is not allowed.
         """
         semantics, engine = wanted.semantics, wanted.engine
         if engine is not None and engine != NATIVE and engine not in self._executors:
@@ -375,7 +368,7 @@ class Hosting:
         return parse_rspql(text, base, policies.report, policies.tick)
 
     def register(self, wanted: WantedQuery) -> HostedQuery:
-        """Start a query that was read; see `ContinuousService.register`."""
+        """Start a query; see `ContinuousService.register`."""
         kept, said = wanted.registration, wanted.said
         name = kept.name
         if name is None:
@@ -413,7 +406,7 @@ class Hosting:
     def keep_refused(
         self, wanted: Registration, error: ContinuousError, reserved: Collection[str | None]
     ) -> HostedQuery:
-        """Have a query that cannot be begun again, so that it can be looked at and deleted."""
+        """Host a query that cannot start again, to be looked at and deleted."""
         said = wanted.name or _last_segment(name_in(wanted.text) or "")
         if said is None or said in self.queries:
             taken = {*self.queries, *reserved}
@@ -426,7 +419,7 @@ class Hosting:
         return hosted
 
     def keep(self, kept: Registrations, receipts: Receipts, pushed: Positions) -> None:
-        """Keep what was emitted and taken last, for the server that is started next."""
+        """Keep emissions and receipts for the next server."""
         logs = {
             name: hosted.log.kept(hosted.encode)
             for name, hosted in self.queries.items()
@@ -435,7 +428,7 @@ class Hosting:
         kept.save_results(logs, receipts.listed(), pushed)
 
     def take_up(self, kept: Registrations, receipts: Receipts) -> Positions:
-        """Go on where an earlier server stopped; gives how far it pushed to other servers."""
+        """Resume the logs and receipts of an earlier server; give its positions in pushing."""
         logs, batches, pushed = kept.take_results()
         receipts.take_up(batches)
         for name in logs.keys() & self.queries.keys():
@@ -443,7 +436,7 @@ class Hosting:
         return {name: position for name, position in pushed.items() if name in logs}
 
     def _policy(self, wanted: WantedQuery) -> tuple[str, Relation]:
-        """What the semantics of a query are called, and what its emissions are."""
+        """Name the semantics of a query, and the relation of its emissions."""
         query = wanted.query
         if isinstance(query, RspqlQuery):
             return RSPQL, _RELATIONS.get(query.operator, "result")
@@ -459,7 +452,7 @@ class Hosting:
     def _started(
         self, wanted: WantedQuery, name: str, deliver: Callable[[Emission | PeriodicAnswer], None]
     ) -> Running:
-        """A query in its engine."""
+        """Start a query in its engine."""
         query, kept = wanted.query, wanted.registration
         if isinstance(query, ContinuousQuery):
             return self._engine.start(
@@ -473,7 +466,7 @@ class Hosting:
         return (executor or self._periodic).start(query, deliver, name=name)
 
     def _link(self, name: str, running: Running) -> None:
-        """Tell C-SPARQL of a stream that a query makes outside of its engine."""
+        """Link a stream that is made outside of C-SPARQL's engine."""
         if not isinstance(running, PeriodicQuery) and running.stream is not None:
             own = isinstance(running, RegisteredQuery)
             try:
@@ -483,7 +476,7 @@ class Hosting:
                 raise
 
     def remove(self, hosted: HostedQuery) -> None:
-        """End a query; who follows its results is told so."""
+        """End a query and its log."""
         hosted.running.close()
         self._periodic.unlink(hosted.id)
         del self.queries[hosted.id]
@@ -492,7 +485,7 @@ class Hosting:
 
 
 def _last_segment(name: str) -> str | None:
-    """What a query with an IRI as its name is called in URLs; ``None``: nothing fits."""
+    """Shorten an IRI to a name for URLs; ``None``: nothing fits."""
     last = re.split(r"[/#]", name.rstrip("/#"))[-1]
     return last if _NAME.fullmatch(last) else None
 
@@ -506,7 +499,7 @@ _Portion = TypeVar("_Portion")
 
 
 def as_events(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
-    """The emissions after this number as server-sent events; an error is the last event."""
+    """Write emissions as server-sent events; an error is the last event."""
     try:
         for portion in _texts(hosted, after, follow=follow):
             events = [f"id: {number}\ndata: {text}\n\n" for number, text in portion]
@@ -516,7 +509,7 @@ def as_events(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]
 
 
 def as_lines(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
-    """The emissions after this number as lines; an error is the last line."""
+    """Write emissions as NDJSON; an error is the last line."""
     try:
         for portion in _texts(hosted, after, follow=follow):
             lines = [f'{{"id": {number}, {text[1:]}\n' for number, text in portion]
@@ -530,10 +523,9 @@ def _ending(error: ContinuousError) -> str:
 
 
 def as_arrow(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[bytes]:
-    """The emissions after this number as a stream of Arrow.
+    """Write emissions as a stream of Arrow.
 
-    An empty record batch says that the connection lives; an error is in the metadata of one, as
-    ``error``, before the end.
+    An empty record batch is a heartbeat; an error is ``error`` in the metadata of the last batch.
     """
     written = io.BytesIO()
 
@@ -557,7 +549,6 @@ def as_arrow(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[bytes
 
 
 def _texts(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[Sequence[tuple[int, str]]]:
-    """Numbers and JSON of emissions."""
     texts = partial(hosted.log.texts, encode=hosted.encode)
     return _portions(hosted, after, texts, follow=follow)
 
@@ -569,7 +560,7 @@ def _portions(
     *,
     follow: bool,
 ) -> Iterator[Sequence[tuple[int, _Portion]]]:
-    """Numbered emissions, as many as are there; none where nothing came for a while."""
+    """Give emissions as they come; an empty portion is a heartbeat."""
     while (found := hosted.log.read(after, _HEARTBEAT if follow else 0.0)) is not None:
         if not found and not follow:
             return

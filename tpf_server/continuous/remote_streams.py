@@ -1,12 +1,9 @@
-"""Streams of other servers: queries here read their results, and push results to them.
+"""Read streams of other servers, and push to them.
 
-A stream whose IRI is an http(s) URL of a server that `allow_streams` names is elsewhere. Where a
-query reads it, the URL is that of another query's results: server-sent events, whose triples become
-elements here. The reader goes on after the last event that it took. Where a query makes it, the URL
-is that of a stream: what the query emits is pushed there in batches that have an identifier, so
-that a batch that is sent again counts once.
-
-Both repeat until they succeed, with pauses that grow, and say in `GET /queries/{id}` what is wrong.
+A stream is elsewhere where its IRI is a URL of a server in `allow_streams`. A stream that is read
+is the results of another query: server-sent events, resumed after the last one taken. A stream
+that a query makes gets its emissions in batches with identifiers, so that a repeated batch counts
+once. Both retry with backoff; `GET /queries/{id}` says what is wrong.
 
 Source: paper 003, section 2.3; paper 001, section 3; the HTML standard, "Server-sent events".
 """
@@ -73,7 +70,7 @@ _MALFORMED: Final = (400, 413, 422)
 
 
 class _Link(ABC):
-    """Works in a thread of its own, again and again until it is done or stopped."""
+    """Work in a thread of its own, retrying until it is done or stopped."""
 
     def __init__(self, url: str, token: str, clock: Clock) -> None:
         self.url = url
@@ -87,7 +84,7 @@ class _Link(ABC):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Whether the other server answers, how much came through, and what is wrong."""
+        """URL, health and counts."""
         reason = {} if self.reason is None else {"reason": self.reason}
         state = "working" if self._failure is None else "failed"
         return {"url": self.url, "state": state, **self._counts(), **reason}
@@ -102,7 +99,7 @@ class _Link(ABC):
         threading.Thread(target=self._run, name="remote stream", daemon=True).start()
 
     def stop(self) -> None:
-        """End as soon as the other server says something, or is silent for too long."""
+        """End with the next event or timeout."""
         self._stopped.set()
 
     def _run(self) -> None:
@@ -150,7 +147,7 @@ class _Link(ABC):
 
 
 class StreamReader(_Link):
-    """Takes what another server's query emits for the elements of a stream."""
+    """Take the emissions of another server's query as elements."""
 
     def __init__(self, url: str, token: str, clock: Clock, push: TakeElements) -> None:
         super().__init__(url, token, clock)
@@ -221,7 +218,7 @@ class StreamReader(_Link):
         self._refusal = f"{self.url}: {reason}"
 
     def _end(self, data: str) -> None:
-        """The other server says why it ends the connection."""
+        """Raise the reason that the other server gives."""
         reason, status = data, None
         with suppress(ValueError, KeyError, TypeError):
             found = json.loads(data)
@@ -232,7 +229,7 @@ class StreamReader(_Link):
 
 
 def _elements_of(text: str) -> list[Element]:
-    """The elements that an emission is: one; of triples in graphs, one for each graph."""
+    """Read an emission as elements: one for each graph."""
     found = read_json(text)
     rows = None
     if isinstance(found, dict):
@@ -254,7 +251,7 @@ def _elements_of(text: str) -> list[Element]:
 
 
 class _Batch(NamedTuple):
-    """Emissions that are pushed together: the numbers of the first and the last one, the body."""
+    """Emissions of one request, by their first and last numbers."""
 
     first: int
     last: int
@@ -262,11 +259,7 @@ class _Batch(NamedTuple):
 
 
 class StreamWriter(_Link):
-    """Pushes what a query emits to a stream of another server.
-
-    Emissions are read from the log of the query like any reader does. So what comes while the other
-    server is away is pushed later, as far as the log keeps it.
-    """
+    """Push the emissions of a query from its log."""
 
     def __init__(
         self, url: str, token: str, clock: Clock, hosted: HostedQuery, origin: str
@@ -285,11 +278,11 @@ class StreamWriter(_Link):
         return {"batches": self._taken, "refused": self._refused, "lost": self._lost}
 
     def resume(self, after: int, until: int | None) -> None:
-        """Go on where an earlier server stopped, see `position`; before `start`."""
+        """Resume at a `position`, before `start`."""
         self._after, self._until = after, until
 
     def position(self) -> tuple[int, int | None] | None:
-        """The last emission that was pushed, and the last one of a batch that perhaps was.
+        """The last pushed emission, and the last of a batch of unknown outcome.
 
         ``None``: it has not begun.
         """
@@ -307,7 +300,7 @@ class StreamWriter(_Link):
                 return
 
     def _compose(self, after: int) -> bool:
-        """Make the next batch, if there is anything to push; false: there will be no more."""
+        """Make the next batch; false: there will be no more."""
         try:
             events = self._log.read(after, 1.0)
         except BacklogError:
@@ -359,7 +352,7 @@ class StreamWriter(_Link):
 
 
 def _lines(emission: Emission) -> Iterator[str]:
-    """The elements that an emission is, in NDJSON."""
+    """Write an emission as elements in NDJSON."""
     rows: Iterable[Row] = emission.rows
     for name, triples in by_graph(rows):
         graph = {} if name is None else {"graph": name}
@@ -370,7 +363,7 @@ LinkT = TypeVar("LinkT", bound=_Link)
 
 
 class RemoteStreams:
-    """The streams of other servers that queries read and make."""
+    """Link the streams of other servers that queries read and make."""
 
     def __init__(
         self, allowed: Mapping[str, str], base: str, push: TakeElements, clock: Clock
@@ -385,16 +378,16 @@ class RemoteStreams:
         self._started = False
 
     def allowed(self, stream: Term) -> bool:
-        """Whether a stream is at another server, which may be asked."""
+        """True for a stream at an allowed server."""
         origin = origin_of(stream[1:-1])
         there = origin is not None and origin[0] in ("http", "https")
         return there and origin != origin_of(self._base) and origin in self._tokens
 
     def check(self, streams: Iterable[Term], known: Collection[Term]) -> None:
-        """See to it that streams are here, or where they may be asked.
+        """Check that streams are here, or at allowed servers.
 
         Raises:
-            UnsupportedContinuousQueryError: one is at a server that may not be asked.
+            UnsupportedContinuousQueryError: one is elsewhere.
         """
         for stream in streams:
             iri = stream[1:-1]
@@ -407,7 +400,7 @@ class RemoteStreams:
                 )
 
     def take(self, hosted: HostedQuery) -> None:
-        """Read and push what a query wants; its streams were checked."""
+        """Link the streams of a query."""
         for stream in filter(self.allowed, hosted.running.reads):
             self._users.add([stream], hosted.id)
             if stream not in self._readers:
@@ -426,7 +419,7 @@ class RemoteStreams:
         return link
 
     def release(self, name: str) -> None:
-        """A query is gone."""
+        """Unlink a query."""
         self._users.discard(tuple(self._readers), name)
         for stream in [each for each in self._readers if each not in self._users]:
             self._readers.pop(stream).stop()
@@ -434,7 +427,7 @@ class RemoteStreams:
             self._writers.pop(name).stop()
 
     def explain(self, name: str) -> dict[str, Any]:
-        """What comes through of what a query reads and makes, and why something does not."""
+        """State of a query's links."""
         links: list[_Link] = [
             reader for stream, reader in self._readers.items() if name in self._users.of(stream)
         ]
@@ -444,22 +437,22 @@ class RemoteStreams:
         return found | ({"state": "degraded", "reason": reasons[0]} if reasons else {})
 
     def start(self) -> None:
-        """Begin with all of them."""
+        """Start all links."""
         self._started = True
         for link in chain(self._readers.values(), self._writers.values()):
             link.start()
 
     def stop(self) -> None:
-        """Nothing more is read or pushed, but for a batch that is under way."""
+        """Stop all links; a batch under way is finished."""
         for link in chain(self._readers.values(), self._writers.values()):
             link.stop()
 
     def positions(self) -> dict[str, tuple[int, int | None]]:
-        """How far what queries make was pushed, by their names."""
+        """The positions of all writers."""
         found = {name: writer.position() for name, writer in self._writers.items()}
         return {name: position for name, position in found.items() if position is not None}
 
     def resume(self, positions: Mapping[str, tuple[int, int | None]]) -> None:
-        """Go on where an earlier server stopped; before `start`."""
+        """Resume writers, before `start`."""
         for name in positions.keys() & self._writers.keys():
             self._writers[name].resume(*positions[name])

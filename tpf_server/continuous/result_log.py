@@ -1,4 +1,4 @@
-"""The latest emissions of a query, for readers that come and go and resume."""
+"""The latest emissions of queries, for readers that come, go and resume, and over restarts."""
 
 import contextlib
 import fcntl
@@ -33,7 +33,7 @@ TAKEN_OVER: Final = "another server has begun with it"
 
 
 class Ownership:
-    """A mark in a file."""
+    """Mark in a file which process may write beside it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,11 +41,7 @@ class Ownership:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Take it from whoever had it; nobody else does anything within the block.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Take it from the owner; no other process writes within the block."""
         with self._locked() as file:
             self._mark = secrets.token_hex(16)
             file.truncate(0)
@@ -55,11 +51,7 @@ class Ownership:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
-        """Whether nobody else has taken it, which holds within the block; taken where it never was.
-
-        Raises:
-            OSError: the file cannot be read or written.
-        """
+        """True for the owner, which it stays within the block; takes it where it has no owner."""
         if self._mark is None:
             with self.taken():
                 yield True
@@ -85,12 +77,12 @@ a batch that perhaps was."""
 
 @dataclass(frozen=True, slots=True)
 class KeptLog:
-    """The emissions of a query that were kept when its server stopped.
+    """The log of a query when its server stopped.
 
     Args:
         begin: the number before that of its first emission.
         last: the number of its last one.
-        events: the latest of these: numbers, how many rows each has, and their texts.
+        events: the latest: numbers, numbers of rows, texts.
     """
 
     begin: int
@@ -109,15 +101,7 @@ _REGISTRATIONS_FORMAT: Final = "tpf-server registrations 1"
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A query as it was registered.
-
-    Args:
-        text: as it was sent.
-        name: what it is called; ``None`` where the text says.
-        semantics: the policy that was asked for, if one was.
-        into: the stream that it was to feed, if one was named.
-        engine: what was to execute it, if that was said.
-    """
+    """A query as it was registered; see `ContinuousService.register`."""
 
     text: str
     name: str | None = None
@@ -129,8 +113,8 @@ class Registration:
 class Registrations:
     """A file of streams and queries, replaced whole; beside it one of their results.
 
-    The results are written when a server stops, and removed when the next one reads them: numbers
-    of emissions continue there, which would be wrong after a server that could not write them.
+    Results are written when a server stops and removed when the next one reads them: numbers of
+    emissions continue there, which would be wrong after a server that could not write them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -255,15 +239,12 @@ _REMEMBERED: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a batch of elements.
+    """The outcome of a batch of elements.
 
     Args:
-        accepted: how many were taken.
-        refused: those that are malformed.
-        dropped: how many came too late for CQELS-QL.
-        late: how many came after an evaluation in C-SPARQL that should have seen them.
-        repeated: whether the batch had come before; then nothing was done, and this is what became
-            of it.
+        dropped: elements that came too late for CQELS-QL.
+        late: elements that came after an answer in C-SPARQL that should have seen them.
+        repeated: the batch had come before; then nothing was done.
     """
 
     accepted: int
@@ -274,34 +255,34 @@ class Receipt:
 
 
 class Receipts:
-    """The receipts of the latest batches that had an identifier."""
+    """The receipts of the latest batches with an identifier."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Term, str], Receipt] = {}
 
     def repeated(self, stream: Term, batch: str | None) -> Receipt | None:
-        """The receipt of a batch that came before."""
+        """Find the receipt of a batch that came before."""
         found = None if batch is None else self._kept.get((stream, batch))
         return None if found is None else replace(found, repeated=True)
 
     def forget(self, stream: Term) -> None:
-        """A stream is gone, and with it its batches."""
+        """Forget the batches of a stream."""
         self._kept = {key: receipt for key, receipt in self._kept.items() if key[0] != stream}
 
     def listed(self) -> list[KeptBatch]:
-        """The batches that are remembered, without what was refused of them."""
+        """List the batches."""
         return [
             (stream, batch, each.accepted, each.dropped, each.late)
             for (stream, batch), each in self._kept.items()
         ]
 
     def take_up(self, batches: Iterable[KeptBatch]) -> None:
-        """Remember batches that an earlier server took."""
+        """Remember the batches of an earlier server."""
         for stream, batch, accepted, dropped, late in batches:
             self.keep(Term(stream), batch, Receipt(accepted, (), dropped, late))
 
     def keep(self, stream: Term, batch: str | None, receipt: Receipt) -> None:
-        """Remember what became of a batch."""
+        """Remember a receipt."""
         if batch is None:
             return
         self._kept[stream, batch] = receipt
@@ -319,7 +300,7 @@ _NOTHING: Final = Emission(0, 0, ())
 
 
 class ResultMemory:
-    """What the emissions of all queries may take together."""
+    """Count the bytes of the emissions of all queries."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -327,7 +308,7 @@ class ResultMemory:
 
     @property
     def full(self) -> bool:
-        """True while they take more than the limit."""
+        """True above the limit."""
         return self.taken > self.limit
 
     def take(self, size: int) -> None:
@@ -336,10 +317,10 @@ class ResultMemory:
 
 
 class Event:
-    """An emission that is kept.
+    """An emission in a log.
 
     Attributes:
-        emission: what was emitted; ``None`` once there is a text of it.
+        emission: ``None`` once there is a text of it.
     """
 
     __slots__ = ("_text", "emission", "number", "rows", "size")
@@ -354,36 +335,35 @@ class Event:
 
     @classmethod
     def written(cls, number: int, rows: int, text: str) -> "Event":
-        """An emission of which there is a text already."""
+        """Make an event of a text."""
         event = cls(number, _NOTHING)
         event.emission, event.rows, event._text = None, rows, text
         event.size = _EMISSION + len(text)
         return event
 
     def text(self, encode: Callable[[Emission], str]) -> str:
-        """Its text, made when first asked for; always with the same function."""
+        """The text, encoded once, always by the same function."""
         if self.emission is not None:
             self._text = encode(self.emission)
             self.emission = None
         return self._text
 
     def read(self, decode: Callable[[str], Emission]) -> Emission:
-        """The emission, also where there is only a text of it."""
+        """The emission, decoded where there is only a text."""
         return decode(self._text) if self.emission is None else self.emission
 
 
 class ResultLog:
-    """Keeps the last emissions; every one has a number.
+    """Keep and number the last emissions. Thread-safe.
 
-    Readers remember where they are; the log remembers no readers. One that stopped reading for so
-    long that what it needs next is gone meets a `BacklogError`. Thread-safe.
+    It knows no readers; one that needs what is gone meets a `BacklogError`.
 
     Args:
-        rows: how many rows these may have together; the last emission is kept whatever it has.
-        memory: of this and other logs; one that has more than one emission gives way.
+        rows: of all kept emissions together; the last emission is kept anyway.
+        memory: shared with other logs; whoever appends gives way, but for its last emission.
 
     Attributes:
-        encoded: how many emissions were made into texts.
+        encoded: emissions that became texts.
     """
 
     def __init__(
@@ -404,20 +384,20 @@ class ResultLog:
 
     @property
     def last(self) -> int:
-        """The number of the last emission; before the first one, the number before that."""
+        """The number of the last emission, or the one before the first."""
         return self._last
 
     @property
     def oldest(self) -> int:
-        """The number of the oldest emission that is kept; of the next one where there is none."""
+        """The number of the oldest kept emission, or of the next one."""
         with self._changed:
             return self._last - len(self._kept) + 1
 
     def check(self, number: int) -> None:
-        """Check that a reader can go on after this number.
+        """Check that a reader can resume after this number.
 
         Raises:
-            UnknownEventError: no emission here has had it.
+            UnknownEventError: no emission of this run had it.
         """
         if not self._begin <= number <= self._last:
             raise UnknownEventError(
@@ -426,7 +406,7 @@ class ResultLog:
             )
 
     def append(self, emission: Emission) -> None:
-        """Keep an emission, and wake the readers."""
+        """Append an emission, and wake the readers."""
         with self._changed:
             kept = self._kept
             self._last += 1
@@ -448,20 +428,20 @@ class ResultLog:
         self._memory.take(size)
 
     def discard(self) -> None:
-        """Nobody will read it any more; what it takes is for others."""
+        """Give the memory back."""
         with self._changed:
             self._take(-self._size)
             self._memory = ResultMemory(sys.maxsize)
 
     def close(self, error: ContinuousError | None = None) -> None:
-        """There will be no more."""
+        """End the log, for this reason."""
         with self._changed:
             self._closed = True
             self._error = self._error or error
             self._changed.notify_all()
 
     def kept(self, encode: Callable[[Emission], str]) -> KeptLog:
-        """What is kept, for the log of the same query in a server that is started later."""
+        """The log for the next server."""
         with self._changed:
             events = list(self._kept)
             begin, last = self._begin, self._last
@@ -470,7 +450,7 @@ class ResultLog:
         return KeptLog(begin, last, tuple((number, rows[number], text) for number, text in texts))
 
     def take_up(self, kept: KeptLog) -> None:
-        """Go on where a log of the same query ended, before anything is appended."""
+        """Resume the log of an earlier server, before `append`."""
         with self._changed:
             self._begin, self._last = kept.begin, kept.last
             for number, rows, text in kept.events:
@@ -482,7 +462,7 @@ class ResultLog:
     def texts(
         self, events: Iterable[Event], encode: Callable[[Emission], str]
     ) -> list[tuple[int, str]]:
-        """Numbers and texts of emissions; a text is made once for all readers."""
+        """Numbers and texts, encoded once for all readers."""
         with self._encoding:
             found = []
             for event in events:
@@ -493,15 +473,15 @@ class ResultLog:
     def emissions(
         self, events: Iterable[Event], decode: Callable[[str], Emission]
     ) -> list[tuple[int, Emission]]:
-        """Numbers and emissions; those that were made into texts are made of these."""
+        """Numbers and emissions."""
         with self._encoding:
             return [(event.number, event.read(decode)) for event in events]
 
     def read(self, after: int, seconds: float) -> list[Event] | None:
-        """The emissions after this number (at most a thousand), waiting for the first one.
+        """Read up to a thousand emissions after this number; wait for the first one.
 
         Returns:
-            These; nothing where none came in time; ``None`` at the end.
+            An empty list after the wait; ``None`` at the end.
 
         Raises:
             BacklogError: some of them are gone.

@@ -1,4 +1,4 @@
-"""Continuous queries for many callers at once: two engines, one lock, a log for each query."""
+"""Continuous queries for many threads: both engines, one lock, a log for each query."""
 
 import gc
 import threading
@@ -52,7 +52,7 @@ Pushed: TypeAlias = Sequence[Element | ElementError] | RecordBody
 
 
 class Intake:
-    """What a service does with elements from outside."""
+    """Check and deliver batches of elements."""
 
     def __init__(
         self,
@@ -70,15 +70,15 @@ class Intake:
         self.receipts = Receipts()
 
     def takes_columns(self, stream: Term, batch: str | None) -> bool:
-        """Whether records may be taken as columns, see `SharedStreams`; of those that are new."""
+        """True where a new batch of records may stay in columns."""
         new = self.receipts.repeated(stream, batch) is None
         return new and self._streams.takes_columns(stream)
 
     def checked(self, stream: Term, pushed: Pushed, *, as_columns: bool = False) -> Pushed:
-        """The elements, with an error in the place of each that is refused.
+        """Replace each element that is refused with an error.
 
         Raises:
-            ElementError: by setting, one of them is refused; then none is taken.
+            ElementError: batches are refused whole, and one is malformed.
         """
         if isinstance(pushed, RecordBody):
             fine = as_columns and self._fine(stream, pushed)
@@ -110,11 +110,9 @@ class Intake:
 
     @property
     def _latest(self) -> int:
-        """The last instant that an element may have."""
         return self._now() + self._policies.ahead if self._policies.time == "clock" else LATEST
 
     def _fine(self, stream: Term, records: RecordBody) -> bool:
-        """Whether no record is refused for its time or its predicates."""
         if records.columns is None:
             return False
         try:
@@ -124,12 +122,11 @@ class Intake:
             return False
 
     def take(self, stream: Term, batch: str | None, checked: Pushed) -> Receipt | None:
-        """Give elements that were checked to the engines, unless their batch came before.
+        """Deliver checked elements, unless their batch came before.
 
         Returns:
-            What became of them; ``None`` where records cannot be taken as columns, since one of
-            them is malformed, or somebody looks at single ones since they were checked. Then
-            nothing has happened: they are to be checked as elements.
+            The receipt; ``None`` where records can no longer be taken as columns. Then nothing has
+            happened, and they are to be checked as elements.
         """
         repeated = self.receipts.repeated(stream, batch)
         if repeated is not None:
@@ -158,7 +155,7 @@ class Intake:
         return receipt
 
     def forget(self, stream: Term) -> None:
-        """A stream is no more."""
+        """Forget the batches of a stream."""
         self.receipts.forget(stream)
 
 
@@ -171,25 +168,24 @@ _PATIENCE: Final = 1.0
 
 
 def nothing_else(_lock: AbstractContextManager[Any]) -> tuple[Mapping[str, Executor], str]:
-    """No executors beside the native engine."""
+    """Give no executors beside the native engine."""
     return {}, NATIVE
 
 
 class ContinuousService:
-    """Engines that several threads use.
+    """Both engines behind one lock.
 
     Args:
-        engine: for CQELS-QL; not used by anybody else, and without a lateness of its own.
-        registrations: where streams and queries are kept; those that are there are begun anew.
-        changing: graphs of the engines that follow live stores and what is read elsewhere.
-        executors: makes what else runs queries in C-SPARQL, by name, and says which is the default.
-            It is given the lock that is held while the engines work.
+        engine: for CQELS-QL; used by nobody else, without a lateness of its own.
+        periodic: for C-SPARQL and RSP-QL, beside `engine`.
+        registrations: what they hold is started again.
+        executors: makes other executors of C-SPARQL, given the lock, and names the default.
 
     Attributes:
-        refused: why queries that were kept could not be begun again, by their names in URLs.
+        refused: errors of kept queries that could not start again.
 
     Raises:
-        RegistrationsError: what is kept cannot be read.
+        RegistrationsError: the registrations cannot be read.
     """
 
     def __init__(
@@ -250,7 +246,7 @@ class ContinuousService:
         self._links.resume(self._hosting.take_up(registrations, self._intake.receipts))
 
     def _begin(self, wanted: WantedQuery, *, reads: bool) -> HostedQuery:
-        """Start a query that was read; where it `reads`, with what services say now."""
+        """Start a query; with `reads`, read its services first."""
         into = wanted.registration.into
         made = () if into is None else (self._engine.name(into),)
         with self._lock:
@@ -270,10 +266,9 @@ class ContinuousService:
             raise
 
     def _set_aside(self) -> None:
-        """A query came or went: now and then keep plans out of the sight of the garbage collector.
+        """Freeze plans, now and then, so that the garbage collector does not traverse them.
 
-        Else it looks through all of them again while elements come. Those of deleted queries are
-        freed when as many came and went as half of those that are there.
+        Those of deleted queries are freed when half as many came and went as there are.
         """
         self._watched += 1
         if self._watched >= max(_FEW, len(self._hosting.queries) // 2):
@@ -283,7 +278,6 @@ class ContinuousService:
             gc.freeze()
 
     def _keep(self) -> None:
-        """Keep what is registered now, where that is wanted."""
         if self._registrations is not None:
             declared = self._streams.declared()
             self._registrations.save(
@@ -297,27 +291,22 @@ class ContinuousService:
 
     @property
     def now(self) -> int:
-        """The time of the clock, in milliseconds since 1970.
-
-        It never goes back: where the clock was set back it stands until that has caught up.
-        Otherwise whatever comes until then would be late.
-        """
+        """Milliseconds since 1970, which never go back."""
         self._latest = max(self._latest, milliseconds(self._clock.now()))
         return self._latest
 
     def name(self, iri: str) -> Term:
-        """The term of an IRI, which may be relative to the base of the engine."""
+        """The term of an IRI, relative to the base of the engine."""
         return self._engine.name(iri)
 
     # ----------------------------------------------------------------------------- streams
 
     def create_stream(self, name: str, predicates: Collection[str] | None = None) -> bool:
-        """Make a stream; whether it is new.
+        """Make a stream; true if it is new.
 
         Args:
             name: its IRI.
-            predicates: IRIs of those that it has; elements with others are refused from now on.
-                ``None``: nothing is said.
+            predicates: those that it has; elements with others are refused.
 
         Raises:
             StreamNameError: its name is no IRI.
@@ -331,7 +320,7 @@ class ContinuousService:
             return new
 
     def delete_stream(self, name: str) -> None:
-        """Forget a stream that no running query reads or makes.
+        """Delete a stream that no running query reads or makes.
 
         Raises:
             UnknownStreamError: there is none.
@@ -351,12 +340,12 @@ class ContinuousService:
             self._keep()
 
     def streams(self) -> list[dict[str, Any]]:
-        """The streams, with how much came through them."""
+        """List the streams with their counts."""
         with self._lock:
             return self._streams.listed()
 
     def stream(self, name: str) -> dict[str, Any]:
-        """A stream, with how much came through it.
+        """Counts of a stream.
 
         Raises:
             UnknownStreamError: there is none.
@@ -369,16 +358,16 @@ class ContinuousService:
             raise UnknownStreamError(f"there is no stream <{iri}>")
 
     def push(self, stream: str, pushed: Pushed, *, batch: str | None = None) -> Receipt:
-        """A batch of elements arrives.
+        """Take a batch of elements.
 
         Args:
             stream: its IRI.
-            pushed: elements, or records; they come in this order.
-            batch: an identifier; when a batch of the same stream has the same one, it came before.
+            pushed: elements or records, in order.
+            batch: an identifier; a repeated batch is not taken again.
 
         Raises:
-            ElementError: by setting, one of them is malformed; then none was taken.
-            UnknownStreamError: by setting, there is no such stream.
+            ElementError: batches are refused whole, and an element is malformed.
+            UnknownStreamError: there is no such stream, and none is made.
             StreamNameError: its name is no IRI.
             EngineClosedError: the service was closed.
         """
@@ -409,7 +398,7 @@ class ContinuousService:
         return name
 
     def advance(self) -> None:
-        """Let the engines know what time it is, where the clock moves the time of streams."""
+        """Move stream time with the clock, where that is the policy."""
         self._static.update()
         policies = self._policies
         if policies.time != "clock":
@@ -421,7 +410,6 @@ class ContinuousService:
             self._settle()
 
     def _look_at_clock(self) -> int:
-        """What time it is, also where the clock was set back; the streams know it, too."""
         present = milliseconds(self._clock.now())
         if self._policies.time == "clock":
             self._streams.present = present
@@ -432,11 +420,11 @@ class ContinuousService:
         graphs: Mapping[Term, Sequence[StoreGraph]],
         live: Mapping[Term, LiveStore] | None = None,
     ) -> None:
-        """Put other static data in the place of those that come from stores; queries see them.
+        """Exchange the static data of stores.
 
         Args:
-            graphs: of stores, by their names. Those of before are not read any more.
-            live: live stores that are followed, by the names of their datasets; no others are.
+            graphs: of stores, by name; earlier ones are not read any more.
+            live: the live stores to follow, by the names of their datasets.
         """
         self._static.exchange(graphs, live or {})
 
@@ -455,18 +443,17 @@ class ContinuousService:
 
         Args:
             text: CQELS-QL, C-SPARQL or RSP-QL.
-            name: what to call it; where neither it nor the text says, it gets a number.
-            semantics: a policy of CQELS-QL, ``csparql`` or ``rspql``; where it is not given the
-                text tells.
-            into: for CONSTRUCT in CQELS-QL: the stream that its triples are pushed to.
-            engine: what executes C-SPARQL: ``native``, or one of the executors.
+            name: overrides a number, where the text gives no name.
+            semantics: a policy of CQELS-QL, ``csparql`` or ``rspql``; by default the text tells.
+            into: for CONSTRUCT in CQELS-QL: the stream that gets its triples.
+            engine: of C-SPARQL: ``native``, or an executor.
 
         Raises:
             ContinuousError: see `Engine.register` and `CsparqlEngine.register`.
             ContinuousQueryError: an unknown policy, a name that no URL can hold, or options that
                 the language does not have.
             LimitError: there is a query of this name.
-            RegistrationsError: it could not be kept, so that it was not started.
+            RegistrationsError: it could not be kept, so it was not started.
         """
         wanted = self._hosting.read(Registration(text, name, semantics, into, engine))
         hosted = self._begin(wanted, reads=True)
@@ -484,7 +471,7 @@ class ContinuousService:
         return ResultLog(self._policies.backlog, self._policies.rows, begin, self._memory)
 
     def query(self, name: str) -> HostedQuery:
-        """The query of this name.
+        """Find a query.
 
         Raises:
             UnknownQueryError: there is none.
@@ -496,7 +483,7 @@ class ContinuousService:
             return found
 
     def queries(self) -> list[HostedQuery]:
-        """All queries."""
+        """List the queries."""
         with self._lock:
             return list(self._hosting.queries.values())
 
@@ -522,14 +509,14 @@ class ContinuousService:
 
         Raises:
             UnknownQueryError: there is none.
-            RegistrationsError: it is stopped, but will be begun again with the server.
+            RegistrationsError: it is stopped, but will start again with the server.
         """
         self._end(self.query(name))
         with self._lock:
             self._keep()
 
     def _end(self, hosted: HostedQuery) -> None:
-        """Stop a query; nothing happens where another thread was faster."""
+        """Stop a query, unless another thread did."""
         with self._lock:
             if self._hosting.queries.get(hosted.id) is not hosted:
                 return
@@ -539,13 +526,13 @@ class ContinuousService:
         self._static.release(hosted.services)
 
     def start(self) -> None:
-        """Begin to read what is kept elsewhere, and to push there."""
+        """Begin to read and push elsewhere."""
         self._remote.start()
         with self._lock:
             self._links.start()
 
     def close(self) -> None:
-        """Stop everything; who follows results is told so."""
+        """Stop everything."""
         self._remote.stop()
         if self._lock.acquire(timeout=_PATIENCE):
             self._lock.release()

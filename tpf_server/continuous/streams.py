@@ -1,8 +1,6 @@
-"""The streams that both engines share.
+"""Deliver elements to both engines, and what their queries make of them to the other one.
 
-An element goes to both engines, and so does what their queries make of it: a stream that a query of
-one language makes can be read by queries of the other. Elements come to the engines in the order of
-time; C-SPARQL answers for what was before an element are there before it.
+Elements are delivered in the order of time; before each, C-SPARQL answers for what came before it.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,12 +28,7 @@ _FEEDS: Final = 32
 
 @dataclass(slots=True)
 class StreamCount:
-    """How much came through a stream.
-
-    Args:
-        dropped: elements that came too late for CQELS-QL.
-        late: elements that came after an answer in C-SPARQL that should have seen them.
-    """
+    """Counts of a stream; see `Receipt`."""
 
     elements: int = 0
     triples: int = 0
@@ -44,11 +37,11 @@ class StreamCount:
 
 
 class SharedStreams:
-    """Gives elements to two engines, in one thread.
+    """Deliver elements to both engines, in one thread.
 
     Args:
-        periodic: for C-SPARQL, beside the other: an element is encoded once for both.
-        lateness: milliseconds that elements wait, to be put in the order of their timestamps.
+        periodic: for C-SPARQL, beside the other: elements are encoded once.
+        lateness: milliseconds that elements wait to be put in order.
     """
 
     def __init__(
@@ -70,7 +63,7 @@ class SharedStreams:
 
     @property
     def present(self) -> int | None:
-        """What time it is, if anybody knows: later elements move no stream but their own."""
+        """The time, if known: then an element moves no stream but its own."""
         return self._engine.present
 
     @present.setter
@@ -78,7 +71,7 @@ class SharedStreams:
         self._engine.present = self._periodic.present = present
 
     def create(self, name: str, predicates: Collection[str] | None = None) -> bool:
-        """Make a stream; whether it is new.
+        """Make a stream; true if it is new.
 
         Raises:
             StreamNameError: it is no IRI.
@@ -98,12 +91,12 @@ class SharedStreams:
         return new
 
     def declared(self) -> dict[Term, list[str]]:
-        """The predicates of streams that declare them."""
+        """The declared predicates of streams."""
         found = self._periodic.learning.declared
         return {name: sorted(found[name]) for name in self._engine.streams if name in found}
 
     def delete(self, name: str) -> None:
-        """Forget a stream, and what waits to come in it.
+        """Delete a stream, and the elements that wait for it.
 
         Raises:
             UnknownStreamError: there is none.
@@ -115,7 +108,7 @@ class SharedStreams:
         self._periodic.learning.declared.pop(term, None)
 
     def listed(self) -> list[dict[str, Any]]:
-        """The streams, with how much came through them."""
+        """List the streams with their counts."""
         none = StreamCount()
         found: list[dict[str, Any]] = [
             {"stream": name[1:-1], **asdict(self._counts.get(name, none))}
@@ -128,7 +121,7 @@ class SharedStreams:
         return found
 
     def arrive(self, stream: Term, triples: TripleTexts, at: int) -> None:
-        """An element arrives from outside."""
+        """Take an element from outside."""
         if not self._waiting.lateness:
             self._deliver(stream, triples, at)
             return
@@ -157,11 +150,7 @@ class SharedStreams:
         count.late += self._periodic.late - late
 
     def takes_columns(self, stream: Term) -> bool:
-        """Whether records may come as columns: nobody looks at single elements of the stream.
-
-        Queries in CQELS-QL take them so; nobody in C-SPARQL or RSP-QL reads them, and none waits to
-        be put in order.
-        """
+        """True where records may stay in columns: only CQELS-QL reads the stream, in order."""
         return (
             not self._waiting.lateness
             and stream in self._engine.streams
@@ -171,11 +160,7 @@ class SharedStreams:
         )
 
     def arrive_records(self, stream: Term, body: RecordBody) -> bool:
-        """Records arrive from outside, as columns, each as if it arrived alone.
-
-        Returns:
-            Whether they did; otherwise nothing has happened: they must come one by one.
-        """
+        """Take records as columns; false where they must come one by one, and none was taken."""
         if body.columns is None or not self.takes_columns(stream):
             return False
         dropped = self._engine.dropped
@@ -204,13 +189,12 @@ class SharedStreams:
         return feed
 
     def made(self, maker: Running, triples: TripleTexts, at: int) -> None:
-        """A query made an element of its stream; its engine gave it to its own queries.
+        """Deliver an element that a query made; its own engine has it already.
 
-        That of an executor may be for an instant that has passed long ago. Then it is of now:
-        otherwise nobody would see it.
+        An executor may make one for a past instant. Then it is of now, or nobody would see it.
 
         Raises:
-            ElementError: the stream declares that it has no such predicate.
+            ElementError: the stream does not declare its predicates.
         """
         stream = maker.stream
         assert stream is not None
@@ -233,7 +217,7 @@ class SharedStreams:
             each.arrive(stream, triples, at)
 
     def end_batch(self) -> None:
-        """Nothing more comes for now: let those work who work by batches."""
+        """Let executors process the elements that came."""
         if self._newest is not None:
             present = self.present
             newest = self._newest if present is None else min(self._newest, present)
@@ -257,7 +241,7 @@ class SharedStreams:
         return count
 
     def advance(self, until: int) -> None:
-        """Everything with a timestamp up to this has come."""
+        """Move time: all elements up to an instant have come."""
         for at, (stream, triples) in self._waiting.until(until):
             self._deliver(stream, triples, at)
         # What C-SPARQL answers for earlier instants, CQELS-QL must see before `until`; and what

@@ -117,7 +117,13 @@ _OPTIONS: Final = frozenset({"name", "semantics", "into", "engine"})
 def continuous_blueprint(
     service: ContinuousService, bodies: BodyReader, settings: Settings
 ) -> Blueprint:
-    """The rules of continuous queries, for `Flask.register_blueprint`."""
+    """Make the rules of continuous queries.
+
+    Args:
+        service: runs the queries.
+        bodies: reads the bodies of requests.
+        settings: of the server; without a `publish_token` nobody may register, delete or push.
+    """
     views = _Views(service, bodies, settings)
     blueprint = Blueprint("continuous", __name__)
     functions: dict[str, dict[str, Callable[..., Response]]] = {
@@ -147,7 +153,7 @@ def continuous_blueprint(
 def _by_method(
     resource: Resource, functions: Mapping[str, Callable[..., Response]], look: Callable[[], None]
 ) -> Callable[..., Response]:
-    """A function that chooses another one by the method; `look` allows to read."""
+    """Dispatch by method; `look` authorizes reading."""
 
     def answer(**arguments: str) -> Response:
         def chosen() -> Response:
@@ -190,7 +196,7 @@ class _Views:
         authorize(request, self._settings.publish_token, "changing streams and queries")
 
     def look(self) -> None:
-        """See to it that who asks may look."""
+        """Authorize reading."""
         if not self._settings.open_queries:
             authorize(request, self._settings.publish_token, "looking at streams and queries")
 
@@ -200,15 +206,15 @@ class _Views:
     # ---------------------------------------------------------------------------- streams
 
     def streams(self) -> Response:
-        """The streams."""
+        """List the streams."""
         return _json({"streams": self._service.streams()})
 
     def stream(self, name: str) -> Response:
-        """How much came through a stream."""
+        """Counts of a stream."""
         return _json(self._service.stream(name))
 
     def delete_stream(self, name: str) -> Response:
-        """Forget a stream."""
+        """Delete a stream."""
         self._authorize()
         self._service.delete_stream(name)
         return Response(status=204)
@@ -258,7 +264,7 @@ class _Views:
     # ---------------------------------------------------------------------------- queries
 
     def queries(self) -> Response:
-        """The queries."""
+        """List the queries."""
         found = [
             {
                 "name": each.id,
@@ -310,7 +316,7 @@ class _Views:
     # ---------------------------------------------------------------------------- results
 
     def results(self, name: str) -> Response:
-        """The emissions, as they come."""
+        """Stream the emissions."""
         hosted = self._service.query(name)
         after = hosted.log.oldest - 1
         last = request.headers.get("Last-Event-ID") or request.args.get("after")
