@@ -1,4 +1,4 @@
-"""A C-SPARQL query as its parser gives it."""
+"""A parsed C-SPARQL query, its windows and its answers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,12 +21,11 @@ class PeriodicAnswer:
     """The whole result at an instant (RStream).
 
     Args:
-        query: the name of the query.
+        query: its name.
         at: the instant, in milliseconds since 1970.
         form: SELECT, ASK, CONSTRUCT or DESCRIBE.
-        variables: of the rows; those of a triple are ``?s``, ``?p`` and ``?o``.
-        rows: solutions in their order, with repetitions; the triples of a graph, each once; for
-            ASK one empty row where the answer is yes.
+        variables: of the rows; ``?s``, ``?p`` and ``?o`` of triples.
+        rows: ordered solutions, as a bag; distinct triples; one empty row for a true ASK.
     """
 
     query: str
@@ -42,20 +41,17 @@ class PeriodicAnswer:
 
     @property
     def makes_triples(self) -> bool:
-        """Whether triples came out, which can be elements of a stream."""
+        """True where there are triples for a stream."""
         return bool(self.rows) and self.form in ("CONSTRUCT", "DESCRIBE")
 
     @property
     def elements(self) -> Sequence[Sequence[tuple[Term, Term, Term]]]:
-        """What triples come into a stream as: one element; where they are in graphs, one of each.
-
-        The triples of no graph are one, too.
-        """
+        """Group the triples into elements: one for each graph, and one without."""
         return [in_graph(name, triples) for name, triples in by_graph(self.rows)]
 
 
 def by_graph(rows: Iterable[Sequence[Any]]) -> Iterable[tuple[Any, list[Any]]]:
-    """Triples by the names of their graphs, which follow them; ``None`` without one."""
+    """Group triples by the names of their graphs; ``None`` without one."""
     graphs: dict[Any, list[Any]] = {}
     for row in rows:
         named = len(row) == 4 and (row[3] is None or isinstance(row[3], str))
@@ -69,15 +65,7 @@ _TRIPLE = (Variable("?s"), Variable("?p"), Variable("?o"))
 def answer_of(
     name: str, at: int, query: Query, variables: Sequence[Variable], rows: Iterable[Row]
 ) -> PeriodicAnswer:
-    """The answer that solutions make.
-
-    Args:
-        name: of the query.
-        at: the instant.
-        query: what makes solutions into an answer.
-        variables: of the solutions.
-        rows: the solutions (for DESCRIBE: the triples).
-    """
+    """Make an answer of solutions."""
     match query.form:
         case "CONSTRUCT":
             numbers = count()
@@ -102,9 +90,9 @@ _GRAPH: Final = "?.w"
 
 
 class Occurrence(NamedTuple):
-    """A triple of an element: when it is from, its number in the engine, and what it says.
+    """A triple of an element: timestamp, number of the element, integers.
 
-    In windows of named graphs it has a fourth term: its graph, or 0 where it is in none.
+    In windows of named graphs it has a fourth term: its graph, or 0 without one.
     """
 
     at: int
@@ -114,18 +102,18 @@ class Occurrence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogicalWindow:
-    """The last `range` milliseconds, moved on every `step` milliseconds."""
+    """The last `range` milliseconds, moved every `step` milliseconds."""
 
     range: int
     step: int
 
     @property
     def shared(self) -> bool:
-        """Whether queries may have it in common."""
+        """True where queries may share it."""
         return True
 
     def bounds(self, at: int) -> tuple[int, int]:
-        """The elements that are seen at an instant have timestamps in (lower, upper]."""
+        """Timestamps at an instant are in (lower, upper]."""
         end = at // self.step * self.step
         return end - self.range, end
 
@@ -136,18 +124,18 @@ class LogicalWindow:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalWindow:
-    """The last `count` triples, looked at whenever `step` more have come."""
+    """The last `count` triples, read whenever `step` more have come."""
 
     count: int
     step: int = 1
 
     @property
     def shared(self) -> bool:
-        """Whether queries may have it in common."""
+        """True where queries may share it."""
         return False
 
     def full(self, inside: Sequence[Occurrence]) -> bool:
-        """Whether the oldest of these triples is to go."""
+        """True where the oldest of these triples expires."""
         return len(inside) > self.count
 
     def __str__(self) -> str:
@@ -162,13 +150,11 @@ class StreamClause:
     """``FROM [NAMED] STREAM <iri> [window]``.
 
     Args:
-        stream: the IRI of the stream, as a term.
-        window: what of it is seen.
-        named: whether it is a named graph only, and no part of the default graph.
-        position: index of the clause in the text of the query.
-        name: what the window is called, where that is not the name of its stream; then there may
-            be several over one stream, and GRAPH ?g ranges over none of them.
-        in_graphs: whether it is of the named graphs of its elements, see `graph_variable`.
+        named: it is a named graph only, and no part of the default graph.
+        position: index of the clause in the text.
+        name: of the window, if not its stream's; there may be several over one stream, and GRAPH
+            ?g ranges over none of them.
+        in_graphs: it has the named graphs of elements, see `graph_variable`.
     """
 
     stream: Term
@@ -180,12 +166,12 @@ class StreamClause:
 
     @property
     def input(self) -> Term:
-        """What comes into it: the triples of its stream, or these with their graphs."""
+        """Key of its occurrences: of triples, or of triples with their graphs."""
         return with_graphs_of(self.stream) if self.in_graphs else self.stream
 
     @property
     def graph(self) -> Term:
-        """What patterns call it."""
+        """The graph of its patterns."""
         return self.stream if self.name is None else self.name
 
     def __str__(self) -> str:
@@ -193,22 +179,17 @@ class StreamClause:
 
 
 def with_graphs_of(stream: Term) -> Term:
-    """What the triples of a stream are called, together with their graphs; no stream is."""
+    """Name the triples of a stream together with their graphs; no stream has this name."""
     return Term(f"GRAPHS {stream}")
 
 
 def graph_variable(place: int, number: int) -> Variable:
-    """The graph of triple patterns in a window of named graphs: it is bound to their names.
-
-    Args:
-        place: of its clause among those of the query.
-        number: tells several variables apart.
-    """
+    """Make a graph variable of the named graphs in the window of a clause."""
     return Variable(f"{_GRAPH}{place}.{number}")
 
 
 def place_of(graph: str) -> int | None:
-    """The place of the clause whose named graphs a variable stands for, if it does."""
+    """Find the clause of a graph variable."""
     if not graph.startswith(_GRAPH):
         return None
     return int(graph[len(_GRAPH) :].partition(".")[0])
@@ -216,7 +197,7 @@ def place_of(graph: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Instants:
-    """When a query is evaluated: at every multiple of any of these periods.
+    """The multiples of any of these periods.
 
     Args:
         periods: in milliseconds; empty where only arrivals count.
@@ -226,7 +207,7 @@ class Instants:
 
     @classmethod
     def of(cls, every: int | None, windows: Sequence[SteppedWindow]) -> "Instants":
-        """COMPUTED EVERY where it is given, otherwise whenever a logical window moves."""
+        """Take COMPUTED EVERY, or the steps of logical windows."""
         if every is not None:
             return cls((every,))
         steps = {window.step for window in windows if isinstance(window, LogicalWindow)}
@@ -235,15 +216,15 @@ class Instants:
 
     @property
     def greatest_common_period(self) -> int:
-        """All instants are multiples of this one."""
+        """The greatest divisor of all instants."""
         return gcd(*self.periods)
 
     def wider(self, factor: int) -> "Instants":
-        """Every so many steps."""
+        """Multiply the periods."""
         return Instants(tuple(factor * period for period in self.periods))
 
     def first(self, at: int) -> int:
-        """The first instant that is not before `at`."""
+        """The first instant at or after `at`."""
         return min(-(-at // period) * period for period in self.periods)
 
     def after(self, at: int) -> int:
@@ -266,9 +247,7 @@ class RegisterClause:
     """``REGISTER QUERY|STREAM name [COMPUTED EVERY d] AS``.
 
     Args:
-        kind: whether solutions or triples of a stream come out.
-        name: of the query.
-        stream: for a stream: its IRI, as a term.
+        stream: its IRI, for REGISTER STREAM.
         every: COMPUTED EVERY, in milliseconds.
     """
 
@@ -283,13 +262,11 @@ class CsparqlQuery:
     """A C-SPARQL query.
 
     Args:
-        query: the algebra; `Query.dataset` holds the clauses of static graphs.
-        streams: the FROM STREAM clauses, in the order of the text.
-        registration: what REGISTER says, where there is one.
-        text: what was parsed.
-        paths: the paths of any length, with the index of the first character of each.
-        services: what the static graphs hold that stand for SERVICE clauses.
-        wanted: variables that are wanted of solutions beside those of the template.
+        query: the algebra; `Query.dataset` has FROM and FROM NAMED.
+        streams: the FROM STREAM clauses, in order.
+        paths: of any length, with their indexes in the text.
+        services: SERVICE clauses, which became static graphs.
+        wanted: variables needed beside those of the template.
     """
 
     query: Query
@@ -302,11 +279,11 @@ class CsparqlQuery:
 
     @property
     def instants(self) -> Instants:
-        """When it is evaluated."""
+        """Instants of evaluation."""
         every = None if self.registration is None else self.registration.every
         return Instants.of(every, [clause.window for clause in self.streams])
 
     @property
     def continuous(self) -> bool:
-        """Whether anything says when to evaluate it again."""
+        """True where something says when to evaluate it again."""
         return bool(self.streams) or bool(self.instants.periods)

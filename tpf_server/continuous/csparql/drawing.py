@@ -1,7 +1,7 @@
-"""Operator graphs for readers: as text, as Mermaid flowcharts, and for Graphviz.
+"""Draw operator graphs: as text, Mermaid flowcharts, and for Graphviz.
 
-An operator graph is drawn as in the paper's figure 1: sources below, results above. Graph pattern
-operators stand on the sources that they are matched in: static graphs, and windows over streams.
+As in the paper's figure 1, sources are below and results above. Graph patterns stand on their
+sources: static graphs, and windows over streams.
 """
 
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ _INFIX = ("=", "!=", "<", ">", "<=", ">=", "&&", "||", "+", "-", "*", "/")
 
 @dataclass(frozen=True, slots=True)
 class DrawnOperator:
-    """An operator as it is shown: a line, a kind, and what it consumes."""
+    """An operator, its kind and its inputs."""
 
     label: str
     kind: str
@@ -104,13 +104,13 @@ _DOT_SHAPES = {
 
 
 def quoted(text: str) -> str:
-    """A text as a label in the DOT language."""
+    """Quote a label for DOT."""
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'
 
 
 def escaped(text: str) -> str:
-    """A text as a label of Mermaid."""
+    """Escape a label for Mermaid."""
     for character, entity in (("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(character, entity)
     return text.replace("\n", "<br/>")
@@ -192,7 +192,7 @@ def _label(pattern: Pattern) -> str:
 
 
 def expression_text(expression: Expression) -> str:
-    """An expression about as a query writes it."""
+    """Write an expression about as a query does."""
     match expression:
         case Constant(term):
             return str(term)
@@ -219,7 +219,7 @@ def expression_text(expression: Expression) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AggregateVertex:
-    """An aggregation: the variable that it binds, the function, its parameter and its group."""
+    """An aggregation."""
 
     variable: Variable
     function: str
@@ -232,9 +232,9 @@ class DenotationalGraph:
     """The terms of a query.
 
     Attributes:
-        sources: the vertices that emerge from each source (a static graph or a stream).
-        edges: from subject to predicate and from predicate to object, for each triple pattern.
-        parts: the triple patterns that are static, streaming, or may be both.
+        sources: vertices that emerge from each static graph or stream.
+        edges: from subject to predicate, and from predicate to object.
+        parts: triple patterns by kind.
     """
 
     sources: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -245,7 +245,7 @@ class DenotationalGraph:
     parts: dict[PatternKind, list[QuadPattern]] = field(default_factory=dict)
 
     def as_text(self) -> str:
-        """The partition and what crosses it, in lines."""
+        """Write the partition and its crossing variables."""
         lines = []
         for part, patterns in self.parts.items():
             lines.append(f"{part}:")
@@ -263,7 +263,7 @@ class DenotationalGraph:
 
     @property
     def crossing(self) -> tuple[str, ...]:
-        """The variables that static and streaming patterns share."""
+        """Variables that static and streaming patterns share."""
         static = {name for each in self.parts.get("static", ()) for name in each[:3]}
         other = {
             name
@@ -274,7 +274,7 @@ class DenotationalGraph:
         return tuple(sorted(name for name in static & other if is_variable(name)))
 
     def as_mermaid(self) -> str:
-        """A Mermaid flowchart; a rounded vertex is a variable, a filled one is selected."""
+        """Draw a Mermaid flowchart; variables are rounded, selected ones filled."""
         names: dict[str, str] = {}
         lines = ["flowchart LR"]
 
@@ -307,7 +307,7 @@ class DenotationalGraph:
         return "\n".join(lines) + "\n"
 
     def as_graphviz(self) -> str:
-        """A graph in the DOT language; an ellipse is a variable, a filled one is selected."""
+        """Draw a graph in DOT; variables are ellipses, selected ones filled."""
         lines = ["digraph terms {", "  rankdir=LR;"]
         terms = dict.fromkeys(term for edge in self.edges for term in edge)
         for each in self.aggregates:
@@ -334,7 +334,7 @@ class DenotationalGraph:
 
 
 def denotational_graph(graph: OperatorGraph) -> DenotationalGraph:
-    """The denotational graph of an operator graph."""
+    """Derive the denotational graph of an operator graph."""
     result = DenotationalGraph(selected=graph.query.variables)
     for pattern in walk(graph.pattern):
         match pattern:

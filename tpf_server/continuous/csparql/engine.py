@@ -1,4 +1,4 @@
-"""The engine: streams in, an answer of each query at each of its instants out."""
+"""The native engine of C-SPARQL: streams in, answers at instants out."""
 
 import itertools
 from collections import Counter
@@ -65,10 +65,10 @@ _Key = tuple[Term, SteppedWindow | WindowView, _Predicates]
 
 
 class SharedWindows:
-    """All windows that elements come into.
+    """The windows that elements enter.
 
-    Those over time are shared by queries that need the same predicates. Those that count triples
-    are moved on by their queries, each by itself, so each query has its own.
+    Queries share windows over time that have the same predicates. A window that counts triples
+    belongs to one query.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class SharedWindows:
         self._listening: Multimap[tuple[Term, TermId | None], WindowContents] = Multimap()
 
     def attach(self, stream: Term, view: WindowView, predicates: _Predicates) -> None:
-        """Let a view see the window of its kind, a new one where there is none."""
+        """Connect a view with the window of its kind."""
         key = self._key(stream, view, predicates)
         found = self._shared.get(key)
         if found is not None:
@@ -87,7 +87,7 @@ class SharedWindows:
         self._listening.add(_wanted(key), view.contents)
 
     def detach(self, stream: Term, view: WindowView, predicates: _Predicates) -> None:
-        """A view is not needed any more; neither is a window that nobody sees."""
+        """Disconnect a view; drop a window without views."""
         found = view.contents
         found.hide(view)
         if found.views:
@@ -103,7 +103,7 @@ class SharedWindows:
         return (stream, view, None if isinstance(view.window, PhysicalWindow) else predicates)
 
     def arrive(self, stream: Term, occurrences: Iterable[Occurrence]) -> Iterator[WindowContents]:
-        """Triples come into all windows that want them; gives these."""
+        """Add triples to their windows; give these."""
         everything = self._listening.of((stream, None))
         for each in occurrences:
             for windows in (everything, self._listening.of((stream, each.triple[1]))):
@@ -132,11 +132,11 @@ def _wanted(key: _Key) -> Iterator[tuple[Term, TermId | None]]:
 
 
 class Learning:
-    """What is known about the predicates of streams.
+    """Predicates of streams, as declared and as learned.
 
     Attributes:
-        declared: the predicates of streams that declare them.
-        carried: those of other streams that came, and that a query asked for.
+        declared: of streams that declare them.
+        carried: of other streams, as far as a query asks.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Learning:
         self._assumed: Multimap[tuple[Term, TermId], PeriodicEvaluation] = Multimap()
 
     def declare(self, stream: Term, predicates: frozenset[Term], *, read: bool) -> None:
-        """A stream has these predicates and no others from now on.
+        """Declare all predicates of a stream.
 
         Raises:
             EngineLimitError: queries read others in it.
@@ -169,10 +169,10 @@ class Learning:
         self.declared[stream] = predicates
 
     def check(self, stream: Term, predicates: Iterable[str]) -> None:
-        """See to it that a stream may have triples with these predicates.
+        """Check predicates against the declaration.
 
         Raises:
-            ElementError: it declares others.
+            ElementError: the stream declares others.
         """
         declared = self.declared.get(stream)
         if declared is not None:
@@ -181,7 +181,7 @@ class Learning:
                     raise ElementError(f"{stream} does not declare the predicate {each}")
 
     def check_triples(self, stream: Term, triples: Iterable[EncodedTriple]) -> None:
-        """See to it that a stream may have these triples; see `check`."""
+        """Check triples against the declaration; see `check`."""
         if stream in self.declared:
             decode = self._dictionary.decode
             self.check(stream, (decode(predicate) for _, predicate, _ in triples))
@@ -214,7 +214,7 @@ class Learning:
     def contradicted(
         self, stream: Term, triples: Sequence[EncodedTriple]
     ) -> list[PeriodicEvaluation]:
-        """Evaluations whose plans assume that such triples do not come; they did now."""
+        """Learn predicates; give the evaluations whose plans assumed that they do not come."""
         evaluations: dict[PeriodicEvaluation, None] = {}
         for predicate in {triple[1] for triple in triples}:
             plans = self._assumed.of((stream, predicate))
@@ -244,15 +244,15 @@ class EvaluationPlanner:
         self._rules = rules
 
     def explain(self, query: CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
-        """The operators of a query: as it is written, and after the rules."""
+        """The operators of a query, as written and after the rules."""
         knowledge = self._learning.knowledge(query.streams, learned=False)
         initial = operator_graph(query, self._static.names, knowledge)
         return initial, optimised(initial, self._rules)
 
     def evaluation(self, query: CsparqlQuery, arrivals: int) -> tuple[PeriodicEvaluation, Question]:
-        """What evaluates a query, and what it asks of that.
+        """Make an evaluation and its question, or share one.
 
-        It is that of a query that differs in constants at most, where no element has come since.
+        One is shared with queries that differ in constants at most, if no element came since.
 
         Raises:
             UnsupportedContinuousQueryError: it cannot be run.
@@ -278,14 +278,14 @@ class EvaluationPlanner:
     def shared(
         self, evaluation: PeriodicEvaluation, query: CsparqlQuery, question: Question
     ) -> Question:
-        """What a query asks of an evaluation that there is already."""
+        """Ask an evaluation of a query that differs in constants at most."""
         found = evaluation.ask(question)
         if found is question and not evaluation.widened and question.parts is not None:
             self._plan_anew(evaluation, query, question.parts)
         return found
 
     def plan_anew(self, evaluation: PeriodicEvaluation, query: CsparqlQuery) -> None:
-        """An evaluation goes on by what is known now."""
+        """Plan an evaluation again, by what is known now."""
         parts: PartedQuery | None = None
         if evaluation.widened:
             _, question = question_of(self._initial(query, separated=True))
@@ -311,7 +311,7 @@ class EvaluationPlanner:
         make: Callable[[OperatorGraph], T],
         parts: PartedQuery | None = None,
     ) -> T:
-        """What is made of the operators of a query; no static part that is too large alone."""
+        """Make a plan; one that is not separated where a static part is too large alone."""
 
         def made(*, separated: bool) -> T:
             graph = self._initial(query, separated=separated)
@@ -327,7 +327,7 @@ class EvaluationPlanner:
 
 
 def question_of(graph: OperatorGraph) -> tuple[Hashable, Question]:
-    """What queries have in common that differ in constants only, and what one of them asks."""
+    """The key that queries share if they differ in constants only, and the question of one."""
     clauses = tuple((each.stream, each.window, each.named, each.name) for each in graph.clauses)
     names = clauses, graph.sources.names
     # What is shared by queries with other constants is not evaluated anew for NOW().
@@ -341,14 +341,11 @@ def question_of(graph: OperatorGraph) -> tuple[Hashable, Question]:
 
 
 class StreamReaders:
-    """The queries of an engine, with the windows and evaluations that they share.
-
-    Args:
-        windows: that move with time; those that count triples belong to one query each.
+    """Queries by the streams that they read, with their windows and evaluations.
 
     Attributes:
-        late: how many of them came after an answer that should have seen them.
-        following: queries that are to hear of the elements of a stream.
+        late: elements that came after an answer that should have seen them.
+        following: queries that follow the elements of a stream.
     """
 
     def __init__(
@@ -374,7 +371,7 @@ class StreamReaders:
         self._answered: int | None = None
 
     def add(self, registered: PeriodicQuery) -> None:
-        """A query sees what comes from now on."""
+        """Add a query; it sees later elements."""
         evaluation = registered.evaluation
         registered.question.owners += 1
         self._in_graphs.update(evaluation.in_graphs)
@@ -392,7 +389,7 @@ class StreamReaders:
                 self._windows.attach(evaluation.inputs[name], view, evaluation.predicates)
 
     def remove(self, registered: PeriodicQuery) -> None:
-        """It sees nothing any more."""
+        """Remove a query."""
         self._like(registered).discard(registered.reads, registered)
         self.following.discard(registered.reads, registered)
         self._in_graphs.subtract(registered.evaluation.in_graphs)
@@ -413,19 +410,19 @@ class StreamReaders:
                     self._windows.detach(evaluation.inputs[name], view, evaluation.predicates)
 
     def read(self, stream: Term) -> bool:
-        """Whether anybody reads a stream."""
+        """True where a query reads a stream."""
         return stream in self._timed or stream in self._counting
 
     def needs_graphs(self, stream: Term) -> bool:
-        """Whether anybody asks for the named graphs of a stream."""
+        """True where a query reads the named graphs of a stream."""
         return stream in self._in_graphs
 
     def of(self, stream: Term) -> Sequence[PeriodicQuery]:
-        """Those that read a stream."""
+        """The queries that read a stream."""
         return *self._timed.of(stream), *self._counting.of(stream)
 
     def answered(self, registered: PeriodicQuery, at: int) -> None:
-        """A query has answered for an instant; from then on it may share an evaluation."""
+        """Note an answer; from then on the query may share an evaluation."""
         if not registered.counts:
             registered.last = at
             self._answered = at if self._answered is None else max(self._answered, at)
@@ -447,10 +444,10 @@ class StreamReaders:
         at: int,
         quads: Sequence[EncodedQuad] = (),
     ) -> list[Occurrence]:
-        """An element comes into the windows over time of its stream.
+        """Add an element to windows over time.
 
         Returns:
-            What those that count triples are to count, see `count`.
+            Its occurrences, for `count`.
         """
         self.arrivals += 1
         number = self.arrivals
@@ -482,7 +479,7 @@ class StreamReaders:
         occurrences: Sequence[Occurrence],
         quads: Sequence[EncodedQuad] = (),
     ) -> Iterator[PeriodicQuery]:
-        """Triples come into windows that count them; gives queries that are to answer now."""
+        """Add triples to windows that count; give the queries to answer now."""
         came = {stream: occurrences}
         if quads:
             came[with_graphs_of(stream)] = _with(quads, occurrences)
@@ -507,7 +504,7 @@ class StreamReaders:
     def _element_came(
         self, registered: PeriodicQuery, came: Mapping[Term, Sequence[Occurrence]]
     ) -> bool:
-        """An element comes into the windows of a query that whole ones move; whether it runs."""
+        """Add an element to windows moved by elements; false if that stops the query."""
         evaluation = registered.evaluation
         predicates = evaluation.predicates
         for name, view in evaluation.windows.items():
@@ -544,28 +541,25 @@ def _with(quads: Sequence[EncodedQuad], occurrences: Sequence[Occurrence]) -> li
 
 
 class CsparqlEngine(QueryEngine[PeriodicQuery]):
-    """Streams, their windows and the evaluations over these, moved on by instants.
+    """C-SPARQL queries over streams and static data, natively.
 
     Args:
-        base: what relative IRIs and names of registered streams are relative to.
+        base: of relative IRIs and of names of registered streams.
         limits: what is allowed.
-        lateness: how long evaluations wait for late elements, in milliseconds of stream time.
-        patience: how long a query over several streams waits for those of them that are behind
-            others, in milliseconds of stream time; where nobody says what time it is.
-        skip_idle: whether instants are left out at which nothing is in the windows of a query.
-        eager: whether queries over streams are evaluated from the first `advance` on, which says
-            what time it is, and not only from their first element on.
-        require_graphs: whether a query may only name static graphs that are there.
-        strict: whether a malformed element is an error; otherwise it is counted in `refused`.
-        rules: that rewrite the operators of a query.
-        pace: widens steps of queries under load; ``None``: nothing does.
-        learn: whether streams that declare no predicates are taken to have only those that came.
-        beside: another engine of this process, whose terms and static graphs it uses.
+        lateness: milliseconds of stream time that evaluations wait for late elements.
+        patience: milliseconds of stream time that a query waits for streams behind others, while
+            `present` is not known.
+        skip_idle: skip instants at which the windows of a query are empty.
+        eager: evaluate from the first `advance` on, not only from the first element.
+        require_graphs: refuse queries that name absent static graphs.
+        strict: raise errors of malformed elements; otherwise count them in `refused`.
+        rules: that rewrite operators.
+        pace: widens steps of queries under load.
+        learn: assume that undeclared streams have only the predicates that came.
+        beside: an engine whose terms and static graphs it shares.
 
     Attributes:
-        abandoned: whether nothing more is to be answered, because the engine is about to be closed.
-        learning: what is known about the predicates of streams.
-        refused: how many elements were malformed.
+        abandoned: nothing more is answered, because the engine is about to be closed.
     """
 
     def __init__(
@@ -611,20 +605,17 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
 
     @property
     def time(self) -> int | None:
-        """The newest instant that elements or `advance` told; ``None`` before the first element."""
+        """The newest instant; ``None`` before the first element."""
         return None if self._times.newest == NEVER else self._times.newest
 
     @property
     def late(self) -> int:
-        """How many elements came after an answer that should have seen them."""
+        """Elements that came after an answer that should have seen them."""
         return self._readers.late
 
     @property
     def present(self) -> int | None:
-        """What time it is, where somebody knows: later elements do not hurry queries on.
-
-        But for those that read no other stream. ``None``: nobody does.
-        """
+        """The time, if known: then an element moves only queries over its stream alone."""
         return self._times.present
 
     @present.setter
@@ -657,11 +648,11 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
     # ------------------------------------------------------------------------ what arrives
 
     def looks_at(self, stream: Term) -> bool:
-        """Whether the elements of a stream, or their times, are anything to a query."""
+        """True where elements of a stream, or their times, matter to a query."""
         return self._readers.read(stream) or self._timetable.follows(stream)
 
     def pass_by(self, stream: Term, at: int) -> None:
-        """Elements came in a stream that no query looks at, up to this instant."""
+        """Note the time of a stream that no query looks at."""
         self._times.came(stream, at)
 
     def arrive(
@@ -671,7 +662,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         at: int,
         graph: Term | None = None,
     ) -> None:
-        """An encoded element arrives, maybe with the name of its graph."""
+        """Take an encoded element, and the name of its graph."""
         self._times.came(stream, at)
         # Evaluations may let go of terms, and of queries.
         self.arriving.append(triples)
@@ -685,7 +676,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self._enter(stream, triples, at, graph)
 
     def _announce(self, stream: Term, at: int) -> None:
-        """An element is about to come."""
+        """Tell followers of an element before it enters."""
         for registered in tuple(self._readers.following.of(stream)):
             instant = registered.passed(at)
             if instant is not None and registered.state == "running":
@@ -696,7 +687,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
     def _enter(
         self, stream: Term, triples: Sequence[EncodedTriple], at: int, graph: Term | None
     ) -> None:
-        """An element comes into the windows of its stream."""
+        """Add an element to the windows of its stream."""
         if not self._readers.read(stream):
             return
         for evaluation in self.learning.contradicted(stream, triples):
@@ -727,7 +718,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         return quads
 
     def advance(self, timestamp: int | datetime) -> None:
-        """Everything with a timestamp up to this has come: evaluate what is due until then."""
+        """Evaluate what is due up to an instant; all elements until then have come."""
         self._check_open()
         at = milliseconds(timestamp)
         self._times.tell(at)
@@ -739,7 +730,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self.forgetting.sweep_where_due()
 
     def finish(self) -> None:
-        """No more elements will come: evaluate until every query has seen the last one."""
+        """Evaluate until every query has seen the last element."""
         if self.time is not None:
             self._evaluate(self._timetable.due_until_end(self.time))
 
@@ -803,18 +794,18 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
                 self._enter(registered.stream, triples, answer.at, graph_of(element))
 
     def abandon(self) -> None:
-        """End the evaluation that is under way; said in another thread, before it is closed."""
+        """End the evaluation under way; called from another thread."""
         self.abandoned = True
         for each in tuple(self.queries.values()):
             each.evaluation.end()
 
     def holders(self) -> Iterable[object]:
-        """Queries, windows, and what comes into them."""
+        """Queries, windows, and elements under way."""
         evaluations = [each.evaluation for each in self.queries.values()]
         return evaluations, self._windows, self._tables, self.arriving
 
     def static_holders(self) -> Iterable[object]:
-        """The tables of static triples."""
+        """Tables of static triples."""
         for table in self._tables:
             yield from table.holders
 
@@ -823,19 +814,18 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
     def register(
         self, text: str, callback: AnswerCallback | None = None, *, name: str | None = None
     ) -> PeriodicQuery:
-        """Start a query; it sees what arrives from now on.
+        """Start a query; it sees later elements.
 
         Args:
             text: C-SPARQL.
-            callback: is called with each `PeriodicAnswer`; without one they wait in the result.
-            name: what to call it where the text does not say.
+            callback: takes each `PeriodicAnswer`; without one they wait in the query.
+            name: where the text has none.
 
         Raises:
             ContinuousSyntaxError: the text is no query.
-            UnsupportedContinuousQueryError: it cannot be run: nothing says when to evaluate it, or
-                it would feed itself.
-            UnknownGraphError: by setting, it names a static graph that is not there.
-            LimitError: there are as many queries as allowed, or there is one of this name.
+            UnsupportedContinuousQueryError: nothing says when to evaluate it, or it feeds itself.
+            UnknownGraphError: it names an absent static graph, which is required.
+            LimitError: there are too many queries, or there is one of this name.
         """
         return self.start(parse(text, self.base), callback, name=name)
 
@@ -847,16 +837,13 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         name: str | None = None,
         kind: type[PeriodicQuery] = PeriodicQuery,
     ) -> PeriodicQuery:
-        """Start a query that was parsed.
+        """Start a parsed query; see `register`.
 
         Args:
-            query: of this language, or of one that is evaluated as it is.
+            query: in C-SPARQL, or in a language that is evaluated alike.
             callback: see `register`.
             name: see `register`.
-            kind: what it is when it runs.
-
-        Raises:
-            UnsupportedContinuousQueryError, UnknownGraphError, LimitError: see `register`.
+            kind: its class.
         """
         if not query.continuous:
             raise UnsupportedContinuousQueryError(
@@ -890,7 +877,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         return registered
 
     def ask(self, text: str) -> PeriodicAnswer:
-        """The answer of a query without streams, once."""
+        """Answer a query without streams, once."""
         self._check_open()
         query = parse(text, self.base)
         self._check_graphs(query.query.dataset)
@@ -906,20 +893,20 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
                 evaluation.close()
 
     def explain(self, query: str | CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
-        """The operators of a query: as it is written, and after the rules."""
+        """The operators of a query, as written and after the rules."""
         parsed = parse(query, self.base) if isinstance(query, str) else query
         return self._planner.explain(parsed)
 
     def link(
         self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool = True
     ) -> None:
-        """Say that somebody else makes a stream from others, so that order and cycles are known.
+        """Declare that others make a stream from streams, for order and cycles.
 
         Args:
-            name: of who makes it, for `unlink`.
+            name: for `unlink`.
             made: the IRI of the stream.
-            reads: the IRIs of the streams that it is made from.
-            may_feed_itself: whether that may be made from itself.
+            reads: the IRIs of its origins.
+            may_feed_itself: it may be among its origins.
 
         Raises:
             UnsupportedContinuousQueryError: a query would feed itself.
@@ -927,15 +914,15 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self._timetable.link(name, made, reads, may_feed_itself=may_feed_itself)
 
     def unlink(self, name: str) -> None:
-        """Forget what `link` said; nothing happens where it said nothing."""
+        """Undo `link`."""
         self._timetable.unlink(name)
 
     # ----------------------------------------------------------------------------- streams
 
     def declare(self, stream: str, predicates: Iterable[str]) -> None:
-        """Say which predicates a stream has; elements with others are refused from now on.
+        """Declare all predicates of a stream; elements with others are refused.
 
-        Patterns with other predicates are then known to be static.
+        Patterns with other predicates are static.
 
         Raises:
             ElementError: a predicate is no IRI.
@@ -952,17 +939,16 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         timestamp: int | datetime,
         graph: str | None = None,
     ) -> None:
-        """An element arrives.
+        """Take an element.
 
         Args:
-            stream: the IRI of the stream.
-            element: a triple of N-Triples texts, or several: a graph.
+            stream: its IRI.
+            element: a triple of N-Triples texts, or several.
             timestamp: milliseconds since 1970, or an instant.
-            graph: the name of the graph that it is, as an N-Triples text, if it has one.
+            graph: the N-Triples text of its graph.
 
         Raises:
-            ElementError: a term that is none, or a predicate that the stream does not declare
-                (where the engine is not strict it is counted).
+            ElementError: it is malformed, or has an undeclared predicate; counted if not strict.
             TimestampError: no instant.
         """
         self._check_open()

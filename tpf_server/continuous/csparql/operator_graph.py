@@ -1,7 +1,7 @@
 """The operator graph (O-graph) of a query, and which of its triple patterns are static.
 
-The operators are those of the algebra; what the paper adds to them are the sources (graph, stream,
-window) and the aggregation. Source: paper 003, sections 3.4 and 4.
+To the algebra the paper adds sources (graph, stream, window) and the aggregation. Source: paper
+003, sections 3.4 and 4.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -65,11 +65,11 @@ from tpf_server.continuous.engine.static.service_clauses import is_service
 
 @dataclass(frozen=True, slots=True)
 class MergedSource:
-    """What a graph is merged from.
+    """Parts of a graph.
 
     Args:
-        static: names of static graphs; `DEFAULT_GRAPH` is the repository's default graph.
-        streams: windows, by what patterns call them: in C-SPARQL the IRIs of their streams.
+        static: names of static graphs.
+        streams: graphs of windows, see `StreamClause.graph`.
     """
 
     static: tuple[Term, ...]
@@ -98,14 +98,14 @@ class Sources:
         """What GRAPH ?g ranges over."""
 
     def without_streams(self) -> "Sources":
-        """The same graphs, of which only the static parts are left."""
+        """The static parts of these graphs."""
         result = Sources(DatasetClause(), (), ())
         result.__dict__.update(self.__dict__)
         result._static_only = True
         return result
 
     def of(self, graph: Term) -> MergedSource | None:
-        """What a graph is merged from; ``None`` where the query has no such graph."""
+        """The parts of a graph; ``None`` where the query has no such graph."""
         found = self._of(graph)
         if found is not None and self._static_only:
             return MergedSource(found.static, ())
@@ -125,7 +125,7 @@ class Sources:
 
 
 def with_constant_graphs(pattern: Pattern, sources: Sources) -> Pattern:
-    """A pattern in which GRAPH ?g is the union over all graphs that ?g ranges over."""
+    """Replace GRAPH ?g with a union over its graphs."""
 
     def change(each: Pattern) -> Pattern:
         if isinstance(each, BGP):
@@ -187,11 +187,7 @@ _PREFIX = "?.t"
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a hidden timestamp variable in a graph position means.
-
-    Args:
-        graph: the graph of the triple pattern.
-    """
+    """Meaning of a hidden timestamp variable, which stands in place of this graph."""
 
     graph: Term
     streams: tuple[Term, ...]
@@ -200,7 +196,7 @@ class Stamp:
 def with_timestamps(
     pattern: Pattern, sources: Sources, streams: tuple[Term, ...]
 ) -> tuple[Pattern, dict[Variable, Stamp]]:
-    """The pattern with every call of timestamp() resolved, and what its new variables mean."""
+    """Resolve calls of timestamp(); also give the meaning of the new variables."""
     rewriter = _Timestamps(sources, streams)
     return transformed(pattern, rewriter.change), rewriter.stamps
 
@@ -271,7 +267,7 @@ class _Timestamps:
         return result
 
     def _latest(self, variable: Variable, streams: tuple[Term, ...]) -> Expression:
-        """The highest of all timestamps of a variable; adds them to the inner pattern."""
+        """The highest timestamp of a variable; adds timestamps to the inner pattern."""
         found: list[Variable] = []
         self._inner = self._stamped(self._inner, variable, streams, found)
         result: Expression | None = None
@@ -350,12 +346,11 @@ PatternKind: TypeAlias = Literal["static", "streaming", "mixed"]
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What is known about the data before anything is evaluated.
+    """What a plan may assume of the data.
 
     Args:
-        predicates: the predicates that a window has, where that is known of its stream: they were
-            declared, or are taken to have no others until one comes.
-        has_static: whether any triple of these static graphs matches a pattern.
+        predicates: of windows, as far as known.
+        has_static: true where a static triple in these graphs matches.
     """
 
     predicates: Mapping[Term, frozenset[Term]] = field(default_factory=dict)
@@ -367,13 +362,7 @@ class OperatorGraph:
     """A query as operators.
 
     Args:
-        query: its algebra. Every graph in it is a constant, a variable of `stamps`, or one of
-            named graphs in a window (see `graph_variable`).
-        clauses: its streams and windows.
-        sources: what its graphs are made of.
-        stamps: what the timestamp variables in graph positions mean.
-        instants: when it is evaluated.
-        knowledge: what tells static from streaming patterns.
+        query: its graphs are constants, variables of `stamps`, or see `graph_variable`.
     """
 
     query: Query
@@ -385,7 +374,7 @@ class OperatorGraph:
 
     @property
     def pattern(self) -> Pattern:
-        """The root of the operators, solution modifiers included."""
+        """The root operator."""
         return self.query.pattern
 
     def with_pattern(self, pattern: Pattern) -> "OperatorGraph":
@@ -393,7 +382,7 @@ class OperatorGraph:
         return replace(self, query=replace(self.query, pattern=pattern))
 
     def graph_of(self, quad: QuadPattern) -> Term:
-        """The graph that a triple pattern is matched against."""
+        """The graph of a triple pattern."""
         if not is_variable(quad.graph):
             return Term(quad.graph)
         place = place_of(quad.graph)
@@ -402,16 +391,13 @@ class OperatorGraph:
         return self.stamps[Variable(quad.graph)].graph
 
     def source_of(self, quad: QuadPattern) -> MergedSource:
-        """What the graph of a triple pattern is merged from."""
+        """The parts of a triple pattern's graph."""
         source = self.sources.of(self.graph_of(quad))
         assert source is not None, "other graphs were resolved before"
         return source
 
     def part_of(self, quad: QuadPattern) -> PatternKind:
-        """Whether a triple pattern can match static triples, streaming ones, or both.
-
-        A stream of which nothing is known may carry everything.
-        """
+        """Classify a triple pattern by the triples that may match."""
         source = self.source_of(quad)
         streaming = any(self.may_carry(stream, quad) for stream in source.streams)
         if not streaming:
@@ -420,19 +406,19 @@ class OperatorGraph:
         return "mixed" if static else "streaming"
 
     def may_carry(self, window: Term, quad: QuadPattern) -> bool:
-        """Whether a triple that matches a pattern may come into a window, as far as is known."""
+        """True where a matching triple may come into a window."""
         declared = self.knowledge.predicates.get(window)
         return declared is None or is_variable(quad.predicate) or quad.predicate in declared
 
     def clause_of(self, window: Term) -> StreamClause:
-        """The FROM STREAM clause of a window, which patterns call so."""
+        """The clause of a window."""
         return next(clause for clause in self.clauses if clause.graph == window)
 
 
 def operator_graph(
     parsed: CsparqlQuery, repository: tuple[Term, ...], knowledge: Knowledge
 ) -> OperatorGraph:
-    """The initial operator graph: one graph pattern operator for each triple pattern."""
+    """Make the initial graph: an operator for each triple pattern."""
     query = parsed.query
     sources = Sources(query.dataset, parsed.streams, repository)
     windows = tuple(clause.graph for clause in parsed.streams)
@@ -452,7 +438,6 @@ def operator_graph(
 
 
 def _separated(pattern: Pattern) -> Pattern:
-    """A basic graph pattern as joins of its triple patterns."""
     if not isinstance(pattern, BGP) or len(pattern.patterns) < 2:
         return pattern
     first, *rest = pattern.patterns

@@ -47,7 +47,7 @@ from tpf_server.continuous.engine.windows.specification import nanoseconds_of
 
 
 def words_of_the_paper(tokens: list[Token]) -> list[Token]:
-    """Join hyphenated names, drop commas between selected variables, read ``^^ ?v`` as ``&&``."""
+    """Join hyphenated names, drop commas in SELECT, read ``^^ ?v`` as ``&&``."""
     result: list[Token] = []
     selecting = False
     depth = 0
@@ -91,8 +91,7 @@ def parse(text: str, base: str = BASE) -> CsparqlQuery:
     """Parse a C-SPARQL query.
 
     Raises:
-        ContinuousSyntaxError: the text is no query, or its clauses contradict each other; the error
-            has line and column.
+        ContinuousSyntaxError: the text is no query, or contradicts itself; with line and column.
         UnsupportedContinuousQueryError: the algebra cannot express it.
     """
     with as_continuous_errors():
@@ -101,7 +100,7 @@ def parse(text: str, base: str = BASE) -> CsparqlQuery:
 
 
 class _Clauses:
-    """The clauses of one query that SPARQL does not have."""
+    """The clauses of one query beyond SPARQL."""
 
     def __init__(self) -> None:
         self._streams: list[StreamClause] = []

@@ -1,4 +1,4 @@
-"""A C-SPARQL query that runs."""
+"""C-SPARQL queries that run, natively or elsewhere, and how often they are evaluated."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,11 +25,7 @@ from tpf_server.continuous.engine.semantics import says_now
 
 
 class ExecutedQuery(RunningQuery[PeriodicAnswer]):
-    """A query that an executor runs.
-
-    Attributes:
-        stream: the IRI of the stream that it makes, if it makes one.
-    """
+    """A query that an executor runs."""
 
     def __init__(
         self,
@@ -46,34 +42,33 @@ class ExecutedQuery(RunningQuery[PeriodicAnswer]):
 
 
 class Executor(Protocol):
-    """Runs queries somewhere else than in the engine of the service.
+    """Runs C-SPARQL queries elsewhere.
 
-    All methods are called under the lock of the service, and must not wait for anything; answers
-    may come from any thread.
+    It is called under the lock of the service and must not block; answers may come from any thread.
     """
 
     def start(
         self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
     ) -> ExecutedQuery:
-        """Start a query that was parsed; it sees what arrives from now on.
+        """Start a query; it sees later elements.
 
-        What goes wrong later is a state of the query, with its reason (`RunningQuery.stop`).
+        Later failures are a state of the query (`RunningQuery.stop`).
 
         Raises:
-            UnsupportedContinuousQueryError: it cannot be run here, and why.
+            UnsupportedContinuousQueryError: it cannot be run here.
         """
 
     def reads(self, stream: Term) -> bool:
-        """Whether a query that runs wants the elements of a stream."""
+        """True where a running query reads a stream."""
 
     def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
-        """An element arrives: triples of N-Triples texts."""
+        """Take an element: triples of N-Triples texts."""
 
     def advance(self, until: int) -> None:
-        """Everything with a timestamp up to this has come; nothing waits for more of a batch."""
+        """Process the elements up to an instant; all have come."""
 
     def close(self) -> None:
-        """End all queries, and what runs them."""
+        """End all queries."""
 
 
 AnswerCallback = Callable[[PeriodicAnswer], None]
@@ -83,17 +78,16 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     """A query that answers at instants.
 
     Attributes:
-        instants: at which it is evaluated, for now.
-        stream: the IRI of the stream that it makes, if it makes one.
-        late: how many elements came after an evaluation that should have seen them.
-        last: the instant at which it was evaluated last.
-        widens: whether its steps may grow where there is too much to do.
-        timed: whether instants are due that lie ahead; otherwise it answers at arrivals only.
-        counts: whether its windows are moved on by arrivals: of triples, or of whole elements.
-        follows: whether it is to hear of elements of its streams, see `coming` and `came`.
-        told: whether these tell it when it is to be evaluated.
-        ranges: whether it says GRAPH ?g, so that it depends on which static graphs there are.
-        rank: higher than those of all queries whose triples it reads.
+        late: elements that came after an answer that should have seen them.
+        last: the last instant of evaluation.
+        widens: its steps may grow under load.
+        timed: instants lie ahead; otherwise it answers at arrivals only.
+        counts: arrivals move its windows: of triples, or (`by_elements`) of elements.
+        follows: `coming` and `came` are called.
+        told: these say when it is due.
+        timely: it has NOW().
+        ranges: it has GRAPH ?g, so it depends on the names of static graphs.
+        rank: higher than that of each query whose triples it reads.
     """
 
     def __init__(
@@ -132,18 +126,18 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
 
     @property
     def states_period(self) -> bool:
-        """Whether its text says COMPUTED EVERY."""
+        """True where its text has COMPUTED EVERY."""
         registration = self.query.registration
         return registration is not None and registration.every is not None
 
     def widen(self, factor: int, because: str) -> None:
-        """From the next instant on it is evaluated every so many steps, and why."""
+        """Multiply its steps, for this reason."""
         self.instants = self.query.instants.wider(factor)
         self._widened = ("", "") if factor == 1 else (f"{factor} times ", f": {because}")
 
     @property
     def every(self) -> str:
-        """What says when it is evaluated, for people."""
+        """What decides its instants, for people."""
         if not self.instants.periods:
             return "counted windows"
         times, because = self._widened
@@ -161,11 +155,11 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
 
     @property
     def graph(self) -> OperatorGraph:
-        """Its operators, as they run."""
+        """Its operators as they run."""
         return self.evaluation.graph
 
     def _operators(self) -> list[str]:
-        """Its operators as text; those that it shares with other queries last."""
+        """Its operators as text; shared ones last."""
         shared = drawn(self.graph).as_text().splitlines()
         parts = self.question.parts
         if parts is None or not self.evaluation.widened:
@@ -181,7 +175,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return frozenset(self.evaluation.streams.values())
 
     def explain(self) -> dict[str, Any]:
-        """Its state, when it is evaluated, what its windows hold, and its operators."""
+        """State, instants, windows and operators."""
         found = {
             **super().explain(),
             "engine": "native",
@@ -206,39 +200,39 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return found
 
     def due_first(self, at: int) -> int | None:
-        """The first instant that is not before `at` at which it is to be evaluated."""
+        """The first instant at or after `at`."""
         return self.instants.first(at)
 
     def due_after(self, at: int) -> int | None:
-        """The one after an instant at which it was evaluated; ``None``: elements will tell."""
+        """The next instant; ``None``: elements decide."""
         return self.instants.after(at)
 
     def due_at_end(self, at: int) -> int:
-        """The instant at which it has seen everything up to an instant."""
+        """The instant that has seen everything up to `at`."""
         return self.instants.first(at)
 
     def passed(self, at: int) -> int | None:  # noqa: ARG002
-        """At which instant it answers at once, because an element is about to come."""
+        """The instant to answer at once, before an element of `at` enters."""
         return None
 
     def coming(self, stream: Term, at: int) -> bool:
-        """An element is about to come, where it follows them; whether another instant is due."""
+        """Note that an element is about to come; true if an instant is due."""
         raise NotImplementedError
 
     def came(self, stream: Term, at: int) -> bool:
-        """It has come into the windows; whether another instant is due."""
+        """Note that it has entered the windows; true if an instant is due."""
         raise NotImplementedError
 
     def wanted(self, done: int) -> int | None:
-        """The instant that is due next, where elements tell."""
+        """The next instant that elements decided, after those `done`."""
         raise NotImplementedError
 
     def answer(self, at: int) -> PeriodicAnswer | None:
-        """What it answers at an instant; ``None``: nothing."""
+        """Answer at an instant; ``None``: there is nothing to say."""
         return self.evaluation.at(at, self.name, self.question) if self.say_now(at) else None
 
     def say_now(self, at: int) -> bool:
-        """NOW() is an instant from here on; whether it could be evaluated, otherwise it stops."""
+        """Set NOW(); false where that stops the query."""
         if self.timely:
             try:
                 self.evaluation.plan_at(at)
@@ -248,7 +242,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return True
 
     def arrived(self) -> bool:
-        """One more triple came; whether a query over counted windows must be evaluated now."""
+        """Count a triple; true where a query over counted windows is due."""
         self._arrived += 1
         steps = [
             clause.window.step
@@ -276,7 +270,7 @@ _LITTLE: Final = 0.5
 
 
 class Widen(StrEnum):
-    """Whose steps grow."""
+    """Queries whose steps may grow."""
 
     NEVER = "never"
     UNSTATED = "unstated"
@@ -285,15 +279,11 @@ class Widen(StrEnum):
 
 
 class Pace:
-    """Widens the steps of queries by a factor, the same for all, while evaluations take too long.
+    """Widen the steps of queries by a common factor while evaluations take too long.
 
-    The load is the sum over all queries of what an evaluation takes by its step. The factor doubles
-    where that is above three quarters, and halves where half of it would still do with less than a
-    half. Of the last two evaluations of a query the shorter one counts, so that a single long one,
-    as the first may be, does not.
-
-    Attributes:
-        factor: by which steps are wider than they are written.
+    The load is the sum of cost by step. The factor doubles above three quarters, and halves where
+    half of it keeps the load below a half. The cost is the shorter of the last two, so that a slow
+    first evaluation does not count.
     """
 
     def __init__(self, seconds: Callable[[], float], whose: Widen = Widen.UNSTATED) -> None:
@@ -308,7 +298,7 @@ class Pace:
         self._free = 0.0
 
     def add(self, registered: PeriodicQuery) -> None:
-        """A query is registered."""
+        """Add a query."""
         if (registered.widens and registered.query.instants.periods) and (
             self._whose is Widen.ALL
             or (self._whose is Widen.UNSTATED and not registered.states_period)
@@ -317,19 +307,19 @@ class Pace:
             registered.widen(self.factor, self._because)
 
     def remove(self, registered: PeriodicQuery) -> None:
-        """It is registered no more."""
+        """Remove a query."""
         self.rest(registered)
         self._queries.pop(registered, None)
 
     def rest(self, registered: PeriodicQuery) -> None:
-        """It is not evaluated for now, and so no load."""
+        """Take out the load of an idle query."""
         if self._last.pop(registered, None) is not None:
             self._load(registered, 0.0)
             del self._loads[registered]
             self._adapt()
 
     def evaluated(self, registered: PeriodicQuery, seconds: float) -> None:
-        """An evaluation took so long."""
+        """Note the cost of an evaluation."""
         if registered.state != "running":
             return  # what it took had an end with it
         cost = min(seconds, self._last.get(registered, 0.0))

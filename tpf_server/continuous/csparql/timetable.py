@@ -1,4 +1,4 @@
-"""Which queries are to be evaluated next, and which ones wait for an element to begin with."""
+"""Decide which queries are evaluated next, and which ones wait for an element."""
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
@@ -33,7 +33,7 @@ class Multimap(Generic[KeyT, ItemT]):
                 self._items.pop(key, None)
 
     def of(self, key: KeyT) -> Collection[ItemT]:
-        """The items of a key, as they are now and later."""
+        """A live view of the items of a key."""
         return self._items.get(key, {}).keys()
 
     def __contains__(self, key: KeyT) -> bool:
@@ -48,16 +48,11 @@ class Multimap(Generic[KeyT, ItemT]):
 
 
 class StreamTimes:
-    """The times of streams.
+    """The progress of streams.
 
     An element says that everything before it has come of its stream. A query over several streams
-    has passed an instant when all of them have; it does not wait for those that are further behind
-    the foremost than its patience allows, nor, where somebody knows what time it is, for those that
-    have not come so far by then.
-
-    Attributes:
-        present: what time it is, where somebody knows; ``None``: nobody does.
-        newest: the newest instant that an element or somebody told; `NEVER` before.
+    has passed an instant when all of them have. It does not wait for streams that are more than the
+    patience behind the foremost, nor beyond the present, if that is known.
     """
 
     def __init__(self, lateness: int, patience: int) -> None:
@@ -69,19 +64,19 @@ class StreamTimes:
         self._told = NEVER
 
     def came(self, stream: Term, at: int) -> None:
-        """An element of a stream has this timestamp."""
+        """Note the timestamp of an element."""
         if at > self.newest:
             self.newest = at
         if at > self._passed.get(stream, NEVER):
             self._passed[stream] = at - 1
 
     def tell(self, at: int) -> None:
-        """Everything up to an instant has come, of all streams."""
+        """All elements up to an instant have come, of all streams."""
         self.newest = max(self.newest, at)
         self._told = max(self._told, at)
 
     def passed(self, streams: Collection[Term], awaited: Collection[Term]) -> int:
-        """Until when everything has come that a query wants; `NEVER` where nobody knows."""
+        """The instant up to which all has come of some streams, `awaited` of them from outside."""
         own = self._passed
         if len(streams) == 1:
             (stream,) = streams
@@ -97,40 +92,32 @@ class StreamTimes:
 
 
 class Streams(NamedTuple):
-    """The streams of a query.
-
-    Args:
-        seen: whose elements it sees, also by what others make of them.
-        awaited: those of them that nobody makes.
-    """
+    """Streams that reach a query: all `seen`, and those `awaited` from outside."""
 
     seen: frozenset[Term]
     awaited: frozenset[Term]
 
 
 class Feeding:
-    """Streams that are made from streams: by queries, and by others who say so."""
+    """Streams that are made from streams."""
 
     def __init__(self) -> None:
         self._links: dict[str, tuple[Term, frozenset[Term]]] = {}
         self.makers: Multimap[Term, PeriodicQuery] = Multimap()
 
     def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
-        """Somebody of this name makes a stream from others."""
+        """A stream is made elsewhere from others."""
         self._links[name] = (made, frozenset(reads))
 
     def unlink(self, name: str) -> bool:
-        """Nobody of this name makes a stream any more; whether somebody did."""
+        """Undo `link`; true if there was one."""
         return self._links.pop(name, None) is not None
 
     def ranks(self, queries: Iterable[PeriodicQuery]) -> dict[PeriodicQuery, int]:
-        """The rank of each of these queries, and of those whose triples they read.
-
-        It is higher than those of all queries whose triples a query reads.
+        """Rank these queries, and those whose triples they read.
 
         Raises:
-            UnsupportedContinuousQueryError: a query would feed itself, or it reads what are no
-                triples.
+            UnsupportedContinuousQueryError: a query would feed itself, or reads no triples.
         """
         makers = self.makers
         ranks: dict[PeriodicQuery, int] = {}
@@ -159,7 +146,7 @@ class Feeding:
         return ranks
 
     def streams_from(self, reads: Iterable[Term]) -> Streams:
-        """The streams whose elements come to who reads these."""
+        """The streams that reach these."""
         seen: set[Term] = set()
         awaited: set[Term] = set()
         asked = list(reads)
@@ -177,7 +164,7 @@ class Feeding:
         return Streams(frozenset(seen), frozenset(awaited))
 
     def _origins(self, stream: Term) -> set[Term]:
-        """The stream, and those that somebody else makes it from."""
+        """A stream, and those that it is made from elsewhere."""
         found: set[Term] = set()
         asked = [stream]
         while asked:
@@ -196,11 +183,11 @@ _Due = tuple[int, PeriodicQuery]
 
 
 class _Timeline:
-    """Queries over the same streams, which so have the same time.
+    """Queries over the same streams, and so with the same progress.
 
     Attributes:
-        done: until when what was due was evaluated.
-        due: their next instants, after what has passed.
+        done: until when due instants were evaluated.
+        due: instants beyond the progress.
     """
 
     def __init__(self, streams: Streams, passed: int) -> None:
@@ -211,10 +198,7 @@ class _Timeline:
 
 
 class Timetable:
-    """The next instants of queries: in the order of time, then of who feeds whom.
-
-    Each query has the time of its streams (see `StreamTimes`).
-    """
+    """The next instants of queries, by time, then by rank."""
 
     def __init__(self, times: StreamTimes, queries: Mapping[str, PeriodicQuery]) -> None:
         self._times = times
@@ -232,10 +216,10 @@ class Timetable:
     # ----------------------------------------------------------------------------- queries
 
     def add(self, registered: PeriodicQuery) -> None:
-        """A query is about to be registered.
+        """Add a query.
 
         Raises:
-            UnsupportedContinuousQueryError: it would feed itself, or it reads what are no triples.
+            UnsupportedContinuousQueryError: it would feed itself, or reads no triples.
         """
         self._feeding.makers.add(_made(registered), registered)
         try:
@@ -252,7 +236,7 @@ class Timetable:
             self.rest(registered)
 
     def remove(self, registered: PeriodicQuery) -> None:
-        """It is never evaluated again, and not registered any more."""
+        """Remove a query."""
         self._wake(registered)
         self._give_up(registered)
         self._feeding.makers.discard(_made(registered), registered)
@@ -283,7 +267,7 @@ class Timetable:
             self._arrange(self._queries.values())
 
     def _arrange(self, queries: Iterable[PeriodicQuery]) -> None:
-        """Who makes which streams has changed: find rank and time of all queries again."""
+        """Rank queries and find their streams again."""
         queries = tuple(queries)
         planned = dict(self._ready.next)
         for timeline in self._timelines.values():
@@ -317,9 +301,9 @@ class Timetable:
     # ------------------------------------------------------------------------------ instants
 
     def begin(self, registered: PeriodicQuery, at: int) -> None:
-        """A query that waited is evaluated from an instant on, or after what was done by then.
+        """Wake a query at an instant, but after those that are done.
 
-        So an element that is much too late does not make a query count from its time on.
+        So a late element does not bring back its time.
         """
         done, last = self._of[registered].done, registered.last
         first = registered.due_first(max(at, done + 1))
@@ -330,7 +314,7 @@ class Timetable:
             self.plan(registered, first)
 
     def look(self, registered: PeriodicQuery) -> None:
-        """Elements have told when a query is due: it may be before what was planned."""
+        """Plan an instant that elements decided, if it is earlier."""
         at = registered.wanted(self._of[registered].done)
         if at is None:
             return
@@ -340,7 +324,7 @@ class Timetable:
             self.plan(registered, at)
 
     def plan(self, registered: PeriodicQuery, at: int) -> None:
-        """A query is to be evaluated at this instant next."""
+        """Plan the next instant of a query."""
         timeline = self._of[registered]
         due, other = timeline.due, self._ready
         if at <= timeline.passed:
@@ -349,13 +333,12 @@ class Timetable:
         due.plan(at, (registered.rank, registered.number), registered)
 
     def rest(self, registered: PeriodicQuery) -> None:
-        """A query has no next instant before an element comes, or somebody asks."""
+        """Let a query wait for an element."""
         self._give_up(registered)
         self._idle[registered] = None
         self._idle_readers.add(registered.reads, registered)
 
     def _wake(self, registered: PeriodicQuery) -> None:
-        """It does not wait any more."""
         if registered in self._idle:
             del self._idle[registered]
             self._idle_readers.discard(registered.reads, registered)
@@ -366,17 +349,17 @@ class Timetable:
             self._of[registered].due.give_up(registered)
 
     def idle(self, stream: Term | None = None) -> tuple[PeriodicQuery, ...]:
-        """Those that wait for an element: of this stream, or of any."""
+        """The queries that wait for an element of a stream, or of any."""
         return tuple(self._idle if stream is None else self._idle_readers.of(stream))
 
     # ---------------------------------------------------------------------------------- time
 
     def follows(self, stream: Term) -> bool:
-        """Whether the time of a stream moves a query, also one that reads what is made of it."""
+        """True where the time of a stream moves a query."""
         return stream in self._moved_by
 
     def pass_on(self, stream: Term | None = None) -> bool:
-        """The time of a stream has changed, or that of all; whether something is due."""
+        """Progress of a stream, or of all; true where something is due."""
         moved = self._timelines.values() if stream is None else self._moved_by.of(stream)
         for timeline in moved:
             passed = self._times.passed(*timeline.streams)
@@ -388,7 +371,10 @@ class Timetable:
         return bool(self._ready.next)
 
     def due(self, before: int | None = None) -> Iterator[_Due]:
-        """Those that are due; more may be planned meanwhile."""
+        """Give due queries; more may be planned meanwhile.
+
+        While a query answers, elements made of it only release instants `before` them.
+        """
         if self._gives and before is not None:
             yield from self._in_order(before - 1)
             return
@@ -396,13 +382,12 @@ class Timetable:
         self._settle()
 
     def _settle(self) -> None:
-        """Everything was given that was due."""
         for timeline in self._reached:
             timeline.done = max(timeline.done, timeline.passed)
         self._reached.clear()
 
     def due_until_end(self, end: int) -> Iterator[_Due]:
-        """Those that are due until each was evaluated once at or after an instant, the last one."""
+        """Give due queries until each has seen the last instant."""
         timelines = tuple(self._timelines.values())
         passed = [each.passed for each in timelines]
         until = [each.due_at_end(end) for each in self._of]
@@ -441,6 +426,6 @@ class Timetable:
             self._gives = outer
 
     def __len__(self) -> int:
-        """How many instants are planned, and how many queries wait."""
+        """Planned instants and waiting queries."""
         planned = sum(len(each.due.heap) for each in self._timelines.values())
         return len(self._ready.heap) + planned + len(self._idle)

@@ -1,1 +1,1 @@
-"""RSP-QL: named windows over streams, report policies, and what is streamed of the answers."""
+"""RSP-QL: named windows over streams, report policies, and stream operators."""

@@ -188,7 +188,7 @@ def _duration(cursor: Cursor) -> int:
 
 
 def _report_policy(cursor: Cursor) -> ReportPolicy:
-    """Parse strategies, with commas or AND between them; all must hold."""
+    """Parse strategies; all must hold."""
     policy = ReportPolicy()
     while True:
         position = cursor.token.position
@@ -231,7 +231,7 @@ def _tick_policy(cursor: Cursor) -> TickPolicy:
 def named(
     pattern: Pattern, hidden: Variable, graph: TermOrVariable, fresh: Callable[[], Variable]
 ) -> Pattern:
-    """``GRAPH graph { … }``, where it is known what stands inside."""
+    """Make ``GRAPH graph { … }`` of its parsed content, which lies in the graph `hidden`."""
     if not is_variable(graph):
         return Join(Values((hidden,), ((Term(graph),),)), pattern)
     name = Variable(graph)
@@ -253,11 +253,10 @@ _GRAPHS_MARK = "urn:x-rspql:graphs:"
 def parse(
     text: str, base: str = BASE, report: ReportPolicy = WINDOW_CLOSE, tick: TickPolicy = "time"
 ) -> RspqlQuery:
-    """Parse an RSP-QL query.
+    """Parse an RSP-QL query; policies apply where the text has none.
 
     Raises:
-        ContinuousSyntaxError: the text is no query, or its clauses contradict each other; the error
-            has line and column.
+        ContinuousSyntaxError: the text is no query, or contradicts itself; with line and column.
         UnsupportedContinuousQueryError: the algebra cannot express it.
     """
     with as_continuous_errors():
@@ -266,10 +265,10 @@ def parse(
 
 
 def parse_report(text: str) -> ReportPolicy:
-    """Parse strategies alone: ``window close, non-empty content``.
+    """Parse a report policy: ``window close, non-empty content``.
 
     Raises:
-        ContinuousSyntaxError: the text is no list of strategies.
+        ContinuousSyntaxError: the text is none.
     """
     with as_continuous_errors():
         cursor = Cursor(text)
@@ -280,7 +279,7 @@ def parse_report(text: str) -> ReportPolicy:
 
 
 class _Clauses:
-    """The clauses of one query that SPARQL does not have."""
+    """The clauses of one query beyond SPARQL."""
 
     def __init__(self, report: ReportPolicy, tick: TickPolicy) -> None:
         self._policy = report
@@ -443,7 +442,7 @@ class _Clauses:
         return join(before, result)
 
     def _graph_clause(self, parser: Parser, before: Pattern) -> Pattern:
-        """Parse GRAPH; in a window it is of the named graphs of that."""
+        """Parse GRAPH; in a window it ranges over named graphs of elements."""
         if self._inside is None:
             return parser.graph_clause(before)
         graph = parser.variable_or_iri()
@@ -453,7 +452,7 @@ class _Clauses:
         return join(before, named(pattern, hidden, graph, parser.fresh))
 
     def _graph_in(self, window: StreamClause) -> Variable:
-        """The variable of the named graphs of a window."""
+        """Make the variable of the named graphs of a window."""
         called = Term(window.graph.replace(_MARK, _GRAPHS_MARK, 1))
         known = [each.graph for each in self._in_graphs]
         if called not in known:

@@ -1,4 +1,4 @@
-"""Starts queries of RSP-QL on the engine of C-SPARQL, which evaluates windows that are graphs."""
+"""Start queries of RSP-QL on the engine of C-SPARQL."""
 
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.periodic_query import AnswerCallback
@@ -16,21 +16,21 @@ def register(
     report: ReportPolicy = WINDOW_CLOSE,
     tick: TickPolicy = "time",
 ) -> ReportingQuery:
-    """Start a query; it sees what arrives from now on.
+    """Start a query; it sees later elements.
 
     Args:
-        engine: any.
+        engine: of C-SPARQL.
         text: RSP-QL.
-        callback: is called with each `PeriodicAnswer`; without one they wait in the result.
-        name: what to call it where the text does not say.
-        report: when it answers, where the text does not say.
-        tick: where it is looked for these instants, where the text does not say.
+        callback: takes each `PeriodicAnswer`; without one they wait in the query.
+        name: where the text has none.
+        report: the policy where the text has none.
+        tick: the policy where the text has none.
 
     Raises:
         ContinuousSyntaxError: the text is no query.
-        UnsupportedContinuousQueryError: it cannot be run, see `CsparqlEngine.register`.
-        UnknownGraphError: by setting, it names a static graph that is not there.
-        LimitError: there are as many queries as allowed, or there is one of this name.
+        UnsupportedContinuousQueryError: see `CsparqlEngine.register`.
+        UnknownGraphError: it names an absent static graph, which is required.
+        LimitError: there are too many queries, or there is one of this name.
     """
     query = parse(text, engine.base, report, tick)
     started = engine.start(query, callback, name=name, kind=ReportingQuery)

@@ -1,11 +1,10 @@
-"""A query of RSP-QL that runs: when it answers, and what of its answers it streams.
+"""RSP-QL queries that run: when they answer, and what they stream.
 
-Window close and periodic with the tick of time are known ahead; these instants are due as those of
-C-SPARQL are. All others are found as elements come: with the tick of time, where content enters or
-leaves a window; with that of batches, once for each timestamp; with that of tuples at each element,
-at once: for what has closed before it comes, and for what it closes or changes itself. The windows
-of the latter two are those of the query alone, because they are moved to instants that other
-queries have left behind.
+Window close and periodic with TICK TIME have instants as C-SPARQL has. All others are decided by
+elements: with TICK TIME where content enters or leaves a window; with TICK BATCH once for each
+timestamp; with TICK TUPLE at each element: for windows that closed before it, and for those that
+it closes or changes. Windows of the latter two are not shared, because they move to instants that
+other queries have left.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -44,7 +43,7 @@ _QUAD = (Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 def rows_to_stream(
     operator: StreamOperator, before: Counter[Row], rows: Sequence[Row]
 ) -> tuple[list[Row], Counter[Row]]:
-    """What an answer has more (ISTREAM) or less (DSTREAM) than that of before; and its rows."""
+    """Give what an answer has more (ISTREAM) or less (DSTREAM) than before, and its bag."""
     now = Counter(rows)
     if operator == "DSTREAM":
         return list((before - now).elements()), now
@@ -61,7 +60,7 @@ def rows_to_stream(
 def changed(
     operator: StreamOperator, before: Counter[Row], changes: Iterable[tuple[Row, int]]
 ) -> list[Row]:
-    """The same, where it is known what came and went; `before` becomes the answer."""
+    """The same from a delta; `before` becomes the answer."""
     wanted = 1 if operator == "ISTREAM" else -1
     found: list[Row] = []
     for row, count in changes:
@@ -82,7 +81,7 @@ def quads_of(
     variables: Sequence[Variable],
     rows: Sequence[Row],
 ) -> PeriodicAnswer:
-    """The answer of CONSTRUCT with GRAPH in its template: rows of triples with their graphs."""
+    """Make the answer of CONSTRUCT with GRAPH in its template."""
     values = {variable: place for place, variable in enumerate(variables)}
     blanks: dict[str, int] = {}
     found: dict[Row, None] = {}
@@ -121,7 +120,7 @@ WindowContent: TypeAlias = tuple[object, ...] | None
 
 
 class SlidingMarks:
-    """The timestamps of the elements that came into a window over time."""
+    """Timestamps of the elements of a window over time."""
 
     def __init__(self, window: SlidingWindow) -> None:
         self.window = window
@@ -129,16 +128,16 @@ class SlidingMarks:
         self._came = 0
 
     def add(self, at: int) -> None:
-        """An element with this timestamp came."""
+        """Add an element."""
         self._came += 1
         insort(self._marks, (at, self._came))
 
     def closes(self, at: int) -> bool:
-        """Whether a window closes at an instant."""
+        """True where a window closes at an instant."""
         return self.window.closed(at) == at
 
     def content(self, at: int) -> WindowContent:
-        """What is in it at an instant."""
+        """The content at an instant."""
         lower, upper = self.window.bounds(at)
         begin = bisect_right(self._marks, lower, key=_timestamp)
         end = bisect_right(self._marks, upper, key=_timestamp)
@@ -148,12 +147,12 @@ class SlidingMarks:
         return self._marks[begin], self._marks[end - 1], end - begin
 
     def leaving(self, at: int) -> int | None:
-        """The first instant from this on at which an element leaves it, as far as is known."""
+        """The first instant from `at` on at which an element leaves."""
         place = bisect_left(self._marks, at, key=lambda mark: self.window.leaves(mark[0]))
         return None if place == len(self._marks) else self.window.leaves(self._marks[place][0])
 
     def forget(self, at: int) -> None:
-        """Let go of elements that are in no window from an instant on."""
+        """Forget elements that no later window has."""
         if len(self._marks) > _SPARE:
             lower, _ = self.window.bounds(at)
             gone = bisect_right(self._marks, lower, key=_timestamp)
@@ -162,10 +161,10 @@ class SlidingMarks:
 
 
 class ElementMarks:
-    """How many elements came into a window that counts them.
+    """Count the elements of a window that counts them.
 
     Attributes:
-        closed: whether the last of them has closed it, and nobody has looked since.
+        closed: the last element closed it, and nobody has looked since.
     """
 
     def __init__(self, window: ElementWindow) -> None:
@@ -174,24 +173,24 @@ class ElementMarks:
         self._came = 0
 
     def add(self, at: int) -> None:  # noqa: ARG002
-        """An element came."""
+        """Add an element."""
         self._came += 1
         self.closed = self._came % self.window.step == 0
 
     def closes(self, at: int) -> bool:  # noqa: ARG002
-        """Whether it closes at an instant."""
+        """True where it is closed."""
         return self.closed
 
     def content(self, at: int) -> WindowContent:  # noqa: ARG002
-        """What is in it."""
+        """The content."""
         return (self._came,) if self._came else None
 
     def leaving(self, at: int) -> int | None:  # noqa: ARG002
-        """Nothing leaves it by itself."""
+        """Nothing leaves by itself."""
         return None
 
     def forget(self, at: int) -> None:  # noqa: ARG002
-        """It was looked at."""
+        """Note that it was looked at."""
         self.closed = False
 
 
@@ -200,7 +199,7 @@ def _timestamp(mark: tuple[int, int]) -> int:
 
 
 class ReportingQuery(PeriodicQuery):
-    """See above; it is made as `PeriodicQuery` is."""
+    """A query with report and tick policies."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -329,7 +328,7 @@ class ReportingQuery(PeriodicQuery):
     def _changes(
         self, instant: int, operator: StreamOperator
     ) -> tuple[Sequence[Variable], Sequence[Row]]:
-        """What the answer has more, or less, than that of before."""
+        """The delta of the answer that the operator streams."""
         told = None
         if self.query.query.form != "ASK":
             told = self.evaluation.changes(instant, self._asked)
@@ -356,7 +355,7 @@ class ReportingQuery(PeriodicQuery):
         return closed or not self._report.timing
 
     def _holds(self, instant: int) -> bool:
-        """Whether the strategies that ask for the windows hold for one of them."""
+        """True where all strategies about windows hold for one of them."""
         if not self._marks:
             return True
         report = self._report
@@ -380,7 +379,7 @@ class ReportingQuery(PeriodicQuery):
         return EmissionColumns(variables, removes=self._said.operator == "DSTREAM")
 
     def explain(self) -> dict[str, Any]:
-        """What `PeriodicQuery.explain` gives, and the policies."""
+        """As `PeriodicQuery.explain`, with the policies."""
         return {
             **super().explain(),
             "operator": self._said.operator,

@@ -1,4 +1,4 @@
-"""What a text in RSP-QL says."""
+"""A parsed RSP-QL query: policies and windows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,10 +49,10 @@ TICKS: Final[tuple[TickPolicy, ...]] = get_args(TickPolicy)
 
 @dataclass(frozen=True, slots=True)
 class ReportPolicy:
-    """What must hold where a query answers; all that is said here.
+    """Conditions of an answer; all must hold.
 
     Args:
-        period: of ``periodic``, in milliseconds; ``None``: it is not said.
+        period: of ``periodic``, in milliseconds.
     """
 
     window_close: bool = False
@@ -62,12 +62,12 @@ class ReportPolicy:
 
     @property
     def timing(self) -> bool:
-        """Whether time alone says at which instants it may hold."""
+        """True where time decides the instants."""
         return self.window_close or self.period is not None
 
     @property
     def content(self) -> bool:
-        """Whether it depends on what is in the windows."""
+        """True where content matters."""
         return self.content_change or self.non_empty
 
     def __str__(self) -> str:
@@ -102,9 +102,9 @@ class SlidingWindow(LogicalWindow):
     """``[RANGE range STEP step]``, in milliseconds.
 
     Args:
-        start: t0; no element up to it is in any window.
-        past: how much later everything is seen.
-        own: whether it is moved on by the arrivals of its query, so that nobody shares it.
+        start: t0; elements up to it are in no window.
+        past: delay of the content.
+        own: arrivals of its query move it, so it is not shared.
     """
 
     start: int = 0
@@ -113,7 +113,7 @@ class SlidingWindow(LogicalWindow):
 
     @property
     def shared(self) -> bool:
-        """Whether queries may have it in common."""
+        """True where queries may share it."""
         return not self.own
 
     @property
@@ -122,21 +122,21 @@ class SlidingWindow(LogicalWindow):
         return self.start + self.range + self.past
 
     def closes(self, at: int) -> int:
-        """When the present window at an instant closes: the first such instant not before it."""
+        """The close of the present window at an instant."""
         first = self.first_close
         return max(first, first - (first - at) // self.step * self.step)
 
     def closed(self, at: int) -> int | None:
-        """The last instant up to this at which a window closed, if one has."""
+        """The last close up to an instant."""
         first = self.first_close
         return None if at < first else first + (at - first) // self.step * self.step
 
     def bounds(self, at: int) -> tuple[int, int]:
-        """The elements that are seen at an instant have timestamps in (lower, upper]."""
+        """Timestamps at an instant are in (lower, upper]."""
         return self.closes(at) - self.past - self.range, at - self.past
 
     def leaves(self, timestamp: int) -> int:
-        """The first instant at which an element is not seen any more that was seen before."""
+        """The first instant after an element has left."""
         first = self.first_close
         # It is in the windows that open before it; the last of them that is not the present one.
         beyond = timestamp + self.past + self.range
@@ -154,10 +154,10 @@ class SlidingWindow(LogicalWindow):
 
 @dataclass(frozen=True, slots=True)
 class ElementWindow(PhysicalWindow):
-    """``[ELEMENTS count STEP step]``: the last elements; it closes whenever `step` have come."""
+    """``[ELEMENTS count STEP step]``: the last elements; it closes every `step` elements."""
 
     def full(self, inside: Sequence[Occurrence]) -> bool:
-        """Whether the oldest of these triples is to go, and so its element."""
+        """True where the oldest element expires."""
         numbers = groupby(map(_NUMBER, inside))
         return sum(1 for _ in numbers) > self.count
 
@@ -176,17 +176,17 @@ class Progression:
     step: int
 
     def at_or_after(self, at: int) -> int:
-        """The first of them that is not before an instant."""
+        """The first at or after an instant."""
         return max(self.first, self.first - (self.first - at) // self.step * self.step)
 
     def at_or_before(self, at: int) -> int | None:
-        """The last of them that is not after an instant."""
+        """The last at or before an instant."""
         if at < self.first:
             return None
         return self.first + (at - self.first) // self.step * self.step
 
     def multiples(self, period: int) -> "Progression | None":
-        """Those of them that are multiples of a period; ``None``: none is."""
+        """Those that are multiples of a period, if any."""
         common = gcd(self.step, period)
         if self.first % common:
             return None
@@ -197,25 +197,22 @@ class Progression:
 
 @dataclass(frozen=True, slots=True)
 class ReportInstants(Instants):
-    """The instants that a report policy and windows say."""
+    """The instants of any of these progressions."""
 
     progressions: tuple[Progression, ...] = ()
 
     def first(self, at: int) -> int:
-        """The first instant that is not before `at`."""
+        """The first at or after `at`."""
         return min(each.at_or_after(at) for each in self.progressions)
 
     def last(self, at: int) -> int | None:
-        """The last instant that is not after `at`; ``None``: there is none."""
+        """The last at or before `at`."""
         found = [each.at_or_before(at) for each in self.progressions]
         return max((each for each in found if each is not None), default=None)
 
 
 def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> ReportInstants:
-    """What window close and periodic say together.
-
-    There are none where no window closes at a multiple of the period.
-    """
+    """The instants of window close and periodic together, if any."""
     period = report.period
     sliding = [each for each in windows if isinstance(each, SlidingWindow)]
     if report.window_close:
@@ -234,9 +231,7 @@ class RspqlQuery(CsparqlQuery):
     """A query of RSP-QL.
 
     Args:
-        operator: what is streamed of its answers.
-        tick: where it is looked for these instants.
-        graphs: of the triples of the template, by their places; ``None``: of no graph.
+        graphs: of the triples of the template, in order.
     """
 
     operator: StreamOperator = "RSTREAM"
@@ -246,17 +241,17 @@ class RspqlQuery(CsparqlQuery):
 
     @property
     def instants(self) -> Instants:
-        """The instants that time alone says; none where elements say them, too."""
+        """The instants that time decides; none where elements do."""
         if self.tick != "time" or not self.report.timing:
             return Instants(())
         return report_instants(self.report, [clause.window for clause in self.streams])
 
     @property
     def said(self) -> str:
-        """Its policies, in a line."""
+        """Its policies."""
         return f"{self.operator}, report: {self.report}, tick: {self.tick}"
 
     @property
     def continuous(self) -> bool:
-        """Whether anything says when to evaluate it again."""
+        """True."""
         return True

@@ -43,11 +43,11 @@ from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
 
 
 class PatternInput:
-    """The matches of a triple pattern in a graph: static ones and those in windows.
+    """The matches of a triple pattern in a graph, static and in windows.
 
     Args:
-        row_of: the row that a triple gives, its timestamp left out; ``None`` where it matches not.
-        table: the static ones; ``None`` where there are none, or a join looks them up by itself.
+        row_of: the row of a triple without its timestamp, or ``None``.
+        table: of static matches, unless a join looks them up.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class PatternInput:
             window.listen(mask, self._listener(window))
 
     def follow(self, place: int) -> None:
-        """Begin to follow the static triples."""
+        """Follow the static triples."""
         if self._table is not None:
             self._table.follow(self, place)
 
     def open(self) -> None:
-        """Take in the static triples; what joins them follows theirs."""
+        """Push the static triples."""
         for row in self._static:
             self.static_change(row, 1)
 
     def fill(self) -> None:
-        """Take in what the windows hold already."""
+        """Push the content of windows."""
         for triple in {each for window in self._windows for each in window.triples()}:
             row = self._row_of(triple)
             if row is not None:
@@ -89,7 +89,7 @@ class PatternInput:
                 self._change(row, (False, None), self._rows(triple, static=static))
 
     def close(self) -> None:
-        """Follow them no more."""
+        """Stop following."""
         if self._table is not None:
             self._table.leave(self)
 
@@ -154,7 +154,6 @@ class PatternInput:
 
 
 def _newest(windows: Iterable[WindowView], triple: EncodedTriple) -> int | None:
-    """The latest timestamp of a triple in any of these windows."""
     found = [at for each in windows if (at := each.latest(triple)) is not None]
     return max(found) if found else None
 
@@ -163,12 +162,10 @@ def _newest(windows: Iterable[WindowView], triple: EncodedTriple) -> int | None:
 
 
 class StaticJoin(HashJoin):
-    """A join with the rows of a table, and with further ones; what is among both is there once.
+    """A join with the rows of a table and a further set; rows in both count once.
 
     Args:
-        left: a node that shares variables with the right one, bound on both sides.
-        right: what there is beside the table: a set of rows, of which the node keeps an index.
-        most: of so many triples of the table all are read at once.
+        most: a table of so many triples is read whole at once.
     """
 
     _static: StaticIndex
@@ -187,16 +184,16 @@ class StaticJoin(HashJoin):
         )
 
     def follow(self, place: int) -> None:
-        """Begin to follow the table."""
+        """Follow the table."""
         self._static = self._table.index(*self._places, self, place, self._most)
 
     def close(self) -> None:
-        """Follow it no more."""
+        """Stop following."""
         self._table.leave(self)
 
     @property
     def keys(self) -> Collection[Any]:
-        """Those that it has left solutions of."""
+        """Keys of the left solutions."""
         return self._left.keys()
 
     def _push_left(self, solution: Solution, count: int) -> None:
@@ -261,17 +258,17 @@ which is done once, and by rows of streams, where each look-up makes an element 
 
 
 class TooManyStaticError(Exception):
-    """A static part alone has far more rows than triples, so that it should not be kept."""
+    """A static part has far more rows than triples, and should not be kept."""
 
 
 class _Bound:
-    """Stops a static part that becomes too large while it is evaluated."""
+    """Stop a static part that grows too large."""
 
     def __init__(self, most: int) -> None:
         self.left: int | None = most
 
     def take(self, _row: object, count: int) -> None:
-        """A row comes."""
+        """Count a row."""
         if self.left is not None:
             self.left -= count
             if self.left < 0:
@@ -279,11 +276,11 @@ class _Bound:
 
 
 class CsparqlLeaves:
-    """Makes the leaves of one query.
+    """Make the leaves of one query.
 
     Attributes:
-        predicates: of the triples that may match a pattern at all; ``None``: any.
-        assumed: streams, and predicates of patterns that they are taken not to have.
+        predicates: of triples that may match; ``None``: any.
+        assumed: streams and predicates that they are assumed not to have.
     """
 
     def __init__(
@@ -310,9 +307,9 @@ class CsparqlLeaves:
         self._bounds: list[_Bound] = []
 
     def open(self) -> None:
-        """Begin to follow the static data, and take in what windows hold.
+        """Follow the static data, and push the content of windows.
 
-        Static rows do not count as long as there are not many times more than triples.
+        Static rows are free while there are not many times more than triples.
 
         Raises:
             LimitError: there are too many rows.
@@ -331,7 +328,7 @@ class CsparqlLeaves:
             entry.fill()
 
     def close(self) -> None:
-        """Follow them no more."""
+        """Stop following."""
         for each in self._following:
             each.close()
 
@@ -340,10 +337,7 @@ class CsparqlLeaves:
         return has_static(self._static, pattern, graphs)
 
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:  # noqa: ARG002
-        """A node of the solutions of these patterns (see `tpf_client.dataflow.node.Leaves`).
-
-        A seed is not used: everything is in memory, and a join follows.
-        """
+        """Join patterns (see `tpf_client.dataflow.node.Leaves`); a seed is not used."""
         estimates = {each: self._estimate(each) for each in patterns}
         self._known += sum(map(self._count, patterns))
         node: Node | None = None
@@ -363,7 +357,7 @@ class CsparqlLeaves:
         return node if node.schema == wanted else self._flow.add(Project(node, wanted))
 
     def check_product(self, patterns: Iterable[QuadPattern]) -> None:
-        """See to it that triple patterns that are joined by no variable have no large product.
+        """Check that patterns without common variables have no large product.
 
         Raises:
             LimitError: they have one, of static triples alone.
@@ -374,7 +368,7 @@ class CsparqlLeaves:
             raise LimitError(f"the static patterns of the query have more than {most} rows")
 
     def _count(self, pattern: QuadPattern) -> int:
-        """About how many static triples match a pattern."""
+        """Estimate the static matches."""
         source = self._graph.source_of(pattern)
         if not source.static:
             return 0
@@ -389,7 +383,7 @@ class CsparqlLeaves:
         return count
 
     def _joined(self, node: Node | None, pattern: QuadPattern, most: int) -> Node:
-        """A node joined with the matches of one pattern more."""
+        """Join one more pattern; up to `most` static triples are read whole."""
         source = self._graph.source_of(pattern)
         schema = variables_of_bgp((pattern,))
         stamped: list[WindowView] | None = None
@@ -443,7 +437,7 @@ class CsparqlLeaves:
 
 
 def _row_of(pattern: QuadPattern, mask: Mask) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
-    """A function from triples to rows of the pattern's variables, the timestamp left out."""
+    """Make a function from triples to rows of a pattern, without timestamps."""
     places: dict[str, int] = {}
     same: list[tuple[int, int]] = []
     constants = [(place, term) for place, term in enumerate(mask) if term is not None]
@@ -470,7 +464,7 @@ def _row_of(pattern: QuadPattern, mask: Mask) -> Callable[[EncodedTriple], tuple
 def _row_of_named(
     pattern: QuadPattern, mask: Mask
 ) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
-    """The same of triples with their graph, which is the last column; some are in none."""
+    """The same of triples with their graph, which is the last column."""
     row_of = _row_of(pattern, mask)
 
     def row(triple: Sequence[int]) -> tuple[int, ...] | None:
@@ -482,13 +476,13 @@ def _row_of_named(
 
 
 def _meets(node: Node, schema: Sequence[Variable]) -> bool:
-    """Whether there are shared variables, which a node always binds."""
+    """True where a node binds all shared variables."""
     shared = set(schema) & set(node.schema)
     return bool(shared) and shared <= node.certain
 
 
 def has_static(static: StaticData, pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
-    """Whether a triple of these static graphs matches a pattern."""
+    """True where a triple of these static graphs matches."""
     dataset = Dataset(static, graphs)
     return next(dataset.match(pattern._replace(graph=DEFAULT_GRAPH)), None) is not None
 
@@ -513,9 +507,9 @@ class _Group:
 
 
 class Aggregation(Node):
-    """Adds a variable that holds the aggregate of all solutions with the same key.
+    """Add the aggregate of all solutions with the same key.
 
-    A change costs as much as there are solutions in its group, unless the aggregate stays the same.
+    A change costs the size of its group, unless the aggregate stays the same.
     """
 
     def __init__(
@@ -541,7 +535,7 @@ class Aggregation(Node):
 
     @property
     def pending(self) -> bool:
-        """Whether something happened to a group."""
+        """True after a change."""
         return bool(self._touched)
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -556,7 +550,7 @@ class Aggregation(Node):
         self._touched[key] = group
 
     def flush(self) -> None:
-        """Send what changed: all members where the aggregate did, otherwise those that did."""
+        """Emit the members whose aggregate changed, and those that changed."""
         touched, self._touched = self._touched, {}
         emit = self.emit
         for key, group in touched.items():
@@ -590,10 +584,10 @@ def build(
     environment: Environment,
     static: Callable[[QuadPattern], bool],
 ) -> Output:
-    """The dataflow of a query over its operators.
+    """Build the dataflow of a query.
 
     Raises:
-        UnsupportedQueryError: something in it cannot be evaluated; nothing has run yet.
+        UnsupportedQueryError: it cannot be evaluated; nothing has run yet.
     """
     builder = CsparqlBuilder(leaves, flow, environment)
     builder.static = static
@@ -609,21 +603,21 @@ def build_above(
     flow: Dataflow,
     environment: Environment,
 ) -> Output:
-    """The dataflow of what is above a part of a query."""
+    """Build the dataflow above a gap."""
     builder = CsparqlBuilder(leaves, flow, environment)
     builder.gap = gap
     return build_output(builder, query, query.pattern)
 
 
 class CsparqlBuilder(Builder):
-    """Builds nodes for patterns, aggregations included."""
+    """Build nodes for patterns, aggregations included."""
 
     leaves: CsparqlLeaves
     static: Callable[[QuadPattern], bool]
     gap: tuple[Pattern, Node] | None = None
 
     def build(self, pattern: Pattern, seed: Node | None) -> Node:
-        """The node of a pattern's solutions."""
+        """Build the node of a pattern."""
         if self.gap is not None and pattern is self.gap[0]:
             return self.gap[1]
         if isinstance(pattern, Aggregated):
@@ -641,7 +635,6 @@ class CsparqlBuilder(Builder):
         return super()._join(folded, seed)
 
     def _check_product(self, parts: Sequence[Pattern]) -> None:
-        """See to it that static parts that share no variable with others have no large product."""
         scopes = Counter(name for part in parts for name in set(in_scope(part)))
         alone: list[QuadPattern] = []
         for part in parts:
@@ -654,9 +647,9 @@ class CsparqlBuilder(Builder):
         self.leaves.check_product(alone)
 
     def _folded(self, pattern: Pattern) -> Pattern:
-        """Static triple patterns that stand alone beside what they are joined with.
+        """Move single static patterns beside what they join.
 
-        There they are looked up; a part of its own would be a copy of all their triples.
+        There they are looked up; alone, all their triples would be copied.
         """
         single: list[algebra.BGP] = []
         blocks: list[Pattern] = []
@@ -693,7 +686,7 @@ class CsparqlBuilder(Builder):
         return all(map(self.static, bgp.patterns))
 
     def sideways(self, node: Node, pattern: Pattern) -> Node | None:
-        """The seed that a node gives to a pattern: only paths have a use for it."""
+        """Give a seed to paths only."""
         if any(isinstance(each, algebra.Path) for each in algebra.walk(pattern)):
             return super().sideways(node, pattern)
         return None

@@ -1,11 +1,10 @@
-"""What is in the windows of queries, and in the graphs that they make up.
+"""The content of windows.
 
-A window holds the elements that can match some pattern of its queries (a physical one all of them,
-because it counts). When it moves it tells its graphs which triples came, went, or have a later
-timestamp now. A graph is a set: a triple that is in two of its windows is in it once.
+A window holds elements that may match a pattern of its queries (a physical one, which counts, all
+of them). When it moves it notifies listeners of triples that came, went, or have a later timestamp.
 
-Queries share a window. Each element has a number, and each query sees those that came after it was
-registered (`WindowView.since`); so it does not matter when that was.
+Queries share a window: elements have numbers, and a query sees those after its registration
+(`WindowView.since`).
 """
 
 from bisect import insort
@@ -30,10 +29,10 @@ _AT = itemgetter(0)
 
 
 class WindowContents:
-    """The content of a window, moved on by `move`.
+    """The content of a window.
 
     Attributes:
-        newest: the latest timestamp of all elements that came.
+        newest: the latest timestamp that came.
     """
 
     def __init__(self, window: SteppedWindow) -> None:
@@ -49,22 +48,22 @@ class WindowContents:
 
     @property
     def triples(self) -> Collection[EncodedTriple]:
-        """What is in it."""
+        """The triples in it."""
         return self._occurrences.keys()
 
     def held(self, since: int = 0) -> int:
-        """How many elements with a later number it holds, those to come into it included."""
+        """Count elements after a number, also those about to enter."""
         held = len(self._coming) + len(self._inside)
         if not since or not held:
             return held
         return sum(each.number > since for part in (self._inside, self._coming) for each in part)
 
     def latest(self, triple: EncodedTriple, since: int) -> int | None:
-        """The latest timestamp of a triple in the window, of elements with a later number."""
+        """The latest timestamp of a triple among elements after a number."""
         return _latest(self._occurrences.get(triple, ()), since)
 
     def add(self, occurrence: Occurrence) -> None:
-        """An element comes; it enters the window when that moves."""
+        """Add an element; it enters when the window moves."""
         if self.newest is None or occurrence.at > self.newest:
             self.newest = occurrence.at
         if self._coming and occurrence.at < self._coming[-1].at:
@@ -73,7 +72,7 @@ class WindowContents:
             self._coming.append(occurrence)
 
     def show(self, view: "WindowView") -> None:
-        """A query sees the window from now on: what came before stays hidden until it is gone."""
+        """Connect a view; earlier elements stay hidden until they expire."""
         self.views.append(view)
         view.contents = self
         for mask, listener in view.listeners:
@@ -85,7 +84,7 @@ class WindowContents:
             self._partial.append(view)
 
     def hide(self, view: "WindowView") -> None:
-        """A query does not see it any more."""
+        """Disconnect a view."""
         self.views.remove(view)
         for mask, listener in view.listeners:
             self._listeners.remove(mask, listener)
@@ -93,15 +92,15 @@ class WindowContents:
             self._partial.remove(view)
 
     def listen(self, mask: Mask, listener: "_Listener") -> None:
-        """Somebody wants to hear of triples that may match a pattern."""
+        """Notify a listener of triples with these constants."""
         self._listeners.add(mask, listener)
 
     def leave(self, mask: Mask, listener: "_Listener") -> None:
-        """He does so no more."""
+        """Stop notifying a listener."""
         self._listeners.remove(mask, listener)
 
     def move(self, at: int) -> None:
-        """Move the window to an instant, and tell what changed."""
+        """Move to an instant, and notify listeners."""
         window = self.window
         if isinstance(window, PhysicalWindow):
             self._move(at, lambda: window.full(self._inside))
@@ -165,13 +164,11 @@ def _latest(occurrences: Iterable[Occurrence], since: int) -> int | None:
 
 
 class WindowView:
-    """What one query sees of a window.
+    """A query's view of a window.
 
     Attributes:
-        contents: the window, when it is known which one.
-        hidden: the latest timestamp of what came before the query was registered.
-        listeners: who is told of changes, each with the constants of its pattern.
-        changed: whether somebody was told since this was last set to false.
+        hidden: the latest timestamp before the registration.
+        changed: a listener was notified since this was reset.
     """
 
     contents: WindowContents
@@ -185,27 +182,27 @@ class WindowView:
         self.changed = False
 
     def listen(self, mask: Mask, tell: OnChange) -> None:
-        """Tell of changes of triples that may match a pattern with these constants."""
+        """Notify of changed triples with these constants."""
         self.listeners.append((mask, (self, tell)))
         self.contents.listen(*self.listeners[-1])
 
     def silence(self) -> None:
-        """Tell nobody any more."""
+        """Remove all listeners."""
         for mask, listener in self.listeners:
             self.contents.leave(mask, listener)
         self.listeners.clear()
 
     @property
     def held(self) -> int:
-        """How many elements it holds."""
+        """Elements in it."""
         return self.contents.held(self.since)
 
     def triples(self) -> list[EncodedTriple]:
-        """What is in the window."""
+        """Triples in it."""
         return [each for each in self.contents.triples if self.latest(each) is not None]
 
     def latest(self, triple: EncodedTriple) -> int | None:
-        """The latest timestamp of a triple in the window; ``None`` where it is not there."""
+        """The latest timestamp of a triple, if it is there."""
         return self.contents.latest(triple, self.since)
 
 

@@ -1,4 +1,4 @@
-"""Queries on the native engine that ask the same, but for constants: their answer at an instant."""
+"""Evaluate queries that are the same but for constants, instant by instant."""
 
 import itertools
 from collections.abc import Callable, Hashable, Sequence, Set
@@ -63,13 +63,13 @@ _ABOVE: Final = get_args(_Above)
 
 @dataclass(frozen=True, slots=True)
 class PartedQuery:
-    """A query in two parts.
+    """A query cut into a shared part and its own.
 
     Args:
-        below: what is shared; its solutions have what the comparisons and all above need.
-        comparisons: the conditions, with variables for the constants.
+        below: the shared part.
+        comparisons: conditions with variables in place of constants.
         above: the query over `gap`.
-        gap: stands for the solutions that the comparisons let through.
+        gap: stands for the solutions that pass the comparisons.
         own: the query over `gap`, with the comparisons.
     """
 
@@ -82,7 +82,7 @@ class PartedQuery:
 
 
 def parted(query: algebra.Query) -> PartedQuery | None:
-    """The two parts of a query; ``None`` where it compares with no constant at its end."""
+    """Cut a query; ``None`` where no comparison with a constant is at its end."""
     if query.form == "DESCRIBE":
         return None
     above: list[_Above] = []
@@ -113,7 +113,7 @@ def parted(query: algebra.Query) -> PartedQuery | None:
 
 
 def _cut(pattern: Pattern) -> tuple[Pattern, tuple[Call, ...], tuple[Term, ...]] | None:
-    """What is below comparisons; these; and their constants."""
+    """Split off comparisons: the pattern below, these, their constants."""
     conditions: list[Expression] = []
     while isinstance(pattern, Filter):
         conditions += conjuncts(pattern.condition)
@@ -140,7 +140,7 @@ def _cut(pattern: Pattern) -> tuple[Pattern, tuple[Call, ...], tuple[Term, ...]]
 def _needed(
     above: Sequence[Pattern], comparisons: tuple[Call, ...], scope: tuple[Variable, ...]
 ) -> tuple[Variable, ...]:
-    """The variables of what is below that are seen above it."""
+    """The variables of the shared part that are used above."""
     used = {name for each in comparisons for name in variables_in(each)}
     chooses = False
     for pattern in above:
@@ -176,10 +176,10 @@ class EvaluationContext:
 
 
 class Question:
-    """What one query asks, or several that ask the same.
+    """What equal queries ask of an evaluation.
 
     Args:
-        parts: what it shares with others, and what is its own; ``None``: it is one piece.
+        parts: ``None`` where the query is not cut.
     """
 
     def __init__(self, key: Hashable, query: Query, parts: PartedQuery | None) -> None:
@@ -190,7 +190,7 @@ class Question:
 
 
 class QuestionPart:
-    """The dataflow of what is a question's own."""
+    """The dataflow of a question's own part."""
 
     def __init__(
         self,
@@ -215,12 +215,12 @@ class QuestionPart:
         self._rows: tuple[Row, ...] = ()
 
     def push(self, solution: Solution, count: int) -> None:
-        """A solution is let through to it, or is not any more."""
+        """Add or remove a solution."""
         self._stale = True
         self._entry.push(solution, count)
 
     def rows(self) -> tuple[Row, ...]:
-        """Its answer."""
+        """The answer."""
         if self._stale:
             self._stale = False
             self._flow.flush()
@@ -229,14 +229,14 @@ class QuestionPart:
 
 
 def read(output: Output, decode: Callable[[TermId], Term]) -> tuple[Row, ...]:
-    """All that is in an output."""
+    """Decode an output."""
     # What nobody asks for: the answer is read as a whole.
     output.take_changes()
     return tuple(tuple([decode(each) if each else None for each in row]) for row in output.rows())
 
 
 class QuestionParts:
-    """Gives solutions that are computed once to the questions whose constants compare."""
+    """Dispatch shared solutions to questions by their constants."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class QuestionParts:
         self._numbered: dict[int, QuestionPart] = {}
 
     def pass_on(self) -> None:
-        """What changed below goes to the questions that it concerns."""
+        """Dispatch changes."""
         first, *others = self._comparisons
         for solution, count in self._below.take_changes():
             for number in self.index.queries(first.value(solution)):
@@ -267,7 +267,7 @@ class QuestionParts:
                     part.push(solution, count)
 
     def of(self, question: Question) -> QuestionPart:
-        """What a question gets."""
+        """The part of a question."""
         found = self._of.get(question)
         if found is None:
             self.pass_on()
@@ -283,7 +283,7 @@ class QuestionParts:
         return found
 
     def drop(self, question: Question) -> None:
-        """Nobody asks it any more."""
+        """Drop a question."""
         part = self._of.pop(question, None)
         if part is not None:
             del self._numbered[part.number]
@@ -300,19 +300,17 @@ def _holds(
 
 
 class PeriodicEvaluation:
-    """A query that is kept up to date from instant to instant, or what several have in common.
+    """Keep one query up to date, or the shared part of several.
 
     Attributes:
-        questions: what they ask, by the keys of that; with more than one, `widened`.
-        joined: whether it was asked if an equal one is there already.
-        windows: what it sees of windows, by what patterns call them.
-        inputs: what comes into the windows, see `StreamClause.input`.
-        in_graphs: the streams whose named graphs it needs.
-        predicates: of the triples of streams that it may need; ``None``: of any.
-        assumed: streams, with predicates that its plan takes them not to have.
+        questions: by key; with more than one it is `widened`.
+        joined: it was compared with equal ones.
+        windows: views, by the graphs of patterns.
+        in_graphs: streams whose named graphs it needs.
+        predicates: of triples that it may need; ``None``: any.
 
     Raises:
-        UnsupportedQueryError: something in it cannot be evaluated.
+        UnsupportedQueryError: it cannot be evaluated.
         TooManyStaticError: its static part should not be evaluated alone.
         JoinLimitError: its static part has too many rows.
     """
@@ -380,13 +378,13 @@ class PeriodicEvaluation:
         return JoinLimitError(str(error))
 
     def end(self) -> None:
-        """End the evaluation that is under way; said in another thread."""
+        """End the evaluation under way; called from another thread."""
         self._work.end()
 
     def plan_anew(self, graph: OperatorGraph, parts: PartedQuery | None = None) -> None:
-        """Go on with other operators; what the windows hold is seen as before.
+        """Go on with other operators, or those of the shared part; windows stay as they are.
 
-        Where there are too many rows, its queries end when they are to answer: others are at work.
+        Too many rows end its queries at their next answers.
         """
         self._let_go()
         self._parts = None
@@ -398,7 +396,7 @@ class PeriodicEvaluation:
                 self._parts.of(question)
 
     def ask(self, question: Question) -> Question:
-        """One query more asks this, or the same as others; returns what these ask."""
+        """Add a query's question; give that of its equals."""
         found = self.questions.setdefault(question.key, question)
         self._work.share(len(self.questions))
         if self._parts is not None:
@@ -407,11 +405,11 @@ class PeriodicEvaluation:
 
     @property
     def widened(self) -> bool:
-        """Whether it answers queries that compare with different constants."""
+        """True where questions have different constants."""
         return self._parts is not None
 
     def leave(self, question: Question) -> None:
-        """One query less asks this."""
+        """Remove a query's question."""
         question.owners -= 1
         if question.owners <= 0:
             self.questions.pop(question.key, None)
@@ -420,7 +418,7 @@ class PeriodicEvaluation:
                 self._parts.drop(question)
 
     def plan_at(self, instant: int) -> None:
-        """Evaluate anew with an instant as NOW(), unless it is that already."""
+        """Plan with an instant as NOW(), unless it is that already."""
         if instant != self._now:
             environment = replace(self._context.environment, now=date_time_at(instant))
             self._context = replace(self._context, environment=environment)
@@ -434,29 +432,29 @@ class PeriodicEvaluation:
 
     @property
     def assumed(self) -> Set[tuple[Term, TermId]]:
-        """See above."""
+        """See `CsparqlLeaves`."""
         return self._leaves.assumed
 
     @property
     def held(self) -> int:
-        """How many elements its windows hold."""
+        """Elements in its windows."""
         return sum(window.held for window in self.windows.values())
 
     @property
     def whole(self) -> bool:
-        """Whether it sees all that is in its windows, and not only what came after it."""
+        """True where nothing in its windows is hidden."""
         return not any(window.since for window in self.windows.values())
 
     def refreshed(self) -> None:
-        """The static data have changed."""
+        """Note that static data changed."""
         self._stale = True
 
     def close(self) -> None:
-        """Let go of what others hold for it."""
+        """Stop following static data."""
         self._leaves.close()
 
     def at(self, instant: int, name: str, question: Question | None = None) -> PeriodicAnswer:
-        """The answer of a query at an instant; instants never go back."""
+        """Answer at an instant; instants never go back."""
         variables, rows = self.solutions(instant, question)
         asked = self.graph.query if question is None or self._parts is None else question.query
         return answer_of(name, instant, asked, variables, rows)
@@ -464,7 +462,7 @@ class PeriodicEvaluation:
     def solutions(
         self, instant: int, question: Question | None = None
     ) -> tuple[tuple[Variable, ...], tuple[Row, ...]]:
-        """Variables and rows at an instant; the rows of before where nothing has changed.
+        """Variables and rows at an instant, cached while nothing changes.
 
         Raises:
             JoinLimitError: there are too many rows.
@@ -487,16 +485,16 @@ class PeriodicEvaluation:
 
     @property
     def asked(self) -> tuple[int, int]:
-        """Which answer was read last, and from which plan."""
+        """The last answer and its plan."""
         return self.evaluations, self.plans
 
     def changes(
         self, instant: int, asked: tuple[int, int]
     ) -> tuple[tuple[Variable, ...], list[tuple[Row, int]]] | None:
-        """Variables and what came (more than 0 times) and went (less) until an instant.
+        """Variables, and rows with how often they came (positive) or went since `asked`.
 
         Returns:
-            ``None``: that is not known, or has an order; the whole answers are to be compared.
+            ``None`` where that is not known, or has an order: compare whole answers.
         """
         if asked != self.asked or self._parts is not None or self._output.ordered:
             return None
@@ -508,7 +506,7 @@ class PeriodicEvaluation:
         ]
 
     def _flushed(self, instant: int) -> bool:
-        """Whether something has changed at an instant, which has gone through the dataflow."""
+        """Move the windows; true where something changed, which was flushed."""
         self.evaluations += 1
         for window in self.windows.values():
             window.contents.move(instant)
@@ -531,11 +529,10 @@ class PeriodicEvaluation:
 
 
 class EvaluationRegistry:
-    """Finds evaluations that can take the place of others.
+    """Find evaluations that can replace others.
 
-    What a query sees begins when it is registered. So one that comes when elements have come since
-    begins by itself, and joins its equals when its windows hold nothing any more that it must not
-    see. Those that count triples stay by themselves.
+    A query sees what comes after its registration. So one that comes after elements begins alone,
+    and joins its equals when nothing in its windows is hidden. Those that count triples stay alone.
     """
 
     def __init__(self) -> None:
@@ -543,18 +540,18 @@ class EvaluationRegistry:
         self._whole: dict[Hashable, PeriodicEvaluation] = {}
 
     def fresh(self, key: Hashable, arrivals: int) -> PeriodicEvaluation | None:
-        """The evaluation of an equal query, if no element has come since that was registered."""
+        """The evaluation of an equal query, if no element came since."""
         evaluation, since = self._fresh.get(key, (None, 0))
         return evaluation if since == arrivals else None
 
     def add(self, evaluation: PeriodicEvaluation, arrivals: int | None = None) -> None:
-        """It is of one query more."""
+        """Add an owner."""
         evaluation.owners += 1
         if arrivals is not None and over_time(evaluation.graph):
             self._fresh[evaluation.key] = evaluation, arrivals
 
     def remove(self, evaluation: PeriodicEvaluation) -> bool:
-        """It is of one query less; whether of none now."""
+        """Remove an owner; true if it was the last one."""
         evaluation.owners -= 1
         if evaluation.owners:
             return False
@@ -566,7 +563,7 @@ class EvaluationRegistry:
         return True
 
     def equal(self, evaluation: PeriodicEvaluation) -> PeriodicEvaluation | None:
-        """Another one, which can give the same from now on."""
+        """An equal evaluation to continue with."""
         if evaluation.joined or not evaluation.whole:
             return None
         found = evaluation
@@ -576,10 +573,10 @@ class EvaluationRegistry:
         return None if evaluation.joined else found
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """Evaluations that are remembered."""
         return len(self._whole) + len(self._fresh)
 
 
 def over_time(graph: OperatorGraph) -> bool:
-    """Whether queries may have all its windows in common."""
+    """True where all windows can be shared."""
     return all(each.window.shared for each in graph.clauses)

@@ -1,4 +1,4 @@
-"""The static triples that match a pattern: those that somebody looks up, or all."""
+"""Tables of static triples that match a pattern, whole or by looked-up keys."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -27,14 +27,14 @@ _NOTHING: Final[_Rests] = {}
 
 
 class IndexUser(Protocol):
-    """Who looks rows up."""
+    """A join that looks rows up."""
 
     @property
     def keys(self) -> Collection[Any]:
-        """Those that it must be told of when rows come or go."""
+        """Keys whose changes it must hear of."""
 
     def static_change(self, key: Any, rest: Solution, count: int) -> None:
-        """A row came or went; all tables are as they will be."""
+        """A row came or went; all tables are up to date."""
 
 
 class IndexSource(Protocol):
@@ -44,21 +44,14 @@ class IndexSource(Protocol):
         """Look up the rows with these values."""
 
     def read(self, most: int | None = None) -> None:
-        """Read all rows, and fill all indexes; nothing happens where there are more than `most`."""
+        """Read all rows into all indexes, unless there are more than `most`."""
 
 
 class StaticIndex(dict[Any, _Rests]):
-    """The rows of a table by their values at some places.
+    """Rows of a table by the values of some columns.
 
-    A key is looked up when it is asked for first. It stays for a while, and as long as a user has
-    something to join with it: then it follows what changes. Of a key that is not here no user has
-    anything, so nobody need be told. Where all rows are read it has all keys that there are.
-
-    Args:
-        key: these places; of one the value itself is the key, of more a tuple.
-
-    Attributes:
-        users: who is told of changes, and where they are in the order of joins of a query.
+    A key is looked up with its first use. It stays for a while, and as long as a user has partners
+    for it: then it follows changes. A whole table has all keys.
     """
 
     def __init__(self, source: IndexSource, key: tuple[int, ...], rest: tuple[int, ...]) -> None:
@@ -85,7 +78,7 @@ class StaticIndex(dict[Any, _Rests]):
         return found
 
     def let_go(self) -> None:
-        """Forget the keys that nobody needs."""
+        """Forget unused keys."""
         needed: set[Any] = set()
         for user in self.users:
             needed.update(user.keys)
@@ -95,18 +88,18 @@ class StaticIndex(dict[Any, _Rests]):
         self._limit = max(_LEAST, 2 * self._size)
 
     def fill(self, rows: Iterable[Solution]) -> None:
-        """These are all rows that there are."""
+        """Take all rows."""
         self.whole = True
         self.clear()
         for row in rows:
             self.setdefault(self._key(row), {})[self._rest_of(row)] = None
 
     def asked(self) -> Iterator[Bound]:
-        """The values that the rows of its keys have in common."""
+        """The values of all keys."""
         return map(self._bound, self)
 
     def refresh(self, known: Callable[[Bound], Iterable[RowChange] | None]) -> _New:
-        """Look up again what is needed; gives what is new, see `change`."""
+        """Look all keys up again; give the delta."""
         new: _New = []
         self.let_go()
         for key, before in list(self.items()):
@@ -121,7 +114,7 @@ class StaticIndex(dict[Any, _Rests]):
         return new
 
     def change(self, changes: Iterable[RowChange]) -> _New:
-        """Take over changes; gives what is new to it, as users are told of it."""
+        """Apply changes; give the delta."""
         new: _New = []
         for row, there in changes:
             key, rest = self._key(row), self._rest_of(row)
@@ -158,19 +151,19 @@ _Told: TypeAlias = tuple[int, Callable[..., None], Sequence[tuple[Any, ...]]]
 
 
 class TableUser(Protocol):
-    """Who needs all rows."""
+    """A node that needs all rows."""
 
     def static_change(self, row: Solution, count: int) -> None:
-        """A row came or went; all tables are as they will be."""
+        """A row came or went; all tables are up to date."""
 
 
 class StaticTable:
-    """The static triples that match a pattern, as rows of its variables.
+    """The static matches of a pattern, as rows of its variables.
 
-    All of them are read for who needs all, and where they are few; others are looked up.
+    It is read whole where a user needs that or it is small; otherwise keys are looked up.
 
     Attributes:
-        users: who is told of all changes, and where they are in the order of joins of a query.
+        users: with their places in the order of joins.
     """
 
     def __init__(
@@ -198,9 +191,9 @@ class StaticTable:
 
     @property
     def holders(self) -> Iterable[object]:
-        """What holds terms of static data alone.
+        """Holders of static terms alone.
 
-        A part that was looked up does not: its terms may come with streams, and go.
+        Looked-up parts are not: their terms may come with streams, and go.
         """
         yield from (self, self.all, self._indexes)
         if self._whole:
@@ -208,18 +201,18 @@ class StaticTable:
 
     @property
     def used(self) -> bool:
-        """Whether anybody uses it."""
+        """True while it has users."""
         return bool(self.users or self._indexes)
 
     def follow(self, user: TableUser, place: int) -> None:
-        """Somebody needs all rows from now on."""
+        """Add a user of all rows."""
         self.users[user] = place
         self.read()
 
     def index(
         self, key: _Places, rest: _Places, user: IndexUser, place: int, most: int
     ) -> StaticIndex:
-        """Somebody looks rows up from now on; see `StaticIndex`."""
+        """Add a user of an index; up to `most` triples are read whole."""
         self.read(most)
         found = self._indexes.get((key, rest))
         if found is None:
@@ -230,7 +223,7 @@ class StaticTable:
         return found
 
     def leave(self, user: Any) -> None:
-        """Somebody does not use it any more; nothing happens where he did not."""
+        """Remove a user."""
         left = self.users.pop(user, None) is not None
         for places, index in tuple(self._indexes.items()):
             if index.users.pop(user, None) is not None:
@@ -241,7 +234,7 @@ class StaticTable:
             self._idle()
 
     def triple(self, row: Solution) -> EncodedTriple:
-        """The triple that a row is of."""
+        """The triple of a row."""
         found: EncodedTriple = self._triple(row + self._constants)
         return found
 
@@ -271,7 +264,7 @@ class StaticTable:
             index.fill(self.all)
 
     def ask(self, prepared: Preparation) -> None:
-        """Its graphs are about to change: say what is to be prepared."""
+        """Say what to prepare before its graphs change."""
         asked: list[Bound] = []
         if self._whole:
             asked.append({})
@@ -283,7 +276,7 @@ class StaticTable:
             prepared.ask(self._dataset, (self._with(bound),))
 
     def change(self, change: GraphChange) -> list[_Told]:
-        """Its graphs have changed: take that over; gives who is to be told of it."""
+        """Apply a change of its graphs; give users and their deltas."""
         known = partial(self._known, change.prepared)
         told: list[_Told] = []
         if change.triples is None and not self._whole:
@@ -307,12 +300,12 @@ class StaticTable:
         return told
 
     def _current(self, triples: Iterable[tuple[Term, Term, Term]]) -> list[RowChange]:
-        """Those of some triples that match, and whether they are there now."""
+        """The matching triples, and which of them are there now."""
         quads = [quad for each in triples if agrees(self._pattern, quad := Quad(*each))]
         return list(zip(self._encoded(quads), map(self._dataset.has, quads), strict=True))
 
     def _known(self, prepared: Preparation | None, bound: Bound) -> list[RowChange] | None:
-        """What was prepared: the changes of rows with these values; ``None``: nothing was."""
+        """Prepared changes of rows with these values, if any."""
         if prepared is None:
             return None
         found = prepared.difference(self._dataset, (self._with(bound),))
@@ -333,7 +326,6 @@ class StaticTable:
         return (tuple([encode(quad[place]) for place in places]) for quad in quads)
 
     def _with(self, bound: Bound) -> QuadPattern:
-        """The pattern with these values."""
         decode = self._dictionary.decode
         terms = {Variable(f"?{place}"): decode(value) for place, value in bound.items()}
         s, p, o = (terms.get(Variable(term), term) for term in self._pattern[:3])
@@ -362,7 +354,7 @@ class StaticTables:
         self._tables: dict[tuple[QuadPattern, tuple[Term, ...]], StaticTable] = {}
 
     def table(self, pattern: QuadPattern, graphs: tuple[Term, ...]) -> StaticTable:
-        """The triples that match a pattern in the merge of these graphs."""
+        """The table of a pattern in the merge of static graphs."""
         names: dict[str, Variable] = {}
         s, p, o = (
             names.setdefault(term, Variable(f"?{len(names)}")) if is_variable(term) else term
@@ -380,17 +372,16 @@ class StaticTables:
         return found
 
     def ask(self, change: GraphChange) -> None:
-        """Static graphs are about to change: say what is to be prepared."""
+        """Say what to prepare before graphs change."""
         if change.prepared is not None:
             for table in self._concerned(change):
                 table.ask(change.prepared)
 
     def change(self, change: GraphChange) -> None:
-        """Static graphs have changed.
+        """Apply a change of graphs.
 
-        First all tables change, then joins are told, the last of a query before those that feed it.
-        So each meets what it held before with what is new, and what then comes from below, also by
-        keys that are looked up only now, with the tables as they are.
+        First all tables change, then joins, the last of a query first. So each meets its old
+        state with the delta, and later the deltas from below with tables that are up to date.
         """
         told = [each for table in self._concerned(change) for each in table.change(change)]
         for _, tell, new in sorted(told, key=itemgetter(0), reverse=True):
@@ -405,7 +396,7 @@ class StaticTables:
         ]
 
     def drop_idle(self) -> None:
-        """Let go of tables that nobody has used: their query could not be made."""
+        """Drop tables of a query that could not be made."""
         for key in [key for key, table in self._tables.items() if not table.used]:
             del self._tables[key]
 

@@ -1,7 +1,7 @@
-"""Rules that rewrite an operator graph without changing any answer. Source: paper 003, section 5.
+"""Rules that rewrite an operator graph and change no answer, in the order of `RULES`.
 
-`RULES` is their order: patterns are merged by what they are matched against, conditions go down to
-them, aggregates go to the streams they come from, and at last what nobody needs is projected away.
+Patterns are merged by source, filters pushed, aggregates pushed to streams, and unused variables
+projected away. Source: paper 003, section 5.
 """
 
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def _change(pattern: Pattern) -> Pattern:
 
 
 def _collapsed(pattern: Pattern, visible: frozenset[Variable]) -> Pattern | None:
-    """The groups of an aggregation (under conditions, in each branch); ``None``: not possible."""
+    """The groups of an aggregation; ``None`` where that is not possible."""
     conditions: list[Expression] = []
     while isinstance(pattern, Filter):
         if first_exists(pattern.condition) is not None:
@@ -126,7 +126,7 @@ def distribute_totally(graph: OperatorGraph) -> OperatorGraph:
 
 
 def disjoint(parts: list[Pattern], keys: tuple[Variable, ...]) -> bool:
-    """Whether no group can have solutions of two of these patterns."""
+    """True where no group has solutions of two of these patterns."""
     for name in keys:
         values = [_constant(part, name) for part in parts]
         if None not in values and len(set(values)) == len(values):
@@ -135,7 +135,7 @@ def disjoint(parts: list[Pattern], keys: tuple[Variable, ...]) -> bool:
 
 
 def group_keys(group: Group) -> tuple[Variable, ...] | None:
-    """The variables that it groups by; ``None`` where it groups by nothing or by expressions."""
+    """The variables that it groups by; ``None`` for expressions or nothing."""
     names = tuple(name for name, key in group.keys if key == VariableRef(name))
     return names if names and len(names) == len(group.keys) else None
 
@@ -155,7 +155,7 @@ def _change_totally(pattern: Pattern) -> Pattern:
 
 
 def _constant(pattern: Pattern, name: Variable) -> Term | None:
-    """The one value that a variable has in every solution of a pattern, if that is known."""
+    """The one value of a variable in all solutions, if known."""
     match pattern:
         case Values(variables, rows) if name in variables:
             found = {row[variables.index(name)] for row in rows}
@@ -187,7 +187,7 @@ def distribute_partially(graph: OperatorGraph) -> OperatorGraph:
 
 
 def distributable(aggregate: Aggregate) -> bool:
-    """Whether it can be computed from parts."""
+    """True where it can be computed from parts."""
     return aggregate.name in (*_COMBINED, "AVG") and not aggregate.distinct
 
 
@@ -309,7 +309,7 @@ def _used(*expressions: Expression) -> _Names:
 
 
 def _narrowed(pattern: Pattern, needed: _Names) -> Pattern:
-    """The pattern with projections inside; it may still bind more than is needed."""
+    """Push projections; the pattern may still bind more than is needed."""
     match pattern:
         case Aggregated(inner, _, aggregate, keys):
             return replace(
@@ -352,7 +352,6 @@ def _sides(left: Pattern, right: Pattern, needed: _Names) -> tuple[Pattern, Patt
 
 
 def _projected(pattern: Pattern, needed: _Names) -> Pattern:
-    """The pattern under a projection, where that takes a variable away."""
     names = in_scope(pattern)
     kept = tuple(name for name in names if name in needed)
     if kept == names or isinstance(pattern, Project):
@@ -378,7 +377,7 @@ RULES_ON_SPARK: Final = tuple(rule for rule in RULES if rule is not distribute_t
 
 
 def optimised(graph: OperatorGraph, rules: tuple[Rule, ...] = RULES) -> OperatorGraph:
-    """The operator graph after these rules."""
+    """Apply rules."""
     for rule in rules:
         graph = rule(graph)
     return graph

@@ -1,1 +1,1 @@
-"""Execution on Spark Structured Streaming; the only place of the server that imports pyspark."""
+"""Execution on Spark Structured Streaming; only here the server imports pyspark."""

@@ -1,10 +1,9 @@
-"""A query on Spark: its windows as a streaming query, its operators in each micro-batch.
+"""A query on Spark: windows as a streaming query, operators in each micro-batch.
 
 Structured Streaming keeps the windows (event time, watermark, state store, checkpoint) and gives
-the whole content of an instant when that is complete. The operators then run over these contents as
-ordinary Spark SQL, grouped by the instant beside everything else. Why not as one streaming plan:
-append mode has no joins after aggregations over other keys, no anti-joins between streams, no order
-and no limit; over complete contents all of SPARQL's operators are available, and exact.
+the content of complete instants. Operators run over it as ordinary Spark SQL, grouped by instant.
+One streaming plan cannot do it: append mode has no joins after aggregations over other keys, no
+anti-joins between streams, no order and no limit.
 """
 
 import contextlib
@@ -72,9 +71,7 @@ ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSto
 def continuous_session(
     master: str, work: Path, *, memory: str | None = None, partitions: int = 2
 ) -> Iterator[SparkSession]:
-    """A session that ends with the block; see `tpf_server.spark.session`.
-
-    What is not given here comes from the environment (``TPF_SPARK_JAVA_HOME`` and others).
+    """A Spark session for the block; the environment has further settings.
 
     Raises:
         ContinuousError: there is no Java, or Spark did not start.
@@ -111,11 +108,7 @@ _OWN = re.compile("^(?:ContinuousError|SparkError): ")
 
 @contextlib.contextmanager
 def asking_java() -> Iterator[None]:
-    """What is asked within cannot be, where Java has ended.
-
-    Raises:
-        ContinuousError: it has.
-    """
+    """Raise a `ContinuousError` where Java has ended."""
     try:
         with java_answers():
             yield
@@ -125,13 +118,12 @@ def asking_java() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a run has done so far.
+    """Counts of a run.
 
     Args:
-        batches: how many micro-batches ended.
-        lines: how many lines were read.
-        late: how many entries of windows came after their instant was closed.
-        malformed: how many lines were left out.
+        batches: completed micro-batches.
+        late: entries of windows that came after their instant.
+        malformed: lines that were left out.
     """
 
     batches: int = 0
@@ -140,7 +132,7 @@ class Progress:
     malformed: int = 0
 
     def after(self, batch: Any) -> "Progress":
-        """With what Spark reports of one more micro-batch."""
+        """Add what Spark reports of a micro-batch."""
         late = sum(int(state["numRowsDroppedByWatermark"]) for state in batch["stateOperators"])
         malformed = sum(int(each["malformed"] or 0) for each in batch["observedMetrics"].values())
         return Progress(
@@ -152,7 +144,7 @@ class Progress:
 
 
 class SparkRun:
-    """A query that runs on Spark."""
+    """A running query."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
@@ -163,20 +155,19 @@ class SparkRun:
 
     @property
     def active(self) -> bool:
-        """Whether it still runs."""
+        """True while it runs."""
         with asking_java():
             return self._query.isActive
 
     @property
     def known(self) -> Progress:
-        """What it had done when it was asked last; Spark, which may be gone, is not asked now."""
+        """The last known progress, without asking Spark."""
         return self._progress
 
     def progress(self) -> Progress:
-        """What it has done so far; micro-batches that end after `stop` are not counted.
+        """The progress, but for micro-batches that end after `stop`.
 
-        Spark remembers the last hundred micro-batches only; so somebody must ask that often, which
-        the execution does.
+        Spark remembers a hundred micro-batches, so the execution asks after each.
         """
         with self._lock, asking_java():
             for each in self._query.recentProgress:
@@ -188,10 +179,10 @@ class SparkRun:
             return self._progress
 
     def wait(self, seconds: int | None = None) -> bool:
-        """Wait until it ends, at most so many seconds (at least one); whether it has ended.
+        """Wait for the end, at most so many seconds (at least one); true if it has ended.
 
         Raises:
-            ContinuousError: it failed; what was answered before is kept.
+            ContinuousError: it failed; earlier answers are kept.
         """
         try:
             with asking_java():
@@ -203,7 +194,7 @@ class SparkRun:
             raise ContinuousError(f"the run on Spark failed: {_OWN.sub('', reason)}") from error
 
     def stop(self) -> None:
-        """End it; a later run with the same directory goes on from here."""
+        """Stop; a later run in the same directory resumes."""
         with asking_java():
             self._query.stop()
 
@@ -219,20 +210,20 @@ class SparkRun:
 
 
 class ResultFiles:
-    """The answers of one query."""
+    """Files of the answers of one query."""
 
     def __init__(self, folder: Folder, *, stream: bool = False) -> None:
         self._results = folder.inner("results")
         self._elements = folder.inner("elements") if stream else None
 
     def make(self) -> None:
-        """Make the folders, which others may read before anything is in them."""
+        """Make the folders for readers."""
         self._results.make()
         if self._elements is not None:
             self._elements.make()
 
     def write(self, batch: int, answers: Iterable[PeriodicAnswer]) -> None:
-        """Write the answers of a micro-batch; when this returns they are on the disk."""
+        """Write the answers of a micro-batch, durably."""
         written = list(answers)
         if self._elements is not None:
             lines = [
@@ -245,7 +236,7 @@ class ResultFiles:
         self._results.write(f"{batch:09d}.ndjson", map(_line, written))
 
     def last_before(self, batch: int) -> int | None:
-        """The last instant that earlier micro-batches answered."""
+        """The last instant of earlier micro-batches."""
         for name in reversed(self._files()):
             if int(name.partition(".")[0]) < batch:
                 lines = self._lines(name)
@@ -254,7 +245,7 @@ class ResultFiles:
         return None
 
     def read(self, query: str = "") -> Iterator[PeriodicAnswer]:
-        """All answers, in the order of their instants."""
+        """Read all answers, in order."""
         for name in self._files():
             for line in self._lines(name):
                 value = json.loads(line)
@@ -291,10 +282,10 @@ def _line(answer: PeriodicAnswer) -> str:
 
 
 def check_supported(parsed: CsparqlQuery, graph: OperatorGraph) -> None:
-    """Refuse what cannot be run on Spark.
+    """Refuse what Spark cannot run.
 
     Raises:
-        UnsupportedContinuousQueryError: names the clause and its place.
+        UnsupportedContinuousQueryError: with the clause and its place.
     """
     if not parsed.streams:
         raise UnsupportedContinuousQueryError("a query without FROM STREAM cannot be run on Spark")
@@ -334,7 +325,7 @@ def check_supported(parsed: CsparqlQuery, graph: OperatorGraph) -> None:
 
 
 def _check_bindings(pattern: Pattern) -> None:
-    """Refuse BIND in EXISTS of what has a value outside, as the native execution does."""
+    """Refuse BIND in EXISTS of a variable from outside, as natively."""
     outside = {name for child in algebra.children(pattern) for name in in_scope(child)}
     for expression in algebra.expressions_of(pattern):
         for exists in exists_in(expression):
@@ -352,7 +343,7 @@ def _place(text: str, position: int) -> str:
 
 
 def _word(text: str, word: str) -> str:
-    """The place of the first word like this one."""
+    """The place of the first such word."""
     for token in tokenize(text):
         if token.kind == "word" and token.text.upper() == word:
             return _place(text, token.position)
@@ -379,7 +370,7 @@ LINE = rf"^-?\d{{1,18}}(?:\t(?:<[^>]+>|_:\S+)\t<[^>]+>\t{_TERM})?$"
 
 
 def lines(session: SparkSession, directory: str, *, files_per_trigger: int | None) -> DataFrame:
-    """The lines of the files that are in a directory and that come into it, a column ``value``."""
+    """Read the files of a directory, also later ones, as a column ``value``."""
     reader = session.readStream.option("latestFirst", "false")
     if files_per_trigger is not None:
         reader = reader.option("maxFilesPerTrigger", str(files_per_trigger))
@@ -389,7 +380,7 @@ def lines(session: SparkSession, directory: str, *, files_per_trigger: int | Non
 def window_content(
     graph: OperatorGraph, clause: StreamClause, text: DataFrame, *, lateness: int, strict: bool
 ) -> DataFrame:
-    """The content of the windows of one stream at each instant: `KEY`, stream, s, p, o and ts.
+    """Read the content of one stream's windows at each instant: `KEY`, stream, s, p, o, ts.
 
     Rows without terms mark the first instant after an element, and punctuation.
     """
@@ -448,10 +439,7 @@ def window_content(
 
 
 def all_windows(parts: Sequence[DataFrame]) -> DataFrame:
-    """The content of all windows at each instant, `AT`.
-
-    Each triple of a stream is there once, with its latest timestamp.
-    """
+    """The content of all windows at each instant `AT`; each triple has its latest timestamp."""
     result = reduce(DataFrame.unionByName, parts)
     found = result.groupBy(KEY, "stream", "s", "p", "o").agg(sql.max("ts").alias("ts"))
     # Without `KEY` Spark knows no partitioning of this. With one, uses of it in a join are no
@@ -460,7 +448,7 @@ def all_windows(parts: Sequence[DataFrame]) -> DataFrame:
 
 
 def _wanted(graph: OperatorGraph, clause: StreamClause) -> Column:
-    """Whether a triple can match any pattern: conditions pushed to the source."""
+    """True for triples that may match: conditions pushed to the source."""
     predicates: set[str] = set()
     for each in patterns_in(graph.pattern):
         for quad in each.patterns if isinstance(each, BGP) else ():
@@ -475,28 +463,25 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SparkExecution:
-    """Runs a query on Spark.
+    """Run a query on Spark.
 
     Args:
-        session: Spark, configured as `session.configuration` says.
+        session: a `continuous_session`.
         text: C-SPARQL.
-        static: the static data; they are read when the run starts.
-        streams: the directory of each stream, or its URL, by IRI: files of lines, more may come.
-        directory: where results and the checkpoint are kept; a URL where machines share nothing. A
-            second run with the same one goes on where the first one ended.
-        predicates: the predicates of streams, where they are known: patterns with others are
-            static.
-        lateness: how late elements may be, in milliseconds of stream time.
-        strict: whether a malformed line stops the query; otherwise it is left out and counted.
-        rules: that rewrite the operators.
-        base: what relative IRIs are relative to.
-        on_answer: is called with each answer, after it is on the disk; after a failure it may be
-            called again with the same answers.
-        reading: is entered while static data are read.
+        static: read when the run starts.
+        streams: directory or URL of each stream, by IRI; files may be added.
+        directory: of results and checkpoint, or its URL; a second run there resumes.
+        predicates: of streams, if declared.
+        lateness: of elements, in milliseconds of stream time.
+        strict: a malformed line stops the query; otherwise it is counted.
+        rules: that rewrite operators.
+        base: of relative IRIs.
+        on_answer: takes each answer that is on the disk; after a failure some come again.
+        reading: entered while static data are read.
 
     Raises:
         ContinuousSyntaxError: the text is no query.
-        UnsupportedContinuousQueryError: it cannot be run on Spark; it names the clause.
+        UnsupportedContinuousQueryError: Spark cannot run it; with the clause.
         ContinuousError: a stream has no directory.
     """
 
@@ -556,12 +541,12 @@ class SparkExecution:
     # --------------------------------------------------------------------------------- runs
 
     def replay(self, *, files_per_trigger: int | None = None) -> Progress:
-        """Process everything that is there (``availableNow``), and return.
+        """Process what is there (``availableNow``).
 
-        What is later than the watermark stays open, and is answered by a later run.
+        What is later than the watermark stays open for a later run.
 
         Raises:
-            ContinuousError: the run failed; what was answered before is kept.
+            ContinuousError: the run failed; earlier answers are kept.
         """
         with asking_java():
             run = self._started({"availableNow": True}, files_per_trigger)
@@ -569,7 +554,7 @@ class SparkExecution:
         return run.progress()
 
     def start(self, every: str = "1 second") -> SparkRun:
-        """Process what comes, at this interval of processing time, until the run is stopped."""
+        """Process what comes, at this interval, until the run is stopped."""
         with asking_java():
             return self._started({"processingTime": every}, None)
 
@@ -600,7 +585,7 @@ class SparkExecution:
     # ------------------------------------------------------------------------------ batches
 
     def _batch(self, data: DataFrame, batch: int) -> None:
-        """PeriodicAnswer every instant that this micro-batch closes."""
+        """Answer each instant that this micro-batch closes."""
         watermark = self._watermark(batch)
         data = data.persist()
         try:
@@ -626,7 +611,7 @@ class SparkExecution:
                 self._run.progress()
 
     def answers(self, windows: DataFrame, instants: Sequence[int]) -> list[PeriodicAnswer]:
-        """The answer at each of these instants, which are in order."""
+        """Answer at each of these instants, from the content of windows."""
         common = self.graph.instants.greatest_common_period
         steps = self._session.range(instants[0], instants[-1] + 1, common, 1).toDF(AT)
         if len(self.graph.instants.periods) > 1:
@@ -659,7 +644,7 @@ class SparkExecution:
         return in_scope(self.graph.pattern)
 
     def _watermark(self, batch: int) -> int:
-        """The watermark of a micro-batch in milliseconds, as its checkpoint has it."""
+        """The watermark of a micro-batch, from the checkpoint."""
         log = self._folder.inner("checkpoint").inner("offsets").read(str(batch))
         _, metadata, *_ = log.splitlines()
         return int(json.loads(metadata)["batchWatermarkMs"])
@@ -667,7 +652,7 @@ class SparkExecution:
     # ------------------------------------------------------------------------------- static
 
     def _static_rows(self, graph: OperatorGraph, pattern: Pattern) -> list[Row]:
-        """What a pattern has over static data alone."""
+        """Evaluate a pattern over static data, natively."""
         dictionary = TermDictionary()
         typed = TypedTerms(dictionary)
         now = value_of(
@@ -696,6 +681,6 @@ class SparkExecution:
 
 
 def punctuate(stream: Folder | Path, until: int) -> None:
-    """Say that all elements of a stream up to this timestamp are in its directory."""
+    """Declare that all elements of a stream up to a timestamp are there."""
     folder = LocalFolder(stream) if isinstance(stream, Path) else stream
     folder.write(f"~{until:020d}.punctuation", [f"{until}\n"])

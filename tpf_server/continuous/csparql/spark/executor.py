@@ -1,12 +1,10 @@
 """Registered queries as jobs of Structured Streaming in one Spark session.
 
-Elements of a batch become a file in a folder of each job that reads their stream; answers come
-back from the micro-batches. Spark starts with the first query, in a thread of its own: until then
-the state of that query is ``starting``, and what arrives waits.
+A batch of elements becomes a file in the folder of each job that reads their stream. Spark starts
+in a thread with the first query, which is ``starting`` until then; elements wait.
 
-Equal queries are answered by one job where neither an element nor a change of static data came
-between their registrations: all of them are to see the same. One that comes later has a job of its
-own.
+Equal queries share a job if neither an element nor a change of static data came between their
+registrations.
 """
 
 import contextlib
@@ -48,14 +46,11 @@ from tpf_server.spark.session import JAVA_ENDED, SparkSettings, java_for
 
 @dataclass(frozen=True, slots=True)
 class JobQuestion:
-    """What a job answers: queries for which it is equal have the same answers.
+    """Equal for queries with the same answers.
 
     Args:
-        stamps: what the timestamp variables in the operators mean.
-        instants: when it is evaluated.
-        graphs: what ``GRAPH ?g`` ranges over.
-        version: of the static data: patterns are static or not as they have it, and an older job
-            may have read them.
+        graphs: of ``GRAPH ?g``.
+        version: of the static data.
     """
 
     query: Query
@@ -67,7 +62,7 @@ class JobQuestion:
 
     @classmethod
     def of(cls, graph: OperatorGraph, version: int) -> "JobQuestion | None":
-        """That of a query; ``None``: its answers are its own, because blank nodes in them are."""
+        """The question of a query; ``None`` where its blank nodes are its own."""
         if any(is_blank_node(term) for each in graph.query.template for term in each):
             return None
         return cls(
@@ -81,7 +76,7 @@ class JobQuestion:
 
 
 class _Files(NamedTuple):
-    """What came of each stream since the files before."""
+    """Lines of each stream for a file."""
 
     name: str
     lines: list[list[str]]
@@ -91,9 +86,8 @@ class SparkJob:
     """Queries that one job answers.
 
     Attributes:
-        question: what its queries have in common, where it may have several.
-        ending: it has failed or ends; it takes no more queries.
-        ended: when all that it had is gone.
+        ending: it takes no more queries.
+        ended: set when everything is removed.
     """
 
     def __init__(self, query: CsparqlQuery, place: str) -> None:
@@ -112,39 +106,39 @@ class SparkJob:
 
     @property
     def streams(self) -> dict[str, str]:
-        """Where the elements of each stream go that it reads."""
+        """The folders of its streams."""
         return {str(each): f"{self.place}/stream{n}" for n, each in enumerate(self._reads)}
 
     @property
     def active(self) -> bool:
-        """Whether any of its queries wants answers."""
+        """True while a query wants answers."""
         # Of a copy: queries come and go under the lock of the service, which not all have who ask.
         return any(each.active for each in tuple(self.queries))
 
     def answers(self, question: JobQuestion | None) -> bool:
-        """Whether a query that comes now can be one of its own: nothing came before it."""
+        """True where a new query can join: no element came yet."""
         same = question is not None and question == self.question
         return same and self._until is None and self.active and self._runs()
 
     def _runs(self) -> bool:
-        """Whether it starts or runs; its thread finds out later that Spark has ended it."""
+        """True while it starts or runs."""
         try:
             return not self.ending and (self.run is None or self.run.active)
         except ContinuousError:
             return False  # Java has ended
 
     def reads(self, stream: Term) -> bool:
-        """Whether it wants the elements of a stream."""
+        """True where it reads a stream."""
         return stream in self._reads and self.active
 
     def arrive(self, stream: Term, lines: Sequence[str], at: int) -> None:
-        """An element of one of its streams."""
+        """Take an element."""
         self._lines[stream] += lines
         if self._until is None:
             self._until = at - 1
 
     def advance(self, until: int) -> None:
-        """Hand on what has come, and that it is all, where the job has something to do with it."""
+        """Hand on elements and progress, where they matter to the job."""
         if self._until is None:
             return  # it is evaluated from the first element on
         due = until > self._until and self.query.instants.after(self._until) <= until
@@ -161,11 +155,7 @@ class SparkJob:
         self._waiting.put(None)
 
     def write(self, folders: Sequence[Folder], seconds: float) -> None:
-        """Write what was handed on, or wait so long for something.
-
-        All of it becomes one file of each stream: however long a file takes, no more waits than has
-        come meanwhile.
-        """
+        """Write what was handed on as one file of each stream; wait for it if need be."""
         waiting: list[_Files] = []
         with contextlib.suppress(queue.Empty):
             found = self._waiting.get(timeout=seconds)
@@ -199,11 +189,11 @@ class SparkQuery(ExecutedQuery):
 
     @property
     def active(self) -> bool:
-        """Whether it still wants answers."""
+        """True while it wants answers."""
         return self.state in ("starting", "running")
 
     def answer(self, answer: PeriodicAnswer) -> None:
-        """Hand on an answer of its job as its own, once: after a failure some come again."""
+        """Hand on an answer of the job, once."""
         if self._last is not None and answer.at <= self._last:
             return
         self._last = answer.at
@@ -211,7 +201,7 @@ class SparkQuery(ExecutedQuery):
         self.take(replace(answer, query=self._called))
 
     def explain(self) -> dict[str, Any]:
-        """Its state, when it is evaluated, and what its job has done."""
+        """State, instants, and counts of the job."""
         found = {
             **super().explain(),
             "engine": "spark",
@@ -321,7 +311,7 @@ class SparkExecutor:
                     each.fail(error)
 
     def _run(self, job: SparkJob) -> None:
-        """The life of a job, in a thread."""
+        """Run a job, in its thread."""
         reason: ContinuousError | None = None
         folder: Folder | None = None
         try:
@@ -367,7 +357,7 @@ class SparkExecutor:
 
     @contextlib.contextmanager
     def _taking_queries(self, job: SparkJob) -> Iterator[None]:
-        """Afterwards a job takes no query any more, however it came to its end."""
+        """Afterwards a job takes no more queries."""
         try:
             yield
         finally:
@@ -376,7 +366,7 @@ class SparkExecutor:
 
     @contextlib.contextmanager
     def _started(self) -> Iterator[Any]:
-        """The session, which starts with the first query; jobs start one after the other."""
+        """Open the session with the first query; jobs start one by one."""
         with self._starting:
             if self._closed:
                 raise ContinuousError("the server stops")
@@ -389,7 +379,7 @@ class SparkExecutor:
             yield self._session
 
     def _has_died(self) -> bool:
-        """Whether Spark is gone; then the next query starts it again."""
+        """True where Spark is gone; the next query starts it again."""
         with self._starting:
             if self._session is None:
                 return True  # another of its queries has found it out
@@ -403,7 +393,7 @@ class SparkExecutor:
             return False
 
     def _let_go(self, made: ExecutedQuery) -> None:
-        """Of a query that was deleted; where it was the last one, its job's thread ends the job."""
+        """Remove a query; end a job without queries."""
         if made.state in ("starting", "running"):
             made.state = "closed"
         if not isinstance(made, SparkQuery) or made not in made.job.queries:
@@ -413,7 +403,6 @@ class SparkExecutor:
             self._ended(made.job)
 
     def _ended(self, job: SparkJob) -> None:
-        """Of a job without queries; its thread does the rest."""
         self._jobs.remove(job)
         job.wake()
 
@@ -436,7 +425,7 @@ class SparkExecutor:
                 each.advance(until)
 
     def close(self) -> None:
-        """End all jobs, then Spark, in a thread: they may be waiting for who calls this."""
+        """End all jobs, then Spark, in a thread: they may wait for the caller's lock."""
         self._closed = True
         for made in [each for job in self._jobs for each in job.queries]:
             self._let_go(made)

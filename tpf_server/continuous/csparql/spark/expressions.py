@@ -1,8 +1,8 @@
 """Expressions as columns of Spark SQL.
 
-A SPARQL error is null: the logic of Spark SQL with three values is that of SPARQL. What Spark SQL
-cannot say exactly (decimal arithmetic that makes a term, most functions on strings and dates) is
-evaluated by our own closures in a function that gets whole Arrow batches.
+A SPARQL error is null, which has the same three-valued logic. What Spark SQL does differently
+(decimal arithmetic in terms, most functions on strings and dates) is computed by our own closures
+over Arrow batches.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,24 +47,24 @@ _STRINGS: Mapping[str, Callable[[Column, Column], Column]] = {
 
 
 class _NotInSql(Exception):  # noqa: N818
-    """Spark SQL has nothing for this; never leaves this module."""
+    """Spark SQL cannot express this; stays in this module."""
 
 
 class Expressions:
-    """Makes columns for rows of one schema."""
+    """Make columns for rows of one schema."""
 
     def __init__(self, columns: Mapping[Variable, Column]) -> None:
         self._columns = columns
 
     def condition(self, expression: Expression) -> Column:
-        """Whether the effective boolean value is true; an error is null."""
+        """The effective boolean value; null for an error."""
         try:
             return self._test(expression)
         except _NotInSql:
             return _effective(self._by_closure(expression))
 
     def binding(self, expression: Expression) -> Column:
-        """The term; an error is null."""
+        """The term; null for an error."""
         try:
             return self._term(expression)
         except _NotInSql:
@@ -172,7 +172,7 @@ class Expressions:
                 return _effective(self._term(expression))
 
     def _string(self, expression: Expression) -> Column:
-        """The content of a string; only where no language makes a difference."""
+        """The content of a string whose language does not matter."""
         if isinstance(expression, Constant) and is_literal(expression.term):
             return terms.content(sql.lit(str(expression.term)))
         if isinstance(expression, Call) and expression.name == "STR":
@@ -254,7 +254,7 @@ def _is_duration(expression: Expression) -> bool:
 
 
 def _unknown(term: Column) -> Column:
-    """Whether it is a literal whose value Spark SQL does not know."""
+    """True for literals of other datatypes."""
     return (
         (terms.datatype(term) != "")
         & terms.number(term).isNull()
@@ -279,7 +279,7 @@ def _effective(term: Column) -> Column:
 def _closure(
     expression: Expression, names: tuple[Variable, ...]
 ) -> Callable[[tuple[str | None, ...]], str | None]:
-    """Our own evaluation of an expression over the texts of terms; made once in each worker."""
+    """Compile an expression over texts of terms, once in each worker."""
     dictionary = TermDictionary()
     now = value_of(
         Term(f'"{_EPOCH:%Y-%m-%dT%H:%M:%SZ}"^^<http://www.w3.org/2001/XMLSchema#dateTime>')

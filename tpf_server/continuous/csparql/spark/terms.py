@@ -1,7 +1,7 @@
-"""Terms in columns: canonical N-Triples texts, null where unbound; what Spark SQL reads in them.
+"""Terms in columns: canonical N-Triples texts, null where unbound.
 
-Numbers are compared as doubles. So integers above 2**53 that differ in their last digits, and
-decimals that differ after the fifteenth digit, count as equal.
+Numbers are compared as doubles: integers above 2**53 that differ in their last digits, and decimals
+that differ after the fifteenth, are equal.
 """
 
 from pyspark.sql import Column
@@ -21,22 +21,22 @@ _PLAIN = r'^"((?:[^"\\]|\\.)*)"$'
 
 
 def lexical(term: Column) -> Column:
-    """The lexical form of a literal with a datatype other than string; otherwise empty."""
+    """The lexical form of a typed literal; otherwise empty."""
     return sql.regexp_extract(term, _TYPED, 1)
 
 
 def datatype(term: Column) -> Column:
-    """The datatype of such a literal; otherwise empty."""
+    """The datatype of a typed literal; otherwise empty."""
     return sql.regexp_extract(term, _TYPED, 2)
 
 
 def content(term: Column) -> Column:
-    """The content of a simple literal; null for all others."""
+    """The content of a simple literal; otherwise null."""
     return sql.when(is_simple(term), unescaped(sql.regexp_extract(term, _PLAIN, 1)))
 
 
 def escaped_lexical(term: Column) -> Column:
-    """STR, but as N-Triples writes it in a literal; null for blank nodes and triple terms."""
+    """STR, escaped as in N-Triples; null for blank nodes and triple terms."""
     text = sql.regexp_extract(term, r'^"((?:[^"\\]|\\.)*)"', 1)
     return sql.when(is_iri(term), sql.regexp_extract(term, "^<(.*)>$", 1)).when(
         is_literal(term), text
@@ -44,7 +44,7 @@ def escaped_lexical(term: Column) -> Column:
 
 
 def unescaped(text: Column) -> Column:
-    """The characters that N-Triples writes with backslashes (those of one letter)."""
+    """Unescape N-Triples (backslash and one letter)."""
     plain = sql.replace(text, sql.lit("\\\\"), sql.lit("\0"))
     for written, meant in (
         ("n", "\n"),
@@ -60,35 +60,35 @@ def unescaped(text: Column) -> Column:
 
 
 def is_iri(term: Column) -> Column:
-    """Whether it is an IRI."""
+    """True for an IRI."""
     return term.startswith("<") & ~term.startswith("<<(")
 
 
 def is_literal(term: Column) -> Column:
-    """Whether it is a literal."""
+    """True for a literal."""
     return term.startswith('"')
 
 
 def is_simple(term: Column) -> Column:
-    """Whether it is a string without a language."""
+    """True for a string without a language."""
     return term.rlike(_PLAIN)
 
 
 def number(term: Column) -> Column:
-    """The value of a numeric literal as a double; null for all other terms."""
+    """A numeric literal as a double; otherwise null."""
     kinds = (*sorted(INTEGER_TYPES), _DECIMAL, *_FLOATING)
     text = sql.regexp_replace(lexical(term), "INF", "Infinity")
     return sql.when(datatype(term).isin(*kinds), text.try_cast("double"))
 
 
 def exact_number(term: Column) -> Column:
-    """The value of an integer or decimal, with 18 digits behind the point; null for others."""
+    """An integer or decimal with 18 fraction digits; otherwise null."""
     kinds = (*sorted(INTEGER_TYPES), _DECIMAL)
     return sql.when(datatype(term).isin(*kinds), lexical(term).try_cast("decimal(38,18)"))
 
 
 def rank(term: Column) -> Column:
-    """0 integer, 1 decimal, 2 float, 3 double; null for all other terms."""
+    """0 integer, 1 decimal, 2 float, 3 double; otherwise null."""
     kind = datatype(term)
     return (
         sql.when(kind.isin(*sorted(INTEGER_TYPES)), 0)
@@ -99,10 +99,7 @@ def rank(term: Column) -> Column:
 
 
 def moment(term: Column) -> Column:
-    """The value of an xsd:dateTime, date or time (UTC where it has no zone), with its kind.
-
-    Null for all other terms.
-    """
+    """An xsd:dateTime, date or time (UTC without a zone), with its kind; otherwise null."""
     kind, text = datatype(term), lexical(term)
     midnight = sql.concat(
         sql.substring(text, 1, 10), sql.lit("T00:00:00"), sql.substr(text, sql.lit(11))
@@ -126,14 +123,14 @@ def moment(term: Column) -> Column:
 
 
 def boolean_value(term: Column) -> Column:
-    """The value of an xsd:boolean; null for all other terms."""
+    """An xsd:boolean; otherwise null."""
     text = lexical(term)
     well = (datatype(term) == XSD + "boolean") & text.isin("true", "false", "1", "0")
     return sql.when(well, text.isin("true", "1"))
 
 
 def spoken(term: Column) -> Column:
-    """The language and the text of a string in a language; null for all other terms."""
+    """Language and text of a string; otherwise null."""
     language = sql.regexp_extract(term, _LANGUAGE, 2)
     text = unescaped(sql.regexp_extract(term, _LANGUAGE, 1))
     return sql.when(language != "", sql.struct(language.alias("language"), text.alias("text")))
@@ -145,10 +142,10 @@ def integer(value: Column) -> Column:
 
 
 def order_key(term: Column) -> Column:
-    """What ORDER BY, MIN and MAX compare, as `tpf_client.sparql.ordering` has it.
+    """A key for ORDER BY, MIN and MAX, as in `tpf_client.sparql.ordering`.
 
-    Unbound, blank nodes, IRIs, literals; of these numbers (what is none first), booleans, strings,
-    strings in languages, dates and times, and the rest by their texts.
+    Unbound, blank nodes, IRIs, literals; of these numbers (NaN first), booleans, strings, strings
+    in languages, dates and times, and others by their texts.
     """
     kind = (
         sql.when(term.isNull(), 0)

@@ -61,8 +61,7 @@ class Frame:
 
     Args:
         data: a column `column(v)` for each variable, and `AT` where it is timed.
-        certain: those that are never null.
-        timed: whether the rows belong to instants.
+        certain: variables that are never null.
     """
 
     data: DataFrame
@@ -72,19 +71,19 @@ class Frame:
 
     @property
     def time(self) -> list[str]:
-        """The column of the instant, if there is one."""
+        """The column of the instant, if any."""
         return [AT] if self.timed else []
 
     def columns(self) -> dict[Variable, Column]:
-        """The columns of the variables, for expressions."""
+        """Columns of variables."""
         return {name: sql.col(column(name)) for name in self.schema}
 
     def where(self, condition: Column) -> "Frame":
-        """The rows for which a condition is true."""
+        """Filter rows."""
         return replace(self, data=self.data.where(condition))
 
     def project(self, names: Sequence[Variable]) -> "Frame":
-        """Only these variables; those that are not there are null."""
+        """Keep these variables; absent ones are null."""
         wanted = [
             sql.col(column(name))
             if name in self.schema
@@ -99,7 +98,7 @@ class Frame:
         )
 
     def extend(self, name: Variable, value: Column) -> "Frame":
-        """One more variable."""
+        """Add a variable."""
         return Frame(
             self.data.withColumn(column(name), value),
             (*self.schema, name),
@@ -108,24 +107,24 @@ class Frame:
         )
 
     def at_all(self, steps: DataFrame) -> "Frame":
-        """The same rows at each instant of `steps`, where they belong to every instant."""
+        """Repeat untimed rows at each of `steps`."""
         if self.timed:
             return self
         return replace(self, data=self.data.crossJoin(sql.broadcast(steps)), timed=True)
 
 
 def column(name: Variable) -> str:
-    """The name of a variable's column."""
+    """Name the column of a variable."""
     return "v_" + "".join(c if c.isalnum() and c.isascii() else f"_{ord(c):x}_" for c in name[1:])
 
 
 def join(left: Frame, right: Frame) -> Frame:
-    """Compatible solutions of two frames (SPARQL 1.1, section 18.3)."""
+    """Join compatible solutions (SPARQL 1.1, section 18.3)."""
     return _joined(left, right, "inner", None)
 
 
 def join_untimed_too(left: Frame, timed: Frame, untimed: Frame) -> Frame:
-    """A timed frame joined with the solutions of two others, of the same schema, in one join."""
+    """Join a timed frame with the union of two others, in one join."""
     moments = untimed.data.withColumn(AT, sql.lit(None).cast("long"))
     both = replace(
         timed,
@@ -136,12 +135,12 @@ def join_untimed_too(left: Frame, timed: Frame, untimed: Frame) -> Frame:
 
 
 def left_join(left: Frame, right: Frame, condition: Column | None) -> Frame:
-    """OPTIONAL; both frames are timed or the right one is not."""
+    """OPTIONAL; an untimed left needs an untimed right."""
     return _joined(left, right, "left", condition)
 
 
 def semi_join(left: Frame, right: Frame, *, anti: bool, apart: Sequence[Variable] = ()) -> Frame:
-    """The solutions of the left with (or without) a compatible one on the right."""
+    """Rows of the left with (or without) a compatible one on the right."""
     right, renamed = _renamed(right, right.schema)
     conditions = [_compatible(left, right, renamed)]
     if apart:
@@ -165,7 +164,7 @@ def union(left: Frame, right: Frame) -> Frame:
 
 
 def _renamed(frame: Frame, names: Sequence[Variable]) -> tuple[Frame, dict[Variable, str]]:
-    """The frame with other names for these columns and its instant, and the names."""
+    """Rename these columns and the instant; give the names."""
     renamed = {name: "r_" + column(name) for name in names}
     data = frame.data.withColumnsRenamed(
         {column(name): new for name, new in renamed.items()} | {AT: "r_" + AT}
@@ -176,7 +175,7 @@ def _renamed(frame: Frame, names: Sequence[Variable]) -> tuple[Frame, dict[Varia
 def _compatible(
     left: Frame, right: Frame, renamed: dict[Variable, str], *, always: bool = False
 ) -> Column:
-    """Whether two rows agree; with `always` a row of the right without an instant is at each."""
+    """True where rows agree; with `always`, right rows without an instant match any."""
     conditions = [sql.lit(True)]
     if left.timed and right.timed:
         other = sql.col("r_" + AT)
@@ -229,7 +228,7 @@ def distinct(frame: Frame) -> Frame:
 
 
 def sliced(frame: Frame, offset: int, limit: int | None) -> Frame:
-    """OFFSET and LIMIT, at each instant."""
+    """OFFSET and LIMIT at each instant."""
     order = RANK if RANK in frame.data.columns else sql.lit(0)
     within = Window.partitionBy(*frame.time).orderBy(order)
     data = frame.data.withColumn(RANK, sql.row_number().over(within))
@@ -255,11 +254,10 @@ class LeafFrames:
     """The leaves of a query.
 
     Args:
-        static: evaluates what is static.
-        content: what is in the windows: `AT`, ``stream``, ``s``, ``p``, ``o`` and ``ts``, the
-            latest timestamp of the triple in milliseconds; a triple of a stream is there once.
-        steps: the instants, in a column `AT`.
-        cache: static frames, kept from one use to the next.
+        static: evaluates static patterns.
+        content: of windows: `AT`, stream, s, p, o, and ts, the latest timestamp.
+        steps: instants, in a column `AT`.
+        cache: of static frames.
     """
 
     session: SparkSession
@@ -272,7 +270,7 @@ class LeafFrames:
     def rows(
         self, variables: Sequence[Variable], rows: Sequence[Row], certain: frozenset[Variable]
     ) -> Frame:
-        """Solutions that are there."""
+        """Make a frame of rows."""
         if not variables:
             data = self.session.range(0, len(rows), 1, 1).select()
         else:
@@ -285,7 +283,7 @@ class LeafFrames:
         return Frame(data, tuple(variables), certain, timed=False)
 
     def static_frame(self, pattern: Pattern) -> Frame:
-        """What a SPARQL engine answers over static data, materialised once."""
+        """Evaluate a static pattern natively, once."""
         variables = in_scope(pattern)
         data = self.cache.get(pattern)
         if data is None:
@@ -295,7 +293,7 @@ class LeafFrames:
         return Frame(data, variables, frozenset(variables), timed=False)
 
     def bgp(self, patterns: Sequence[QuadPattern]) -> Frame:
-        """The solutions of a basic graph pattern."""
+        """Join the patterns of a basic graph pattern."""
         if not patterns:
             return self.rows((), [()], frozenset())
         static = [
@@ -324,7 +322,7 @@ class LeafFrames:
         return result.project(variables_of_bgp(tuple(patterns)))
 
     def _join_mixed(self, frame: Frame | None, pattern: QuadPattern) -> Frame:
-        """Join the matches of a pattern: those in windows, and the static ones beside them."""
+        """Join the matches of a pattern in windows and in static data."""
         streaming = self._streaming(pattern)
         plain = pattern._replace(graph=self.graph.graph_of(pattern))
         static = self.static_frame(BGP((plain,)))
@@ -342,7 +340,7 @@ class LeafFrames:
         return union(inside, beside)
 
     def _streaming(self, pattern: QuadPattern) -> Frame:
-        """The matches of a triple pattern in windows."""
+        """The matches of a pattern in windows."""
         source = self.graph.source_of(pattern)
         data = self.content.where(sql.col("stream").isin(*map(str, source.streams)))
         places: dict[str, str] = {}
@@ -379,7 +377,7 @@ _FLOAT = 2
 def grouped_frame(
     frame: Frame, keys: Sequence[Column], aggregates: Sequence[tuple[Variable, Aggregate]]
 ) -> DataFrame:
-    """One row for each group: the keys, and a column for each aggregate."""
+    """One row for each group: keys and aggregates."""
     result: DataFrame | None = None
     names = [f"key{place}" for place in range(len(keys))]
     named = [key.alias(name) for key, name in zip(keys, names, strict=True)]
@@ -493,10 +491,10 @@ def _middle(low: str | None, high: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Translation:
-    """Makes the answer of a query at several instants.
+    """Make the answers of a query at several instants.
 
     Args:
-        outer: where a pattern in EXISTS is translated: the rows that it is evaluated for.
+        outer: in EXISTS, the rows that it is evaluated for.
         fresh: numbers of hidden variables.
     """
 
@@ -517,7 +515,7 @@ class Translation:
     # ---------------------------------------------------------------------------- patterns
 
     def frame(self, pattern: Pattern) -> Frame:
-        """The solutions of a pattern."""
+        """Translate a pattern."""
         match pattern:
             case BGP(patterns):
                 return self._correlated(self.leaves.bgp(patterns))
@@ -590,7 +588,7 @@ class Translation:
         return left_join(left, right, test)
 
     def _left_join_exists(self, left: Frame, right: Frame, condition: Expression) -> Frame:
-        """The pairs first, for distinct rows of the left; then they come back to each of these."""
+        """Join distinct rows of the left first; then return to all of them."""
         keyed, key = self._keyed(left, left.schema)
         pairs = self._filter(
             join(replace(keyed, data=keyed.data.dropDuplicates()), right), condition
@@ -632,7 +630,7 @@ class Translation:
     # ----------------------------------------------------------------------------- EXISTS
 
     def without_exists(self, frame: Frame, expression: Expression) -> tuple[Frame, Expression]:
-        """The expression with each EXISTS replaced by a hidden variable that the frame has then."""
+        """Replace each EXISTS with a hidden variable of the frame."""
         match expression:
             case Exists(pattern, negated):
                 keyed, found = self._found(frame, pattern)
@@ -657,10 +655,10 @@ class Translation:
                 return frame, expression
 
     def _found(self, frame: Frame, pattern: Pattern) -> tuple[Frame, Frame]:
-        """The frame with a key, and the keys of those of its rows for which a pattern matches.
+        """Key the frame, and find the keys of rows with a match.
 
-        The pattern is evaluated for all of them at once: each of its leaves is joined with what is
-        different in these rows, so that everything in it sees them (SPARQL 1.1, section 18.6).
+        All rows are evaluated at once: each leaf is joined with the distinct ones (SPARQL 1.1,
+        section 18.6).
         """
         seen = [name for name in frame.schema if name in mentioned(pattern)]
         keyed, key = self._keyed(frame, seen)
@@ -672,7 +670,7 @@ class Translation:
         return keyed, replace(found, data=found.data.dropDuplicates())
 
     def _keyed(self, frame: Frame, names: Sequence[Variable]) -> tuple[Frame, Variable]:
-        """One more variable: what a row has for these."""
+        """Add a variable that is the same for rows with the same values."""
         key = self._hidden()
         parts = [sql.col(column(name)) for name in names]
         # JSON leaves out what is null, and names the rest.
@@ -689,7 +687,7 @@ class Translation:
     # ------------------------------------------------------------------------ aggregation
 
     def _aggregated(self, pattern: Aggregated) -> Frame:
-        """As the paper does it: the aggregates by themselves, then joined to the solutions."""
+        """Join aggregates with the solutions, as in the paper."""
         frame = self.frame(pattern.input)
         names = [*frame.time, *(column(name) for name in pattern.keys if name in frame.schema)]
         if not names:
@@ -760,6 +758,6 @@ class Translation:
 
 
 def _stands_alone(pattern: Pattern) -> bool:
-    """Whether a pattern in EXISTS sees nothing of the row outside but what its matches bind."""
+    """True where a pattern in EXISTS sees only bindings of its own."""
     simple = all(isinstance(each, (BGP, algebra.Join, Filter)) for each in walk(pattern))
     return simple and mentioned(pattern) <= always_bound(pattern)
