@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import typer
 
-from loaders.commands import load_feeds, load_ldes, load_rdf, load_sources, publish, stream
+from loaders.commands import load_feeds, load_ldes, load_sources, publishing, stream
 from loaders.commands import replay as replay_commands
 
 load_app = typer.Typer(
@@ -18,7 +18,7 @@ replay_app = typer.Typer(
 
 
 LOADS: dict[str, Callable[..., None]] = {
-    "rdf": load_rdf.rdf,
+    "rdf": load_sources.rdf,
     "irail": load_sources.irail,
     "flights": load_sources.flights,
     "gtfs": load_sources.gtfs,
@@ -31,7 +31,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "csv": load_sources.csv,
     "ldes": load_ldes.ldes,
     "stream": stream.stream,
-    "publish": publish.publish,
+    "publish": publishing.publish,
 }
 REPLAYS: dict[str, Callable[..., None]] = {
     "irail": replay_commands.irail,

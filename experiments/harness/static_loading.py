@@ -16,6 +16,7 @@ from annotations.clock import SystemClock
 from annotations.terms import Quad
 from loaders.outputs import line_of
 from loaders.rdf.build import load_rdf_spark
+from loaders.rdf.summary import RdfLoad
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.spark.java import JavaNotFoundError, SparkMissingError, find_java
 from tpf_server.spark.session import SparkSettings, spark_context
@@ -74,7 +75,7 @@ class StaticLoading:
         """Make stores of RDF files."""
         with self._context() as context:
             for store, file in files.items():
-                load_rdf_spark([file], store, context, created=created, strict=True)
+                load_rdf_spark([file], store, context, RdfLoad(created, strict=True))
 
     @contextmanager
     def _context(self) -> Iterator[Any]:

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -25,37 +25,16 @@ MethodChoice = enum.StrEnum(  # type: ignore[misc]  # the names are known at run
     "MethodChoice", {method.name: method.name for method in METHODS}
 )
 _NAMED_GRAPH = MethodChoice("named-graph")
-Facts = Annotated[
-    str | None,
-    typer.Option(
-        "--facts", metavar="FILE", help="Write the dynamic facts as N-Quads to FILE, or to a URL."
-    ),
-]
-MethodName = Annotated[MethodChoice, typer.Option("--method", help="How --facts are annotated.")]
-DatasetUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--dataset",
-        metavar="URL",
-        help="What minted names begin with; default: http://example.org/NAME.",
-    ),
-]
-StreamsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--streams", metavar="DIR", help="Write timestamped triples to DIR/STREAM.tsv; or to a URL."
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicOutputs:
     """Where the dynamic side of a source goes."""
 
-    facts: Facts = None
-    method: MethodName = _NAMED_GRAPH
-    dataset: DatasetUrl = None
-    streams: StreamsOption = None
+    facts: str | None = None
+    method: MethodChoice = _NAMED_GRAPH
+    dataset: str | None = None
+    streams: str | None = None
 
     @property
     def wanted(self) -> int:

@@ -1,84 +1,204 @@
-"""``tpf-load ngsi-ld``: entities of a context broker, polled or as they are notified."""
+"""``tpf-load gtfs-rt``, ``siri``, ``json`` and ``ngsi-ld``: feeds to files, or to a server."""
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated
+from pathlib import Path
+from threading import Event
+from typing import NamedTuple
 
+import requests
 import typer
 
-from annotations.seconds import seconds_from
-from loaders.commands import options
+from annotations.clock import Clock, SystemClock
 from loaders.commands.dynamic_outputs import DynamicOutputs
-from loaders.commands.options import grouped
-from loaders.commands.polling import Asking, Push, tell
+from loaders.commands.options import InputSpan, LoadWork, grouped, is_listener, is_web_url
+from loaders.commands.publishing import LabelOption, publishing, stopped_by_signals
 from loaders.places import input_place
+from loaders.replay import ReplaySettings, replay_line
+from loaders.replay import replay as play
 from loaders.sources.base import Feed
-from loaders.sources.gtfs import Gtfs
+from loaders.sources.gtfs import DEFAULT_BASE, Gtfs
+from loaders.sources.listening import Listener
 from loaders.sources.ngsi_ld import NgsiLd, reader_of_json
+from loaders.sources.polling import MessageFormat, Poller, Read, RecordedMessages
 from loaders.sources.siri import SIRI_BASE, Siri
 
-# ``tpf-load gtfs-rt``: GTFS Realtime messages to files, or to a server as they are told.
+_ACCEPT = "application/ld+json, application/json;q=0.9, */*;q=0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """The server to publish to, and how; and how often to poll a URL."""
+
+    push: str | None = None
+    token: str | None = None
+    token_file: Path | None = None
+    label: LabelOption = LabelOption.EXPIRATION
+    polls: int | None = None
+
+
+class Asking(NamedTuple):
+    """How a URL is asked."""
+
+    clock: Clock
+    session: requests.Session
+    stopped: Event
+    polls: int | None
+
+    def poll(self, name: str, url: str, read: Read, period: float, paged: bool = False) -> Poller:
+        """The feed at a URL; a poll that fails is told to the user."""
+        return Poller(
+            name, url, read, self.clock, timedelta(seconds=period), self.session, self.stopped,
+            failed=_failed, polls=self.polls, paged=paged,
+        )  # fmt: skip
+
+    def messages(
+        self, messages: MessageFormat, path: str, period: float, paged: bool = False
+    ) -> Feed:
+        """The feed of a URL that is polled, or of recorded messages."""
+        if is_web_url(path):
+            return self.poll(messages.name, path, messages.read, period, paged)
+        return RecordedMessages(path, messages, timedelta(seconds=period))
+
+    def listen(
+        self, messages: MessageFormat, url: str, holds: timedelta, token: str | None, quiet: bool
+    ) -> Feed:
+        """The feed of what others send here; what is refused is told to the user."""
+
+        def ready(address: str) -> None:
+            if not quiet:
+                typer.echo(f"tpf-load: listening at {address}", err=True)
+
+        return Listener(
+            messages.name, url, messages.read, self.clock, holds, token, self.stopped, ready,
+            refused=lambda reason: typer.echo(f"tpf-load: refused: {reason}", err=True),
+            documents=self.polls,
+        )  # fmt: skip
+
+
+def tell(
+    make_feed: Callable[[Asking], Feed],
+    path: str,
+    dynamic: DynamicOutputs,
+    server: Push,
+    span: InputSpan,
+    work: LoadWork,
+) -> None:
+    """Write what a feed says, or publish it as it is told.
+
+    Args:
+        make_feed: makes it, to be read once.
+        path: where it comes from; what is told now is told for one output.
+        dynamic: the files to write.
+        server: the server to tell.
+        span: the part that is wanted.
+        work: what writes files, and whether anything is said of what was done.
+    """
+    outputs = dynamic.wanted + (server.push is not None)
+    if not outputs:
+        raise typer.BadParameter("say what to write: --facts, --streams or --push")
+    if outputs > 1 and (is_web_url(path) or is_listener(path)):
+        done = "polled" if is_web_url(path) else "listened at"
+        raise typer.BadParameter(f"a URL is {done} for one output: --facts, --streams or --push")
+    with ExitStack() as stack:
+        stopped = stack.enter_context(stopped_by_signals())
+        session = stack.enter_context(requests.Session())
+        session.headers["Accept"] = _ACCEPT
+        asking = Asking(SystemClock(), session, stopped, server.polls)
+        dynamic.write(lambda: make_feed(asking), span, work)
+        if server.push is not None:
+            _publish(make_feed(asking), server, span, asking, work.quiet)
+
+
+def _publish(feed: Feed, server: Push, span: InputSpan, asking: Asking, quiet: bool) -> None:
+    assert server.push is not None
+    # What a feed says now holds now: nothing is waited for, and no label is moved.
+    settings = ReplaySettings(
+        float("inf"),
+        span.start,
+        span.until,
+        server.label.for_url(server.push),
+        original_instants=True,
+    )
+    with publishing(server.push, asking.clock, server.token, server.token_file) as publisher:
+        summary = play(feed, publisher, asking.clock, settings, asking.stopped)
+    if not quiet:
+        typer.echo(replay_line(summary), err=True)
+
+
+def _failed(reason: str) -> None:
+    typer.echo(f"tpf-load: a poll failed: {reason}", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """Names of a feed's things, and how often it is polled."""
+
+    base: str = DEFAULT_BASE
+    period: float = 30.0
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """How entities are named, polled and received."""
+
+    context: str | None = None
+    period: float = 30.0
+    holds: float = 300.0
+    receiver_token: str | None = None
 
 
 @grouped
 def gtfs_rt(
-    path: options.Messages,
-    schedule: options.ScheduleOption,
-    span: options.InputSpan,
+    path: str,
+    schedule: str,
+    span: InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
-    work: options.LoadWork,
-    base: options.Base = options.DEFAULT_BASE,
-    period: options.Period = 30.0,
-    language: Annotated[
-        str | None, typer.Option("--language", metavar="TAG", help="In which alerts are told.")
-    ] = None,
+    work: LoadWork,
+    polled: Polled,
 ) -> None:
     """GTFS Realtime: delays, vehicles, alerts; files, or a URL that is polled."""
 
     def make_feed(asking: Asking) -> Feed:
         from loaders.sources.gtfs_rt import Realtime
 
-        return asking.messages(Realtime(Gtfs(schedule, base=base), language), path, period)
+        messages = Realtime(Gtfs(schedule, base=polled.base), polled.language)
+        return asking.messages(messages, path, polled.period)
 
     tell(make_feed, path, dynamic, server, span, work)
 
 
-# ``tpf-load json``: a JSON document at a URL, polled.
-
-
 @grouped
 def json(
-    url: Annotated[str, typer.Argument(metavar="URL", help="URL of JSON or JSON-LD.")],
-    span: options.InputSpan,
+    url: str,
+    span: InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
-    context: Annotated[
-        str | None,
-        typer.Option("--context", metavar="FILE", help="JSON-LD context for JSON that has none."),
-    ] = None,
-    period: options.Period = 30.0,
-    quiet: options.Quiet = False,
+    context: str | None = None,
+    period: float = 30.0,
+    quiet: bool = False,
 ) -> None:
     """Whatever a URL says in JSON: each answer holds until the next one."""
-    if not options.is_web_url(url):
+    if not is_web_url(url):
         raise typer.BadParameter(f"not a URL that can be polled: {url!r}")
     read = reader_of_json(None if context is None else input_place(context))
-    work = options.LoadWork(quiet=quiet)
+    work = LoadWork(quiet=quiet)
     tell(lambda asking: asking.poll("json", url, read, period), url, dynamic, server, span, work)
-
-
-# ``tpf-load siri``: SIRI messages to files, or to a server as they are told.
 
 
 @grouped
 def siri(
-    path: options.SiriMessages,
-    span: options.InputSpan,
+    path: str,
+    span: InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
-    work: options.LoadWork,
-    base: options.SiriBase = SIRI_BASE,
-    period: options.Period = 30.0,
+    work: LoadWork,
+    base: str = SIRI_BASE,
+    period: float = 30.0,
 ) -> None:
     """SIRI ET and VM: delays, platforms, vehicles; files, or a URL that is polled."""
     tell(
@@ -89,46 +209,21 @@ def siri(
 
 @grouped
 def ngsi_ld(
-    path: Annotated[
-        str,
-        typer.Argument(
-            metavar="INPUT",
-            help="URL of entities to poll, listen://HOST:PORT for notifications, or recorded ones: "
-            "a file, or a directory of .json files.",
-        ),
-    ],
-    span: options.InputSpan,
+    path: str,
+    span: InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
-    work: options.LoadWork,
-    context: Annotated[
-        str | None,
-        typer.Option("--context", metavar="FILE", help="JSON-LD context of the entities."),
-    ] = None,
-    period: options.Period = 30.0,
-    holds: Annotated[
-        float,
-        typer.Option(
-            "--holds", parser=seconds_from(0), metavar="S",
-            help="Seconds that a notification holds here.",
-        ),
-    ] = 300.0,
-    receiver_token: Annotated[
-        str | None,
-        typer.Option(
-            "--receiver-token", envvar="TPF_RECEIVER_TOKEN",
-            help="Bearer token that the broker sends (receiverInfo of the subscription).",
-        ),
-    ] = None,
-) -> None:  # fmt: skip
+    work: LoadWork,
+    notified: Notified,
+) -> None:
     """NGSI-LD entities: polled page by page, or as a broker notifies of them."""
 
     def make_feed(asking: Asking) -> Feed:
+        context = notified.context
         entities = NgsiLd(None if context is None else input_place(context))
-        if options.is_listener(path):
-            return asking.listen(
-                entities, path, timedelta(seconds=holds), receiver_token, work.quiet
-            )
-        return asking.messages(entities, path, period, paged=True)
+        if is_listener(path):
+            holds = timedelta(seconds=notified.holds)
+            return asking.listen(entities, path, holds, notified.receiver_token, work.quiet)
+        return asking.messages(entities, path, notified.period, paged=True)
 
     tell(make_feed, path, dynamic, server, span, work)

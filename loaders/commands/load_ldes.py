@@ -3,11 +3,10 @@
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated
 
 import requests
 import typer
@@ -18,15 +17,8 @@ from annotations.methods import method_named
 from annotations.methods.base import Naming
 from annotations.terms import Quad
 from annotations.wording import counted
-from loaders.commands import options
-from loaders.commands.dynamic_outputs import DatasetUrl, Facts
-from loaders.commands.publishing import (
-    TokenFile,
-    TokenOption,
-    dataset_url,
-    given_token,
-    stopped_by_signals,
-)
+from loaders.commands.options import grouped, is_web_url
+from loaders.commands.publishing import dataset_url, given_token, stopped_by_signals
 from loaders.dynamic import naming_of, write_labelled
 from loaders.errors import InputError
 from loaders.outputs import line_of, put_where_wanted
@@ -105,64 +97,58 @@ def _cut(facts: dict[datetime | None, Fact], gone: Fact) -> None:
             del facts[start]
 
 
-def ldes(
-    url: Annotated[
-        str, typer.Argument(metavar="URL", help="URL of the stream, or of its first node.")
-    ],
-    facts: Facts = None,
-    dataset: DatasetUrl = None,
-    push: Annotated[
-        str | None,
-        typer.Option("--push", metavar="URL", help="Publish to the dataset at this URL."),
-    ] = None,
-    token: TokenOption = None,
-    token_file: TokenFile = None,
-    state: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Remember what was read and published, to go on later."),
-    ] = None,
-    period: options.Period = 30.0,
-    polls: Annotated[
-        int | None, typer.Option("--polls", min=1, metavar="N", help="End after N looks.")
-    ] = None,
-    allow_link: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="An origin that nodes may lie at; can be repeated."),
-    ] = None,
-    past: Annotated[
-        bool,
-        typer.Option("--past", help="Publish intervals that have ended, too (accept_past)."),
-    ] = False,
-    quiet: options.Quiet = False,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Where an event stream is, where it goes, and how it is followed."""
+
+    url: str
+    facts: str | None = None
+    dataset: str | None = None
+    push: str | None = None
+    token: str | None = None
+    token_file: Path | None = None
+    state: Path | None = None
+    period: float = 30.0
+    polls: int | None = None
+    allow_link: list[str] | None = None
+    past: bool = False
+    quiet: bool = False
+
+
+@grouped
+def ldes(given: Following) -> None:
     """A Linked Data Event Stream: what it says, followed into a dataset; or as it is now."""
-    for each in (url, *(allow_link or ())):
-        if not options.is_web_url(each):
+    for each in (given.url, *(given.allow_link or ())):
+        if not is_web_url(each):
             raise typer.BadParameter(f"not a URL that can be followed: {each!r}")
-    if (facts is None) == (push is None):
+    if (given.facts is None) == (given.push is None):
         raise typer.BadParameter("say where to: --facts or --push")
-    if push is not None and is_stream(dataset_url(push)):
+    if given.push is not None and is_stream(dataset_url(given.push)):
         raise typer.BadParameter("a stream takes no facts that end: give a dataset")
-    if facts is not None and state is not None:
+    if given.facts is not None and given.state is not None:
         raise typer.BadParameter("a file is written from the beginning: --state is for --push")
     clock = SystemClock()
     with ExitStack() as stack:
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(requests.Session())
-        memory = LdesState(state or ":memory:", f"{url} to {push or facts}")
+        memory = LdesState(given.state or ":memory:", f"{given.url} to {given.push or given.facts}")
         stack.callback(memory.close)
-        follower = LdesFollower(url, memory, session, clock, allow_link or (), _failed)
-        if facts is not None:
+        follower = LdesFollower(given.url, memory, session, clock, given.allow_link or (), _failed)
+        if given.facts is not None:
             follower.look()
-            naming = naming_of(dataset or url)
-            with put_where_wanted(facts) as file:
+            naming = naming_of(given.dataset or given.url)
+            with put_where_wanted(given.facts) as file:
                 count = write_labelled(held(follower), file, method_named("named-graph"), naming)
-            if not quiet:
-                typer.echo(f"{counted(count, 'fact')} in {facts}", err=True)
+            if not given.quiet:
+                typer.echo(f"{counted(count, 'fact')} in {given.facts}", err=True)
             return
-        assert push is not None
+        assert given.push is not None
         sender = FilePublisher(
-            push, clock, given_token(token, token_file), "application/rdf-patch", withdraw=False
+            given.push,
+            clock,
+            given_token(given.token, given.token_file),
+            "application/rdf-patch",
+            withdraw=False,
         )
         stack.callback(sender.close)
         run = memory.setting("run", secrets.token_hex(8))
@@ -172,21 +158,25 @@ def ldes(
             try:
                 read += follower.look()
             except InputError as error:
-                if polls is not None and looks == polls and not read:
+                if given.polls is not None and looks == given.polls and not read:
                     raise
                 _failed(str(error))
             for changes, taken in follower.changes():
-                for body in patches_of(changes, naming_of(push), clock.now(), past=past):
+                for body in patches_of(
+                    changes, naming_of(given.push), clock.now(), past=given.past
+                ):
                     digest = blake2b(body, key=run.encode(), digest_size=16).hexdigest()
                     sender.publish_body(body, None, f"ldes-{digest}", stopped)
                 taken()
                 done += changes.members
                 if stopped.is_set():
                     break
-            if looks == polls or not clock.wait_until(began + timedelta(seconds=period), stopped):
+            if looks == given.polls or not clock.wait_until(
+                began + timedelta(seconds=given.period), stopped
+            ):
                 break
-    if not quiet:
-        typer.echo(f"{counted(done, 'member')} published to {push}", err=True)
+    if not given.quiet:
+        typer.echo(f"{counted(done, 'member')} published to {given.push}", err=True)
 
 
 def _failed(reason: str) -> None:

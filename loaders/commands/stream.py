@@ -5,23 +5,18 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from annotations.clock import SystemClock
-from annotations.seconds import seconds_from
 from annotations.wording import counted
-from loaders.commands import options
+from loaders.commands.options import grouped
 from loaders.commands.publishing import (
-    LabelFlag,
     LabelOption,
-    TokenFile,
-    TokenOption,
-    Url,
     dataset_url,
     given_token,
     stopped_by_signals,
@@ -50,148 +45,114 @@ class PublishFrom(enum.StrEnum):
     DRIVER = "driver"
 
 
-def stream(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="INPUT",
-            help="Directory (or URL: hdfs://…) of arriving files, mqtt://HOST, kafka://HOST:PORT, "
-            "or sse+http://….",
-        ),
-    ],
-    url: Url,
-    checkpoint: Annotated[
-        str, typer.Option("--checkpoint", metavar="DIR", help="Remembers what was sent; or a URL.")
-    ],
-    topic: Annotated[
-        str | None,
-        typer.Option("--topic", help="The topic of MQTT or Kafka; of events: only of this name."),
-    ] = None,
-    suffix: Annotated[
-        str, typer.Option("--suffix", help="Format of messages: nq, nt, ttl, trig, csv ….")
-    ] = "nq",
-    mapping: Annotated[
-        str | None, typer.Option("--mapping", metavar="FILE", help="CSVW metadata: it is CSV.")
-    ] = None,
-    base: Annotated[
-        str | None, typer.Option("--base", metavar="IRI", help="Base of relative IRIs.")
-    ] = None,
-    holds: Annotated[
-        float | None,
-        typer.Option(
-            "--holds",
-            parser=seconds_from(0),
-            metavar="S",
-            help="Seconds that facts hold; without: RDF that is annotated.",
-        ),
-    ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="COLUMN", help="From when the facts of a row hold."),
-    ] = None,
-    label: LabelFlag = LabelOption.EXPIRATION,
-    token: TokenOption = None,
-    token_file: TokenFile = None,
-    interval: Annotated[
-        float,
-        typer.Option(
-            "--interval", parser=seconds_from(0.01), metavar="S", help="Seconds between two looks."
-        ),
-    ] = 1.0,
-    per_batch: Annotated[
-        int, typer.Option("--per-batch", min=1, metavar="N", help="Records of a micro-batch.")
-    ] = 100,
-    once: Annotated[
-        bool, typer.Option("--once", help="End when all that is there has been sent.")
-    ] = False,
-    publish_from: Annotated[
-        PublishFrom,
-        typer.Option(
-            "--publish-from",
-            help="Who publishes; auto: the executors, where they reach the server.",
-        ),
-    ] = PublishFrom.AUTO,
-    master: options.Master = None,
-    memory: options.Memory = None,
-    quiet: options.Quiet = False,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """What arrives, the dataset it goes to, and how."""
+
+    source: str
+    url: str
+    checkpoint: str
+    topic: str | None = None
+    suffix: str = "nq"
+    mapping: str | None = None
+    base: str | None = None
+    holds: float | None = None
+    at: str | None = None
+    label: LabelOption = LabelOption.EXPIRATION
+    token: str | None = None
+    token_file: Path | None = None
+    interval: float = 1.0
+    per_batch: int = 100
+    once: bool = False
+    publish_from: PublishFrom = PublishFrom.AUTO
+    master: str | None = None
+    memory: str | None = None
+    quiet: bool = False
+
+
+@grouped
+def stream(given: Streaming) -> None:
     """Files, MQTT, Kafka or events to a server, as they arrive, with Spark Structured Streaming."""
     from loaders.stream.job import StreamSettings, arriving_files, messages_of, run_stream
     from loaders.stream.posting import unreached
     from loaders.stream.records import CsvRecords, RdfRecords, RecordMapping
 
-    dataset = dataset_url(url)
+    dataset = dataset_url(given.url)
     if is_stream(dataset):
         raise SettingError("documents are published to datasets, not to streams")
-    home = checkpoint if is_url(checkpoint) else Path(checkpoint).resolve()
-    settings = StreamSettings(home, interval, per_batch, once)
-    span = None if holds is None else timedelta(seconds=holds)
+    home = given.checkpoint if is_url(given.checkpoint) else Path(given.checkpoint).resolve()
+    settings = StreamSettings(home, given.interval, given.per_batch, given.once)
+    span = None if given.holds is None else timedelta(seconds=given.holds)
     if span is not None and span <= timedelta(0):
         raise SettingError("--holds must be positive")
     records: RecordMapping
-    if mapping is None:
-        records = RdfRecords(span, label.labelling)
+    if given.mapping is None:
+        records = RdfRecords(span, given.label.labelling)
     else:
         if span is None:
             raise SettingError("rows of CSV carry no label: give --holds")
         try:
-            described = input_place(mapping)
+            described = input_place(given.mapping)
             metadata = json.loads(described.read_bytes())
         except InputError:
             raise
         except (OSError, ValueError) as error:
-            raise InputError(str(error), mapping) from None
-        records = CsvRecords(metadata, str(described), dataset, span, at, label.labelling, base)
-    if source.startswith((_MQTT, _KAFKA)) and topic is None:
+            raise InputError(str(error), given.mapping) from None
+        records = CsvRecords(
+            metadata, str(described), dataset, span, given.at, given.label.labelling, given.base
+        )
+    if given.source.startswith((_MQTT, _KAFKA)) and given.topic is None:
         raise SettingError("give the --topic")
-    received = source.startswith((_MQTT, _EVENTS))
+    received = given.source.startswith((_MQTT, _EVENTS))
     if received and not isinstance(home, Path):
-        raise SettingError(f"what is received goes to this machine's disk: not to {checkpoint}")
-    if not (received or is_url(source) or Path(source).is_dir()):
-        raise InputError("no such directory", source)
+        raise SettingError(
+            f"what is received goes to this machine's disk: not to {given.checkpoint}"
+        )
+    if not (received or is_url(given.source) or Path(given.source).is_dir()):
+        raise InputError("no such directory", given.source)
     clock = SystemClock()
-    spark = SparkSettings.from_environment(os.environ, master=master, memory=memory)
+    spark = SparkSettings.from_environment(os.environ, master=given.master, memory=given.memory)
     with ExitStack() as stack:
-        publisher = Publisher(dataset, clock, given_token(token, token_file))
+        publisher = Publisher(dataset, clock, given_token(given.token, given.token_file))
         stack.callback(publisher.close)
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(
             spark_session(spark, os.environ, "tpf-load stream", harmless=(LoaderError,))
         )
-        if publish_from is not PublishFrom.DRIVER:
+        if given.publish_from is not PublishFrom.DRIVER:
             reason = unreached(session, dataset)
-            if reason is not None and publish_from is PublishFrom.EXECUTORS:
+            if reason is not None and given.publish_from is PublishFrom.EXECUTORS:
                 raise ServerUnreachableError(f"executors do not reach {dataset}: {reason}")
             if reason is not None:
                 _tell(f"executors do not reach {dataset} ({reason}): the driver publishes")
             settings = replace(settings, from_executors=reason is None)
         done: Callable[[int, Sequence[str]], None] | None = None
         check: Callable[[], None] = _nothing
-        if source.startswith(_KAFKA):
-            assert topic is not None
-            frame = messages_of(session, source.removeprefix(_KAFKA), topic, settings)
+        if given.source.startswith(_KAFKA):
+            assert given.topic is not None
+            frame = messages_of(session, given.source.removeprefix(_KAFKA), given.topic, settings)
         elif isinstance(home, Path) and received:
             from loaders.stream.spool import Spool
 
-            spool = Spool(home, "csv" if mapping else suffix, clock)
-            receiver = _receiver(source, topic, spool, home)
+            spool = Spool(home, "csv" if given.mapping else given.suffix, clock)
+            receiver = _receiver(given.source, given.topic, spool, home)
             stack.enter_context(receiver)
             check = receiver.check
             frame = arriving_files(session, spool.directory, settings)
             done = spool.batch_done
         else:
-            arriving = source if is_url(source) else Path(source).resolve()
+            arriving = given.source if is_url(given.source) else Path(given.source).resolve()
             frame = arriving_files(session, arriving, settings)
         summary = run_stream(
             frame, records, publisher, settings, stopped,
             lambda problem: _tell(f"left out: {problem}"), done, check,
         )  # fmt: skip
-    if not quiet:
+    if not given.quiet:
         left_out = f", {summary.left_out} left out" if summary.left_out else ""
         told = f"{counted(summary.facts, 'fact')} in {counted(summary.records, 'record')}{left_out}"
         typer.echo(told, err=True)
     if summary.left_out and not summary.records:
-        raise InputError("nothing but malformed or refused records", source)
+        raise InputError("nothing but malformed or refused records", given.source)
 
 
 def _receiver(

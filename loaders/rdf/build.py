@@ -11,11 +11,10 @@ is linear, and a task has in memory a chunk or a range, whatever the size of the
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -34,8 +33,6 @@ from loaders.rdf.dictionary import (
 )
 from loaders.rdf.flow import Flow, Flows
 from loaders.rdf.orders import (
-    KEY_BITS,
-    KeyCode,
     MergeKeys,
     OrderRanges,
     SendNumbers,
@@ -63,6 +60,7 @@ from loaders.rdf.scan import (
 )
 from loaders.rdf.staging import staging
 from loaders.rdf.summary import (
+    RdfLoad,
     RdfSummary,
     check_not_all_rejected,
     collect_rejects,
@@ -72,6 +70,7 @@ from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids
+from tpf_server.store.static.indexing import KEY_BITS, KeyCode
 from tpf_server.store.static.manifest import Manifest
 from tpf_server.store.static.parts import PartsManifest
 from tpf_server.store.static.rdf_files import merge_prefixes
@@ -79,8 +78,6 @@ from tpf_server.store.static.writing import RowColumns, write_store
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-_NO_PREFIXES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +106,10 @@ def load_rdf_spark(
     files: Sequence[Path | RemoteFile],
     store: Path,
     context: "SparkContext | None",
+    job: RdfLoad,
     *,
-    created: datetime,
-    rejects: Path | None = None,
-    strict: bool = False,
     report: Report | None = None,
     sizes: WorkSizes = DEFAULT_SIZES,
-    source: str = "",
-    prefixes: Mapping[str, str] = _NO_PREFIXES,
     parts: PartsPlace | None = None,
 ) -> RdfSummary:
     """Load RDF files into a store, or replace the store that is there when the load is complete.
@@ -125,13 +118,9 @@ def load_rdf_spark(
         files: RDF files, as `loaders.rdf.pieces.input_files` gives them.
         store: the directory of the store.
         context: a Spark context; ``None``: every task in this process.
-        created: the instant of the content.
-        rejects: file for what is malformed, one JSON object per line; ``None``: only counted.
-        strict: stop at the first malformed line.
-        report: where to tell how far it is.
+        job: how, and what the manifest says of it.
+        report: shows the progress.
         sizes: how the work is cut.
-        source: what the store is made from, kept in the manifest.
-        prefixes: prefix to namespace, for display; those of the files come behind them.
         parts: where the workers may write the store in parts, which counts when the manifest that
             is returned is put there; ``None``, or where it is small: the directory is written.
 
@@ -139,7 +128,7 @@ def load_rdf_spark(
         InputError: a file cannot be read, or is malformed and `strict`.
         OutputError: the store cannot be written, or another load is writing it.
     """
-    load = _Load(store, sizes, created, source, prefixes, strict, rejects, parts)
+    load = _Load(store, sizes, job, parts)
     given = RdfInput(cut(files, sizes.piece_bytes))
     with staging(store), Flows(context, report or Silent()) as flows:
         return load.run(given, flows)
@@ -156,7 +145,8 @@ def load_source(
     parts: PartsPlace | None = None,
 ) -> RdfSummary:
     """Load the static facts of a source into a store; see `load_rdf_spark`."""
-    load = _Load(store, sizes, created, source.name, source.prefixes, parts=parts)
+    job = RdfLoad(created, source=source.name, prefixes=source.prefixes)
+    load = _Load(store, sizes, job, parts)
     with staging(store), Flows(context, report or Silent()) as flows:
         return load.run(SourceInput(source, flows.cores), flows)
 
@@ -165,15 +155,11 @@ def load_source(
 class _Load:
     store: Path
     sizes: WorkSizes
-    created: datetime
-    source: str
-    prefixes: Mapping[str, str]
-    strict: bool = False
-    rejects: Path | None = None
+    job: RdfLoad
     parts: PartsPlace | None = None
 
     def run(self, given: QuadInput, flows: Flows) -> RdfSummary:
-        scan = Scan(given, self.strict, self.sizes.chunk_quads)
+        scan = Scan(given, self.job.strict, self.sizes.chunk_quads)
         staged = flows.of(range(len(given))).map(scan).kept()
         found = staged.map(_summary).collect("reading")
         pieces = [each for each in found if isinstance(each, PieceSummary)]
@@ -184,7 +170,7 @@ class _Load:
         rejected = sum(piece.rejects for piece in pieces)
         total = sum(chunk.quads for chunk in chunks)
         lines = staged.map(_rejects).each() if rejected else iter(())
-        first = collect_rejects(lines, self.rejects)
+        first = collect_rejects(lines, self.job.rejects)
         check_not_all_rejected(total, rejected, first)
 
         cores = flows.cores
@@ -198,7 +184,7 @@ class _Load:
         orders, ranges = self._orders(staged, merged, chunks, numbering, names, cores)
         made = _Made(
             merged, numbering.terms, orders, ranges,
-            merge_prefixes([self.prefixes, *(piece.prefixes for piece in pieces)]),
+            merge_prefixes([self.job.prefixes, *(piece.prefixes for piece in pieces)]),
         )  # fmt: skip
         if self.parts is not None and total > self.sizes.small:
             manifest, predicates = self._in_parts(made, self.parts)
@@ -215,9 +201,9 @@ class _Load:
                 self.store,
                 _dictionary_pieces(made.merged),
                 {name: _rows_of(of, ranges) for name, of in made.orders.items()},
-                created=self.created,
+                created=self.job.created,
                 prefixes=made.prefixes,
-                source=self.source,
+                source=self.job.source,
             )
         except StoreError as error:
             raise OutputError(str(error)) from error
@@ -229,9 +215,7 @@ class _Load:
             made.ranges.map(PutRows(place, made.orders)).collect("writing rows"),
             made.orders,
             made.terms,
-            created=self.created,
-            prefixes=made.prefixes,
-            source=self.source,
+            replace(self.job, prefixes=made.prefixes),
         )
 
     def _dictionary(
@@ -326,10 +310,11 @@ def _codes(
         sample.append(np.stack(list(columns_of(numbers.of(chunk.rows)).values())))
         if chunk.predicates is not None:
             predicates.append(numbers.of(chunk.predicates))
-    known = np.unique(np.concatenate(predicates))
-    if any(chunk.predicates is None for chunk in chunks):
-        known = known[:0]  # there are too many to tell
-    codes = {name: KeyCode(name, numbering.terms, known, bits) for name in names}
+    used = {"p": np.unique(np.concatenate(predicates))}
+    if any(chunk.predicates is None for chunk in chunks) or not len(used["p"]):
+        used = {}  # there are too many to list
+    sizes = dict.fromkeys("spog", numbering.terms)
+    codes = {name: KeyCode(name, sizes, used, bits) for name in names}
     return codes, np.concatenate(sample, axis=1)
 
 

@@ -1,10 +1,8 @@
 """RDF files → static store in one process, with every distinct term in memory."""
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import MappingProxyType
 
 from loaders.errors import OutputError
 from loaders.places import RemoteFile
@@ -14,6 +12,7 @@ from loaders.rdf.pieces import PieceReader, cut
 from loaders.rdf.scan import RejectLog
 from loaders.rdf.staging import staging
 from loaders.rdf.summary import (
+    RdfLoad,
     RdfSummary,
     check_not_all_rejected,
     collect_rejects,
@@ -23,19 +22,13 @@ from tpf_server.errors import StoreError
 from tpf_server.store.static.indexing import QuadIndexer
 from tpf_server.store.static.rdf_files import merge_prefixes
 
-_NO_PREFIXES: Mapping[str, str] = MappingProxyType({})
-
 
 def load_rdf_local(
     files: Sequence[Path | RemoteFile],
     store: Path,
+    job: RdfLoad,
     *,
-    created: datetime,
-    rejects: Path | None = None,
-    strict: bool = False,
     report: Report | None = None,
-    source: str = "",
-    prefixes: Mapping[str, str] = _NO_PREFIXES,
     entail: Regime | None = None,
 ) -> RdfSummary:
     """Load RDF files by one process, and what follows from them by the rules of `entail`.
@@ -45,19 +38,19 @@ def load_rdf_local(
     report = report or Silent()
     entailment = entail and Entailment(entail)
     indexer = QuadIndexer()
-    known = [prefixes]
+    known = [job.prefixes]
     with staging(store), TemporaryFile() as aside:
         pieces = cut(files)
         report.stage("reading", len(pieces))
         quads = 0
-        log = RejectLog(aside, strict)
+        log = RejectLog(aside, job.strict)
         for piece in pieces:
             reader = PieceReader(piece, log.reject)
             found = reader.quads()
             quads += indexer.add(entailment.noting(found) if entailment else found)
             known.append(reader.prefixes)
             report.done(piece.number + 1)
-        first = collect_rejects(log.blocks(), rejects)
+        first = collect_rejects(log.blocks(), job.rejects)
         check_not_all_rejected(quads, log.count, first)
         if entailment:
             report.stage("deriving what follows")
@@ -65,7 +58,7 @@ def load_rdf_local(
         report.stage("writing")
         try:
             manifest = indexer.write(
-                store, created=created, prefixes=merge_prefixes(known), source=source
+                store, created=job.created, prefixes=merge_prefixes(known), source=job.source
             )
         except StoreError as error:
             raise OutputError(str(error)) from error

@@ -9,7 +9,7 @@ class that is used millions of times is cut, too.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,62 +17,7 @@ from loaders.rdf.dictionary import MergedRange, even_bounds
 from loaders.rdf.flow import Gathered, Message
 from loaders.rdf.scan import Chunk, ChunkArray, Staged
 from tpf_server.store.static.columns import Ids
-from tpf_server.store.static.writing import RowColumns
-
-Keys: TypeAlias = np.ndarray[tuple[int], np.dtype[Any]]
-KEY_BITS = 64
-
-
-class KeyCode:
-    """How rows become keys and back.
-
-    Where the numbers fit, a key is an unsigned integer of 64 bits, which numpy sorts fastest: the
-    predicates are few, so their ranks among themselves need few bits. Else it is a text of bytes.
-
-    Args:
-        order: the letters of the order.
-        terms: how many terms there are.
-        predicates: the numbers of all predicates, ascending; empty: unknown.
-        bits: how long an integer may be.
-    """
-
-    def __init__(self, order: str, terms: int, predicates: Ids, bits: int = KEY_BITS) -> None:
-        self._order = order
-        self._predicates = predicates
-        sizes = [
-            len(predicates) if letter == "p" and len(predicates) else terms for letter in order
-        ]
-        self._widths = [max(size - 1, 1).bit_length() for size in sizes]
-        self._is_integer = sum(self._widths) <= bits
-
-    def encode(self, columns: Mapping[str, Ids]) -> Keys:
-        """The keys of some rows, given by position."""
-        if not self._is_integer:
-            stacked = np.stack([columns[letter] for letter in self._order], axis=1)
-            return stacked.astype(">u4").view(f"S{4 * len(self._order)}").ravel()
-        keys = np.zeros(len(columns["s"]), dtype=np.uint64)
-        for letter, width in zip(self._order, self._widths, strict=True):
-            ids = columns[letter]
-            if letter == "p" and len(self._predicates):
-                ids = np.searchsorted(self._predicates, ids).astype(np.uint32)
-            keys <<= np.uint64(width)
-            keys |= ids.astype(np.uint64)
-        return keys
-
-    def decode(self, keys: Keys) -> RowColumns:
-        """The rows of some keys: one column per letter of the order."""
-        if not self._is_integer:
-            stacked = np.ascontiguousarray(keys).view(">u4").reshape(len(keys), len(self._order))
-            return tuple(np.ascontiguousarray(column, dtype=np.uint32) for column in stacked.T)
-        rows: list[Ids] = []
-        rest = keys.copy()
-        for letter, width in zip(reversed(self._order), reversed(self._widths), strict=True):
-            ids = (rest & np.uint64((1 << width) - 1)).astype(np.uint32)
-            if letter == "p" and len(self._predicates):
-                ids = self._predicates[ids]
-            rows.append(ids)
-            rest >>= np.uint64(width)
-        return tuple(reversed(rows))
+from tpf_server.store.static.indexing import KeyCode, Keys, distinct
 
 
 class ChunkRows(NamedTuple):
@@ -178,7 +123,7 @@ class SortRows:
         """Those of one group of chunks."""
         columns = _translated(of.values)
         for order in self._orders:
-            keys = _distinct(np.sort(order.code.encode(columns)))
+            keys = distinct(np.sort(order.code.encode(columns)))
             ends = [0, *np.searchsorted(keys, order.cuts).tolist(), len(keys)]
             for number in range(len(order)):
                 part = keys[ends[number] : ends[number + 1]]
@@ -229,12 +174,4 @@ class MergeKeys:
         empty = next(o for o in reversed(self._orders) if o.first <= of.partition).cuts[:0]
         keys = np.concatenate([empty, *of.values])
         keys.sort()
-        yield SortedRange(of.partition, _distinct(keys))
-
-
-def _distinct(ascending: Keys) -> Keys:
-    if len(ascending) < 2:
-        return ascending
-    new = np.ones(len(ascending), dtype=bool)
-    np.not_equal(ascending[1:], ascending[:-1], out=new[1:])
-    return ascending if new.all() else ascending[new]
+        yield SortedRange(of.partition, distinct(keys))

@@ -20,7 +20,7 @@ from loaders.outputs import output_errors, output_path
 from loaders.rdf.dictionary import MergedRange
 from loaders.rdf.orders import OrderRanges, SortedRange
 from loaders.rdf.scan import unpacked_terms
-from loaders.rdf.summary import RdfSummary
+from loaders.rdf.summary import RdfLoad, RdfSummary
 from tpf_server.errors import NoStoreError, ServerError, StoreFormatError
 from tpf_server.store.static import layout
 from tpf_server.store.static.fetching import remote_manifest
@@ -147,10 +147,7 @@ def manifest_of_parts(
     rows: Sequence[RowsPart],
     orders: Mapping[str, OrderRanges],
     term_count: int,
-    *,
-    created: datetime,
-    prefixes: Mapping[str, str],
-    source: str,
+    job: RdfLoad,
 ) -> tuple[PartsManifest, int]:
     """What makes a store of parts, and how many predicates it has.
 
@@ -169,15 +166,15 @@ def manifest_of_parts(
         if (total.rows, total.sums) != (first[1].rows, first[1].sums):
             raise OutputError(f"the orders {first[0]} and {name} do not hold the same quads")
     manifest = PartsManifest(
-        created=created,
+        created=job.created,
         generation=place.generation,
         quads=first[1].rows,
         terms=term_count,
         graphs=totals["gspo"].graphs if "gspo" in totals else 0,
         orders=tuple(orders),
-        prefixes=dict(prefixes),
+        prefixes=dict(job.prefixes),
         parts=parts,
-        source=source,
+        source=job.source,
     )
     return manifest, totals[manifest.orders[1]].firsts
 

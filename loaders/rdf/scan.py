@@ -5,9 +5,7 @@ Every chunk of quads has its own small dictionary: number n is the n-th of its t
 
 import json
 import tempfile
-from array import array
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import IO, NamedTuple, Protocol, TypeAlias
@@ -15,12 +13,12 @@ from typing import IO, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from loaders.errors import InputError
 from loaders.rdf.pieces import Piece, PieceReader, Reject
 from loaders.sources.base import StaticSource
 from tpf_server.store.static.columns import Ids
+from tpf_server.store.static.indexing import QuadColumns
 from tpf_server.store.static.rdf_files import QuadTexts
 
 # Arrays of terms as bytes that go from task to task: Arrow's format for streams.
@@ -216,8 +214,8 @@ class Scan:
             try:
                 rows = iter(reader.quads())
                 count = 0
-                while (chunk := _ChunkBuilder(islice(rows, self._chunk_quads))).quads:
-                    yield chunk.built(number << 20 | count)
+                while (quads := QuadColumns()).add(islice(rows, self._chunk_quads)):
+                    yield _chunk(quads, number << 20 | count)
                     count += 1
             except InputError as found:
                 if isinstance(found.__cause__, OSError):
@@ -258,41 +256,22 @@ class RejectLog:
             yield lines
 
 
-class _ChunkBuilder:
-    def __init__(self, quads: Iterable[QuadTexts]) -> None:
-        self.ids: defaultdict[str, int] = defaultdict()
-        self.ids.default_factory = self.ids.__len__
-        ids = self.ids
-        ids[""]  # the default graph is number 0 everywhere
-        self._columns = tuple(array("I") for _ in range(4))
-        add_s, add_p, add_o, add_g = (column.append for column in self._columns)
-        for s, p, o, g in quads:
-            add_s(ids[s])
-            add_p(ids[p])
-            add_o(ids[o])
-            add_g(ids[g])
-        self.quads = len(self._columns[0])
-
-    def built(self, key: int) -> Chunk:
-        texts = pa.array(self.ids, pa.large_string(), size=len(self.ids)).slice(1)
-        by_text = pc.sort_indices(texts)
-        ranks = np.zeros(len(texts) + 1, dtype=np.uint32)
-        ranks[by_text.to_numpy() + 1] = np.arange(1, len(texts) + 1, dtype=np.uint32)
-        columns = [np.frombuffer(column, np.uint32) for column in self._columns]
-        if not columns[3].any():
-            del columns[3]
-        rows = np.stack([ranks[column] for column in columns])
-        terms = texts.take(by_text)
-        step = max(1, len(terms) // _SAMPLES)
-        # At random, because data have rhythms; and the same ones where the task is repeated.
-        some = np.random.default_rng(key).integers(0, self.quads, min(_SAMPLES, self.quads))
-        predicates = np.unique(rows[1])
-        summary = ChunkSummary(
-            key,
-            self.quads,
-            len(terms),
-            tuple(terms[n].as_py() for n in range(0, len(terms), step)),
-            rows[:, some],
-            predicates if len(predicates) < _MANY_PREDICATES else None,
-        )
-        return Chunk(summary, packed_terms(terms), rows)
+def _chunk(quads: QuadColumns, key: int) -> Chunk:
+    pieces, columns = quads.ranked()
+    terms = pa.concat_arrays(pieces).slice(1)
+    if not columns[3].any():
+        del columns[3]
+    rows = np.stack(columns)
+    step = max(1, len(terms) // _SAMPLES)
+    # At random, because data have rhythms; and the same ones where the task is repeated.
+    some = np.random.default_rng(key).integers(0, len(quads), min(_SAMPLES, len(quads)))
+    predicates = np.unique(rows[1])
+    summary = ChunkSummary(
+        key,
+        len(quads),
+        len(terms),
+        tuple(terms[n].as_py() for n in range(0, len(terms), step)),
+        rows[:, some],
+        predicates if len(predicates) < _MANY_PREDICATES else None,
+    )
+    return Chunk(summary, packed_terms(terms), rows)

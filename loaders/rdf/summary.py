@@ -1,9 +1,10 @@
 """What a load did: the new store, and what was left out."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -16,6 +17,25 @@ from loaders.rdf.pieces import Reject
 from tpf_server.store.static import layout
 from tpf_server.store.static.manifest import Manifest
 from tpf_server.store.static.parts import PartsManifest
+
+
+@dataclass(frozen=True, slots=True)
+class RdfLoad:
+    """How RDF is loaded, and what the manifest says of it.
+
+    Args:
+        created: the instant of the content.
+        rejects: file for malformed parts, one JSON object per line; ``None``: only counted.
+        strict: stop at the first malformed part.
+        source: what the store is made from.
+        prefixes: prefix to namespace, for display; those of the files come behind them.
+    """
+
+    created: datetime
+    rejects: Path | None = None
+    strict: bool = False
+    source: str = ""
+    prefixes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

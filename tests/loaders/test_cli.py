@@ -329,8 +329,8 @@ def test_nothing_but_malformed_lines_fails(
     if not small:
         # The way of Spark, in this process.
         monkeypatch.setattr(
-            "loaders.commands.load_rdf.load_rdf_local",
-            lambda files, store, *, entail, **given: load_rdf_spark(files, store, None, **given),
+            "loaders.commands.load_sources.load_rdf_local",
+            lambda files, store, job, *, entail, report: load_rdf_spark(files, store, None, job),
         )
     (tmp_path / "a.nt").write_text("nothing\nof it\n")
     arguments = ["rdf", tmp_path / "a.nt", "-o", tmp_path / "store", "--engine", "local"]

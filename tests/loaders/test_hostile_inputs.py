@@ -21,6 +21,7 @@ from annotations.terms import Quad, Term
 from loaders.errors import LoaderError
 from loaders.rdf.local import load_rdf_local
 from loaders.rdf.pieces import input_files
+from loaders.rdf.summary import RdfLoad
 from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
@@ -332,7 +333,7 @@ def targets(folder: Path) -> Iterator[tuple[Path, Callable[[], object]]]:
         store = folder / f"store-{suffix}"
 
         def load(path: Path = path, store: Path = store) -> None:
-            load_rdf_local(input_files([path]), store, created=datetime.now(UTC))
+            load_rdf_local(input_files([path]), store, RdfLoad(datetime.now(UTC)))
 
         yield path, load
 

@@ -18,7 +18,7 @@ from loaders.rdf import flow
 from loaders.rdf.build import WorkSizes, load_rdf_spark
 from loaders.rdf.local import load_rdf_local
 from loaders.rdf.staging import staging
-from loaders.rdf.summary import RdfSummary
+from loaders.rdf.summary import RdfLoad, RdfSummary
 from tpf_server.errors import RdfInputError
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import Manifest, read_manifest
@@ -75,7 +75,7 @@ def random_files(directory: Path, seed: int, graphs: bool) -> list[Path]:
 @pytest.mark.parametrize("graphs", [False, True])
 def test_one_process_writes_the_same_store(tmp_path: Path, graphs: bool) -> None:
     files = random_files(tmp_path / "in", 1, graphs)
-    summary = load_rdf_local(files, tmp_path / "store", created=CREATED)
+    summary = load_rdf_local(files, tmp_path / "store", RdfLoad(CREATED))
     assert content(summary.manifest) == reference(files, tmp_path)
     assert (summary.rejects, summary.predicates) == (0, 6)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "reference", "store"]
@@ -120,7 +120,7 @@ def test_random_graphs_however_the_work_is_cut(
         files.append(folder / f"{number}.nq")
         files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     sizes = WorkSizes(piece_bytes, chunk_quads, range_rows, 0, key_bits)
-    summary = load_rdf_spark(files, folder / "store", None, created=CREATED, sizes=sizes)
+    summary = load_rdf_spark(files, folder / "store", None, RdfLoad(CREATED), sizes=sizes)
     assert summary.rejects == 0
     assert content(summary.manifest) == reference(files, folder)
 
@@ -134,7 +134,7 @@ def test_spark_writes_the_same_store(
 ) -> None:
     files = random_files(tmp_path / "in", 2, graphs)
     sizes = replace(SMALL, key_bits=key_bits)
-    summary = load_rdf_spark(files, tmp_path / "store", spark, created=CREATED, sizes=sizes)
+    summary = load_rdf_spark(files, tmp_path / "store", spark, RdfLoad(CREATED), sizes=sizes)
     assert content(summary.manifest) == reference(files, tmp_path)
     assert (summary.rejects, summary.predicates) == (0, 6)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "reference", "store"]
@@ -168,7 +168,7 @@ def test_workers_that_are_killed_in_every_step(
     monkeypatch.setattr(flow._SparkFlow, "map", killing)
     files = random_files(tmp_path / "in", 3, True)
     sizes = replace(SMALL, chunk_quads=1000, range_rows=2000)
-    summary = load_rdf_spark(files, tmp_path / "store", spark, created=CREATED, sizes=sizes)
+    summary = load_rdf_spark(files, tmp_path / "store", spark, RdfLoad(CREATED), sizes=sizes)
     assert content(summary.manifest) == reference(files, tmp_path)
     # Those that only tell what is there give no value that could be the last.
     killed = {int(path.name) for path in marks.iterdir()}
@@ -189,9 +189,9 @@ def test_spark_writes_the_same_store_of_the_conformance_data(spark: Any, tmp_pat
         files.append(file)
     assert len(files) > 50
     wanted = reference(files, tmp_path)
-    summary = load_rdf_spark(files, tmp_path / "store", spark, created=CREATED)
+    summary = load_rdf_spark(files, tmp_path / "store", spark, RdfLoad(CREATED))
     assert content(summary.manifest) == wanted
-    local = load_rdf_local(files, tmp_path / "local", created=CREATED)
+    local = load_rdf_local(files, tmp_path / "local", RdfLoad(CREATED))
     assert content(local.manifest) == wanted
 
 
@@ -209,10 +209,10 @@ def test_spark_leaves_out_what_is_malformed(spark: Any, tmp_path: Path) -> None:
     rejects = tmp_path / "rejects" / "rejects.ndjson"
     found: list[RdfSummary] = [
         load_rdf_spark(
-            [tmp_path / "bad.nt"], tmp_path / "spark", spark, created=CREATED, rejects=rejects,
+            [tmp_path / "bad.nt"], tmp_path / "spark", spark, RdfLoad(CREATED, rejects),
             sizes=WorkSizes(piece_bytes=20_000),
         ),
-        load_rdf_local([tmp_path / "bad.nt"], tmp_path / "local", created=CREATED),
+        load_rdf_local([tmp_path / "bad.nt"], tmp_path / "local", RdfLoad(CREATED)),
     ]  # fmt: skip
     wanted = reference([good], tmp_path)
     for summary in found:
@@ -225,7 +225,7 @@ def test_spark_leaves_out_what_is_malformed(spark: Any, tmp_path: Path) -> None:
     before = read_manifest(tmp_path / "spark")
     with pytest.raises(InputError, match=r"bad\.nt, line (1|701|2000|3000): "):
         load_rdf_spark(
-            [tmp_path / "bad.nt"], tmp_path / "spark", spark, created=CREATED, strict=True
+            [tmp_path / "bad.nt"], tmp_path / "spark", spark, RdfLoad(CREATED, strict=True)
         )
     assert read_manifest(tmp_path / "spark") == before
 
@@ -233,14 +233,14 @@ def test_spark_leaves_out_what_is_malformed(spark: Any, tmp_path: Path) -> None:
 def test_strict_names_the_first_and_leaves_the_old_store(tmp_path: Path) -> None:
     file = tmp_path / "a.nt"
     file.write_text('<http://e/s> <http://e/p> "x" .\n')
-    load_rdf_local([file], tmp_path / "store", created=CREATED)
+    load_rdf_local([file], tmp_path / "store", RdfLoad(CREATED))
     before = read_manifest(tmp_path / "store")
     file.write_text('<http://e/s> <http://e/p> "y" .\nbad\nworse\n')
     with pytest.raises(InputError, match=r"a\.nt, line 2: .*: bad$"):
-        load_rdf_local([file], tmp_path / "store", created=CREATED, strict=True)
+        load_rdf_local([file], tmp_path / "store", RdfLoad(CREATED, strict=True))
     assert read_manifest(tmp_path / "store") == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.nt", "store"]
-    summary = load_rdf_local([file], tmp_path / "store", created=CREATED)
+    summary = load_rdf_local([file], tmp_path / "store", RdfLoad(CREATED))
     assert summary.rejects == 2
     assert content(summary.manifest) != content(before)
 
@@ -251,8 +251,8 @@ def test_files_without_a_triple(spark: Any, tmp_path: Path) -> None:
     file = tmp_path / "a.nt"
     file.write_text("# nothing\n")
     wanted = reference([file], tmp_path)
-    local = load_rdf_local([file], tmp_path / "local", created=CREATED)
-    other = load_rdf_spark([file], tmp_path / "spark", spark, created=CREATED)
+    local = load_rdf_local([file], tmp_path / "local", RdfLoad(CREATED))
+    other = load_rdf_spark([file], tmp_path / "spark", spark, RdfLoad(CREATED))
     assert content(local.manifest) == content(other.manifest) == wanted
 
 
@@ -277,6 +277,6 @@ def test_outputs_that_are_no_store(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("dear")
     with pytest.raises(OutputError, match="other files"):
-        load_rdf_local([file], tmp_path / "other", created=CREATED)
+        load_rdf_local([file], tmp_path / "other", RdfLoad(CREATED))
     with pytest.raises(OutputError, match="is a directory"):
-        load_rdf_local([file], file, created=CREATED)
+        load_rdf_local([file], file, RdfLoad(CREATED))

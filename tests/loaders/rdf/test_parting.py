@@ -12,16 +12,16 @@ import pytest
 
 from loaders.errors import OutputError
 from loaders.rdf.build import WorkSizes, load_rdf_spark
-from loaders.rdf.orders import KeyCode, OrderRanges
+from loaders.rdf.orders import OrderRanges
 from loaders.rdf.parting import PartsPlace, RowsPart, StoreOutput, manifest_of_parts
-from loaders.rdf.summary import RdfSummary
+from loaders.rdf.summary import RdfLoad, RdfSummary
 from tests.loaders.rdf.test_build import random_files
 from tests.support.object_store import BUCKET, ObjectStore
 from tpf_server.errors import CorruptStoreError, NoStoreError, StoreUnreachableError
 from tpf_server.store.static import file_systems, layout
 from tpf_server.store.static.fetching import fetch_store, has_changed, remote_manifest
 from tpf_server.store.static.file_systems import RemoteFolder
-from tpf_server.store.static.indexing import index_files
+from tpf_server.store.static.indexing import KeyCode, index_files
 from tpf_server.store.static.manifest import read_manifest
 from tpf_server.store.static.parts import PartsManifest, StorePart
 
@@ -34,7 +34,7 @@ def load(files: list[Path], remote: ObjectStore, sizes: WorkSizes = SIZES) -> Rd
     """Run the tasks of ``tpf-load rdf --engine spark`` in this process."""
     with StoreOutput(URL, True, CREATED, remote.environment) as place:
         summary = load_rdf_spark(
-            files, place.path, None, created=CREATED, sizes=sizes, source="in", parts=place.parts
+            files, place.path, None, RdfLoad(CREATED, source="in"), sizes=sizes, parts=place.parts
         )
         place.put(summary)
     return summary
@@ -136,9 +136,9 @@ def test_parts_stay_where_their_manifest_came_although_nobody_said_so(
 
 def test_parts_that_are_no_store_are_refused() -> None:
     """Nondeterministic workers are found out."""
-    nobody = np.zeros(0, dtype=np.uint32)
+    sizes = dict.fromkeys("spo", 9)
     orders = {
-        name: OrderRanges(KeyCode(name, 9, nobody), 2 * k, np.zeros(1, dtype=np.uint64))
+        name: OrderRanges(KeyCode(name, sizes), 2 * k, np.zeros(1, dtype=np.uint64))
         for k, name in enumerate(layout.TRIPLE_ORDERS)
     }
     rows = [
@@ -153,9 +153,8 @@ def test_parts_that_are_no_store_are_refused() -> None:
     def manifest(rows: list[RowsPart]) -> PartsManifest:
         folder = RemoteFolder(URL, {})
         return manifest_of_parts(
-            PartsPlace(folder, "generation-0"), [], rows, orders, 9, created=CREATED, prefixes={},
-            source="",
-        )[0]  # fmt: skip
+            PartsPlace(folder, "generation-0"), [], rows, orders, 9, RdfLoad(CREATED)
+        )[0]
 
     assert manifest(random.Random(1).sample(rows, len(rows))) == manifest(rows)
     assert manifest(rows).quads == 4

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from annotations.clock import ManualClock
 from annotations.terms import Term
 from loaders.rdf.build import load_rdf_spark
+from loaders.rdf.summary import RdfLoad
 from tests.support.peers import PROJECT
 from tests.support.running_server import TOKEN, RunningServer
 from tpf_server.app import DatasetOpener
@@ -41,7 +42,7 @@ def stores(tmp_path: Path) -> Path:
 def write(folder: Path, name: str, text: str) -> None:
     file = folder / f"{name}.nt"
     file.write_text(text)
-    load_rdf_spark([file], folder / f"{name}.store", None, created=NOON)
+    load_rdf_spark([file], folder / f"{name}.store", None, RdfLoad(NOON))
 
 
 def test_the_command_reads_stores_as_files(stores: Path) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,108 +23,109 @@ from tpf_server.store.static.manifest import Manifest
 from tpf_server.store.static.rdf_files import QuadTexts, RdfReader, merge_prefixes, rdf_files
 from tpf_server.store.static.writing import RowColumns, write_store
 
-# Sort quads of ids into the orders of a store, in memory.
+# Sort quads of ids into the orders of a store.
 #
 # The positions of a row are packed into one 64-bit number, which numpy sorts an order of magnitude
-# faster than columns; where they do not fit, the columns are sorted.
+# faster than columns; where they do not fit, a key is a text of bytes.
 
-_RANKED_AT_ONCE = 1 << 20
-_KEY_BITS = 64
+Keys: TypeAlias = np.ndarray[tuple[int], np.dtype[Any]]
+KEY_BITS = 64
+_KEYS_AT_ONCE = 1 << 20
+
+
+class KeyCode:
+    """Pack the rows of an order into keys that sort as the rows do, and unpack them.
+
+    Args:
+        order: the letters of the order.
+        sizes: how many ids a position may have.
+        used: ids of a position, ascending, that are packed by their ranks, which need fewer bits.
+        bits: how long an integer may be.
+    """
+
+    def __init__(
+        self,
+        order: str,
+        sizes: Mapping[str, int],
+        used: Mapping[str, Ids] = MappingProxyType({}),
+        bits: int = KEY_BITS,
+    ) -> None:
+        self._order = order
+        self._used = dict(used)
+        self._widths = [
+            max((len(used[letter]) if letter in used else sizes[letter]) - 1, 1).bit_length()
+            for letter in order
+        ]
+        self._is_integer = sum(self._widths) <= bits
+
+    def encode(self, columns: Mapping[str, Ids]) -> Keys:
+        """Return the keys of rows, in their sequence."""
+        if not self._is_integer:
+            stacked = np.stack([columns[letter] for letter in self._order], axis=1)
+            return stacked.astype(">u4").view(f"S{4 * len(self._order)}").ravel()
+        keys = np.zeros(len(columns[self._order[0]]), dtype=np.uint64)
+        for letter, width in zip(self._order, self._widths, strict=True):
+            ids = columns[letter]
+            packed = np.searchsorted(self._used[letter], ids) if letter in self._used else ids
+            keys <<= np.uint64(width)
+            keys |= packed.astype(np.uint64)
+        return keys
+
+    def decode(self, keys: Keys) -> RowColumns:
+        """Return the rows of keys: one column per letter of the order."""
+        if not self._is_integer:
+            stacked = np.ascontiguousarray(keys).view(">u4").reshape(len(keys), len(self._order))
+            return tuple(np.ascontiguousarray(column, dtype=np.uint32) for column in stacked.T)
+        rows: list[Ids] = []
+        rest = keys.copy()
+        for letter, width in zip(reversed(self._order), reversed(self._widths), strict=True):
+            ids = (rest & np.uint64((1 << width) - 1)).astype(np.uint32)
+            rows.append(self._used[letter][ids] if letter in self._used else ids)
+            rest >>= np.uint64(width)
+        return tuple(reversed(rows))
+
+
+def distinct(ascending: Keys) -> Keys:
+    """Return sorted keys without repetitions."""
+    if len(ascending) < 2:
+        return ascending
+    new = np.ones(len(ascending), dtype=bool)
+    np.not_equal(ascending[1:], ascending[:-1], out=new[1:])
+    return ascending if new.all() else ascending[new]
 
 
 def sorted_orders(subjects: Ids, predicates: Ids, objects: Ids, graphs: Ids) -> dict[
     str, Iterator[RowColumns]
 ]:  # fmt: skip
-    """The orders of these quads without duplicates, as `write_store` takes them.
+    """Sort quads, given by their columns of ids, into the orders that `write_store` takes.
 
-    Args:
-        subjects: the subject of each quad, and so on; `graphs` is 0 for the default graph.
-        predicates: see `subjects`.
-        objects: see `subjects`.
-        graphs: see `subjects`.
-
-    Returns:
-        The orders; each is sorted when it is iterated, so that one is in memory at a time.
+    Duplicates are left out. An order is sorted when it is iterated, so one is in memory at a time.
     """
     given = {"s": subjects, "p": predicates, "o": objects}
     names: tuple[str, ...] = layout.TRIPLE_ORDERS
     if graphs.any():
         given["g"] = graphs
         names = layout.QUAD_ORDERS
-    quads = _Packing(given).distinct(names[0])
-    return {name: quads.rows(name) for name in names}
+    used, ranks = {}, {}
+    for position, ids in given.items():
+        present = np.zeros(int(ids.max(initial=0)) + 1, dtype=bool)
+        present[ids] = True
+        used[position] = np.flatnonzero(present).astype(np.uint32)
+        ranks[position] = (np.cumsum(present, dtype=np.uint32) - np.uint32(1))[ids]
+    sizes = {position: len(ids) for position, ids in used.items()}
+    codes = {name: KeyCode(name, sizes, bits=KEY_BITS) for name in names}
+    first = codes[names[0]]
+    rows = first.decode(distinct(np.sort(first.encode(ranks))))
+    ranks = dict(zip(names[0], rows, strict=True))
 
+    def pieces(name: str, code: KeyCode) -> Iterator[RowColumns]:
+        keys = code.encode(ranks)
+        keys.sort()
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            found = code.decode(keys[start : start + _KEYS_AT_ONCE])
+            yield tuple(used[each][column] for each, column in zip(name, found, strict=True))
 
-class _Packing:
-    """Columns by position, each replaced by the ranks of its ids, which need fewer bits."""
-
-    def __init__(self, columns: dict[str, Ids]) -> None:
-        self._used: dict[str, Ids] = {}
-        self._ranks: dict[str, Ids] = {}
-        for position, ids in columns.items():
-            present = np.zeros(int(ids.max(initial=0)) + 1, dtype=bool)
-            present[ids] = True
-            rank_of = np.cumsum(present, dtype=np.uint32)
-            rank_of -= np.uint32(1)
-            self._used[position] = np.flatnonzero(present).astype(np.uint32)
-            self._ranks[position] = rank_of[ids]
-
-    def _bits(self, position: str) -> int:
-        return max(len(self._used[position]) - 1, 0).bit_length()
-
-    def _packs(self, order: str) -> bool:
-        return sum(map(self._bits, order)) <= _KEY_BITS
-
-    def _packed(self, order: str) -> npt.NDArray[np.uint64]:
-        packed = np.zeros(len(self._ranks[order[0]]), dtype=np.uint64)
-        for position in order:
-            packed <<= np.uint64(self._bits(position))
-            packed |= self._ranks[position]
-        packed.sort()
-        return packed
-
-    def _unpacked(self, order: str, packed: npt.NDArray[np.uint64]) -> dict[str, Ids]:
-        ranks: dict[str, Ids] = {}
-        rest = packed.copy()
-        for position in reversed(order):
-            bits = self._bits(position)
-            ranks[position] = (rest & np.uint64((1 << bits) - 1)).astype(np.uint32)
-            rest >>= np.uint64(bits)
-        return ranks
-
-    def _argsort(self, order: str) -> npt.NDArray[np.intp]:
-        return np.lexsort([self._ranks[position] for position in reversed(order)])
-
-    def distinct(self, order: str) -> "_Packing":
-        """Without duplicate rows."""
-        if self._packs(order):
-            packed = self._packed(order)
-            keep = np.ones(len(packed), dtype=bool)
-            keep[1:] = packed[1:] != packed[:-1]
-            self._ranks = self._unpacked(order, packed[keep])
-            return self
-        at = self._argsort(order)
-        keep = np.zeros(len(at), dtype=bool)
-        keep[:1] = True
-        for ranks in self._ranks.values():
-            keep[1:] |= ranks[at[1:]] != ranks[at[:-1]]
-        self._ranks = {position: ranks[at[keep]] for position, ranks in self._ranks.items()}
-        return self
-
-    def rows(self, order: str) -> Iterator[RowColumns]:
-        """The rows in this order, in pieces."""
-        if self._packs(order):
-            packed = self._packed(order)
-            for start in range(0, len(packed), _RANKED_AT_ONCE):
-                ranks = self._unpacked(order, packed[start : start + _RANKED_AT_ONCE])
-                yield tuple(self._used[position][ranks[position]] for position in order)
-        else:
-            at = self._argsort(order)
-            for start in range(0, len(at), _RANKED_AT_ONCE):
-                piece = at[start : start + _RANKED_AT_ONCE]
-                yield tuple(
-                    self._used[position][self._ranks[position][piece]] for position in order
-                )
+    return {name: pieces(name, code) for name, code in codes.items()}
 
 
 _PIECE = 1 << 16
@@ -167,8 +168,8 @@ def index_files(
     return indexer.write(store, created=created, prefixes=merge_prefixes(prefixes), source=source)
 
 
-class QuadIndexer:
-    """Collects quads in memory and writes them as a store; duplicates count once."""
+class QuadColumns:
+    """Quads in memory: columns of numbers of terms, which begin with the default graph as 0."""
 
     def __init__(self) -> None:
         # A new term gets the number of terms before it, without a Python frame per term.
@@ -177,21 +178,34 @@ class QuadIndexer:
         self._columns = tuple(array("I") for _ in range(4))
         assert self._ids[DEFAULT_GRAPH] == 0
 
-    def add(self, quads: Iterable[QuadTexts]) -> int:
-        """Add quads of canonical N-Triples texts.
+    def __len__(self) -> int:
+        return len(self._columns[0])
 
-        Returns:
-            How many were added, duplicates included.
-        """
+    def add(self, quads: Iterable[QuadTexts]) -> int:
+        """Add quads of canonical N-Triples texts; return how many, duplicates included."""
         ids = self._ids
         add_s, add_p, add_o, add_g = (column.append for column in self._columns)
-        before = len(self._columns[0])
+        before = len(self)
         for s, p, o, g in quads:
             add_s(ids[s])
             add_p(ids[p])
             add_o(ids[o])
             add_g(ids[g])
-        return len(self._columns[0]) - before
+        return len(self) - before
+
+    def ranked(self) -> tuple[Iterator[pa.Array], list[Ids]]:
+        """Return pieces of the sorted terms, and the columns of the quads as ranks among them."""
+        texts = pa.array(self._ids, pa.large_string(), size=len(self._ids))
+        by_text = pc.sort_indices(texts)
+        rank = np.empty(len(texts), dtype=np.uint32)
+        rank[by_text.to_numpy()] = np.arange(len(texts), dtype=np.uint32)
+        columns = [rank[np.array(column, dtype=np.uint32)] for column in self._columns]
+        pieces = (texts.take(by_text.slice(n, _PIECE)) for n in range(0, len(texts), _PIECE))
+        return pieces, columns
+
+
+class QuadIndexer(QuadColumns):
+    """Collects quads in memory and writes them as a store; duplicates count once."""
 
     def write(
         self,
@@ -206,13 +220,7 @@ class QuadIndexer:
         Raises:
             StoreError: the store cannot be written there.
         """
-        texts = pa.array(self._ids, pa.large_string(), size=len(self._ids))
-        by_text = pc.sort_indices(texts)
-        rank = np.empty(len(texts), dtype=np.uint32)
-        rank[by_text.to_numpy()] = np.arange(len(texts), dtype=np.uint32)
-        subjects, predicates, objects, graphs = (
-            rank[np.array(column, dtype=np.uint32)] for column in self._columns
+        terms, columns = self.ranked()
+        return write_store(
+            store, terms, sorted_orders(*columns), created=created, prefixes=prefixes, source=source
         )
-        terms = (texts.take(by_text.slice(start, _PIECE)) for start in range(0, len(texts), _PIECE))
-        orders = sorted_orders(subjects, predicates, objects, graphs)
-        return write_store(store, terms, orders, created=created, prefixes=prefixes, source=source)

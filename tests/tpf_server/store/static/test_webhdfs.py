@@ -14,6 +14,7 @@ from pyarrow import fs
 from loaders.errors import OutputError
 from loaders.rdf.build import WorkSizes, load_rdf_spark
 from loaders.rdf.parting import StoreOutput
+from loaders.rdf.summary import RdfLoad
 from tests.loaders.rdf.test_build import random_files
 from tests.support.stores import CREATED
 from tests.support.webhdfs import FileServer, files_served
@@ -219,7 +220,7 @@ def test_a_store_goes_there_as_a_whole_and_comes_back(
     wanted = index_files(files, tmp_path / "reference", created=CREATED, source="in")
     with StoreOutput(url, True, CREATED, {}) as place:
         summary = load_rdf_spark(
-            files, place.path, None, created=CREATED, sizes=SIZES, source="in", parts=place.parts
+            files, place.path, None, RdfLoad(CREATED, source="in"), sizes=SIZES, parts=place.parts
         )
         place.put(summary)
     assert isinstance(summary.manifest, PartsManifest)

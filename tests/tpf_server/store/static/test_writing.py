@@ -209,7 +209,7 @@ def test_sorted_orders_sort_and_deduplicate(
     columns = [np.array([row[k] for row in rows], dtype=np.uint32) for k in range(4)]
     with pytest.MonkeyPatch.context() as patch:
         if not packs:
-            patch.setattr("tpf_server.store.static.indexing._KEY_BITS", 0)
+            patch.setattr("tpf_server.store.static.indexing.KEY_BITS", 0)
         found = {
             name: [tuple(map(int, row)) for piece in given for row in zip(*piece, strict=True)]
             for name, given in sorted_orders(*columns).items()
