@@ -81,7 +81,7 @@ class DynamicOutputs:
                 else:
                     assert isinstance(feed, MeasurableFeed)
                     count = write_facts_spark(
-                        feed, file, method, naming, session_of(context), span.start, span.until,
+                        feed, file, method, naming, session_of(context), (span.start, span.until),
                         report,
                     )  # fmt: skip
             lines.append(f"{counted(count, 'fact')}, annotated by {method.name}, in {self.facts}")

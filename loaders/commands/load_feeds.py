@@ -22,7 +22,7 @@ from loaders.sources.base import Feed
 from loaders.sources.gtfs import DEFAULT_BASE, Gtfs
 from loaders.sources.listening import Listener
 from loaders.sources.ngsi_ld import NgsiLd, reader_of_json
-from loaders.sources.polling import MessageFormat, Poller, Read, RecordedMessages
+from loaders.sources.polling import LiveFeed, MessageFormat, Poller, Read, RecordedMessages
 from loaders.sources.siri import SIRI_BASE, Siri
 
 _ACCEPT = "application/ld+json, application/json;q=0.9, */*;q=0.1"
@@ -40,24 +40,30 @@ class Push:
 
 
 class Asking(NamedTuple):
-    """How a URL is asked."""
+    """How feeds are polled and received."""
 
     clock: Clock
     session: requests.Session
     stopped: Event
     polls: int | None
 
+    def _live(self, failure: str) -> LiveFeed:
+        """Print every failure for the user."""
+
+        def failed(reason: str) -> None:
+            typer.echo(f"tpf-load: {failure}: {reason}", err=True)
+
+        return LiveFeed(self.clock, self.stopped, failed, self.polls)
+
     def poll(self, name: str, url: str, read: Read, period: float, paged: bool = False) -> Poller:
-        """The feed at a URL; a poll that fails is told to the user."""
-        return Poller(
-            name, url, read, self.clock, timedelta(seconds=period), self.session, self.stopped,
-            failed=_failed, polls=self.polls, paged=paged,
-        )  # fmt: skip
+        """Return the feed at a URL."""
+        live = self._live("a poll failed")
+        return Poller(name, url, read, timedelta(seconds=period), self.session, live, paged)
 
     def messages(
         self, messages: MessageFormat, path: str, period: float, paged: bool = False
     ) -> Feed:
-        """The feed of a URL that is polled, or of recorded messages."""
+        """Return the feed at a URL that is polled, or of recorded messages."""
         if is_web_url(path):
             return self.poll(messages.name, path, messages.read, period, paged)
         return RecordedMessages(path, messages, timedelta(seconds=period))
@@ -65,17 +71,15 @@ class Asking(NamedTuple):
     def listen(
         self, messages: MessageFormat, url: str, holds: timedelta, token: str | None, quiet: bool
     ) -> Feed:
-        """The feed of what others send here; what is refused is told to the user."""
+        """Return the feed of the documents that others post here."""
 
         def ready(address: str) -> None:
             if not quiet:
                 typer.echo(f"tpf-load: listening at {address}", err=True)
 
         return Listener(
-            messages.name, url, messages.read, self.clock, holds, token, self.stopped, ready,
-            refused=lambda reason: typer.echo(f"tpf-load: refused: {reason}", err=True),
-            documents=self.polls,
-        )  # fmt: skip
+            messages.name, url, messages.read, holds, token, self._live("refused"), ready
+        )
 
 
 def tell(
@@ -126,10 +130,6 @@ def _publish(feed: Feed, server: Push, span: InputSpan, asking: Asking, quiet: b
         summary = play(feed, publisher, asking.clock, settings, asking.stopped)
     if not quiet:
         typer.echo(replay_line(summary), err=True)
-
-
-def _failed(reason: str) -> None:
-    typer.echo(f"tpf-load: a poll failed: {reason}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

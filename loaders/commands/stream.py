@@ -3,7 +3,6 @@
 import enum
 import json
 import os
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -73,7 +72,13 @@ class Streaming:
 @grouped
 def stream(given: Streaming) -> None:
     """Files, MQTT, Kafka or events to a server, as they arrive, with Spark Structured Streaming."""
-    from loaders.stream.job import StreamSettings, arriving_files, messages_of, run_stream
+    from loaders.stream.job import (
+        StreamProgress,
+        StreamSettings,
+        arriving_files,
+        messages_of,
+        run_stream,
+    )
     from loaders.stream.posting import unreached
     from loaders.stream.records import CsvRecords, RdfRecords, RecordMapping
 
@@ -126,8 +131,7 @@ def stream(given: Streaming) -> None:
             if reason is not None:
                 _tell(f"executors do not reach {dataset} ({reason}): the driver publishes")
             settings = replace(settings, from_executors=reason is None)
-        done: Callable[[int, Sequence[str]], None] | None = None
-        check: Callable[[], None] = _nothing
+        progress = StreamProgress(lambda problem: _tell(f"left out: {problem}"))
         if given.source.startswith(_KAFKA):
             assert given.topic is not None
             frame = messages_of(session, given.source.removeprefix(_KAFKA), given.topic, settings)
@@ -137,16 +141,12 @@ def stream(given: Streaming) -> None:
             spool = Spool(home, "csv" if given.mapping else given.suffix, clock)
             receiver = _receiver(given.source, given.topic, spool, home)
             stack.enter_context(receiver)
-            check = receiver.check
             frame = arriving_files(session, spool.directory, settings)
-            done = spool.batch_done
+            progress = progress._replace(done=spool.batch_done, check=receiver.check)
         else:
             arriving = given.source if is_url(given.source) else Path(given.source).resolve()
             frame = arriving_files(session, arriving, settings)
-        summary = run_stream(
-            frame, records, publisher, settings, stopped,
-            lambda problem: _tell(f"left out: {problem}"), done, check,
-        )  # fmt: skip
+        summary = run_stream(frame, records, publisher, settings, stopped, progress)
     if not given.quiet:
         left_out = f", {summary.left_out} left out" if summary.left_out else ""
         told = f"{counted(summary.facts, 'fact')} in {counted(summary.records, 'record')}{left_out}"
@@ -171,7 +171,3 @@ def _receiver(
 
 def _tell(what: str) -> None:
     typer.echo(f"tpf-load: {what}", err=True)
-
-
-def _nothing() -> None:
-    """Nobody has to be asked."""

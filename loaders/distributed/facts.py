@@ -150,11 +150,10 @@ def write_facts_spark(
     method: Method,
     naming: Naming,
     session: "SparkSession",
-    start: datetime | None,
-    until: datetime | None,
+    span: tuple[datetime | None, datetime | None],
     report: Report,
 ) -> int:
-    """Write what `loaders.dynamic.write_facts` writes, by Spark.
+    """Write what `loaders.dynamic.write_facts` writes, by Spark, of the batches of a span of time.
 
     Raises:
         InputError: the feed is malformed.
@@ -162,7 +161,7 @@ def write_facts_spark(
     """
     context = session.sparkContext
     shares = 2 * context.defaultParallelism
-    parts = feed_parts(feed, start, until, shares)
+    parts = feed_parts(feed, *span, shares)
     with file_aside(target) as file, tempfile.TemporaryDirectory(prefix="tpf-load-") as work:
         if not parts:
             return 0

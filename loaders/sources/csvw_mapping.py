@@ -12,7 +12,7 @@ import csv
 import itertools
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
@@ -61,12 +61,13 @@ class CsvwColumn:
 
     Args:
         column: its description.
+        around: the descriptions that it lies in, from inside.
 
     Raises:
         ValueError: a URL template is malformed.
     """
 
-    def __init__(self, column: csvw.Column) -> None:
+    def __init__(self, column: csvw.Column, around: Sequence[Any]) -> None:
         self._column = column
         self.name = str(column.header)
         self.is_virtual = bool(column.virtual)
@@ -81,7 +82,7 @@ class CsvwColumn:
             self._type.basetype, datatypes.decimal
         )
         base = self._type.base if self._type is not None else "string"
-        language = _language(column)
+        language = _language((column, *around))
         self.language = language if base in _PLAIN else None
         self.datatype = None if base in _PLAIN else _DATATYPES.get(base, XSD + base)
 
@@ -173,14 +174,9 @@ def _template(template: Any) -> URITemplate | None:
     return URITemplate(template.uri)
 
 
-def _language(column: csvw.Column) -> str | None:
-    described: Any = column
-    while described is not None:
-        language = getattr(described, "lang", None)
-        if language and language not in _LANGUAGES:
-            return str(language)
-        described = getattr(described, "_parent", None)
-    return None
+def _language(descriptions: Iterable[Any]) -> str | None:
+    languages = (getattr(each, "lang", None) for each in descriptions)
+    return next((str(each) for each in languages if each and each not in _LANGUAGES), None)
 
 
 def _special(value: float) -> str:
@@ -264,8 +260,8 @@ def read_metadata(described: Any, source: str, base: str | None = None) -> list[
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            tables = csvw.TableGroup.fromvalue(group).tables
-        return [MappedTable(table, base) for table in tables]
+            whole = csvw.TableGroup.fromvalue(group)
+        return [MappedTable(table, whole, base) for table in whole.tables]
     except RecursionError:
         raise InputError("no CSVW metadata: nested too deeply", source) from None
     except (ValueError, TypeError, AttributeError, LookupError, AssertionError, UserWarning) as e:
@@ -329,20 +325,24 @@ class MappedTable:
 
     Args:
         table: its description.
+        group: the description that it lies in.
         base: IRI that relative ones are resolved against; ``None``: there may be none.
     """
 
-    def __init__(self, table: csvw.Table, base: str | None) -> None:
+    def __init__(self, table: csvw.Table, group: csvw.TableGroup, base: str | None) -> None:
         self.url = str(table.url)
         self._iri = urljoin(base, self.url) if base is not None else None
-        self._dialect = table._get_dialect()
+        self._dialect = table.dialect or group.dialect or csvw.Dialect()
         self.encoding = str(self._dialect.python_encoding)
         if self.encoding == "utf-8":
             self.encoding = "utf-8-sig"
         if table.suppressOutput:
             self._columns: list[CsvwColumn] = []
         else:
-            self._columns = [CsvwColumn(column) for column in table.tableSchema.columns]
+            self._columns = [
+                CsvwColumn(column, (table.tableSchema, table, group))
+                for column in table.tableSchema.columns
+            ]
 
     def rows(
         self, lines: Iterable[str], source: str, share: int = 0, shares: int = 1, scope: str = ""

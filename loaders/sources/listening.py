@@ -17,17 +17,18 @@ from typing import Any, NamedTuple, Self
 
 from waitress.server import create_server
 
-from annotations.clock import Clock
 from annotations.terms import Quad
 from annotations.urls import is_called
 from loaders.errors import InputError, SettingError
 from loaders.fetching import host_parts
 from loaders.sources.base import FeedBatch
-from loaders.sources.polling import Read
+from loaders.sources.polling import LiveFeed, Read
 
 _THREADS = 8
 """So many documents may wait until they are told; others wait in their connections."""
 _LOOK_SECONDS = 0.2
+_MOST = 1 << 24
+"""Bytes of a document."""
 _LAST_SECONDS = 5.0
 """How long the last answers may take to leave."""
 _MICROSECOND = timedelta(microseconds=1)
@@ -44,14 +45,10 @@ class Listener:
         name: of the feed.
         url: ``listen://HOST:PORT``; port 0 is any that is free.
         read: reads a document.
-        clock: tells when they arrive.
         holds: for how long a document holds.
-        token: what senders must show as a bearer token; ``None``: nothing.
-        cancelled: ends the feed.
-        ready: told the URL at which it listens.
-        refused: told of every document that is refused.
-        documents: end after so many; ``None``: when it is cancelled.
-        most: bytes of a document.
+        token: the bearer token of senders; ``None``: they need none.
+        live: how it is followed.
+        ready: called with the URL at which it listens.
 
     Raises:
         SettingError: not such a URL, or an address of a network without a token.
@@ -62,14 +59,10 @@ class Listener:
         name: str,
         url: str,
         read: Read,
-        clock: Clock,
         holds: timedelta,
         token: str | None,
-        cancelled: threading.Event,
+        live: LiveFeed,
         ready: Callable[[str], None] = lambda _: None,
-        refused: Callable[[str], None] = lambda _: None,
-        documents: int | None = None,
-        most: int = 1 << 24,
     ) -> None:
         if holds <= timedelta(0):
             raise SettingError("how long facts hold must be positive")
@@ -78,14 +71,10 @@ class Listener:
         if token is None and not _is_loopback(self._host):
             raise SettingError(f"{url}: whoever is on the network could send facts: give a token")
         self._read = read
-        self._clock = clock
         self._holds = holds
         self._token = token
-        self._cancelled = cancelled
+        self._live = live
         self._ready = ready
-        self._refused = refused
-        self._documents = documents
-        self._most = most
         self._arrived: SimpleQueue[_Document] = SimpleQueue()
         self._ended = threading.Event()
 
@@ -96,19 +85,19 @@ class Listener:
             InputError: nobody can listen there.
         """
         told = 0
-        last = self._clock.now() if start is None else max(start, self._clock.now())
+        last = self._live.clock.now() if start is None else max(start, self._live.clock.now())
         self._ended.clear()
-        with _Server(self._host, self._port, self._answer, self._most) as server:
+        with _Server(self._host, self._port, self._answer) as server:
             self._ready(server.url)
             try:
-                while not self._cancelled.is_set() and told != self._documents:
-                    if until is not None and self._clock.now() >= until:
+                while not self._live.cancelled.is_set() and told != self._live.most:
+                    if until is not None and self._live.clock.now() >= until:
                         return
                     try:
                         document = self._arrived.get(timeout=_LOOK_SECONDS)
                     except Empty:
                         continue
-                    now = self._clock.now()
+                    now = self._live.clock.now()
                     if start is None or now >= start:
                         last = max(now, last + _MICROSECOND)
                         yield FeedBatch(last, last + self._holds, document.quads)
@@ -149,7 +138,7 @@ class Listener:
         try:
             quads = tuple(dict.fromkeys(self._read(environ["wsgi.input"].read(), "a document")))
         except InputError as error:
-            self._refused(str(error))
+            self._live.failed(str(error))
             return answer("400 Bad Request", f"{error}\n")
         document = _Document(quads, threading.Event())
         if quads:
@@ -170,11 +159,11 @@ class _Document(NamedTuple):
 class _Server:
     """Listens while the block runs."""
 
-    def __init__(self, host: str, port: int, application: Any, most: int) -> None:
+    def __init__(self, host: str, port: int, application: Any) -> None:
         logging.getLogger("waitress").setLevel(logging.ERROR)
         try:
             self._server: Any = create_server(
-                application, host=host, port=port, threads=_THREADS, max_request_body_size=most,
+                application, host=host, port=port, threads=_THREADS, max_request_body_size=_MOST,
                 clear_untrusted_proxy_headers=True, ident=None,
             )  # fmt: skip
         except OSError as error:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from threading import Event
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import requests
 
@@ -114,22 +114,35 @@ Read: TypeAlias = Callable[[bytes, str], Iterable[Quad]]
 """What an answer says; it gets the body, and the URL for messages, and may raise `InputError`."""
 
 
-class Poller:
-    """A live feed; to be played with the original instants.
+class LiveFeed(NamedTuple):
+    """How a live feed is followed.
 
-    A poll that fails says nothing, so that what was said before it ends when it was to end.
+    Args:
+        clock: to wait on.
+        cancelled: ends the feed.
+        failed: called with the reason when a poll fails or a document is refused.
+        most: end after so many polls or documents; ``None``: when it is cancelled.
+    """
+
+    clock: Clock
+    cancelled: Event
+    failed: Callable[[str], None] = lambda _: None
+    most: int | None = None
+
+
+class Poller:
+    """A feed that is polled; to be played with the original instants.
+
+    A poll that fails gives no batch, so the facts before it end when they were to end.
 
     Args:
         name: of the feed.
         url: of what is polled.
         read: reads an answer.
-        clock: to wait on.
         period: time between two polls.
         session: the HTTP session.
-        cancelled: ends the polling.
-        failed: told of every poll that fails.
-        polls: how often to ask; ``None``: until it is cancelled.
-        paged: whether the pages that an answer links to belong to it.
+        live: how it is followed.
+        paged: read the pages that an answer links to, too.
 
     Raises:
         SettingError: the period is not positive.
@@ -140,12 +153,9 @@ class Poller:
         name: str,
         url: str,
         read: Read,
-        clock: Clock,
         period: timedelta,
         session: requests.Session,
-        cancelled: Event,
-        failed: Callable[[str], None] | None = None,
-        polls: int | None = None,
+        live: LiveFeed,
         paged: bool = False,
     ) -> None:
         if period <= timedelta(0):
@@ -153,12 +163,9 @@ class Poller:
         self.name = name
         self._url = url
         self._read = read
-        self._clock = clock
         self._period = period
         self._session = session
-        self._cancelled = cancelled
-        self._failed = failed
-        self._polls = polls
+        self._live = live
         self._paged = paged
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
@@ -169,11 +176,12 @@ class Poller:
         """
         reason: str | None = None
         succeeded = False
-        following = self._clock.now() if start is None else start
-        for _ in itertools.count() if self._polls is None else range(self._polls):
-            if not self._clock.wait_until(following, self._cancelled):
+        clock, cancelled, failed, most = self._live
+        following = clock.now() if start is None else start
+        for _ in itertools.count() if most is None else range(most):
+            if not clock.wait_until(following, cancelled):
                 break
-            now = self._clock.now()
+            now = clock.now()
             if until is not None and now >= until:
                 break
             following = max(following + self._period, now)
@@ -182,8 +190,7 @@ class Poller:
                 quads = tuple(dict.fromkeys(self._said()))
             except InputError as error:
                 reason = str(error)
-                if self._failed is not None:
-                    self._failed(reason)
+                failed(reason)
                 continue
             succeeded = True
             yield FeedBatch(now, following + _GRACE, quads)

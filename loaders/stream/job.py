@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from annotations.errors import AnnotationError
 from annotations.instants import format_instant, from_micros
@@ -46,6 +46,21 @@ class StreamSettings:
     per_batch: int = 100
     once: bool = False
     from_executors: bool = False
+
+
+class StreamProgress(NamedTuple):
+    """What is called as a job goes on.
+
+    Args:
+        left_out: with the problem of a record that is malformed, or refused for its content.
+        done: with the number and the records of a micro-batch that was published; all with smaller
+            numbers are complete and will never be repeated.
+        check: every second; ends the job by an exception.
+    """
+
+    left_out: Callable[[str], None]
+    done: Callable[[int, Sequence[str]], None] = lambda _number, _names: None
+    check: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)
@@ -123,9 +138,7 @@ def run_stream(
     publisher: Publisher,
     settings: StreamSettings,
     stopped: Event,
-    left_out: Callable[[str], None],
-    done: Callable[[int, Sequence[str]], None] | None = None,
-    check: Callable[[], None] = lambda: None,
+    progress: StreamProgress,
 ) -> StreamSummary:
     """Publish records until the job is stopped, or until there are no more where `once` is set.
 
@@ -135,10 +148,7 @@ def run_stream(
         publisher: the dataset.
         settings: how to run.
         stopped: ends the job after the batch that is under way.
-        left_out: told about every record that is malformed, or refused for what it says.
-        done: told the number and the records of every micro-batch that was published; all with
-            smaller numbers are complete and will never be repeated.
-        check: called every second; ends the job by an exception.
+        progress: called as the job goes on.
 
     Raises:
         PublishRefusedError: the server refuses batches whatever they say.
@@ -175,12 +185,11 @@ def run_stream(
                 raise failures[-1]
             if outcome.problem is not None:
                 summary.left_out += 1
-                left_out(f"{outcome.name}: {outcome.problem}")
+                progress.left_out(f"{outcome.name}: {outcome.problem}")
             else:
                 summary.records += 1
                 summary.facts += outcome.facts
-        if done is not None:
-            done(number, names)
+        progress.done(number, names)
 
     writer = (
         records.mapInArrow(_Mapper(mapping), _SCHEMA)
@@ -196,7 +205,7 @@ def run_stream(
     query = writer.start()
     try:
         while not query.awaitTermination(1):
-            check()
+            progress.check()
             if stopped.is_set():
                 break
     except PySparkException as error:

@@ -207,7 +207,7 @@ def test_workers_fetch_what_they_tell_of(
         write_facts(here, one, method, naming)
         # What this process has fetched is no help to others.
         remote.requests.clear()
-        write_facts_spark(there, other, method, naming, session, None, None, Silent())
+        write_facts_spark(there, other, method, naming, session, (None, None), Silent())
         assert other.read_bytes() == one.read_bytes()
         assert any(asked == "GET" for asked, _ in remote.requests)
     for source, far in (
@@ -225,7 +225,7 @@ def test_workers_fetch_what_they_tell_of(
     day = Irail(f"{root}/day")
     s3_system(remote.environment).delete_file(f"{BUCKET}/in/day/data/{FIRST}.dat")
     with pytest.raises(InputError, match=rf"^{root}/day/data/{FIRST}\.dat: does not exist$"):
-        write_facts_spark(day, tmp_path / "x", method, naming, session, None, None, Silent())
+        write_facts_spark(day, tmp_path / "x", method, naming, session, (None, None), Silent())
 
 
 def told(capsys: pytest.CaptureFixture[str], words: str, target: Path) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from annotations.whole_files import replaced_file
 from tpf_server.spark.java import SparkError
+from tpf_server.spark.session import java_gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,11 +105,13 @@ class HadoopFolder:
     def __init__(self, session: "SparkSession", url: str) -> None:
         self.url = url.rstrip("/")
         self._session = session
-        context: Any = session.sparkContext
-        self._java: Any = context._jvm
+        self._java: Any = java_gateway().jvm
         with self._told(self.url):
             self._path = self._java.org.apache.hadoop.fs.Path(self.url)
-            self._files = self._path.getFileSystem(context._jsc.hadoopConfiguration())
+            self._files = self._path.getFileSystem(self._configuration())
+
+    def _configuration(self) -> Any:
+        return self._java.org.apache.spark.SparkContext.getOrCreate().hadoopConfiguration()
 
     def inner(self, name: str) -> "HadoopFolder":
         """See `Folder`."""
@@ -159,13 +162,12 @@ class HadoopFolder:
             raise
 
     def _replace(self, new: Any, target: Any) -> None:
-        context: Any = self._session.sparkContext
         rename = self._java.org.apache.hadoop.fs.Options.Rename
-        options = context._gateway.new_array(rename, 1)
+        options = java_gateway().new_array(rename, 1)
         options[0] = rename.OVERWRITE
         # The file system of `self._files` does not replace what is there.
         place = self._java.org.apache.hadoop.fs.FileContext.getFileContext(
-            target.toUri(), context._jsc.hadoopConfiguration()
+            target.toUri(), self._configuration()
         )
         place.rename(new, target, options)
 

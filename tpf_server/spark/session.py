@@ -122,7 +122,7 @@ def spark_session(
         try:
             yield session
         finally:
-            if _ended(context._gateway) is None:
+            if _ended(java_gateway()) is None:
                 session.stop()
 
 
@@ -156,7 +156,7 @@ def spark_context(
         from pyspark.java_gateway import launch_gateway
     except ImportError as error:
         raise SparkMissingError(f"PySpark is not installed: {how_to_install('loaders')}") from error
-    if SparkContext._active_spark_context is not None:
+    if _gateways:
         raise SparkError("a Spark session runs already in this process")
     with contextlib.ExitStack() as stack:
         if settings.local_dir is None:
@@ -185,10 +185,11 @@ def spark_context(
             except PySparkException as error:
                 reason = _reason(log_path)
                 raise SparkError(f"Spark did not start{reason}; see {log_path}") from error
+            _gateways.append(gateway)
             stack.callback(_shut_down, gateway)
             try:
                 context = SparkContext(conf=conf, gateway=gateway)
-            except (PySparkException, Py4JError) as error:
+            except (PySparkException, Py4JError, ValueError) as error:
                 reason = _first_line(error)
                 raise SparkError(f"Spark did not start: {reason}; see {log_path}") from error
             stack.callback(_stop, context)
@@ -200,7 +201,7 @@ def spark_context(
         except (Py4JError, ConnectionError) as error:
             # Connections to a process that is killed break before it is gone.
             told = isinstance(error, Py4JJavaError)
-            status = None if told else _ended(context._gateway, _END_SECONDS)
+            status = None if told else _ended(java_gateway(), _END_SECONDS)
             if status is None:
                 raise
             raise SparkError(f"{JAVA_ENDED} (status {status}); see {log_path}") from error
@@ -311,6 +312,21 @@ def _to_its_end(start: Callable[[], "SparkContext"]) -> "SparkContext":
             raise
 
 
+_gateways: list[Any] = []
+"""The gateway to the Java of the session that runs in this process."""
+
+
+def java_gateway() -> Any:
+    """Return py4j's gateway to the Java of the session that runs.
+
+    Raises:
+        SparkError: none runs.
+    """
+    if not _gateways:
+        raise SparkError("no Spark session of this package runs")
+    return _gateways[-1]
+
+
 def _ended(gateway: Any, seconds: float = 0.0) -> int | None:
     """The status with which Java has ended, maybe within this time; ``None``: it runs."""
     if gateway is None or gateway.proc is None:
@@ -321,9 +337,11 @@ def _ended(gateway: Any, seconds: float = 0.0) -> int | None:
 
 
 def _stop(context: "SparkContext") -> None:
-    if _ended(context._gateway) is not None:
-        context._jsc = None  # there is nobody to be told
-    context.stop()
+    from py4j.protocol import Py4JError
+
+    with contextlib.suppress(Py4JError, ConnectionError):
+        context.stop()
+    context.stop()  # the rest, where there is no Java to stop any more
 
 
 def _shut_down(gateway: Any) -> None:
@@ -331,6 +349,7 @@ def _shut_down(gateway: Any) -> None:
     from pyspark import SparkContext
 
     process = gateway.proc
+    _gateways.remove(gateway)
     gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None

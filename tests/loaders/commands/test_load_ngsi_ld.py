@@ -13,6 +13,7 @@ import requests
 from annotations.clock import SystemClock
 from loaders.sources.listening import Listener
 from loaders.sources.ngsi_ld import NgsiLd
+from loaders.sources.polling import LiveFeed
 from tests.loaders.facts_server import FactsServer, listening
 from tests.loaders.sources.test_ngsi_ld import NORMALISED, notification
 from tests.loaders.test_cli import run
@@ -116,8 +117,8 @@ def test_a_broker_notifies() -> None:
 
     refused: list[str] = []
     listener = Listener(
-        "ngsi-ld", "listen://127.0.0.1:0", NgsiLd().read, clock, timedelta(seconds=60), "t",
-        stopped, ready, refused.append, documents=2,
+        "ngsi-ld", "listen://127.0.0.1:0", NgsiLd().read, timedelta(seconds=60), "t",
+        LiveFeed(clock, stopped, refused.append, 2), ready,
     )  # fmt: skip
     batches = list(listener.batches(None, None))
     senders[0].join(60)
@@ -143,7 +144,7 @@ def test_the_command_listens(
             senders.append(threading.Thread(target=post, args=(found[1], body, sent)))
             senders[0].start()
 
-    monkeypatch.setattr("loaders.commands.polling.typer.echo", told)
+    monkeypatch.setattr("loaders.commands.load_feeds.typer.echo", told)
     with listening(facts) as origin:
         arguments = ["listen://127.0.0.1:0", "--push", f"{origin}fleet", "--token", "secret"]
         assert run("load", "ngsi-ld", *arguments, "--polls", "1", "--holds", "60") == 0
@@ -164,8 +165,8 @@ def test_who_is_not_told_is_told_so() -> None:
         senders[0].start()
 
     listener = Listener(
-        "n", "listen://localhost:0", NgsiLd().read, SystemClock(), timedelta(seconds=60), None,
-        stopped, ready,
+        "n", "listen://localhost:0", NgsiLd().read, timedelta(seconds=60), None,
+        LiveFeed(SystemClock(), stopped), ready,
     )  # fmt: skip
     batches = iter(listener.batches(None, None))
     next(batches)
@@ -208,8 +209,8 @@ def test_a_web_page_publishes_nothing(token: str | None) -> None:
     senders: list[threading.Thread] = []
     stopped = threading.Event()
     listener = Listener(
-        "n", "listen://127.0.0.1:0", NgsiLd().read, SystemClock(), timedelta(seconds=60), token,
-        stopped, ready,
+        "n", "listen://127.0.0.1:0", NgsiLd().read, timedelta(seconds=60), token,
+        LiveFeed(SystemClock(), stopped), ready,
     )  # fmt: skip
     batches = list(listener.batches(None, None))
     senders[0].join(60)

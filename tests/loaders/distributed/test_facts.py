@@ -232,7 +232,7 @@ def test_spark_writes_the_files_of_one_process(spark: Any, tmp_path: Path, city:
         one, other = tmp_path / f"{feed.name}.nq", tmp_path / f"{feed.name}-spark.nq"
         count = write_facts(feed, one, method, NAMING)
         assert count
-        found = write_facts_spark(feed, other, method, NAMING, session, None, None, Silent())
+        found = write_facts_spark(feed, other, method, NAMING, session, (None, None), Silent())
         assert found == count
         assert other.read_bytes() == one.read_bytes()
         stream: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
@@ -249,7 +249,7 @@ def test_spark_writes_the_files_of_one_process(spark: Any, tmp_path: Path, city:
     with pytest.raises(InputError) as local:
         list(day.batches(None, None))
     with pytest.raises(InputError) as distributed:
-        write_facts_spark(day, target, method, NAMING, session, None, None, Silent())
+        write_facts_spark(day, target, method, NAMING, session, (None, None), Silent())
     assert str(distributed.value) == str(local.value)
     assert target.read_bytes() == before
 

@@ -13,7 +13,7 @@ from loaders.publisher import Publisher
 from loaders.replay import ReplaySettings, replay
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
-from loaders.sources.polling import Poller, RecordedMessages
+from loaders.sources.polling import LiveFeed, Poller, RecordedMessages
 from tests.loaders.facts_server import FactsServer
 from tests.loaders.sources.test_gtfs import departures, write
 from tests.support.wsgi_adapter import WsgiAdapter
@@ -288,8 +288,8 @@ def test_a_url_is_polled_and_pushed(schedule: Gtfs) -> None:
         session.mount("http://agency.test/", WsgiAdapter(agency))
         session.mount("http://server.test/", WsgiAdapter(server))
         poller = Poller(
-            "gtfs-rt", "http://agency.test/rt", Realtime(schedule).read, clock, period,
-            session, cancelled, failed=failures.append,
+            "gtfs-rt", "http://agency.test/rt", Realtime(schedule).read, period,
+            session, LiveFeed(clock, cancelled, failures.append),
         )  # fmt: skip
         publisher = Publisher("http://server.test/bus", clock, "secret", session)
         settings = ReplaySettings(float("inf"), original_instants=True)
