@@ -1,4 +1,4 @@
-"""Dynamic data into files: labelled facts that any server takes, and streams for engines."""
+"""Dynamic data as files: labelled facts, and streams."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,14 +22,14 @@ from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Read
 
 
 class FactPlace(NamedTuple):
-    """Where a fact is in a history: facts are told in this order.
+    """The position of a fact in a history.
 
     Args:
-        batch: the number of the batch at which it is known when the fact ended.
-        replaced: whether a statement of that batch ended it; such facts come after the others.
-        since: the number of the batch since which its subject and predicate are spoken of
-            without a break; of what was replaced, `batch`.
-        within: the place, in that batch, of what was said.
+        batch: number of the batch at which the end of the fact is known.
+        replaced: a statement of that batch ended it; such facts follow the others.
+        since: number of the first batch of the unbroken run that has its subject and predicate; of
+            a replaced fact, `batch`.
+        within: its position in that batch.
     """
 
     batch: int
@@ -43,8 +43,8 @@ class NumberedBatch(NamedTuple):
 
     Args:
         number: of the batch.
-        at, end: when it was told, and until when it holds, in microseconds since 1970.
-        quads: statements with their places in the batch.
+        at, end: from when and until when it holds, in microseconds since 1970.
+        quads: statements with their positions in the batch.
     """
 
     number: int
@@ -54,10 +54,10 @@ class NumberedBatch(NamedTuple):
 
 
 def history(batches: Iterable[FeedBatch]) -> Iterator[Fact]:
-    """The statements of a feed with the intervals in which they hold.
+    """Return the statements of a feed with the intervals in which they hold.
 
-    A statement that is repeated before it ceases to hold has one interval. A statement ends where
-    another one of the same subject, predicate and graph begins.
+    A statement that is repeated before it ends has one interval. It ends where another one of the
+    same subject, predicate and graph begins.
     """
     numbered = (
         NumberedBatch(number, to_micros(batch.at), to_micros(batch.end), enumerate(batch.quads))
@@ -76,7 +76,7 @@ class _Held(NamedTuple):
 
 
 class _Ending:
-    """Which facts may end when: each is here once, however often it is renewed."""
+    """The facts that may end, by instant; each is here once, however often it is renewed."""
 
     def __init__(self) -> None:
         self._keys: dict[int, dict[tuple[str, ...], None]] = {}
@@ -101,16 +101,16 @@ class _Ending:
             del self._keys[due]
 
     def before(self, at: int) -> Iterator[tuple[str, ...]]:
-        """Those that are due before an instant, which are not here any more."""
+        """Remove and return the facts that end before an instant."""
         while self._instants and self._instants[0] < at:
             yield from self._keys.pop(heappop(self._instants), ())
 
 
 def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[FactPlace, Fact]]:
-    """The facts of `history` with their places, in this order.
+    """Return the facts of `history` with their positions, in this order.
 
-    Of all batches, but perhaps only what they say of some subjects and predicates: the histories
-    of all of these, put together by their places, are that of the whole.
+    All batches are needed, but each may have the statements of some subjects and predicates only:
+    the histories of all of these, merged by position, are the whole history.
     """
     held: dict[tuple[str, ...], _Held] = {}
     ending = _Ending()
@@ -159,7 +159,7 @@ def _fact(held: _Held, end: int) -> Fact:
 
 
 def naming_of(dataset: str) -> Naming:
-    """How the facts of the dataset at this URL are named."""
+    """Return how the facts of the dataset at this URL are named."""
     url = dataset.rstrip("/")
     return Naming(f"{url}/facts/", url)
 
@@ -173,14 +173,7 @@ def write_facts(
     until: datetime | None = None,
     report: Report | None = None,
 ) -> int:
-    """Write what a feed says as N-Quads, annotated by a method; return how many facts there are.
-
-    The method reads the file back, and so does a server to which it is posted.
-
-    Raises:
-        InputError: the feed is malformed.
-        OutputError: the file cannot be written.
-    """
+    """Write a feed as annotated N-Quads; return the number of facts."""
     report = report or Silent()
     report.stage(f"writing facts of {feed.name}")
     return write_labelled(history(feed.batches(start, until)), target, method, naming, report)
@@ -193,12 +186,7 @@ def write_labelled(
     naming: Naming,
     report: Report | None = None,
 ) -> int:
-    """Write facts as N-Quads, annotated by a method; return how many there are.
-
-    Raises:
-        InputError: they come from an input that is malformed.
-        OutputError: the file cannot be written.
-    """
+    """Write facts as annotated N-Quads; return their number."""
     report = report or Silent()
     count = 0
     with file_aside(target) as file:
@@ -216,13 +204,9 @@ def write_streams(
     until: datetime | None = None,
     report: Report | None = None,
 ) -> int:
-    """Write every stream as ``NAME.tsv``; return how many triples there are.
+    """Write every stream as ``NAME.tsv``; return the number of triples.
 
     A line is ``ts_ms<TAB>s<TAB>p<TAB>o``: milliseconds since 1970 and N-Triples terms.
-
-    Raises:
-        InputError: the source is malformed.
-        OutputError: a file cannot be written.
     """
     report = report or Silent()
     streams = source.streams()
@@ -244,7 +228,7 @@ def stream_lines(
     start: datetime | None = None,
     until: datetime | None = None,
 ) -> Iterator[str]:
-    """The lines of one stream with their ends, in order of time; see `write_streams`."""
+    """Return the lines of one stream, in order of time; see `write_streams`."""
     for reading in source.readings(stream, start, until):
         millis = to_micros(reading.at) // 1000
         for quad in reading.quads:
@@ -252,11 +236,7 @@ def stream_lines(
 
 
 class FeedStream:
-    """A feed as one stream: what it says at the instants at which it says so.
-
-    Args:
-        feed: the feed.
-    """
+    """A feed as one stream; a batch is a reading."""
 
     def __init__(self, feed: Feed) -> None:
         self.name = feed.name
@@ -269,13 +249,13 @@ class FeedStream:
     def readings(
         self, stream: str, start: datetime | None, until: datetime | None
     ) -> Iterator[Reading]:
-        """What the feed says; every batch is a reading."""
+        """Return the batches as readings."""
         assert stream == self.name
         for batch in self._feed.batches(start, until):
             yield Reading(batch.at, batch.quads)
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterable[FeedBatch]:
-        """What the feed says."""
+        """Return the batches of the feed."""
         return self._feed.batches(start, until)
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
@@ -285,11 +265,7 @@ class FeedStream:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory for files, unless it is there.
-
-    Raises:
-        OutputError: it cannot be made.
-    """
+    """Make a directory for files, unless it exists."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -298,11 +274,7 @@ def make_directory(directory: Path) -> None:
 
 @contextmanager
 def file_aside(target: Path) -> Iterator[IO[str]]:
-    """A file that takes the place of `target` when the block ends well.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
+    """Open a file that replaces `target` when the block succeeds."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with replaced_file(target, durable=False) as file:

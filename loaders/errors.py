@@ -23,13 +23,7 @@ class LoaderError(Exception):
 
 
 class InputError(LoaderError, ValueError):
-    """An input that is missing or malformed.
-
-    Args:
-        message: what is wrong.
-        source: the file, or the file and the member inside it.
-        line: line number, counted from one.
-    """
+    """An input that is missing or malformed."""
 
     def __init__(self, message: str, source: str | None = None, line: int | None = None) -> None:
         self.source = source
@@ -55,12 +49,7 @@ class ReplayError(LoaderError):
 
 
 class PublishRefusedError(ReplayError):
-    """The server refused a batch.
-
-    Args:
-        status: the HTTP status.
-        message: what the server said.
-    """
+    """The server refused a batch."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -68,7 +57,7 @@ class PublishRefusedError(ReplayError):
 
 
 class ServerUnreachableError(ReplayError):
-    """The server did not answer, however often it was asked."""
+    """The server did not answer any attempt."""
 
 
 class StateError(ReplayError):

@@ -1,4 +1,4 @@
-"""Fetches what a feed says, within bounds of time and size."""
+"""Fetch documents of a feed, within bounds of time and size."""
 
 import threading
 from collections.abc import Collection, Iterator, Mapping
@@ -25,7 +25,7 @@ class Fetched(NamedTuple):
 
     Args:
         content: its body.
-        following: the URL of the next page, where it links to one.
+        following: URL of the next page; ``None``: there is none.
         status: its status.
         headers: its header fields.
     """
@@ -37,10 +37,10 @@ class Fetched(NamedTuple):
 
 
 def fetched_pages(session: requests.Session, url: str) -> Iterator[bytes]:
-    """The bodies of an answer and of the pages that it links to as the next ones.
+    """Return the bodies of an answer and of the pages that follow it.
 
     Raises:
-        InputError: as `fetched`; or the pages lead elsewhere, or have no end.
+        InputError: as `fetched`; or the pages lead to another server, or do not end.
     """
     page: str | None = url
     met: set[str] = set()
@@ -56,11 +56,7 @@ def fetched_pages(session: requests.Session, url: str) -> Iterator[bytes]:
 
 
 def fetched(session: requests.Session, url: str) -> bytes:
-    """The body of a successful answer.
-
-    Raises:
-        InputError: as `answered`.
-    """
+    """Return the body of a successful answer."""
     return answered(session, url).content
 
 
@@ -70,10 +66,10 @@ def answered(
     headers: Mapping[str, str] | None = None,
     accepted: Collection[int] = (),
 ) -> Fetched:
-    """An answer that is successful, or has one of the accepted statuses.
+    """Return an answer that is successful, or has one of the accepted statuses.
 
-    Another thread asks: one that is told a byte from time to time, and no timeout of a socket ends,
-    is left alone after `_SECONDS`.
+    Another thread asks. It is left alone after `_SECONDS`: a server that sends a byte from time to
+    time is stopped by no timeout of a socket.
 
     Raises:
         InputError: no answer in time, an error, or more than `MAX_MESSAGE` bytes.
@@ -129,7 +125,7 @@ def _next_page(answer: requests.Response, url: str) -> str | None:
 
 
 def host_parts(url: str) -> SplitResult | None:
-    """The parts of a URL that names a host, and a port that is one if any; ``None``: of another."""
+    """Split a URL that names a host and a valid port or none; ``None``: it does not."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

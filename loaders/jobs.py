@@ -1,4 +1,4 @@
-"""What the workers of Spark make, and what they complain of."""
+"""Results and errors of Spark's workers."""
 
 import contextlib
 import re
@@ -16,22 +16,12 @@ ResultT = TypeVar("ResultT")
 
 
 def made_by_workers(context: "SparkContext", work: Any) -> list[Any]:
-    """What the workers make of a distributed collection (an RDD).
-
-    Raises:
-        InputError: a worker raised one.
-    """
+    """Collect a distributed collection (an RDD)."""
     return list(done_in_thread(context, work.collect))
 
 
 def one_by_one(context: "SparkContext", work: Any) -> Iterator[Any]:
-    """What the workers make of a distributed collection, in sequence.
-
-    Some partitions at a time, so that the memory of the driver does not bound the whole.
-
-    Raises:
-        InputError: a worker raised one.
-    """
+    """Iterate over a distributed collection in sequence, some partitions at a time."""
     count, step = work.getNumPartitions(), 4 * context.defaultParallelism
     for start in range(0, count, step):
         some = list(range(start, min(start + step, count)))
@@ -39,12 +29,9 @@ def one_by_one(context: "SparkContext", work: Any) -> Iterator[Any]:
 
 
 def done_in_thread(context: "SparkContext", work: Callable[[], ResultT]) -> ResultT:
-    """What a function returns that waits for Spark.
+    """Return the result of a function that waits for Spark.
 
-    Another thread waits for Java, so that Ctrl-C interrupts no call to it: it ends the work.
-
-    Raises:
-        InputError: a worker raised one.
+    Another thread waits for Java, so that Ctrl-C ends the work and breaks no call to Java.
     """
     with _worker_errors(), ThreadPoolExecutor(1, "spark-job") as pool:
         job = pool.submit(work)
@@ -57,12 +44,7 @@ def done_in_thread(context: "SparkContext", work: Callable[[], ResultT]) -> Resu
 
 @contextlib.contextmanager
 def _worker_errors() -> Iterator[None]:
-    """Turns an error that a worker raised, somewhere inside Java's report, into itself.
-
-    Raises:
-        InputError: a worker raised one.
-        OutputError: a worker raised one.
-    """
+    """Raise an error of a worker, which Java reports as text, as itself."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,4 @@
-"""Outputs that are complete or not there: written aside, then renamed, or put at a URL."""
+"""Outputs that are complete or absent: written aside, then renamed, or put at a URL."""
 
 import os
 import shutil
@@ -15,13 +15,13 @@ from tpf_server.store.static.file_systems import RemoteFolder, is_store_url, loc
 
 
 def line_of(quad: Quad) -> str:
-    """The N-Quads line of a quad, without its line end; in the default graph, it is N-Triples."""
+    """Return the N-Quads line of a quad, without its line end; in the default graph, N-Triples."""
     graph = f" {quad.graph}" if quad.graph else ""
     return f"{quad.subject} {quad.predicate} {quad.object}{graph} ."
 
 
 def check_output(output: Path, replace: bool) -> None:
-    """Refuse, before any work, an output that must not or cannot be written.
+    """Refuse, before any work, an output that cannot be written.
 
     Raises:
         OutputError: it exists and is not to be replaced, or is no directory.
@@ -34,11 +34,7 @@ def check_output(output: Path, replace: bool) -> None:
 
 @contextmanager
 def written(output: Path) -> Iterator[None]:
-    """What the system refuses in this block, as a full disk does, is told with the path.
-
-    Raises:
-        OutputError: it refused something.
-    """
+    """Raise errors of the system in this block, as a full disk, as `OutputError` with the path."""
     try:
         yield
     except OSError as error:
@@ -47,11 +43,7 @@ def written(output: Path) -> Iterator[None]:
 
 @contextmanager
 def output_errors() -> Iterator[None]:
-    """Raise what an object store or HDFS refuses in this block as errors of an output.
-
-    Raises:
-        OutputError: it refuses, or does not answer.
-    """
+    """Raise errors of an object store or HDFS in this block as `OutputError`."""
     try:
         yield
     except ServerError as error:
@@ -59,14 +51,7 @@ def output_errors() -> Iterator[None]:
 
 
 def output_path(output: str) -> Path:
-    """The path of an output on this machine.
-
-    Args:
-        output: a path, or a ``file://`` URL.
-
-    Raises:
-        OutputError: it is another URL: this output is not written there.
-    """
+    """Return the path of an output on this machine; refuse other URLs."""
     path = local_path(output)
     if path is None:
         raise OutputError(f"{output}: nothing is written to {output.partition(':')[0]}://")
@@ -75,15 +60,7 @@ def output_path(output: str) -> Path:
 
 @contextmanager
 def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
-    """A path for a file, or for a directory of files, that go to `output` when the block ends well.
-
-    Args:
-        output: a path, which is the path that comes, or a URL of what a `RemoteFolder` is or holds.
-        folder: whether files go into it, each whole.
-
-    Raises:
-        OutputError: no files go to such a URL, or who has it refuses or does not answer.
-    """
+    """Give a path for a file, or a directory, that go to `output` when the block succeeds."""
     if not is_store_url(output):
         yield output_path(output)
         return
@@ -99,13 +76,9 @@ def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
-    """A new directory that takes the place of `output` when the block ends well.
+    """Give a new directory that replaces `output` when the block succeeds.
 
-    It lies beside `output`, so that the rename is atomic. When the block fails, `output` is as it
-    was before.
-
-    Raises:
-        OutputError: `output` exists and is not to be replaced, or cannot be written.
+    It is beside `output`, so the rename is atomic. When the block fails, `output` is unchanged.
     """
     check_output(output, replace)
     try:

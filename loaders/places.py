@@ -1,7 +1,7 @@
 """Inputs at paths and at URLs: in an object store (``s3://``), in HDFS, or at a web server.
 
-A file at a URL is looked up once. Who it is pickled to reads that version, or none: workers share
-no directory with anybody, and ask for the files by themselves.
+A file at a URL is looked up once. Workers, to whom it is pickled, fetch that version by themselves,
+or fail: they share no directory with the driver.
 """
 
 import io
@@ -53,12 +53,12 @@ _READ: Final = frozenset({200, 206, 416})
 
 
 class WebFile(NamedTuple):
-    """The answer of a web server about a file.
+    """What a web server says of a file.
 
     Args:
-        size: its bytes; ``None``: it does not say.
-        parts: whether it gives parts of it.
-        tag: changes when the file does; ``None``: it does not say.
+        size: its bytes; ``None``: unknown.
+        parts: the server sends ranges.
+        tag: its entity tag or date; ``None``: unknown.
     """
 
     size: int | None
@@ -72,11 +72,11 @@ class RemoteFile:
 
     Args:
         url: of the file.
-        size: its bytes, or 0 where nobody says.
-        parts: whether it can be read from any place.
-        access: how it is reached.
-        web: what a web server said of it.
-        written: when, in seconds since 1970, where a file system says so.
+        size: its bytes, or 0 where unknown.
+        parts: it can be read from any offset.
+        access: how to reach it.
+        web: what a web server says of it.
+        written: modification time in seconds since 1970, where a file system has it.
     """
 
     url: str
@@ -91,15 +91,15 @@ class RemoteFile:
 
     @cached_property
     def path(self) -> PurePosixPath:
-        """The path in its URL: its endings say what it is."""
+        """The path in its URL, whose endings say the format."""
         return path_in(self.url)
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """The file, to be read; when the block ends, it is still the one that was looked up.
+        """Open the file; check at the end of the block that it has not changed since the look-up.
 
         Raises:
-            OSError: it cannot be read, or it is another one.
+            OSError: it cannot be read, or has changed.
         """
         if self.web is not None:
             with open_http(partial(_asked, self.url, self.web), *self.web[:2]) as body:
@@ -115,11 +115,7 @@ class RemoteFile:
                 raise ChangedError
 
     def _version(self, system: "FileSystem", location: str, file: Any) -> bytes | None:
-        """The version of the content of an open file, where the file system has such.
-
-        Raises:
-            ChangedError: it is not the file that was looked up.
-        """
+        """Return the version of an open file, where the file system has versions."""
         if file.size() != self.size:
             raise ChangedError
         said = file.metadata() or {}
@@ -135,11 +131,7 @@ class RemoteFile:
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
-        """A copy of the file on this machine, while the block runs.
-
-        Raises:
-            OSError: it cannot be read, or there is no room.
-        """
+        """Copy the file to this machine while the block runs."""
         with TemporaryDirectory(prefix="tpf-load-") as folder:
             copy = Path(folder, self.path.name or "file")
             with copy.open("wb") as out:
@@ -147,26 +139,13 @@ class RemoteFile:
             yield copy
 
     def copy_to(self, out: IO[bytes]) -> None:
-        """Write all of it into an open file.
-
-        Raises:
-            OSError: it cannot be read, or there is no room.
-        """
+        """Write its content into an open file."""
         with self.opened() as file:
             shutil.copyfileobj(file, out, _BLOCK)
 
 
 class FolderUrl:
-    """A URL in an object store or in HDFS: of a file, of a folder, or a pattern.
-
-    Args:
-        url: of it.
-        access: how it is reached.
-
-    Raises:
-        InputError: it names nothing.
-        OSError: nobody answers.
-    """
+    """A URL in an object store or in HDFS: of a file, of a folder, or a pattern."""
 
     def __init__(self, url: str, access: Access) -> None:
         from pyarrow import fs
@@ -182,7 +161,7 @@ class FolderUrl:
         self.file = self._file(url, info) if info.type is fs.FileType.File else None
 
     def files_below(self, folder: str) -> list[tuple[PurePosixPath, RemoteFile]]:
-        """All files below a folder with their paths in the file system, in order of these."""
+        """Return all files below a folder by their paths in the file system, in order."""
         from pyarrow import fs
 
         selector = fs.FileSelector(folder, allow_not_found=True, recursive=True)
@@ -198,7 +177,7 @@ class FolderUrl:
 
 
 def web_file(url: str) -> RemoteFile:
-    """The file at a URL of a web server.
+    """Look up the file at a URL of a web server.
 
     Raises:
         InputError: the URL has a name and a password.
@@ -218,12 +197,7 @@ def web_file(url: str) -> RemoteFile:
 
 
 def _asked(url: str, web: WebFile, start: int) -> requests.Response:
-    """The answer with a file from a byte on.
-
-    Raises:
-        ChangedError: it is not of the file that was looked up.
-        OSError: the server does not answer, or refuses.
-    """
+    """The answer with a file from a byte on."""
     headers = {"Range": f"bytes={start}-"} if start else {}
     answer = http_answer("GET", url, _READ, headers=headers)
     size = str(web.size)
@@ -243,11 +217,7 @@ def _tag(answer: requests.Response) -> str | None:
 
 
 def scheme_of(url: str) -> str:
-    """The scheme of a URL that inputs may have, in small letters.
-
-    Raises:
-        InputError: it is another one.
-    """
+    """Return the scheme of a URL of an input, in lower case."""
     scheme = url.partition("://")[0].lower()
     if scheme not in (*OBJECTS, *HADOOP, *WEB):
         known = ", ".join(f"{each}://" for each in (*OBJECTS, *HADOOP, *WEB))
@@ -256,7 +226,7 @@ def scheme_of(url: str) -> str:
 
 
 def without_secrets(given: str) -> str:
-    """An input as it may be written down: a query may be a signature, and what is before ``@``."""
+    """Return an input without what may be secret: its query, and what is before ``@``."""
     scheme, _, rest = given.partition("://")
     if scheme.lower() not in WEB:
         return given
@@ -266,11 +236,7 @@ def without_secrets(given: str) -> str:
 
 @contextmanager
 def reporting(url: str) -> Iterator[None]:
-    """Raise the errors of this block, at this URL, as one line.
-
-    Raises:
-        InputError: quotes the URL, without what is secret of it.
-    """
+    """Raise the errors of this block as `InputError` with the URL, without its secrets."""
     try:
         yield
     except InputError:
@@ -282,18 +248,14 @@ def reporting(url: str) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Why, in a line: libraries tell more."""
+    """Return the cause of an error in one line."""
     if isinstance(error, FileNotFoundError):
         return "does not exist"
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def path_in(url: str) -> PurePosixPath:
-    """The path in a URL.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Return the path in a URL."""
     if url.partition("://")[0].lower() not in WEB:
         return PurePosixPath(location_of(url))
     parts = host_parts(url)
@@ -303,7 +265,7 @@ def path_in(url: str) -> PurePosixPath:
 
 
 def written_at(info: "FileInfo") -> int | None:
-    """When a file was written; object stores tell parts of a second in lists, but not of files."""
+    """Return when a file was written, in whole seconds: lists of object stores may lack more."""
     return None if info.mtime_ns is None else int(info.mtime_ns // 1_000_000_000)
 
 
@@ -326,12 +288,9 @@ _COPIES: Final = 16
 
 @lru_cache(maxsize=_COPIES)
 def _copy_of(file: RemoteFile) -> "Buffer":
-    """The content of a file, in a temporary file without a name, which goes with the process.
+    """Copy a file into an unnamed temporary file.
 
-    The last ones stay, since tables and archives are read more than once.
-
-    Raises:
-        InputError: it cannot be read, is not the one that was looked up, or there is no room.
+    The last copies are kept: tables and archives are read more than once.
     """
     import pyarrow as pa
 
@@ -348,12 +307,7 @@ _ITSELF: Final = PurePosixPath()
 
 
 class RemotePlace:
-    """A file or a folder at a URL; has what sources use of `pathlib.Path`.
-
-    Args:
-        tree: what is there.
-        inside: the path below it; nothing: itself.
-    """
+    """A file or a folder at a URL, with the methods of `pathlib.Path` that sources use."""
 
     def __init__(self, tree: "_Tree", inside: PurePosixPath = _ITSELF) -> None:
         self.tree = tree
@@ -371,7 +325,7 @@ class RemotePlace:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Those of the path; paths are in the order of these."""
+        """The parts of the path, which define the order of paths."""
         return self._inside.parts
 
     @property
@@ -385,24 +339,16 @@ class RemotePlace:
         return path_in(self._url).suffix
 
     def is_file(self) -> bool:
-        """Whether there is a file.
-
-        Raises:
-            InputError: nobody answers.
-        """
+        """True where there is a file."""
         return self.tree.file(str(self._inside)) is not None
 
     def is_dir(self) -> bool:
-        """Whether there are files below; a web server does not say, so there are none."""
+        """True where there are files below; at a web server, which lists none, always false."""
         below = self.tree.below(self._inside) if self.tree.is_listed else ()
         return any(each != self._inside for each in below)
 
     def rglob(self, pattern: str) -> Iterator["RemotePlace"]:
-        """The files below whose names match a pattern, in order.
-
-        Raises:
-            InputError: it is at a web server, which does not list files.
-        """
+        """Return the files below whose names match a pattern, in order; a web server lists none."""
         if not self.tree.is_listed:
             raise InputError("a web server does not list files", str(self))
         for each in self.tree.below(self._inside):
@@ -418,16 +364,16 @@ class RemotePlace:
         return self._inside.relative_to(other._inside)
 
     def files(self) -> Iterator[RemoteFile]:
-        """The file, or those of the folder, as far as they are known."""
+        """Return the file, or the files of the folder that are listed."""
         for each in self.tree.below(self._inside):
             if (file := self.tree.file(str(each))) is not None:
                 yield file
 
     def read_bytes(self) -> bytes:
-        """What the file holds.
+        """Return the content of the file.
 
         Raises:
-            InputError: it cannot be read, or is not the one that was found.
+            InputError: it cannot be read, or has changed since it was looked up.
         """
         file = self._file()
         with reporting(file.url), file.opened() as content:
@@ -436,11 +382,7 @@ class RemotePlace:
     def open(
         self, mode: str = "r", *, encoding: str | None = None, newline: str | None = None
     ) -> Any:
-        """The file, to be read as often as somebody wants: ``r`` for texts, or ``rb``.
-
-        Raises:
-            InputError: see `read_bytes`.
-        """
+        """Open the file for reading: ``r`` for texts, or ``rb``."""
         from pyarrow import BufferReader
 
         content = io.BufferedReader(BufferReader(_copy_of(self._file())))
@@ -448,21 +390,13 @@ class RemotePlace:
 
     @contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """A copy that has a path, while the block runs.
-
-        Raises:
-            InputError: see `read_bytes`.
-        """
+        """Give the path of a copy while the block runs."""
         file = self._file()
         with reporting(file.url), file.copied() as path:
             yield path
 
     def beside(self, name: str) -> "RemotePlace":
-        """What has another name in the same folder.
-
-        Raises:
-            InputError: see `input_place`.
-        """
+        """Return a file of another name in the same folder."""
         return _remote_place(_joined(self._url, f"../{name}"))
 
     def _file(self) -> RemoteFile:
@@ -476,13 +410,10 @@ InputPlace: TypeAlias = Path | RemotePlace
 
 
 def input_place(given: str | Path | RemotePlace) -> InputPlace:
-    """Where an input lies.
-
-    Args:
-        given: a path, or a URL: ``file://``, or one that `RemoteFile` knows.
+    """Return the path or the place at a URL of an input.
 
     Raises:
-        InputError: a URL of another kind, or with nothing there, or nobody answers.
+        InputError: a URL of another scheme, of nothing, or of a server that does not answer.
     """
     if isinstance(given, RemotePlace):
         return given
@@ -492,11 +423,7 @@ def input_place(given: str | Path | RemotePlace) -> InputPlace:
 
 @contextmanager
 def on_disk(place: InputPlace) -> Iterator[Path]:
-    """A path of the file, while the block runs.
-
-    Raises:
-        InputError: it is at a URL and cannot be read.
-    """
+    """Give a path of the file while the block runs."""
     if isinstance(place, RemotePlace):
         with place.on_disk() as path:
             yield path
@@ -505,11 +432,7 @@ def on_disk(place: InputPlace) -> Iterator[Path]:
 
 
 def size_at(place: InputPlace) -> int:
-    """The bytes of a file.
-
-    Raises:
-        OSError: there is none.
-    """
+    """Return the bytes of a file."""
     if isinstance(place, RemotePlace):
         return sum(file.size for file in place.files())
     return place.stat().st_size
@@ -521,22 +444,13 @@ def path_parts(place: InputPlace) -> tuple[str, ...]:
 
 
 def names_below(folder: InputPlace) -> list[str]:
-    """The paths of all files in a folder, from there.
-
-    Raises:
-        OSError: they cannot be listed.
-        InputError: so it is at a URL.
-    """
+    """Return the paths of all files in a folder, relative to it."""
     inside = cast("Any", folder).rglob("*")
     return [str(each.relative_to(folder)) for each in inside if each.is_file()]
 
 
 def beside(place: InputPlace, name: str) -> InputPlace:
-    """What has another name in the same folder.
-
-    Raises:
-        InputError: it is at a URL, and nobody answers there.
-    """
+    """Return a file of another name in the same folder."""
     return place.beside(name) if isinstance(place, RemotePlace) else place.parent / name
 
 
@@ -556,13 +470,7 @@ def _remote_place(url: str) -> RemotePlace:
 
 
 class _Tree:
-    """What is at a URL.
-
-    Args:
-        url: of the file, or of the folder.
-        files: by their paths below it; ``None``: it is at a web server, which is asked when
-            somebody wants to know.
-    """
+    """The files at a URL."""
 
     def __init__(self, url: str, files: Mapping[str, RemoteFile] | None) -> None:
         self.url = url
@@ -581,7 +489,7 @@ class _Tree:
         return self._files.get(inside)
 
     def below(self, folder: PurePosixPath) -> Iterator[PurePosixPath]:
-        """The paths of the files that are known there, in order."""
+        """Return the paths of the listed files, in order."""
         for name, file in self._files.items():
             inside = PurePosixPath(name)
             if file is not None and inside.is_relative_to(folder):
@@ -589,7 +497,7 @@ class _Tree:
 
 
 def _joined(url: str, inside: str) -> str:
-    """The URL of what lies below; what stands behind ``?`` is asked for there, too."""
+    """Return the URL of a path below; the query of the folder is kept."""
     web = url.partition("://")[0].lower() in WEB
     place, mark, query = url.partition("?") if web else (url, "", "")
     if inside.startswith("../"):

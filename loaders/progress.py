@@ -1,4 +1,4 @@
-"""Progress bars: on a terminal, and nothing at all where the output is piped."""
+"""Progress bars on a terminal; none where the output is piped."""
 
 import threading
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class Report(Protocol):
-    """Where work tells how far it is."""
+    """Receives the progress of work."""
 
     def stage(self, description: str, total: int | None = None) -> None:
         """A new stage begins; `total` steps, where known."""
 
     def done(self, steps: int, total: int | None = None) -> None:
-        """So many steps of the present stage are done in all, out of `total` if that is new."""
+        """Set the number of steps done in the present stage, and its `total` if that is new."""
 
 
 class Silent:
-    """Tells nobody."""
+    """Ignores progress."""
 
     def stage(self, description: str, total: int | None = None) -> None:
         """Nothing."""
@@ -41,18 +41,14 @@ class Silent:
 
 
 class Bars:
-    """One bar per stage.
-
-    Args:
-        progress: the bars on the terminal.
-    """
+    """One bar per stage."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task: TaskID | None = None
 
     def stage(self, description: str, total: int | None = None) -> None:
-        """The bar of the stage before is complete, and a new one starts."""
+        """Complete the bar of the last stage and start a new one."""
         if self._task is not None:
             task = self._progress.tasks[self._task]
             steps = task.total or task.completed or 1
@@ -67,7 +63,7 @@ class Bars:
 
 @contextmanager
 def shown_on(console: Console, quiet: bool = False) -> Iterator[Report]:
-    """Bars on this console if it is a terminal, else nothing."""
+    """Give progress bars on a terminal, else `Silent`."""
     if quiet or not console.is_terminal:
         yield Silent()
         return
@@ -84,7 +80,7 @@ def shown_on(console: Console, quiet: bool = False) -> Iterator[Report]:
 
 @contextmanager
 def spark_tasks(context: "SparkContext", report: Report, description: str) -> Iterator[None]:
-    """While the block runs, report how many tasks of the running Spark stages are done."""
+    """Report the tasks done of the running Spark stages while the block runs."""
     report.stage(description)
     if isinstance(report, Silent):
         yield

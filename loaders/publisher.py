@@ -1,8 +1,7 @@
-"""Sends batches to a server, with retry: facts to ``{dataset}/facts``, or elements to a stream.
+"""Send batches to a server: facts to ``{dataset}/facts``, or elements to a stream.
 
-A batch has an identifier, and the server does nothing when it meets one again; so a request whose
-answer got lost, or broke off, is simply sent again, eight times in all, and nothing is published
-twice.
+The server ignores a batch whose identifier it has already. So a request without an answer is sent
+again, eight times in all, and nothing is published twice.
 """
 
 import random
@@ -36,16 +35,7 @@ _STREAM: Final = re.compile(r"/streams/([^/]+|[A-Za-z][A-Za-z0-9+.-]*:.+)/?\Z")
 
 
 class Sender(ABC):
-    """Sends batches to one place of a server.
-
-    Args:
-        url: of the place.
-        clock: to wait on between two attempts.
-        token: the bearer token.
-        session: the HTTP session; closed by whoever made it.
-        attempts: how often a batch is sent in all before giving up. The pause between two of them
-            doubles from half a second up to a quarter of a minute.
-    """
+    """Sends batches to one URL of a server."""
 
     _media_type: ClassVar[str]
     _method = "POST"
@@ -73,14 +63,14 @@ class Sender(ABC):
     def publish(
         self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
     ) -> int:
-        """Send a batch; when the server has acknowledged it, return how many requests that took.
+        """Send a batch; return the number of requests once the server has acknowledged it.
 
         `cancelled` ends the attempts early.
 
         Raises:
             PublishRefusedError: the server refuses the batch; trying again would not help.
-            ServerUnreachableError: no answer, or none but passing errors, in all attempts.
-            SettingError: the server has no URL that can be asked.
+            ServerUnreachableError: all attempts had no answer, or passing errors.
+            SettingError: the URL is malformed.
         """
 
     @property
@@ -178,15 +168,7 @@ class Publisher(Sender):
     def publish_body(
         self, body: bytes, label: Label | None, batch_id: str, cancelled: Event | None = None
     ) -> int:
-        """Send a document of N-Quads; without a label, it is annotated by a method.
-
-        Returns how many requests that took.
-
-        Raises:
-            PublishRefusedError: the server refuses the batch; trying again would not help.
-            ServerUnreachableError: no answer, or none but passing errors, in all attempts.
-            SettingError: the server has no URL that can be asked.
-        """
+        """Send a document of N-Quads with one label; without a label, it is annotated."""
         parameters = {"batch": batch_id}
         if isinstance(label, Expiration):
             parameters["expiration"] = format_instant(label.end)
@@ -197,12 +179,7 @@ class Publisher(Sender):
 
 
 class FilePublisher(Publisher):
-    """Publishes a document as it is, or withdraws what it says; see `Sender`.
-
-    Args:
-        media_type: of the document.
-        withdraw: whether what it says does not hold.
-    """
+    """Publishes a document as it is, or withdraws its facts; see `Sender`."""
 
     def __init__(
         self, url: str, clock: Clock, token: str | None, media_type: str, *, withdraw: bool
@@ -216,8 +193,7 @@ class FilePublisher(Publisher):
 class StreamPublisher(Sender):
     """Publishes to a stream of a server of continuous queries: ``POST …/streams/{name}``.
 
-    A quad becomes an element with the instant at which it begins to hold; when it ends, only
-    windows tell. See `Sender`.
+    A quad becomes an element at the instant at which it begins to hold; its end is left to windows.
     """
 
     _media_type = "text/tab-separated-values"
@@ -229,11 +205,7 @@ class StreamPublisher(Sender):
     def publish(
         self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
     ) -> int:
-        """Send a batch of elements; see `Sender.publish`.
-
-        Raises:
-            SettingError: the label does not say when it begins.
-        """
+        """Send a batch of elements, whose label must have a start; see `Sender.publish`."""
         if label.start is None:
             raise SettingError("elements of a stream begin at an instant: label with intervals")
         millis = to_micros(label.start) // 1000
@@ -242,15 +214,12 @@ class StreamPublisher(Sender):
 
 
 def sender_to(url: str, clock: Clock, token: str | None = None) -> Sender:
-    """The sender to a dataset, or to a stream (``…/streams/{name}``)."""
+    """Return the sender to a dataset, or to a stream (``…/streams/{name}``)."""
     return (StreamPublisher if is_stream(url) else Publisher)(url, clock, token)
 
 
 def is_stream(url: str) -> bool:
-    """Whether this is the URL of a stream of a server of continuous queries: ``…/streams/{name}``.
-
-    The name is the last segment of the path, or an IRI.
-    """
+    """True for the URL of a stream, ``…/streams/{name}``; the name is a path segment or an IRI."""
     parts = host_parts(url)
     return parts is not None and _STREAM.search(parts.path) is not None
 

@@ -1,9 +1,9 @@
-"""Plays a recorded feed to a server, in real time or faster.
+"""Play a recorded feed to a server, in real time or faster.
 
-The instants of the feed are mapped on the present: the first batch is now, and a second of the feed
-lasts ``1 / speed`` seconds. Where the server (or this machine) is too slow, the replay slips: what
-comes later moves back by the lag, so that the server is never flooded, no batch is left out, and
-every fact holds for its whole (shortened) period.
+The first batch is played now, and a second of the feed lasts ``1 / speed`` seconds. Where the
+server or this machine is too slow, the replay slips: later batches move back by the lag. So the
+server is never flooded, no batch is left out, and every fact holds for its whole (shortened)
+period.
 """
 
 import json
@@ -36,13 +36,13 @@ from loaders.sources.base import Feed, FeedBatch
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """One replay, and how far it is.
+    """The progress of one replay.
 
     Args:
         replay: what is replayed, whereto and with which labels; a state belongs to one such text.
         run: identifies the run in its batch identifiers; a resumed replay keeps it, so that the
-            batch in doubt has the identifier that it had.
-        acknowledged: the instant (of the feed) of the last batch that the server has.
+            batch in doubt keeps its identifier.
+        acknowledged: the instant (of the feed) of the last acknowledged batch.
     """
 
     replay: str
@@ -50,11 +50,7 @@ class ReplayState:
     acknowledged: datetime | None = None
 
     def write(self, path: Path) -> None:
-        """Write it, whole or not at all.
-
-        Raises:
-            StateError: the file cannot be written.
-        """
+        """Write it atomically."""
         values = asdict(self)
         if self.acknowledged is not None:
             values["acknowledged"] = format_instant(self.acknowledged)
@@ -66,7 +62,7 @@ class ReplayState:
 
 
 def read_state(path: Path, replay: str) -> ReplayState | None:
-    """The state in a file; ``None`` where there is no file.
+    """Return the state in a file; ``None`` where there is no file.
 
     Raises:
         StateError: it is damaged, or belongs to another replay.
@@ -101,17 +97,14 @@ class ReplaySettings:
     """How to replay.
 
     Args:
-        speed: how many seconds of the feed pass in a second.
-        start: the first instant of the feed that is played; ``None``: from the beginning.
-        until: the instant of the feed before which it stops; ``None``: to the end.
+        speed: seconds of the feed per second.
+        start: first instant of the feed; ``None``: from the beginning.
+        until: first instant that is not played; ``None``: to the end.
         labelling: the kind of the labels.
-        original_instants: label with the instants of the feed itself instead of the present: for
-            back-filling a history, and for servers on a clock of their own. The pace is still that
-            of `speed`, unless `speed` is infinite.
-        lead: how long before its instant a batch is sent, so that it is there in time. A longer
-            lead than the period of the feed makes no sense: it is cut to half of that.
-        state: file that remembers the last acknowledged batch; a replay that finds one goes on
-            after it.
+        original_instants: label with the instants of the feed: for back-filling a history, and for
+            servers on a clock of their own. The pace is that of `speed`, unless that is infinite.
+        lead: how long before its instant a batch is sent; at most half the period of the feed.
+        state: file with the last acknowledged batch, behind which a replay goes on.
 
     Raises:
         SettingError: the speed is none, or too low, the span is empty, or the lead is negative.
@@ -140,14 +133,14 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySummary:
-    """What a replay did.
+    """The result of a replay.
 
     Args:
-        batches: how many were acknowledged.
-        facts: how many statements were in them.
-        retries: how many requests were sent again.
-        slipped: by how much the replay is behind its schedule in all.
-        completed: whether it came to its end (it was not stopped).
+        batches: acknowledged ones.
+        facts: statements in them.
+        retries: repeated requests.
+        slipped: delay behind the schedule.
+        completed: it was not stopped.
     """
 
     batches: int
@@ -158,13 +151,7 @@ class ReplaySummary:
 
 
 class TimeShift:
-    """Maps instants of the feed on the present.
-
-    Args:
-        feed: an instant of the feed.
-        present: when that instant is played.
-        speed: how many seconds of the feed pass in a second.
-    """
+    """Maps instants of the feed on the present."""
 
     def __init__(self, feed: datetime, present: datetime, speed: float) -> None:
         self._feed = feed
@@ -192,15 +179,6 @@ def replay(
     on_batch: Callable[[FeedBatch, Label], None] | None = None,
 ) -> ReplaySummary:
     """Play a feed to a server until it ends or is stopped.
-
-    Args:
-        feed: what to play.
-        publisher: the dataset, or the stream, of the server.
-        clock: its time is the present; waiting happens on it.
-        settings: how to replay.
-        cancelled: stops the replay when set, between two batches.
-        report: where to tell how far it is.
-        on_batch: called with every batch and its label after the server has acknowledged it.
 
     Raises:
         InputError: the feed is malformed.
@@ -253,7 +231,7 @@ def _await(
     settings: ReplaySettings,
     cancelled: Event | None,
 ) -> bool:
-    """Wait until a batch is due; late already: slip. ``False`` when cancelled."""
+    """Wait until a batch is due, or slip if it is late; ``False`` when cancelled."""
     due = timeline.present(batch.at)
     lag = clock.now() - due
     if lag > timedelta(0):
@@ -272,7 +250,7 @@ def _publish(
     settings: ReplaySettings,
     cancelled: Event | None,
 ) -> tuple[Label, int]:
-    """Publish a batch; where its label ended while the server was away, with a later label."""
+    """Publish a batch; move its label where that ended while the server was away."""
     attempts = 0
     for _ in range(_LABELS):
         label = _label(batch, timeline, settings)
@@ -292,7 +270,7 @@ def _publish(
 
 
 def batch_id(feed: str, run: str, at: datetime) -> str:
-    """The identifier of a batch: the same whenever the same batch of the same run is sent."""
+    """Return the identifier of a batch, which is the same whenever it is sent."""
     return f"{feed}-{run}-{to_micros(at)}"
 
 

@@ -1,4 +1,4 @@
-"""The terms in which the loaders speak; `docs/vocabularies.md` describes them."""
+"""The terms that the loaders use; `docs/vocabularies.md` describes them."""
 
 import re
 from collections.abc import Mapping
@@ -31,15 +31,15 @@ CANCELLED = literal("cancelled")
 
 
 def date_time(lexical: str) -> Term:
-    """The ``xsd:dateTime`` literal of a lexical form, as it stands (its offset is kept)."""
+    """Return the ``xsd:dateTime`` literal of a lexical form, with its offset."""
     return literal(lexical, datatype=XSD_DATE_TIME)
 
 
 def decimal(lexical: str) -> Term:
-    """The ``xsd:decimal`` literal of a number in decimal or scientific notation.
+    """Return the ``xsd:decimal`` literal of a number in decimal or scientific notation.
 
     Raises:
-        ValueError: it is no number, or none that a decimal can be, as NaN and infinity.
+        ValueError: it is no finite number.
     """
     if not _DECIMAL.fullmatch(lexical):
         if not _SCIENTIFIC.fullmatch(lexical):

@@ -1,4 +1,4 @@
-"""Where ``tpf-load`` puts the dynamic side of a source: labelled facts, and streams."""
+"""Write the dynamic side of a source: labelled facts, and streams."""
 
 import enum
 from collections.abc import Callable, Iterator
@@ -42,13 +42,7 @@ class DynamicOutputs:
         return (self.facts is not None) + (self.streams is not None)
 
     def write(self, make_source: Callable[[], Feed], span: InputSpan, work: LoadWork) -> None:
-        """Write what is asked for, and tell the user.
-
-        Args:
-            make_source: makes the feed, to be read once.
-            span: the part that is wanted.
-            work: what does it. What is told as time goes on is told in this process.
-        """
+        """Write the files that the options name, and print what was written."""
         if not self.wanted:
             return
         feed = make_source()
@@ -69,7 +63,7 @@ class DynamicOutputs:
     def _written(
         self, feeds: Iterator[Feed], span: InputSpan, report: Report, context: "SparkContext | None"
     ) -> list[str]:
-        """Write what is asked for, with Spark or without; the lines that tell of it."""
+        """Write with Spark or without; return lines for the user."""
         lines = []
         if self.facts is not None:
             feed = next(feeds)

@@ -63,7 +63,7 @@ class Asking(NamedTuple):
     def messages(
         self, messages: MessageFormat, path: str, period: float, paged: bool = False
     ) -> Feed:
-        """Return the feed at a URL that is polled, or of recorded messages."""
+        """Return the feed at a URL, or of recorded messages."""
         if is_web_url(path):
             return self.poll(messages.name, path, messages.read, period, paged)
         return RecordedMessages(path, messages, timedelta(seconds=period))
@@ -71,7 +71,7 @@ class Asking(NamedTuple):
     def listen(
         self, messages: MessageFormat, url: str, holds: timedelta, token: str | None, quiet: bool
     ) -> Feed:
-        """Return the feed of the documents that others post here."""
+        """Return the feed of documents that are posted here."""
 
         def ready(address: str) -> None:
             if not quiet:
@@ -90,16 +90,7 @@ def tell(
     span: InputSpan,
     work: LoadWork,
 ) -> None:
-    """Write what a feed says, or publish it as it is told.
-
-    Args:
-        make_feed: makes it, to be read once.
-        path: where it comes from; what is told now is told for one output.
-        dynamic: the files to write.
-        server: the server to tell.
-        span: the part that is wanted.
-        work: what writes files, and whether anything is said of what was done.
-    """
+    """Write a feed to files, or publish it as it arrives."""
     outputs = dynamic.wanted + (server.push is not None)
     if not outputs:
         raise typer.BadParameter("say what to write: --facts, --streams or --push")
@@ -134,7 +125,7 @@ def _publish(feed: Feed, server: Push, span: InputSpan, asking: Asking, quiet: b
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Names of a feed's things, and how often it is polled."""
+    """How a feed's things are named, and how often it is polled."""
 
     base: str = DEFAULT_BASE
     period: float = 30.0

@@ -31,16 +31,10 @@ from loaders.sources.ldes import LdesFollower, LdesState, MemberChanges
 def patches_of(
     changes: MemberChanges, naming: Naming, now: datetime, *, past: bool
 ) -> Iterator[bytes]:
-    """RDF Patches of annotated facts, in order.
+    """Return RDF Patches of annotated facts, in order.
 
-    Intervals and expirations each have one: within a document, a fact cannot have both. An
-    expiration that goes does so before its fact comes with an interval, or would take that along.
-
-    Args:
-        changes: what comes and goes.
-        naming: names the annotations.
-        now: what has expired by then is left out.
-        past: whether intervals that have ended are of interest.
+    Intervals and expirations have one each, because a fact cannot have both within a document. An
+    expiration is removed before its fact is added with an interval, or both would go.
     """
     method = method_named("reification")
     # What goes and what comes may be versions of one fact, with one name.
@@ -66,7 +60,7 @@ def patches_of(
 
 
 def held(follower: LdesFollower) -> Iterator[Fact]:
-    """The facts that all members come to, each with its label."""
+    """Return the labelled facts that result from all members."""
     found: dict[Quad, dict[datetime | None, Fact]] = {}
     for changes, taken in follower.changes():
         for fact in changes.gone:

@@ -1,4 +1,4 @@
-"""``tpf-load rdf``, and for the sources: their static facts, their dynamic ones, their streams."""
+"""``tpf-load rdf``, and the static facts, dynamic facts and streams of the other sources."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadSummary:
-    """What was written: how many triples, in how many files."""
+    """How many triples were written, in how many files."""
 
     triples: int
     files: int
 
 
 class _Line(NamedTuple):
-    """A line of N-Quads, and whether it names a graph; else it is one of N-Triples."""
+    """A line of N-Triples, or of N-Quads where `in_graph`."""
 
     text: str
     in_graph: bool
@@ -65,12 +65,7 @@ class _Line(NamedTuple):
 def load_local(
     source: StaticSource, output: Path, replace: bool = False, report: Report | None = None
 ) -> LoadSummary:
-    """Write the static facts by one process, without Spark.
-
-    Raises:
-        InputError: the input is malformed.
-        OutputError: the output exists or cannot be written.
-    """
+    """Write the static facts in one process."""
     report = report or Silent()
     with directory_aside(output, replace) as aside:
         pieces = source.pieces(8)
@@ -92,13 +87,9 @@ def load_spark(
     replace: bool = False,
     report: Report | None = None,
 ) -> LoadSummary:
-    """Write the static facts by Spark.
+    """Write the static facts with Spark.
 
-    The input must be visible to every worker under the same path; the output is written here.
-
-    Raises:
-        InputError: the input is malformed.
-        OutputError: the output exists or cannot be written.
+    Every worker must see the input under the same path; the output is written here.
     """
     from pyspark import StorageLevel
 
@@ -120,7 +111,7 @@ def load_spark(
 
 
 class _Lines:
-    """Turns a piece of a source into lines; runs in the workers."""
+    """Make lines of a piece of a source; runs in the workers."""
 
     def __init__(self, source: StaticSource) -> None:
         self.source = source
@@ -130,7 +121,7 @@ class _Lines:
 
 
 class _Part(NamedTuple):
-    """The text of a file, how many lines it has, and whether any is in a named graph."""
+    """The text of a file."""
 
     text: bytes
     lines: int
@@ -143,7 +134,7 @@ class _Part(NamedTuple):
 
 
 def _part(lines: Iterable[_Line]) -> Iterator[_Part]:
-    """The lines of a partition, in order; runs in the workers."""
+    """Sort the lines of a partition; runs in the workers."""
     found = sorted(lines)
     text = "".join(f"{line.text}\n" for line in found)
     yield _Part(text.encode(), len(found), any(line.in_graph for line in found))
@@ -197,7 +188,7 @@ def rdf(
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where the static side of a source goes that has a dynamic one, too."""
+    """Where the static facts go."""
 
     output: str | None = None
     form: options.OutputForm = options.OutputForm.STORE
@@ -228,7 +219,7 @@ def irail(
 
 
 def _is_polled(path: str) -> bool:
-    """Whether a URL is one of liveboards of now, and not of recorded ones."""
+    """True for a URL of current liveboards, not of a recording."""
     return options.is_web_url(path) and path_in(path).suffix.lower() != ".zip"
 
 
@@ -324,7 +315,7 @@ def _load(
     dynamic: DynamicOutputs,
     job: options.LoadJob,
 ) -> None:
-    """Load what is asked for of a source with a dynamic side."""
+    """Load the static and the dynamic side of a source."""
     if static.output is None and not dynamic.wanted:
         raise typer.BadParameter("say what to write: --output, --facts or --streams")
     if static.output is not None:

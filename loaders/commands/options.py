@@ -1,4 +1,4 @@
-"""Options that several commands share, and what all loads have in common."""
+"""The options of the commands, and what all loads have in common."""
 
 import enum
 import functools
@@ -42,7 +42,7 @@ MEDIA_TYPES: Final = {
 
 
 class LoadEngine(enum.StrEnum):
-    """What does the work of a load."""
+    """Where a load runs."""
 
     AUTO = "auto"
     SPARK = "spark"
@@ -58,7 +58,7 @@ def instant_option(text: str) -> datetime:
 
 
 class OutputForm(enum.StrEnum):
-    """What a source is written as."""
+    """The format of the static facts."""
 
     STORE = "store"
     NTRIPLES = "ntriples"
@@ -214,8 +214,7 @@ _EMPTY = inspect.Parameter.empty
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Make a command for typer of a function with plain types.
 
-    The rows of `OPTIONS` say what its parameters are. A parameter whose type is a data class stands
-    for its fields.
+    `OPTIONS` describes its parameters. A data class as type stands for its fields.
     """
     hints = get_type_hints(command)
     groups: dict[str, Any] = {}
@@ -263,7 +262,7 @@ class InputSpan:
 
 @dataclass(frozen=True)
 class LoadWork:
-    """What does the work, and what is told of it."""
+    """Where a load runs, and whether it prints anything."""
 
     engine: LoadEngine = LoadEngine.AUTO
     master: str | None = None
@@ -279,15 +278,7 @@ class LoadWork:
         *,
         timed: bool = True,
     ) -> None:
-        """Do it with Spark or without, and print the lines that come back.
-
-        Args:
-            name: of what is loaded.
-            size: of the input, in bytes, not compressed.
-            spark: does it with Spark.
-            local: does it in this process.
-            timed: say how long it took, also where it was done in this process.
-        """
+        """Run a load with Spark or in this process, and print its lines."""
         settings = SparkSettings.from_environment(
             os.environ, master=self.master, memory=self.memory
         )
@@ -317,18 +308,18 @@ class LoadWork:
 
 @dataclass(frozen=True)
 class LoadJob(LoadWork):
-    """What all loads have in common."""
+    """The options of all loads."""
 
     replace: bool = False
 
 
 def is_web_url(text: str) -> bool:
-    """Whether an input is to be fetched from a web server."""
+    """True where an input is at a web server."""
     return text.lower().startswith(("http://", "https://")) and host_parts(text) is not None
 
 
 def is_listener(text: str) -> bool:
-    """Whether an input is what others send here."""
+    """True where documents are posted here."""
     return text.startswith("listen://")
 
 
@@ -336,7 +327,7 @@ NO_TRIPLES = "warning: there are no triples in the input, so the store is empty"
 
 
 def load_lines(summary: RdfSummary, output: str, aside: Path | str) -> list[str]:
-    """The lines that tell the user what a load did."""
+    """Return the lines that summarise a load."""
     manifest = summary.manifest
     lines = [
         str(InputError(f"{reject.message}: {reject.text}".rstrip(": "), reject.path, reject.line))

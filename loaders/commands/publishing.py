@@ -1,4 +1,4 @@
-"""``tpf-load publish``, and what all commands share that send facts to a server."""
+"""``tpf-load publish``, and the connection of all commands to a server."""
 
 import enum
 import secrets
@@ -34,12 +34,12 @@ class LabelOption(enum.StrEnum):
         return "expiration" if self is LabelOption.EXPIRATION else "interval"
 
     def for_url(self, url: str) -> Labelling:
-        """The kind to publish with: elements of a stream need the instant of their beginning."""
+        """Return the labels for a URL: elements of a stream need intervals."""
         return "interval" if is_stream(url) else self.labelling
 
 
 def given_token(token: str | None, file: Path | None) -> str | None:
-    """The token that is given, or that a file holds."""
+    """Return the token of the options, or the content of its file."""
     if file is None:
         return token
     if token is not None:
@@ -55,7 +55,7 @@ def given_token(token: str | None, file: Path | None) -> str | None:
 def publishing(
     url: str, clock: Clock, token: str | None, token_file: Path | None
 ) -> Iterator[Sender]:
-    """A sender to the dataset or the stream that is given on the command line."""
+    """Open a sender to a dataset or a stream."""
     publisher = sender_to(dataset_url(url), clock, given_token(token, token_file))
     try:
         yield publisher
@@ -64,7 +64,7 @@ def publishing(
 
 
 def dataset_url(url: str) -> str:
-    """The URL of a dataset that is given on the command line."""
+    """Check the URL of a dataset."""
     if not is_web_url(url):
         raise typer.BadParameter(f"not the URL of a dataset: {url!r}")
     return url
@@ -72,7 +72,7 @@ def dataset_url(url: str) -> str:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C or termination sets; the second one is no longer caught."""
+    """Give an event that the first Ctrl-C or termination sets; the second one is not caught."""
     stopped = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the form of handlers
@@ -109,11 +109,7 @@ class Publication:
 
     @property
     def label(self) -> Label | None:
-        """The label of all facts; ``None``: they are annotated.
-
-        Raises:
-            SettingError: the instants make no label.
-        """
+        """The label of all facts; ``None``: they are annotated."""
         instants = (self.expiration, self.initial, self.final)
         if instants == (None, None, None):
             return None

@@ -27,7 +27,7 @@ from loaders.sources.taxi import Taxi
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What all replays have in common."""
+    """The options of all replays."""
 
     speed: float = 1.0
     start: datetime | None = None

@@ -46,7 +46,7 @@ class PublishFrom(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """What arrives, the dataset it goes to, and how."""
+    """What arrives, and the dataset to publish it to."""
 
     source: str
     url: str
@@ -158,7 +158,7 @@ def stream(given: Streaming) -> None:
 def _receiver(
     source: str, topic: str | None, spool: "Spool", home: Path
 ) -> "Subscriber | EventFollower":
-    """Who lands in the spool what comes; as a block."""
+    """Return the receiver that writes messages into the spool; a context manager."""
     if source.startswith(_EVENTS):
         from loaders.stream.event_source import EventFollower
 

@@ -1,13 +1,12 @@
-"""The labelled facts of a feed by Spark: the file that one process writes, byte for byte.
+"""The labelled facts and the streams of a feed by Spark: byte for byte the files of one process.
 
-1. Workers tell the parts of the feed, and sort what is said into *shares*: all that is said of one
-   subject and predicate is in one share, since a fact holds until the next value of these.
-2. Spark gives each share, in order of time, to a task that labels its facts by the same rules as
-   one process does, and knows the place of each in the whole history.
-3. Spark gives each range of places to a task that puts the facts of all shares in their order. The
-   driver appends what these return.
+1. Workers read the parts of the feed, and sort statements into *shares*. All statements of one
+   subject and predicate are in one share, since a fact holds until their next value.
+2. A task labels the facts of one share, in order of time, by the rules of one process, and knows
+   the position of each in the whole history.
+3. A task sorts the facts of all shares in one range of positions. The driver appends the results.
 
-Through the shuffle go a few large values: what a part says to a share, what a share has in a range.
+The shuffle moves few large values: a part's statements for a share, a share's facts in a range.
 """
 
 import operator
@@ -72,12 +71,7 @@ def write_streams_spark(
     until: datetime | None,
     report: Report,
 ) -> int:
-    """Write what `loaders.dynamic.write_streams` writes, by Spark.
-
-    Raises:
-        InputError: the source is malformed.
-        OutputError: a file cannot be written.
-    """
+    """Write what `loaders.dynamic.write_streams` writes, by Spark."""
     context = session.sparkContext
     streams = source.streams()
     make_directory(directory)
@@ -107,7 +101,7 @@ def write_streams_spark(
 
 
 class _LinesOfParts:
-    """The lines of parts of streams; runs in the workers."""
+    """Write parts of streams as lines; runs in the workers."""
 
     def __init__(self, sources: Shipped[StreamSource], parts: Sequence[FeedPart]) -> None:
         self._sources = sources
@@ -153,12 +147,7 @@ def write_facts_spark(
     span: tuple[datetime | None, datetime | None],
     report: Report,
 ) -> int:
-    """Write what `loaders.dynamic.write_facts` writes, by Spark, of the batches of a span of time.
-
-    Raises:
-        InputError: the feed is malformed.
-        OutputError: the file cannot be written.
-    """
+    """Write what `loaders.dynamic.write_facts` writes, by Spark, for a span of time."""
     context = session.sparkContext
     shares = 2 * context.defaultParallelism
     parts = feed_parts(feed, *span, shares)
@@ -187,7 +176,7 @@ def _facts(
     method: Method,
     naming: Naming,
 ) -> Iterator[tuple[int, str]]:
-    """How many facts there are in each text, and the texts in order."""
+    """Return texts in order, each with the number of its facts."""
     from pyspark import StorageLevel
 
     numbers = session.range(0, len(parts), 1, len(parts))
@@ -295,7 +284,7 @@ class _Teller:
 
 
 class _Labeller:
-    """Labels the facts of a share; runs in the workers."""
+    """Label the facts of a share; runs in the workers."""
 
     def __init__(
         self, instants: Any, latest: bool, ranges: int, method: Method, naming: Naming
@@ -342,7 +331,7 @@ def _ranges(found: dict[int, list[tuple[Any, ...]]]) -> pa.RecordBatch:
 
 
 def _batches(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[NumberedBatch]:
-    """All batches with what this share has of them; `said` is in order of time."""
+    """Return all batches with the statements of this share."""
     groups = groupby(said, key=operator.itemgetter(0))
     group = next(groups, None)
     for number, (at, end) in enumerate(instants):
@@ -355,7 +344,7 @@ def _batches(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[N
 
 
 def _latest(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[NumberedBatch]:
-    """All batches with the latest readings of the streams of this share."""
+    """Return all batches with the latest readings of this share's streams."""
     times = [at for at, _ in instants]
     # By the number of the batch, then by the stream.
     readings: dict[int, dict[int, list[tuple[int, Quad]]]] = {}
@@ -375,7 +364,7 @@ def _quad(row: tuple[Any, ...]) -> Quad:
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The lines of a range of places, in order; runs in the workers."""
+    """Return the lines of a range of positions, in order; runs in the workers."""
     rows = sorted(row for _, content in rows_of(batches) for row in unpacked_rows(content))
     texts: list[str] = []
     size = 0

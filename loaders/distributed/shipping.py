@@ -1,8 +1,8 @@
-"""Sends an object to the workers with the files that it reads; those at URLs they fetch themselves.
+"""Send an object to the workers with the files that it reads.
 
-Workers of a cluster may share no directory with the driver: the files go as one archive, which
-Spark fetches once for each executor, and the paths inside the object become those of its content.
-What a worker says of a file is told with the path that the user knows.
+Workers may share no directory with the driver. Local files go as one archive, which Spark fetches
+once for each executor, and the object's paths become those of its content; files at URLs are
+fetched by the workers. Errors name the paths that the user knows.
 """
 
 import io
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def packed_rows(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
-    """Rows of integers and texts as an Arrow stream; as many of the names as there are columns."""
+    """Pack rows of integers and texts as an Arrow stream."""
     columns = list(zip(*rows, strict=True))
     batch = pa.record_batch([pa.array(column) for column in columns], list(names[: len(columns)]))
     sink = pa.BufferOutputStream()
@@ -71,9 +71,9 @@ class FeedPart(NamedTuple):
     """A span of time of a feed, or of one of its streams.
 
     Args:
-        stream: the number of the stream; ``None``: of the feed itself.
+        stream: number of the stream; ``None``: of the feed itself.
         start: first instant; ``None``: from the beginning.
-        until: first instant that is not part of it; ``None``: to the end.
+        until: first instant behind it; ``None``: to the end.
     """
 
     stream: int | None
@@ -82,12 +82,12 @@ class FeedPart(NamedTuple):
 
 
 class Telling(NamedTuple):
-    """What a part says at one instant.
+    """The statements of a part at one instant.
 
     Args:
-        at: when, in microseconds since 1970.
-        end: until when it holds; of a stream whose latest reading counts, `at`.
-        place: of the first statement among all that are said at this instant.
+        at: the instant, in microseconds since 1970.
+        end: until when they hold; of a stream whose latest reading counts, `at`.
+        place: position of the first one among all statements of this instant.
         quads: the statements.
     """
 
@@ -100,9 +100,9 @@ class Telling(NamedTuple):
 def feed_parts(
     feed: MeasurableFeed, start: datetime | None, until: datetime | None, count: int
 ) -> list[FeedPart]:
-    """About `count` parts of a feed: spans of time, or streams.
+    """Cut a feed into about `count` parts: spans of time, or streams.
 
-    Where the latest readings of streams count, one for each: what a stream said before a span
+    Where the latest readings of streams count, each stream is a part: a reading from before a span
     would still hold in it.
     """
     if isinstance(feed, LatestReadings):
@@ -113,7 +113,7 @@ def feed_parts(
 def stream_parts(
     source: StreamSource, start: datetime | None, until: datetime | None, count: int
 ) -> list[FeedPart]:
-    """About `count` parts of the streams of a source, in the order of streams, then of time."""
+    """Cut the streams of a source into about `count` parts, in order of streams, then of time."""
     streams = source.streams()
     if len(streams) == 1 and isinstance(source, MeasurableFeed):
         return _spans(source, 0, start, until, count)
@@ -121,11 +121,7 @@ def stream_parts(
 
 
 def tellings(feed: MeasurableFeed, part: FeedPart) -> Iterator[Telling]:
-    """What a part of a feed says, in order of time.
-
-    Raises:
-        InputError: the feed is malformed.
-    """
+    """Return the statements of a part, in order of time."""
     if part.stream is None:
         for batch in feed.batches(part.start, part.until):
             yield Telling(to_micros(batch.at), to_micros(batch.end), 0, batch.quads)
@@ -140,7 +136,7 @@ def tellings(feed: MeasurableFeed, part: FeedPart) -> Iterator[Telling]:
 
 
 def stream_of(place: int) -> int:
-    """The number of the stream that said what has this place."""
+    """Return the number of the stream that has this position."""
     return place >> _OF_A_STREAM
 
 
@@ -173,7 +169,7 @@ _OPTIONS: Final = {
 
 
 def session_of(context: "SparkContext") -> "SparkSession":
-    """A session of a running Spark, whose other sessions are as they were."""
+    """Return a new session of a running Spark."""
     from pyspark.sql import SparkSession
 
     session = SparkSession(context).newSession()
@@ -188,13 +184,7 @@ _opened: dict[str, Any] = {}
 
 
 class Shipped(Generic[Thing]):
-    """An object that every worker can have; it is pickled to them.
-
-    Args:
-        name: of the object, and of the archive.
-        content: the pickled object, broadcast.
-        places: in the archive, and what they are called here; nothing where files are shared.
-    """
+    """An object for every worker; it is pickled to them."""
 
     def __init__(self, name: str, content: Any, places: dict[str, str]) -> None:
         self._name = name
@@ -203,11 +193,7 @@ class Shipped(Generic[Thing]):
 
     @contextmanager
     def opened(self) -> Iterator[Thing]:
-        """The object, in a worker.
-
-        Raises:
-            InputError: one that the block raised, with the names that files have for the user.
-        """
+        """Give the object in a worker; errors name files as the user does."""
         try:
             if self._name not in _opened:
                 _opened.clear()
@@ -222,13 +208,7 @@ class Shipped(Generic[Thing]):
 
 
 def shipped(context: "SparkContext", thing: Thing, directory: Path) -> Shipped[Thing]:
-    """Give an object to the workers.
-
-    Args:
-        context: Spark.
-        thing: the object; all its files are below paths that it holds as such.
-        directory: for the archive.
-    """
+    """Give an object to the workers."""
     paths = [each for each in input_places(thing) if isinstance(each, Path)]
     name = f"input-{token_hex(8)}"
     places: dict[str, str] = {}
@@ -242,7 +222,7 @@ def shipped(context: "SparkContext", thing: Thing, directory: Path) -> Shipped[T
 
 
 def input_places(thing: object) -> list[InputPlace]:
-    """The files and directories that an object holds, without those inside others."""
+    """Return the files and directories that an object holds, without nested ones."""
     found: set[Path] = set()
     remote: dict[int, RemotePlace] = {}
 
@@ -268,7 +248,7 @@ class _Nowhere(io.RawIOBase):
 
 
 def _pickled(thing: object, name: str, paths: list[Path]) -> bytes:
-    """The object, with paths below these as those in the archive of this name."""
+    """Pickle the object, with paths replaced by those in the archive of this name."""
 
     class Moving(pickle.Pickler):
         def reducer_override(self, each: Any) -> Any:
@@ -286,7 +266,7 @@ def _pickled(thing: object, name: str, paths: list[Path]) -> bytes:
 
 
 def _place(number: int, path: Path) -> str:
-    """Where a file or directory is in the archive; its name may tell its format."""
+    """Return the path in the archive; its name keeps the format."""
     return f"{number}/{path.name}"
 
 

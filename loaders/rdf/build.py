@@ -1,13 +1,12 @@
-"""Anything → static store on Spark.
+"""Load RDF into a static store with Spark.
 
 1. Scan: workers read pieces; each chunk gets rows of its own numbers and a sorted list of terms.
 2. Dictionary: the terms are cut into ranges; a task merges one range of all chunks.
 3. Orders: a task translates chunks and sorts their rows once per order; another merges a range.
 4. Finish: the step that all writers of stores share.
 
-All that goes from task to task goes through Spark (`loaders.rdf.flow`), as few large values, so
-that the workers need share nothing, and what is lost with one of them is made again. Every step
-is linear, and a task has in memory a chunk or a range, whatever the size of the whole.
+Data go from task to task through Spark (`loaders.rdf.flow`), as few large values: workers share
+nothing, and lost values are made again. Every step is linear, and a task holds one chunk or range.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,8 +87,8 @@ class WorkSizes:
         piece_bytes: of pieces of line formats.
         chunk_quads: rows with a common dictionary, and rows that a task translates.
         range_rows: rows, or terms, that a task merges: bounds its memory.
-        small: so many quads are not worth any task after the scan.
-        key_bits: how long an integer key may be.
+        small: up to so many quads, one task does all after the scan.
+        key_bits: longest integer key.
     """
 
     piece_bytes: int = PIECE_BYTES
@@ -112,17 +111,10 @@ def load_rdf_spark(
     sizes: WorkSizes = DEFAULT_SIZES,
     parts: PartsPlace | None = None,
 ) -> RdfSummary:
-    """Load RDF files into a store, or replace the store that is there when the load is complete.
+    """Load RDF files into a store, or replace the store there when the load is complete.
 
-    Args:
-        files: RDF files, as `loaders.rdf.pieces.input_files` gives them.
-        store: the directory of the store.
-        context: a Spark context; ``None``: every task in this process.
-        job: how, and what the manifest says of it.
-        report: shows the progress.
-        sizes: how the work is cut.
-        parts: where the workers may write the store in parts, which counts when the manifest that
-            is returned is put there; ``None``, or where it is small: the directory is written.
+    Without a Spark context, all tasks run in this process. With `parts`, workers write the store in
+    parts, unless it is small; the manifest that is returned is then to be put there.
 
     Raises:
         InputError: a file cannot be read, or is malformed and `strict`.
@@ -248,12 +240,12 @@ class _Load:
         return dict(zip(names, orders, strict=True)), ranges
 
     def _ranges(self, rows: int, cores: int) -> int:
-        """Into how many ranges so many rows or terms are cut."""
+        """Return the number of ranges for so many rows or terms."""
         return max(cores, -(-rows // self.sizes.range_rows))
 
 
 class _Made(NamedTuple):
-    """What the tasks made: the dictionary by ranges, how many terms it has, and the orders."""
+    """Results of the tasks: the dictionary by ranges, the number of its terms, and the orders."""
 
     merged: Flow[MergedRange]
     terms: int
@@ -287,7 +279,7 @@ def _nothing(_: SortedRange) -> Iterator[None]:
 
 
 def _groups(chunks: Sequence[ChunkSummary], rows: int) -> dict[int, int]:
-    """Which chunks are translated together: neighbours that have so many rows at most."""
+    """Group neighbouring chunks, up to so many rows, to be translated together."""
     groups: dict[int, int] = {}
     group = held = 0
     for chunk in chunks:
@@ -302,7 +294,7 @@ def _groups(chunks: Sequence[ChunkSummary], rows: int) -> dict[int, int]:
 def _codes(
     names: Sequence[str], chunks: Sequence[ChunkSummary], numbering: Numbering, bits: int
 ) -> tuple[dict[str, KeyCode], ChunkArray]:
-    """How rows become keys, by order, and a sample of the rows."""
+    """Return the key code of each order, and a sample of the rows."""
     sample = [np.zeros((4, 0), dtype=np.uint32)]
     predicates: list[Ids] = [np.zeros(0, dtype=np.uint32)]
     for chunk in chunks:
@@ -319,7 +311,7 @@ def _codes(
 
 
 def _dictionary_pieces(merged: Flow[MergedRange]) -> Iterator[pa.Array]:
-    """The dictionary in order, the empty text for the default graph first."""
+    """Return the dictionary in order, which begins with the empty text for the default graph."""
     yield pa.array([""], pa.large_string())
     for packed in merged.map(_merged_terms).each():
         yield unpacked_terms(packed)

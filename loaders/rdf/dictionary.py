@@ -1,8 +1,8 @@
 """The second step: from the sorted terms of every chunk to the dictionary of the store.
 
-The terms are cut into ranges of about equal size, by a sample. A task is sent one range of every
-chunk, removes repetitions, sorts, and notes the rank of every chunk's terms in it. The number of a
-term is its rank plus the sizes of the ranges before.
+A sample cuts the terms into ranges of about equal size. A task merges one range of all chunks, and
+notes the rank of every chunk's terms in it. The number of a term is its rank plus the sizes of the
+ranges before.
 """
 
 import bisect
@@ -34,8 +34,8 @@ class TermSlice(NamedTuple):
 
     Args:
         chunk: its key.
-        terms: they, ascending, as bytes of Arrow.
-        wanted: positions among them whose numbers the driver is to know.
+        terms: ascending, as bytes of Arrow.
+        wanted: positions of terms whose numbers the driver needs.
     """
 
     chunk: int
@@ -44,7 +44,7 @@ class TermSlice(NamedTuple):
 
 
 class RangeSummary(NamedTuple):
-    """What the driver is told of a range: how many terms it has, and the ranks that it wants."""
+    """The number of terms in a range, and the ranks that the driver needs."""
 
     number: int
     terms: int
@@ -55,9 +55,9 @@ class MergedRange(NamedTuple):
     """A range of the dictionary.
 
     Args:
-        summary: what the driver is told.
-        terms: all of it, ascending, as bytes of Arrow.
-        ranks: of the terms of each chunk that lie in it, by the chunk's key.
+        summary: for the driver.
+        terms: ascending, as bytes of Arrow.
+        ranks: of each chunk's terms in it, by the chunk's key.
     """
 
     summary: RangeSummary
@@ -66,20 +66,20 @@ class MergedRange(NamedTuple):
 
 
 def term_ranges(samples: Sequence[str], count: int) -> list[TermRange]:
-    """At most `count` ranges that hold about equally many of the samples."""
+    """Return at most `count` ranges with about equally many of the samples."""
     bounds = even_bounds(sorted(samples), count)
     return [TermRange(number, *pair) for number, pair in enumerate(pairwise(bounds))]
 
 
 def even_bounds(ordered: Sequence[Any] | np.ndarray[Any, Any], count: int) -> list[Any]:
-    """What bounds at most `count` ranges with about equally many samples; ``None`` at the ends."""
+    """Return the bounds of at most `count` even ranges; ``None`` at the ends."""
     size = len(ordered)
     cuts = [ordered[size * n // count] for n in range(1, count)] if size else []
     return [None, *(cut for n, cut in enumerate(cuts) if not n or cut != cuts[n - 1]), None]
 
 
 class CutTerms:
-    """Sends the terms of chunks to their ranges; runs in the workers."""
+    """Send the terms of chunks to their ranges; runs in the workers."""
 
     def __init__(self, ranges: Sequence[TermRange]) -> None:
         self._ranges = list(ranges)
@@ -123,7 +123,7 @@ def merge_terms(of: Gathered) -> Iterator[MergedRange]:
 
 
 class _Texts(Sequence[str]):
-    """An Arrow array of texts as Python sees it; code points sort as UTF-8 does."""
+    """An Arrow array as a sequence of texts; code points sort as UTF-8 does."""
 
     def __init__(self, array: pa.Array) -> None:
         self._array = array
@@ -136,11 +136,7 @@ class _Texts(Sequence[str]):
 
 
 class Numbering:
-    """The numbers of the store, as far as the driver knows them.
-
-    Args:
-        merged: the ranges, in order.
-    """
+    """The numbers of the store, as far as the driver needs them."""
 
     def __init__(self, merged: Sequence[RangeSummary]) -> None:
         self._merged = merged
@@ -150,11 +146,11 @@ class Numbering:
 
     @property
     def terms(self) -> int:
-        """How many terms the store has, with the one for the default graph."""
+        """The number of terms, the default graph included."""
         return int(self.begins[-1])
 
     def of_chunk(self, key: int, wanted: Ids) -> "KnownNumbers":
-        """From the wanted numbers of a chunk to those of the store."""
+        """Return the table from numbers of a chunk to those of the store."""
         none = np.zeros(0, dtype=np.uint32)
         parts = [
             each.wanted.get(key, none) + np.uint32(begin)
@@ -170,6 +166,6 @@ class KnownNumbers(NamedTuple):
     numbers: Ids
 
     def of(self, numbers: Ids) -> Ids:
-        """The numbers in the store of some that are known, or 0."""
+        """Return the numbers in the store, or 0 where unknown."""
         places = np.searchsorted(np.concatenate(([0], self.known)), numbers)
         return np.concatenate((np.zeros(1, dtype=np.uint32), self.numbers))[places]

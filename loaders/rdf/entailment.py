@@ -1,9 +1,8 @@
-"""What follows from the triples of a graph, under RDFS or under the rules of OWL 2 RL.
+"""Derive the triples that follow under RDFS or the rules of OWL 2 RL, once, in memory, at load.
 
-Computed once, in memory, at load: who asks the store then need not know of it. Each graph is a
-world of its own. Left out is what says nothing: that everything is a resource and the same as
-itself, what holds of the vocabularies whatever the data are, and statements about literals.
-Triples that hold triple terms are no premises.
+Each graph is entailed by itself. Left out are trivial conclusions (everything is a resource and the
+same as itself, axioms of the vocabularies) and statements about literals. Triples that hold triple
+terms are no premises.
 
 Source: RDF 1.1 Semantics section 9; OWL 2 Profiles section 4.3; SPARQL 1.1 Entailment Regimes.
 """
@@ -38,11 +37,7 @@ class Regime(enum.StrEnum):
 
 
 class Entailment:
-    """Takes note of quads that pass by, and tells which others follow from them.
-
-    Args:
-        regime: by which rules.
-    """
+    """Collects quads, and derives those that follow from them."""
 
     def __init__(self, regime: Regime) -> None:
         self._regime = regime
@@ -61,7 +56,7 @@ class Entailment:
             yield quad
 
     def derived(self) -> Iterator[QuadTexts]:
-        """The quads that follow from those that passed by, and are none of them.
+        """Return the quads that follow and were not among those noted.
 
         Raises:
             InputError: the data contradict themselves.

@@ -1,8 +1,8 @@
 """Values that go from task to task: through Spark, or through lists of this process.
 
-Spark moves them: its shuffle spills to disk and is repeated where a machine was lost, and what is
-kept lies on the disks of the executors. No file of ours is shared. Values are few and large (the
-bytes of an array for each range), so Java hands on texts of bytes and looks at no row.
+Spark's shuffle spills to disk and is repeated where a machine is lost; kept values are on the disks
+of the executors. Values are few and large (the bytes of an array for each range), so Java copies
+bytes and looks at no row.
 """
 
 from abc import ABC, abstractmethod
@@ -28,21 +28,21 @@ class Message(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """All values that were sent to a partition, in no order."""
+    """All values sent to a partition, in no order."""
 
     partition: int
     values: list[Any]
 
 
 class Flow(ABC, Generic[ValueT]):
-    """Values, each of which is worked on by itself; nothing is done before they are wanted.
+    """Values that are worked on one by one, lazily.
 
-    Functions are pickled to the workers, and may be called again for a value whose result was lost.
+    Functions are pickled to the workers, and may be called again for a value that was lost.
     """
 
     @abstractmethod
     def map(self, function: Callable[[ValueT], Iterable[OtherT]]) -> "Flow[OtherT]":
-        """What a function makes of each of them: any number of others."""
+        """Apply a function that makes any number of values of each."""
 
     @abstractmethod
     def exchanged(self, partitions: int) -> "Flow[Gathered]":
@@ -54,32 +54,19 @@ class Flow(ABC, Generic[ValueT]):
 
     @abstractmethod
     def kept(self) -> "Flow[ValueT]":
-        """The same, made once, however often they are wanted; for as long as the `Flows` live."""
+        """Compute the values once, and keep them as long as the `Flows` live."""
 
     @abstractmethod
     def collect(self, description: str) -> list[ValueT]:
-        """All of them, here, in sequence.
-
-        Raises:
-            InputError: a function raised one.
-        """
+        """Return all values in sequence."""
 
     @abstractmethod
     def each(self) -> Iterator[ValueT]:
-        """One after the other, here, in sequence.
-
-        Raises:
-            InputError: a function raised one.
-        """
+        """Iterate over the values in sequence."""
 
 
 class Flows:
-    """Makes flows; a context manager that forgets what they kept.
-
-    Args:
-        context: a Spark context; ``None``: everything in this process.
-        report: where to tell how far it is.
-    """
+    """Makes flows; a context manager that releases kept values."""
 
     def __init__(self, context: "SparkContext | None", report: Report) -> None:
         self._context = context
@@ -92,7 +79,7 @@ class Flows:
         return 1 if self._context is None else int(self._context.defaultParallelism)
 
     def of(self, items: Sequence[ValueT]) -> Flow[ValueT]:
-        """These items, one task for each; of very many, several share one."""
+        """Make a flow of items, one task for each; very many share tasks."""
         if self._context is None or not items:
             return self.here(items)
         slices = min(len(items), 64 * self.cores)

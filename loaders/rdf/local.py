@@ -1,4 +1,4 @@
-"""RDF files → static store in one process, with every distinct term in memory."""
+"""Load RDF into a static store in one process, with every distinct term in memory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,10 +31,7 @@ def load_rdf_local(
     report: Report | None = None,
     entail: Regime | None = None,
 ) -> RdfSummary:
-    """Load RDF files by one process, and what follows from them by the rules of `entail`.
-
-    See `loaders.rdf.build.load_rdf_spark` for the rest.
-    """
+    """Load RDF files in one process, with the triples that follow by the rules of `entail`."""
     report = report or Silent()
     entailment = entail and Entailment(entail)
     indexer = QuadIndexer()

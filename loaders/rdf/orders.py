@@ -1,9 +1,8 @@
-"""The third step: the rows of the store, sorted in every order.
+"""The third step: sort the rows of the store in every order.
 
-A row becomes one key that sorts as the row does. A task is sent the rows of some chunks and the
-numbers of their terms, translates them, and sorts their keys once per order; another one is sent a
-range of keys of all of them. The ranges are cut by samples of whole keys, so that a predicate or a
-class that is used millions of times is cut, too.
+A row becomes one key that sorts as the row does. A task translates the rows of some chunks and
+sorts their keys once per order; another one merges a range of keys. Ranges are cut by samples of
+whole keys, so that a frequent predicate or class is cut, too.
 """
 
 from collections import defaultdict
@@ -28,7 +27,7 @@ class ChunkRows(NamedTuple):
 
 
 class ChunkNumbers(NamedTuple):
-    """The numbers in the store of those terms of a chunk that lie in a range."""
+    """The numbers in the store of a chunk's terms in one range."""
 
     chunk: int
     range: int
@@ -36,11 +35,7 @@ class ChunkNumbers(NamedTuple):
 
 
 class SendRows:
-    """Sends the rows of chunks to where they are translated; runs in the workers.
-
-    Args:
-        groups: by the key of each chunk.
-    """
+    """Send the rows of chunks to the task that translates them; runs in the workers."""
 
     def __init__(self, groups: Mapping[int, int]) -> None:
         self._groups = dict(groups)
@@ -53,12 +48,7 @@ class SendRows:
 
 
 class SendNumbers:
-    """Sends the numbers of terms to where rows are translated; runs in the workers.
-
-    Args:
-        groups: by the key of each chunk.
-        begins: the first number of each range.
-    """
+    """Send the numbers of terms to the tasks that translate rows; runs in the workers."""
 
     def __init__(self, groups: Mapping[int, int], begins: Sequence[int]) -> None:
         self._groups = dict(groups)
@@ -74,11 +64,11 @@ class SendNumbers:
 
 @dataclass(frozen=True, slots=True)
 class OrderRanges:
-    """Into which ranges the keys of an order are cut.
+    """The ranges of the keys of an order.
 
     Args:
-        code: how rows become keys.
-        first: the number of the first range among those of all orders.
+        code: packs its rows into keys.
+        first: number of its first range among those of all orders.
         cuts: the first key of each range but the first.
     """
 
@@ -91,7 +81,7 @@ class OrderRanges:
 
 
 def order_ranges(codes: Mapping[str, KeyCode], sample: ChunkArray, count: int) -> list[OrderRanges]:
-    """At most `count` ranges for each order, which hold about equally many rows of the sample."""
+    """Return at most `count` ranges for each order, with about equally many rows of the sample."""
     ranges: list[OrderRanges] = []
     first = 0
     for code in codes.values():
@@ -103,18 +93,14 @@ def order_ranges(codes: Mapping[str, KeyCode], sample: ChunkArray, count: int) -
 
 
 def columns_of(rows: ChunkArray) -> dict[str, Ids]:
-    """Rows by position; without graphs, all are in the default one."""
+    """Return rows by position; without graphs, all are in the default one."""
     columns = dict(zip("spog", rows, strict=False))
     columns.setdefault("g", np.zeros(rows.shape[1], dtype=np.uint32))
     return columns
 
 
 class SortRows:
-    """Translates rows of chunks, sorts them once per order and cuts them; runs in the workers.
-
-    Args:
-        orders: the ranges of all orders.
-    """
+    """Translate rows of chunks, sort them once per order and cut them; runs in the workers."""
 
     def __init__(self, orders: Sequence[OrderRanges]) -> None:
         self._orders = list(orders)
@@ -159,11 +145,7 @@ class SortedRange(NamedTuple):
 
 
 class MergeKeys:
-    """Makes one range of an order; runs in the workers.
-
-    Args:
-        orders: the ranges of all orders.
-    """
+    """Merge one range of an order; runs in the workers."""
 
     def __init__(self, orders: Sequence[OrderRanges]) -> None:
         self._orders = list(orders)

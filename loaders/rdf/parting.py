@@ -1,6 +1,6 @@
-"""The last step of a load that goes to a URL: the workers write what they made, as parts.
+"""Write a store at a URL in parts, from the workers.
 
-Each tells of its part as much as shows that all parts together are a store.
+Each part comes with totals by which the driver checks that all parts together are a store.
 """
 
 import os
@@ -38,17 +38,13 @@ from tpf_server.store.static.writing import new_generation
 
 @dataclass(frozen=True, slots=True)
 class PartsPlace:
-    """Where parts go: a folder of a URL, and in it that of their generation; it can be pickled."""
+    """The folder at a URL, and in it that of the generation, for parts; it can be pickled."""
 
     folder: RemoteFolder
     generation: str
 
     def put(self, name: str, content: bytes) -> StorePart:
-        """Write a part; see `tpf_server.store.static.parts.put_part`.
-
-        Raises:
-            OutputError: the object store does not take it.
-        """
+        """Write a part; see `tpf_server.store.static.parts.put_part`."""
         try:
             return put_part(self.folder, self.generation, name, content)
         except ServerError as error:
@@ -56,7 +52,7 @@ class PartsPlace:
 
 
 class TermsPart(NamedTuple):
-    """A part of the dictionary, and its number among them."""
+    """A part of the dictionary, and its number."""
 
     number: int
     part: StorePart
@@ -67,9 +63,9 @@ class RowsPart(NamedTuple):
 
     Args:
         number: of the range, among those of all orders.
-        part: what was written.
-        rows: how many rows.
-        firsts: how many different first terms, the default graph among them.
+        part: the written part.
+        rows: number of rows.
+        firsts: number of distinct first terms, the default graph included.
         first: the first row.
         last: the last row.
         sums: of the ids of each position.
@@ -101,12 +97,7 @@ class PutTerms:
 
 
 class PutRows:
-    """Writes ranges of orders; runs in the workers.
-
-    Args:
-        place: where to.
-        orders: the ranges of each order.
-    """
+    """Writes ranges of orders; runs in the workers."""
 
     def __init__(self, place: PartsPlace, orders: Mapping[str, OrderRanges]) -> None:
         self._place = place
@@ -149,7 +140,7 @@ def manifest_of_parts(
     term_count: int,
     job: RdfLoad,
 ) -> tuple[PartsManifest, int]:
-    """What makes a store of parts, and how many predicates it has.
+    """Return the manifest of a store in parts, and the number of its predicates.
 
     Raises:
         OutputError: the parts are not those of one store.
@@ -204,13 +195,7 @@ _LITTER: Final = timedelta(days=1)
 
 
 class StoreOutput:
-    """Where a store is wanted, and where to make it; a context manager.
-
-    Args:
-        output: a path, a ``file://`` URL, or one of a `RemoteFolder`.
-        replace: whether there may be a store.
-        now: the instant of this load.
-        environment: says where the object store is.
+    """Where a store is to be, and where to make it; a context manager.
 
     Raises:
         OutputError: there is a store that is not to be replaced, or the object store refuses.
@@ -260,11 +245,7 @@ class StoreOutput:
     """Where workers may write it in parts; ``None``: it is to be a directory."""
 
     def put(self, summary: RdfSummary) -> None:
-        """The store is written, here or in parts: see to it that it counts where it is wanted.
-
-        Raises:
-            OutputError: the object store refuses, or does not answer.
-        """
+        """Make the written store, a directory or parts, the current one at its place."""
         if self._folder is None:
             return
         manifest = summary.manifest

@@ -1,11 +1,11 @@
-"""Cuts RDF files into pieces that workers read at the same time, and reads a piece.
+"""Cut RDF files into pieces that workers read in parallel, and read a piece.
 
-An uncompressed N-Triples or N-Quads file is cut at line ends; every other is one piece, because
-its meaning depends on what came before (prefixes, nesting, compression).
+An uncompressed N-Triples or N-Quads file is cut at line ends. Every other file is one piece,
+because its meaning depends on what precedes (prefixes, nesting, compression).
 
-Malformed lines of line formats are rejected one by one. In Turtle, TriG and N3 the parser goes on
-behind the next statement that it understands. RDF/XML and JSON-LD files are not read beyond their
-first error; in JSON-LD, statements with relative IRIs are rejected one by one.
+Malformed lines of line formats are rejected one by one. In Turtle, TriG and N3 the parser resumes
+behind the next statement that it understands. RDF/XML and JSON-LD files are read up to their first
+error; in JSON-LD, statements with relative IRIs are rejected one by one.
 """
 
 import glob
@@ -60,11 +60,7 @@ _MAGIC: Final = re.compile(r"[*?\[]")
 
 
 def remote_files(url: str, environment: Mapping[str, str] = os.environ) -> list[RemoteFile]:
-    """The RDF files at a URL: a file; of an object store and HDFS, also a folder or a pattern.
-
-    Raises:
-        InputError: there is none, or nobody answers; quotes the URL, without what is secret of it.
-    """
+    """Return the RDF files at a URL: a file; in object stores and HDFS, also a folder or pattern."""
     with reporting(url):
         if scheme_of(url) not in WEB:
             return _found(url, access_in(environment))
@@ -97,7 +93,7 @@ def _found(url: str, access: Access) -> list[RemoteFile]:
 
 
 def _behind(path: PurePosixPath, pattern: str) -> PurePosixPath | None:
-    """What of a path lies below what a pattern matches: nothing, where it matches all of it."""
+    """Return the rest of a path below the match of a pattern."""
     wanted = PurePosixPath(pattern).parts
     for length in range(len(path.parts), 0, -1):
         if _matches(path.parts[:length], wanted):
@@ -117,7 +113,7 @@ def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _from(parts: Sequence[str], begin: int) -> Iterator[int]:
-    """Where ``**`` may end: like ``*``, it goes into nothing that is hidden."""
+    """Return where ``**`` may end: like ``*``, it enters no hidden folder."""
     yield begin
     for end in range(begin, len(parts)):
         if parts[end].startswith("."):
@@ -159,7 +155,7 @@ class Piece:
 
     @property
     def path(self) -> str:
-        """What the file is called."""
+        """The name of the file."""
         return str(self.place)
 
 
@@ -173,11 +169,7 @@ class Reject(NamedTuple):
 
 
 def input_files(inputs: Iterable[str | Path]) -> list[Path | RemoteFile]:
-    """The RDF files that are named, match a pattern, or lie in a named directory.
-
-    Raises:
-        InputError: an input does not exist or is no RDF file.
-    """
+    """Return the RDF files that are named, match a pattern, or lie in a named directory."""
     files: list[Path | RemoteFile] = []
     for given in inputs:
         path = local_path(given)
@@ -204,7 +196,7 @@ def _matching(path: Path) -> list[Path]:
 
 
 def cut(files: Sequence[Path | RemoteFile], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
-    """The pieces of some files, in the sequence of their contents."""
+    """Cut files into pieces, in the sequence of their contents."""
     pieces: list[Piece] = []
     for number, given in enumerate(files):
         if isinstance(given, RemoteFile):
@@ -224,12 +216,7 @@ def cut(files: Sequence[Path | RemoteFile], piece_bytes: int = PIECE_BYTES) -> l
 
 
 class PieceReader:
-    """Reads one piece.
-
-    Args:
-        piece: what to read.
-        reject: called with everything that is not RDF.
-    """
+    """Reads one piece."""
 
     def __init__(self, piece: Piece, reject: Callable[[Reject], None]) -> None:
         self._piece = piece
@@ -245,11 +232,7 @@ class PieceReader:
         """Prefix to namespace, complete when all quads have been read."""
 
     def quads(self) -> Iterator[QuadTexts]:
-        """The quads in canonical N-Triples texts, blank nodes scoped.
-
-        Raises:
-            InputError: the file cannot be read or decompressed.
-        """
+        """Return the quads in canonical N-Triples texts, blank nodes scoped."""
         try:
             if self._format in _LINE_FORMATS:
                 with self._opened() as file:
@@ -264,7 +247,7 @@ class PieceReader:
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
-        """The file, decompressed; where it lies, if it can be read there."""
+        """Open the file, decompressed, in place where possible."""
         place = self._piece.place
         if isinstance(place, RemoteFile) and self._name.suffix.lower() in _CUT:
             with place.opened() as file:
@@ -318,7 +301,7 @@ class PieceReader:
         return list(quad_texts(parse_rdf(lines, self._format), self._scope))
 
     def _lines_before(self) -> int:
-        """How many lines of the file end before the piece; read again, for few have rejects."""
+        """Count the lines of the file before the piece; needed for rejects only."""
         if not self._piece.start:
             return 0
         lines = 0
@@ -364,9 +347,9 @@ class PieceReader:
 
 
 def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
-    """The lines that begin in ``[start, end)``, in chunks of whole lines.
+    """Return the lines that begin in ``[start, end)``, in chunks of whole lines.
 
-    A line of more than `MAX_LINE` bytes is not read to its end: what was read of it ends a chunk.
+    A line of more than `MAX_LINE` bytes is cut; what was read of it ends a chunk.
     """
     position = start
     if start:

@@ -1,6 +1,6 @@
-"""The first step, in the workers: from a piece of RDF to numbered rows and lists of terms.
+"""The first step: from a piece of RDF to numbered rows and lists of terms.
 
-Every chunk of quads has its own small dictionary: number n is the n-th of its terms, ascending.
+Every chunk of quads has its own dictionary: number n is the n-th of its sorted terms.
 """
 
 import json
@@ -25,7 +25,7 @@ from tpf_server.store.static.rdf_files import QuadTexts
 
 
 def packed_terms(terms: pa.Array) -> bytes:
-    """The bytes of an array of texts; of a slice, those of the slice."""
+    """Return the bytes of an array of texts."""
     batch = pa.record_batch({"term": terms})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -51,15 +51,15 @@ ChunkArray: TypeAlias = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class ChunkSummary:
-    """What the driver is told of a chunk.
+    """A chunk in short, for the driver.
 
     Args:
-        key: identifies it among all chunks, and ascends with them.
-        quads: how many it has, repetitions included.
-        terms: how many different terms they have.
+        key: identifies it, and ascends over all chunks.
+        quads: number of quads, repetitions included.
+        terms: number of distinct terms.
         samples: some of its terms, ascending, at equal distances.
-        rows: some of its rows, at random: a sample of every order.
-        predicates: the numbers of its predicates; ``None``: there are too many to tell.
+        rows: random rows: a sample of every order.
+        predicates: numbers of its predicates; ``None``: too many to list.
     """
 
     key: int
@@ -71,18 +71,18 @@ class ChunkSummary:
 
     @property
     def graphs(self) -> bool:
-        """Whether any quad lies in a named graph."""
+        """True where a quad lies in a named graph."""
         return len(self.rows) == 4
 
     def wanted(self) -> Ids:
-        """The numbers whose terms' numbers in the store the driver is to know, ascending."""
+        """Return the numbers that the driver has to translate, ascending."""
         known = [self.rows.ravel()] + ([] if self.predicates is None else [self.predicates])
         found = np.unique(np.concatenate(known))
         return found[found > 0]  # the default graph is number 0 everywhere
 
 
 class Chunk(NamedTuple):
-    """A chunk: its terms, ascending, as bytes of Arrow, and its rows of numbers of them."""
+    """A chunk: its sorted terms as bytes of Arrow, and its rows of numbers of them."""
 
     summary: ChunkSummary
     terms: bytes
@@ -91,12 +91,12 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PieceSummary:
-    """What was found in a piece besides quads.
+    """A piece in short, without its quads.
 
     Args:
-        rejects: how many parts of it are malformed.
+        rejects: number of malformed parts.
         prefixes: prefix to namespace.
-        error: why it was not read to its end; ``None``: it was.
+        error: why reading stopped early; ``None``: it did not.
     """
 
     rejects: int
@@ -105,7 +105,7 @@ class PieceSummary:
 
 
 class RejectLines(NamedTuple):
-    """What is malformed in a piece: whole lines, one JSON object each."""
+    """The malformed parts of a piece: whole lines, one JSON object each."""
 
     text: bytes
 
@@ -121,29 +121,21 @@ class QuadReader(Protocol):
         """Prefix to namespace; complete when all quads have been read."""
 
     def quads(self) -> Iterator[QuadTexts]:
-        """The quads.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """The quads."""
 
 
 class QuadInput(Protocol):
-    """Pieces of work that give quads; it is pickled to the workers."""
+    """Pieces of work that give quads; pickled to the workers."""
 
     def reader(self, number: int, reject: Callable[[Reject], None], /) -> QuadReader:
-        """Opens a piece; everything in it that is no RDF is handed to `reject`."""
+        """Open a piece; malformed parts go to `reject`."""
 
     def __len__(self) -> int:
         """How many pieces there are."""
 
 
 class RdfInput:
-    """Pieces of RDF files.
-
-    Args:
-        pieces: the pieces.
-    """
+    """Pieces of RDF files."""
 
     def __init__(self, pieces: list[Piece]) -> None:
         self._pieces = pieces
@@ -157,12 +149,7 @@ class RdfInput:
 
 
 class SourceInput:
-    """The static facts of a source.
-
-    Args:
-        source: the source.
-        count: into about how many pieces to cut it.
-    """
+    """The static facts of a source."""
 
     def __init__(self, source: StaticSource, count: int) -> None:
         self._source = source
@@ -187,15 +174,10 @@ class _SourceReader:
 
 
 class Scan:
-    """Makes chunks of a piece of an input; runs in the workers.
+    """Make chunks of a piece of an input; runs in the workers.
 
-    What is wrong with an input is a result like others: it would not be better the next time. Only
-    where reading itself fails does the task fail, and Spark tries again.
-
-    Args:
-        given: the input.
-        strict: do not go on behind what is malformed.
-        chunk_quads: rows with a common dictionary.
+    A malformed input is a result, since it would be malformed again. Only where reading itself
+    fails does the task fail, and Spark tries again.
     """
 
     def __init__(
@@ -226,12 +208,7 @@ class Scan:
 
 
 class RejectLog:
-    """Writes down what is malformed: one JSON object per line.
-
-    Args:
-        file: where to.
-        strict: do not write it down, but stop.
-    """
+    """Writes malformed parts to a file, one JSON object per line."""
 
     def __init__(self, file: IO[bytes], strict: bool) -> None:
         self.count = 0
@@ -239,18 +216,14 @@ class RejectLog:
         self._strict = strict
 
     def reject(self, found: Reject) -> None:
-        """Write it down.
-
-        Raises:
-            InputError: `strict`.
-        """
+        """Write it down."""
         if self._strict:
             raise InputError(f"{found.message}: {found.text}".strip(": "), found.path, found.line)
         self._file.write(json.dumps(found._asdict(), ensure_ascii=False).encode() + b"\n")
         self.count += 1
 
     def blocks(self) -> Iterator[bytes]:
-        """What was written down, in blocks of whole lines."""
+        """Return what was written, in blocks of whole lines."""
         self._file.seek(0)
         while lines := b"".join(self._file.readlines(_REJECT_BYTES)):
             yield lines

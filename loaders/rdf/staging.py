@@ -1,6 +1,6 @@
-"""The place beside a store where a load keeps what is not finished.
+"""The working directory of a load, beside the store.
 
-It is locked while a load runs. What a killed load left there is removed by the next one.
+It is locked while a load runs. The next load removes what a killed one left.
 """
 
 import shutil
@@ -14,7 +14,7 @@ from loaders.outputs import written
 
 @contextmanager
 def staging(store: Path) -> Iterator[Path]:
-    """An empty directory beside the store, removed at the end.
+    """Give an empty directory beside the store, removed at the end.
 
     Raises:
         OutputError: another load into this store is running, or the disk is not writable.

@@ -1,4 +1,4 @@
-"""What a load did: the new store, and what was left out."""
+"""What a load is given, and its result."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,12 +40,12 @@ class RdfLoad:
 
 @dataclass(frozen=True, slots=True)
 class RdfSummary:
-    """What a load did.
+    """The result of a load.
 
     Args:
         manifest: of the new store.
-        predicates: how many different predicates the store has.
-        rejects: how many malformed lines or statements were left out.
+        predicates: number of distinct predicates.
+        rejects: number of malformed lines or statements, which were left out.
         first_rejects: the first of them.
     """
 
@@ -56,7 +56,7 @@ class RdfSummary:
 
 
 def summary_of(store: Path, manifest: Manifest, rejects: int, first: list[Reject]) -> RdfSummary:
-    """What a load did that wrote this manifest."""
+    """Return the result of a load that wrote this manifest."""
     # The predicates are those terms at which the rows of the second order begin anew.
     order = manifest.orders[1]
     starts = np.load(
@@ -67,11 +67,7 @@ def summary_of(store: Path, manifest: Manifest, rejects: int, first: list[Reject
 
 
 def check_not_all_rejected(quads: int, rejects: int, first: Sequence[Reject]) -> None:
-    """Refuse to make a store of nothing.
-
-    Raises:
-        InputError: nothing was read but what is malformed.
-    """
+    """Refuse to make a store where all input is malformed."""
     if rejects and not quads:
         one = first[0]
         malformed = counted(rejects, "malformed part")
@@ -79,17 +75,7 @@ def check_not_all_rejected(quads: int, rejects: int, first: Sequence[Reject]) ->
 
 
 def collect_rejects(blocks: Iterable[bytes], target: Path | None) -> list[Reject]:
-    """Put what was found malformed into a file; the first of it.
-
-    Without rejects there is no file, and none of an earlier load.
-
-    Args:
-        blocks: whole lines, one JSON object each.
-        target: the file; ``None``: only the first are wanted.
-
-    Raises:
-        OutputError: the file cannot be written.
-    """
+    """Write malformed parts into a file, if there are any; return the first ones."""
     first: list[Reject] = []
     with ExitStack() as stack:
         out: IO[bytes] | None = None

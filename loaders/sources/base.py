@@ -1,4 +1,4 @@
-"""What a source is: static facts in pieces that can be read in parallel, and a feed of batches."""
+"""Interfaces of sources: static facts in pieces, and feeds of batches."""
 
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ _RATIO = 8
 
 
 def size_of(paths: Iterable[Path | RemoteFile | RemotePlace]) -> int:
-    """About how many bytes files and directories hold, not compressed; what is missing has none."""
+    """Estimate the uncompressed bytes of files and directories; missing ones have none."""
     total = 0
     for path in paths:
         if isinstance(path, RemoteFile):
@@ -44,13 +44,13 @@ def size_of(paths: Iterable[Path | RemoteFile | RemotePlace]) -> int:
 
 
 class FeedBatch(NamedTuple):
-    """What a feed says at one instant.
+    """The statements of a feed at one instant.
 
     Args:
-        at: when it says so.
-        until: when it speaks next.
-        quads: the dynamic statements.
-        holds: until when they hold; ``None``: until it speaks next.
+        at: the instant.
+        until: the instant of the next batch.
+        quads: the statements.
+        holds: until when they hold; ``None``: until the next batch.
     """
 
     at: datetime
@@ -64,13 +64,13 @@ class FeedBatch(NamedTuple):
         return self.holds or self.until
 
     def facts(self, labelling: Labelling) -> Iterator[Fact]:
-        """The statements with their label: until they cease to hold, or from now until then."""
+        """Label the statements: until they cease to hold, or from now until then."""
         label = Expiration(self.end) if labelling == "expiration" else Interval(self.at, self.end)
         return (Fact(quad, label) for quad in self.quads)
 
 
 class StaticSource(Protocol):
-    """Something whose static facts are read in pieces, each by any worker.
+    """A source whose static facts are read in pieces, by any worker.
 
     A source and its pieces are pickled to the workers of a cluster.
     """
@@ -80,21 +80,13 @@ class StaticSource(Protocol):
     """Prefix to namespace, for display."""
 
     def pieces(self, count: int) -> Sequence[str]:
-        """About `count` pieces of work, as texts that only this source understands.
-
-        Raises:
-            InputError: the input is missing or malformed.
-        """
+        """Cut the work into about `count` pieces, as texts that only this source understands."""
 
     def size(self) -> int:
-        """About how many bytes of input, not compressed, the static facts are made of."""
+        """Estimate the uncompressed bytes of input of the static facts."""
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """The static facts of one piece; pieces may repeat each other's facts.
-
-        Raises:
-            InputError: the input is malformed.
-        """
+        """Return the static facts of one piece; pieces may repeat each other's facts."""
 
 
 class Feed(Protocol):
@@ -103,15 +95,11 @@ class Feed(Protocol):
     name: str
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterable[FeedBatch]:
-        """What it says at every instant from `start` (inclusive) to `until` (exclusive), in order.
-
-        Raises:
-            InputError: the input is malformed.
-        """
+        """Return the batches from `start` (inclusive) to `until` (exclusive), in order."""
 
 
 class FeedSpan(NamedTuple):
-    """First instant of a feed, end of what it says last, and how often it speaks."""
+    """First instant of a feed, end of its last batch, and number of batches."""
 
     start: datetime
     end: datetime
@@ -119,12 +107,7 @@ class FeedSpan(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a sensor says once.
-
-    Args:
-        at: when.
-        quads: what it says.
-    """
+    """The statements of a sensor at one instant."""
 
     at: datetime
     quads: tuple[Quad, ...]
@@ -132,18 +115,15 @@ class Reading(NamedTuple):
 
 @runtime_checkable
 class MeasurableFeed(Feed, Protocol):
-    """A feed that knows its span without being told as a whole: for a progress bar, and to be cut.
-
-    What it says from one instant to another is what it says then as a whole.
-    """
+    """A feed whose span is known beforehand, for progress bars and for cutting it."""
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """The span of `batches` with the same arguments; ``None`` where there are none."""
+        """Return the span of `batches` with the same arguments; ``None`` where there are none."""
 
 
 @runtime_checkable
 class StreamSource(Protocol):
-    """Something that can be told as streams of timestamped triples."""
+    """A source of streams of timestamped triples."""
 
     name: str
 
@@ -153,18 +133,14 @@ class StreamSource(Protocol):
     def readings(
         self, stream: str, start: datetime | None, until: datetime | None
     ) -> Iterator[Reading]:
-        """What one stream says from `start` (inclusive) to `until` (exclusive), in order of time.
-
-        Raises:
-            InputError: the input is malformed.
-        """
+        """Return the readings from `start` (inclusive) to `until` (exclusive), in order."""
 
 
 @runtime_checkable
 class LatestReadings(StreamSource, Protocol):
-    """Streams as a feed: whenever one speaks, the latest reading of each.
+    """Streams as a feed: at every reading, the latest reading of each stream.
 
-    No two streams speak of the same fact.
+    No two streams have the same fact.
     """
 
     last_holds: timedelta

@@ -1,15 +1,15 @@
-"""The CityBench data: sensors of the city of Aarhus, and what is known about them.
+"""The CityBench data: sensors of the city of Aarhus.
 
 A directory with ``streams/*.csv`` (one file per sensor, named after it) and ``static/*.n3``
-(``SensorRepository.n3`` with the sensors and what they observe, and the events of the city).
+(``SensorRepository.n3`` with the sensors and the properties they observe, and the city's events).
 
-An observation is told as the benchmark's queries expect it (Semantic Sensor Network Ontology of the
-SSN incubator group, and the Stream Annotation Ontology):
+An observation has the form that the benchmark's queries expect (Semantic Sensor Network Ontology of
+the SSN incubator group, and the Stream Annotation Ontology):
 
     <observation> a ssn:Observation ; ssn:observedBy <sensor> ;
         ssn:observedProperty <property> ; sao:hasValue value .
 
-There is one observation for each property that the repository says the sensor observes.
+There is one for each property of the sensor in the repository.
 
 Source: Ali, Gao, Mileo 2015, *CityBench: a configurable benchmark to evaluate RSP engines using
 smart city datasets*.
@@ -45,7 +45,7 @@ LAST_HOLDS = timedelta(minutes=1)
 def merged(
     source: StreamSource, start: datetime | None, until: datetime | None
 ) -> Iterator[tuple[datetime, int, Reading]]:
-    """The readings of all streams in order of time, with the number of their stream."""
+    """Merge the readings of all streams by time, with the number of their stream."""
 
     def numbered(number: int, stream: str) -> Iterator[tuple[datetime, int, Reading]]:
         for reading in source.readings(stream, start, until):
@@ -58,7 +58,7 @@ def merged(
 def latest_batches(
     source: StreamSource, start: datetime | None, until: datetime | None
 ) -> Iterator[FeedBatch]:
-    """Whenever any stream speaks: the latest reading of every stream.
+    """Return, at every reading, the latest reading of every stream.
 
     The last batch holds for a minute.
     """
@@ -102,7 +102,7 @@ class Property(NamedTuple):
     Args:
         name: the local name of its class: ``CongestionLevel``.
         subject: its IRI.
-        metres: length of the segment of the road that it belongs to; 0: unknown, or no road.
+        metres: length of its segment of the road; 0: unknown, or no road.
     """
 
     name: str
@@ -116,7 +116,7 @@ def double(value: float) -> Term:
 
 
 class ValueRule(NamedTuple):
-    """Columns of a row, and how their texts (and the length of the road) become a value."""
+    """How a value is computed of columns of a row and the length of the road."""
 
     columns: tuple[str, ...]
     term: Callable[[list[str], float], Term]
@@ -131,7 +131,7 @@ def _whole(cells: list[str], _: float) -> Term:
 
 
 def _highest(cells: list[str], _: float) -> Term:
-    """The air pollution index of the benchmark: the largest of the measured values."""
+    """Return the air pollution index of the benchmark: the largest measured value."""
     return integer(max(map(int, cells)))
 
 
@@ -167,11 +167,7 @@ VALUES = {
 
 
 def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
-    """What every sensor observes, as far as its rows can tell, sorted by name.
-
-    Raises:
-        InputError: the file is malformed.
-    """
+    """Return the properties of every sensor that its rows can tell, sorted by name."""
     types: dict[str, str] = {}
     features: dict[str, str] = {}
     observes: list[tuple[str, str]] = []
@@ -208,7 +204,7 @@ def _quads_in(repository: InputPlace) -> Iterator[ox.Quad]:
 
 
 def _length(feature: str, places: Mapping[tuple[str, str], float]) -> float:
-    """Metres along a great circle from the start to the end of a segment of a road; 0: unknown."""
+    """Return metres along a great circle between the ends of a segment of a road; 0: unknown."""
     corners = ("hasStartLatitude", "hasStartLongitude", "hasEndLatitude", "hasEndLongitude")
     if not all((feature, corner) in places for corner in corners):
         return 0.0
@@ -243,18 +239,8 @@ _LOCATION_PERIOD = timedelta(seconds=1)
 class CityBench:
     """The sensors of CityBench.
 
-    The files do not tell the time zone; times are read as UTC. The locations of the user carry no
-    time: there is one a second from the first instant of the other sensors (or from `start`).
-
-    Args:
-        directory: has folders ``streams`` and ``static``; or its URL.
-        start: only what is observed at this instant or later.
-        until: only what is observed before this instant.
-        period: read one row of each sensor every so often from the start, whatever its time, as
-            the benchmark itself does (one a second); ``None``: at the times of the rows.
-
-    Raises:
-        InputError: there is no sensor, or no sensor repository.
+    The files name no time zone; times are read as UTC. The locations of the user have no time:
+    there is one a second from the first instant of the other sensors (or from `start`).
     """
 
     name = "citybench"
@@ -295,7 +281,7 @@ class CityBench:
         return [name for name in _STATIC if (self.directory / "static" / name).is_file()]
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """The facts of one file, the events in named graphs."""
+        """Return the facts of one file, the events in named graphs."""
         path = self.directory / "static" / piece
         graph = _STATIC[piece]
         try:
@@ -312,7 +298,7 @@ class CityBench:
     # The streams.
 
     def streams(self) -> Sequence[str]:
-        """The names of the sensors; the IRI of a stream is `SERVICES` with the name behind."""
+        """Return the names of the sensors; `SERVICES` and a name make the IRI of a stream."""
         return tuple(self._files)
 
     def readings(
@@ -393,7 +379,7 @@ class CityBench:
             yield Quad(subject, _HAS_VALUE, value)
 
     def _properties(self, stream: str) -> list[Property]:
-        """What a sensor observes, by the repository; only what the rows can tell."""
+        """Return the properties of a sensor that its rows can tell."""
         if not self._observed:
             self._observed = observed_by_sensors(self.directory / "static" / _REPOSITORY)
         found = self._observed.get(stream)
@@ -404,11 +390,11 @@ class CityBench:
     # The feed.
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """First and last instant at which any sensor speaks, and how many there are."""
+        """Return first and last instant of all readings, and their number."""
         return latest_span(self, start, until)
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Whenever any sensor speaks, the latest observation of every sensor."""
+        """Return, at every observation, the latest observation of every sensor."""
         return latest_batches(self, start, until)
 
 

@@ -1,8 +1,8 @@
-"""How a table becomes statements: the mapping in CSV on the Web (CSVW) metadata.
+"""Map tables to triples by CSV on the Web (CSVW) metadata.
 
-A metadata file says for every column of a table what its cells mean: ``aboutUrl`` (the subject),
-``propertyUrl`` (the predicate), ``valueUrl`` or ``datatype`` and ``lang`` (the object). The package
-csvw reads the metadata, the dialect and the cells; this module makes the triples.
+Metadata say for every column what its cells mean: ``aboutUrl`` (the subject), ``propertyUrl`` (the
+predicate), ``valueUrl`` or ``datatype`` and ``lang`` (the object). The package csvw reads the
+metadata, the dialect and the cells; this module makes the triples.
 
 Source: W3C Recommendations *Metadata Vocabulary for Tabular Data* and *Generating RDF from Tabular
 Data on the Web* (minimal mode), 2015. `docs/loading.md` lists what is supported.
@@ -57,15 +57,7 @@ _DATATYPES = {
 
 
 class CsvwColumn:
-    """What the description says of one column, inherited properties included.
-
-    Args:
-        column: its description.
-        around: the descriptions that it lies in, from inside.
-
-    Raises:
-        ValueError: a URL template is malformed.
-    """
+    """The description of one column, inherited properties included."""
 
     def __init__(self, column: csvw.Column, around: Sequence[Any]) -> None:
         self._column = column
@@ -87,11 +79,11 @@ class CsvwColumn:
         self.datatype = None if base in _PLAIN else _DATATYPES.get(base, XSD + base)
 
     def is_called(self, title: str) -> bool:
-        """Whether a cell of the header names this column."""
+        """True where a cell of the header names this column."""
         return bool(self._column.has_title(title))
 
     def values(self, text: str) -> list[str]:
-        """The lexical forms of the values of a cell; none where it is null.
+        """Return the lexical forms of the values of a cell; none where it is null.
 
         Raises:
             ValueError: the cell does not fit the description.
@@ -123,7 +115,7 @@ class CsvwColumn:
         ]
 
     def _lexical(self, value: Any, text: str) -> str:
-        """The lexical form in XML Schema: the text itself where it is one."""
+        """Return the lexical form in XML Schema."""
         if self._pattern is not None and not self._pattern.fullmatch(text):
             raise ValueError(
                 f"{text[:_SHOWN]!r} has not the format {self._pattern.pattern!r} "
@@ -142,12 +134,9 @@ class CsvwColumn:
 
 
 def _bounded(datatype: Any) -> Any:
-    """The regular expression of a type of texts, in an engine whose time is linear.
+    """Return the regular expression of a datatype, for an engine of linear time.
 
-    It is taken away from csvw, which would leave it to one that can backtrack without end.
-
-    Raises:
-        ValueError: it is none that this engine knows.
+    It is taken out of csvw, whose engine may backtrack without end.
     """
     if datatype is None or not issubclass(datatype.basetype, datatypes.string):
         return None
@@ -224,7 +213,7 @@ _PREFIXED = re.compile(r"([A-Za-z][\w.-]*):(?!//)(.*)", re.DOTALL)
 
 
 class MappedRow(NamedTuple):
-    """What a row of a table became.
+    """A row of a table, mapped.
 
     Args:
         line: its line number.
@@ -238,16 +227,7 @@ class MappedRow(NamedTuple):
 
 
 def read_metadata(described: Any, source: str, base: str | None = None) -> list["MappedTable"]:
-    """The tables that a metadata document describes.
-
-    Args:
-        described: the parsed JSON.
-        source: its name, for messages.
-        base: IRI that relative ones are resolved against.
-
-    Raises:
-        InputError: they are no CSVW metadata.
-    """
+    """Return the tables that a metadata document describes."""
     if not isinstance(described, dict) or not {"url", "tables"} & set(described):
         raise InputError("no CSVW metadata: neither 'tables' nor 'url'", source)
     context = described.get("@context")
@@ -269,11 +249,7 @@ def read_metadata(described: Any, source: str, base: str | None = None) -> list[
 
 
 def _check(described: Any, source: str) -> None:
-    """See to it that nothing outside is read, and nothing is computed without end.
-
-    Raises:
-        InputError: a part of the metadata lies elsewhere, or a format is too long.
-    """
+    """Refuse metadata that read other documents, or compute without end."""
     waiting = [described]
     while waiting:
         part = waiting.pop()
@@ -304,11 +280,7 @@ def _texts(form: Any) -> Iterator[str]:
 
 
 def file_beside(metadata: InputPlace, url: str) -> InputPlace:
-    """The file beside the metadata, or below, that a ``url`` names.
-
-    Raises:
-        InputError: it names something else.
-    """
+    """Return the file beside the metadata, or below, that a ``url`` names."""
     if isinstance(metadata, Path):
         folder = metadata.parent
         inside = (folder / url).resolve().is_relative_to(folder.resolve())
@@ -321,13 +293,7 @@ def file_beside(metadata: InputPlace, url: str) -> InputPlace:
 
 
 class MappedTable:
-    """The mapping of one table.
-
-    Args:
-        table: its description.
-        group: the description that it lies in.
-        base: IRI that relative ones are resolved against; ``None``: there may be none.
-    """
+    """The mapping of one table."""
 
     def __init__(self, table: csvw.Table, group: csvw.TableGroup, base: str | None) -> None:
         self.url = str(table.url)
@@ -347,7 +313,7 @@ class MappedTable:
     def rows(
         self, lines: Iterable[str], source: str, share: int = 0, shares: int = 1, scope: str = ""
     ) -> Iterator[MappedRow]:
-        """The mapped rows, or every n-th of them.
+        """Return the mapped rows, or every n-th of them.
 
         Blank nodes of different scopes are different.
 
@@ -372,7 +338,7 @@ class MappedTable:
                 raise InputError(f"no CSV ({error})", source, reader.lineno + 1) from None
 
     def _places(self, header: list[str] | None, source: str) -> list[tuple[int, CsvwColumn]]:
-        """Where the cell of every column that is not virtual stands."""
+        """Return the columns that are not virtual, with their positions."""
         real = [column for column in self._columns if not column.is_virtual]
         if header is None:
             return list(enumerate(real))

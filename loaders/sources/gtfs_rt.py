@@ -1,14 +1,14 @@
-"""What GTFS Realtime messages say: delays, cancellations, platforms, positions and alerts.
+"""GTFS Realtime messages: delays, cancellations, platforms, positions and alerts.
 
 Source: GTFS Realtime reference 2.0. What matters here:
 
-- What an update says of a stop holds for the stops behind it until another update of the trip, or
-  one with ``NO_DATA``. Stops before the first update are not spoken of.
+- An update of a stop holds for the stops behind it until another update of the trip, or one with
+  ``NO_DATA``. It says nothing of the stops before.
 - A delay is that of the departure, else of the arrival; an absolute time is compared with the
   schedule.
-- An update without a day of service is about the one in which the trip, as planned, is nearest to
-  the timestamp: at ten to one the trip of 25:10:00 is that of the day before.
-- Trips and runs that the schedule does not know (added ones) are left out.
+- An update without a day of service belongs to the day on which the planned trip is nearest to the
+  timestamp: at ten to one the trip of 25:10:00 is that of the day before.
+- Trips and runs that are not in the schedule (added ones) are left out.
 """
 
 import math
@@ -52,15 +52,7 @@ _LAST = 253_370_764_799
 def alert_quads(
     names: Gtfs, entity: str, alert: Any, at: datetime, language: str | None
 ) -> Iterator[Quad]:
-    """What an alert says; nothing where all its periods are over.
-
-    Args:
-        names: of what it is about.
-        entity: the identifier of the alert.
-        alert: the message.
-        at: when it is told.
-        language: which of the texts to tell; else the first.
-    """
+    """Return the statements of an alert; none where all its periods are over."""
     now = to_micros(at) // 1_000_000
     periods = sorted((each.start, each.end or _LAST + 1) for each in alert.active_period)
     coming = [period for period in periods if period[1] > now]
@@ -98,7 +90,7 @@ def alert_quads(
 
 
 def _text(translated: Any, language: str | None) -> Term | None:
-    """One of the translations: in the language, else without one, else the first."""
+    """Return one of the translations: in the language, else without one, else the first."""
     texts = list(translated.translation)
     if not texts:
         return None
@@ -127,22 +119,14 @@ _UPDATE = rt.TripUpdate.StopTimeUpdate
 
 
 class _Known(NamedTuple):
-    """What is known of a departure: a delay, or that the stop is skipped, or nothing."""
+    """The state of a departure: a delay, skipped, or unknown."""
 
     delay: int | None = None
     skipped: bool = False
 
 
 class Realtime:
-    """Reads messages against a schedule.
-
-    Args:
-        schedule: the GTFS feed that the messages speak of.
-        language: in which alerts are told, where they are; else the first.
-
-    Raises:
-        InputError: the schedule is malformed.
-    """
+    """Reads messages against a schedule."""
 
     name = "gtfs-rt"
     suffix = ".pb"
@@ -156,7 +140,7 @@ class Realtime:
         self._platforms = self._schedule.platforms()
 
     def read(self, content: bytes, place: str) -> tuple[Quad, ...]:
-        """What a message says."""
+        """Return the statements of a message."""
         message = self.parse(content, place)
         try:
             return self.quads(message)
@@ -168,11 +152,7 @@ class Realtime:
         return timestamp(self.parse(content, place))
 
     def parse(self, content: bytes, place: str) -> Any:
-        """The message in a file or an answer.
-
-        Raises:
-            InputError: it is no message, or has no timestamp.
-        """
+        """Parse a message; it must have a timestamp."""
         message = rt.FeedMessage()
         try:
             message.ParseFromString(content)
@@ -189,7 +169,7 @@ class Realtime:
         return message
 
     def quads(self, message: Any) -> tuple[Quad, ...]:
-        """What a message says; where it says two things of one fact, the later one counts."""
+        """Return the statements of a message; the later one of two about one fact counts."""
         size = _GROWTH * message.ByteSize()
         said = bounded_statements(self._said(message, timestamp(message)), size)
         return tuple({(quad.subject, quad.predicate): quad for quad in said}.values())
@@ -256,7 +236,7 @@ class Realtime:
         return min((today + timedelta(days=n) for n in (0, -1, -2, 1)), key=distance)
 
     def _by_sequence(self, update: Any, stops: list[StopTime]) -> dict[int, Any]:
-        """The updates by the stop that they speak of; by name, the next stop of that name."""
+        """Return the updates by their stop; a stop that is named is the next one of that name."""
         stated: dict[int, Any] = {}
         places: defaultdict[int | str, list[int]] = defaultdict(list)
         for place, stop in enumerate(stops):

@@ -1,4 +1,4 @@
-"""What a GTFS feed plans: the days of service, the times of trips, and their runs.
+"""The plan of a GTFS feed: the days of service, the times of trips, and their runs.
 
 Source: General Transit Feed Specification, reference of `gtfs.org`. What matters here:
 
@@ -8,7 +8,7 @@ Source: General Transit Feed Specification, reference of `gtfs.org`. What matter
 - A service runs on the weekdays of ``calendar.txt`` between its dates, plus and minus the days of
   ``calendar_dates.txt``; a feed may have only one of the two.
 - A trip in ``frequencies.txt`` is a template: it starts every `headway_secs` from `start_time`, and
-  not at or after `end_time`; its own times only tell how long it takes.
+  not at or after `end_time`; its own times give only its durations.
 """
 
 import io
@@ -31,17 +31,13 @@ from loaders.sources.reading import archive, member, row_of, rows
 
 
 class Tables:
-    """The tables of a feed.
-
-    Args:
-        path: the zip file or the directory.
-    """
+    """The tables of a feed."""
 
     def __init__(self, path: InputPlace) -> None:
         self.path = path
 
     def size(self, name: str | None = None) -> int:
-        """Bytes of a table, or of all, not compressed; 0 where there is none."""
+        """Return the uncompressed bytes of a table, or of all; 0 where there is none."""
         if self.path.is_dir():
             return size_of([self.path / name if name else self.path])
         with archive(self.path) as opened:
@@ -51,16 +47,7 @@ class Tables:
     def rows(
         self, name: str, columns: tuple[str, ...], optional: bool = False
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """The rows of a table with their line numbers.
-
-        Args:
-            name: of the file.
-            columns: those that must be there; others may be.
-            optional: a feed may do without this table.
-
-        Raises:
-            InputError: the table is missing or not readable, or lacks a column.
-        """
+        """Return the rows of a table with their line numbers."""
         place = self.place(name)
         with self._open(name, optional) as text:
             if text is None:
@@ -83,7 +70,7 @@ class Tables:
         return str(self.path / name) if self.path.is_dir() else f"{self.path}: {name}"
 
     def line(self, name: str, line: int) -> AbstractContextManager[None]:
-        """What fails in this block is the fault of a line of a table."""
+        """Attribute the errors of this block to a line of a table."""
         return row_of(self.place(name), line)
 
     @contextmanager
@@ -137,7 +124,7 @@ class Frequency(NamedTuple):
     headway: int
 
     def hours(self) -> Counter[int]:
-        """How many times a day it starts, by the hour."""
+        """Count the starts in each hour."""
         found: Counter[int] = Counter()
         for hour in range(self.start // 3600, -(-self.end // 3600)):
             first = max(self.start, 3600 * hour)
@@ -145,7 +132,7 @@ class Frequency(NamedTuple):
         return found
 
     def _before(self, end: int) -> int:
-        """How many times it starts before an instant that is not before the first start."""
+        """Count the starts before an instant that is not before the first one."""
         return -(-(min(end, self.end) - self.start) // self.headway)
 
 
@@ -160,11 +147,7 @@ class ServiceDays:
     removed: set[date] = field(default_factory=set)
 
     def days(self, earliest: date | None, latest: date | None) -> list[date]:
-        """The days from `earliest` to `latest`, both inclusive.
-
-        Raises:
-            ValueError: they are more than any timetable has.
-        """
+        """Return the days from `earliest` to `latest`, both inclusive."""
         days = set(self.added)
         first = self.first if earliest is None else max(self.first, earliest)
         last = self.last if latest is None else min(self.last, latest)
@@ -182,14 +165,7 @@ class ServiceDays:
 
 
 class GtfsSchedule:
-    """The plan of a feed.
-
-    Args:
-        path: a zip file or a directory.
-
-    Raises:
-        InputError: the feed is missing or no feed, or its time zone is unknown.
-    """
+    """The plan of a feed."""
 
     def __init__(self, path: InputPlace) -> None:
         self.tables = Tables(path)
@@ -205,15 +181,11 @@ class GtfsSchedule:
             raise InputError(f"unknown time zone {name!r}", place, 2) from None
 
     def instant(self, day: date, seconds_of_day: int) -> datetime:
-        """The instant so many seconds after noon minus twelve hours of a day, in UTC."""
+        """Return the instant so many seconds after noon minus twelve hours of a day, in UTC."""
         return schedule_instant(day, seconds_of_day, self.zone)
 
     def services(self) -> dict[str, ServiceDays]:
-        """The services by their identifiers.
-
-        Raises:
-            InputError: there is neither ``calendar.txt`` nor ``calendar_dates.txt``.
-        """
+        """Return the services by their identifiers."""
         services: defaultdict[str, ServiceDays] = defaultdict(ServiceDays)
         weekly = ("service_id", "start_date", "end_date", *_WEEKDAYS)
         has_calendar = False
@@ -239,11 +211,7 @@ class GtfsSchedule:
         return dict(services)
 
     def timetable(self) -> dict[str, list[StopTime]]:
-        """The stops of every trip, in their sequence.
-
-        Raises:
-            InputError: a table is malformed.
-        """
+        """Return the stops of every trip, in their sequence."""
         times = self.stop_times(0, 1)
         try:
             return {trip: in_sequence(stops) for trip, stops in times.items()}
@@ -263,11 +231,7 @@ class GtfsSchedule:
         }
 
     def frequencies(self) -> dict[str, list[Frequency]]:
-        """When the templates among the trips run.
-
-        Raises:
-            InputError: the table is malformed.
-        """
+        """Return the frequencies of the trips that are templates."""
         frequencies: defaultdict[str, list[Frequency]] = defaultdict(list)
         columns = ("trip_id", "start_time", "end_time", "headway_secs")
         for line, row in self.tables.rows("frequencies.txt", columns, optional=True):
@@ -282,22 +246,14 @@ class GtfsSchedule:
         return dict(frequencies)
 
     def stop_times(self, share: int, shares: int) -> dict[str, list[StopTime]]:
-        """The stops of a share of the trips (by the name of the trip), in any sequence.
-
-        Raises:
-            InputError: the table is malformed.
-        """
+        """Return the stops of a share of the trips (by the name of the trip), in any sequence."""
         times: defaultdict[str, list[StopTime]] = defaultdict(list)
         for trip, stop in self.calls(share, shares):
             times[trip].append(stop)
         return dict(times)
 
     def calls(self, share: int = 0, shares: int = 1) -> Iterator[tuple[str, StopTime]]:
-        """The same one by one, each with its trip.
-
-        Raises:
-            InputError: the table is malformed.
-        """
+        """Return the same one by one, each with its trip."""
         columns = ("trip_id", "stop_id", "stop_sequence", "departure_time")
         for line, row in self.tables.rows("stop_times.txt", columns):
             if zlib.crc32(row["trip_id"].encode()) % shares != share:
@@ -312,7 +268,7 @@ class GtfsSchedule:
 
 
 def in_sequence(stops: Sequence[StopTime]) -> list[StopTime]:
-    """The stops of a trip as it calls at them.
+    """Sort the stops of a trip.
 
     Raises:
         ValueError: two of them have one number.
@@ -325,7 +281,7 @@ def in_sequence(stops: Sequence[StopTime]) -> list[StopTime]:
 
 
 def schedule_instant(day: date, seconds_of_day: int, zone: ZoneInfo) -> datetime:
-    """The instant so many seconds after noon minus twelve hours of a day, in UTC."""
+    """Return the instant so many seconds after noon minus twelve hours of a day, in UTC."""
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone).astimezone(UTC)
     return noon + timedelta(seconds=seconds_of_day - 12 * 3600)
 
@@ -333,11 +289,7 @@ def schedule_instant(day: date, seconds_of_day: int, zone: ZoneInfo) -> datetime
 def runs(
     stations: Sequence[StopTime], days: Sequence[date], frequencies: Sequence[Frequency]
 ) -> Iterator[tuple[date, int | None, int]]:
-    """Day, start (of a template) and shift in seconds of every run of a trip.
-
-    Raises:
-        ValueError: a template has no time at its first stop.
-    """
+    """Return day, start (of a template) and shift in seconds of every run of a trip."""
     if not frequencies:
         yield from ((day, None, 0) for day in days)
         return
@@ -351,11 +303,7 @@ def runs(
 
 
 def seconds(text: str) -> int:
-    """The seconds of a GTFS time ``H:MM:SS``, which may be beyond 24 hours.
-
-    Raises:
-        ValueError: it is no such time.
-    """
+    """Return the seconds of a GTFS time ``H:MM:SS``, which may be beyond 24 hours."""
     hours, minutes, rest = text.split(":") if text.count(":") == 2 else ("", "", "")
     if not (hours.isdigit() and minutes.isdigit() and rest.isdigit()):
         raise ValueError(f"not a time: {text!r}")
@@ -372,11 +320,7 @@ def clock(total: int) -> str:
 
 
 def date_of(text: str) -> date:
-    """The day of a GTFS date ``YYYYMMDD``.
-
-    Raises:
-        ValueError: it is no such date.
-    """
+    """Return the day of a GTFS date ``YYYYMMDD``."""
     if len(text) != 8 or not text.isdigit():
         raise ValueError(f"not a date: {text!r}")
     return date(int(text[:4]), int(text[4:6]), int(text[6:]))

@@ -1,15 +1,13 @@
-"""The liveboards of the Belgian railway API: one JSON document per poll.
+"""Liveboards of the Belgian railway API: one JSON document per poll.
 
 A recording is a zip file or a directory with one document per poll, named after the instant of the
-poll in milliseconds since 1970 (``1417772214687.dat`` or ``….json``). Each holds an ``@graph`` of
+poll in milliseconds since 1970 (``1417772214687.dat`` or ``….json``). Each has an ``@graph`` of
 departures: ``@id``, ``stop``, ``headsign``, ``routeLabel``, ``scheduledDepartureTime`` (with its
-offset), ``platform`` (empty: unknown) and ``delay`` (a string: seconds, or ``cancel``).
+offset), ``platform`` (empty: unknown) and ``delay`` (a string: seconds, or ``cancel``). The API's
+own JSON (``departures`` with a list of ``departure``) is read, too.
 
-The API's own JSON (``departures`` with a list of ``departure``) says the same in other words, and
-is understood, too.
-
-The first four are static facts. Delay, platform and status hold from a poll to the next one; a
-cancelled departure has a status and no delay.
+Delay, platform and status hold from a poll to the next one; the rest is static. A cancelled
+departure has a status and no delay.
 """
 
 import json
@@ -46,7 +44,7 @@ class Departure(NamedTuple):
     platform: str
 
     def static(self) -> Iterator[Quad]:
-        """What does not change."""
+        """Return its static facts."""
         yield Quad(self.subject, v.A, v.DEPARTURE)
         yield Quad(self.subject, v.ROUTE_LABEL, self.route_label)
         yield Quad(self.subject, v.HEAD_SIGN, self.head_sign)
@@ -54,7 +52,7 @@ class Departure(NamedTuple):
         yield Quad(self.subject, v.STOP, self.stop)
 
     def dynamic(self) -> Iterator[Quad]:
-        """What holds until the next poll."""
+        """Return its statements that hold until the next poll."""
         if self.delay is None:
             yield Quad(self.subject, v.STATUS, v.CANCELLED)
         else:
@@ -64,16 +62,7 @@ class Departure(NamedTuple):
 
 
 class Irail:
-    """A recording of liveboards.
-
-    Args:
-        path: a zip file or a directory, or the URL of one.
-        start: only static facts of departures that are scheduled at this instant or later.
-        until: only static facts of departures that are scheduled before this instant.
-
-    Raises:
-        InputError: there is no such file, or it holds no liveboard.
-    """
+    """A recording of liveboards."""
 
     name = "irail"
     prefixes: Mapping[str, str] = v.PREFIXES
@@ -134,7 +123,7 @@ class Irail:
     # The feed.
 
     def _ends(self) -> list[tuple[int, int]]:
-        """Every poll with the next one, in milliseconds; after the last comes the usual period."""
+        """Return every poll with the next one, in milliseconds; the last has the usual period."""
         instants = list(self._polls)
         gaps = Counter(later - earlier for earlier, later in pairwise(instants))
         usual = gaps.most_common(1)[0][0] if gaps else 60_000
@@ -149,14 +138,14 @@ class Irail:
         ]
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """First poll, end of the last one, and their number."""
+        """Return first poll, end of the last one, and their number."""
         selected = self._selected(start, until)
         if not selected:
             return None
         return FeedSpan(from_millis(selected[0][0]), from_millis(selected[-1][1]), len(selected))
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """One batch per poll; it holds until the next poll."""
+        """Return one batch per poll; it holds until the next poll."""
         selected = self._selected(start, until)
         documents = self._read([self._polls[poll] for poll, _ in selected])
         for (poll, following), (name, text) in zip(selected, documents, strict=True):
@@ -184,11 +173,7 @@ class Irail:
 
 
 def read_liveboard(content: bytes, place: str) -> list[Quad]:
-    """All that a liveboard says of its departures, for a `Poller`: they come and go with it.
-
-    Raises:
-        InputError: the document is no liveboard.
-    """
+    """Return all statements of a liveboard, for a `Poller`."""
     quads: dict[tuple[Term, Term], Quad] = {}
     for found in departures(content, place):
         for quad in (*found.static(), *found.dynamic()):
@@ -197,11 +182,7 @@ def read_liveboard(content: bytes, place: str) -> list[Quad]:
 
 
 def departures(content: bytes, place: str) -> Iterator[Departure]:
-    """The departures of a liveboard, in either form.
-
-    Raises:
-        InputError: the document is no liveboard, or a departure is malformed.
-    """
+    """Return the departures of a liveboard, in either form."""
     try:
         document = json.loads(content)
         if b"\\" in content:
@@ -235,11 +216,7 @@ def _listed(board: Mapping[str, Any]) -> Any:
 
 
 def listed_departure(entry: Any, board: Mapping[str, Any], place: str) -> Departure:
-    """Read one departure of the API's own JSON, in which all values are texts.
-
-    Raises:
-        InputError: a field is missing or malformed.
-    """
+    """Read one departure of the API's own JSON, in which all values are texts."""
     try:
         scheduled = format_instant(from_micros(int(entry["time"]) * 1_000_000))
         platform = entry.get("platform", "")
@@ -262,11 +239,7 @@ def listed_departure(entry: Any, board: Mapping[str, Any], place: str) -> Depart
 
 
 def departure(entry: Any, place: str) -> Departure:
-    """Read one departure of a liveboard.
-
-    Raises:
-        InputError: a field is missing or malformed.
-    """
+    """Read one departure of a liveboard."""
     try:
         scheduled = entry["scheduledDepartureTime"]
         parse_instant(scheduled)

@@ -1,8 +1,8 @@
-"""A Linked Data Event Stream that is followed: nodes are read, members told in order, once.
+"""Follow a Linked Data Event Stream: read its nodes, and give its members in order, once.
 
-A member that is a labelled statement, as our server tells them, is a fact with its label. Any other
-is a version of something (`ldes:versionOfPath`): what it says holds from its instant on, until a
-newer version says otherwise. A deletion ends what was said.
+A member that is a labelled statement, as in our server's streams, is a fact with its label. Any
+other is a version of an object (`ldes:versionOfPath`): its statements hold from its instant on,
+until a newer version does not have them. A deletion ends them.
 """
 
 import json
@@ -73,12 +73,7 @@ _NAMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a stream.
-
-    Args:
-        name: its IRI.
-        quads: what is said of it, without blank nodes.
-    """
+    """A member of a stream; its quads have no blank nodes."""
 
     name: Term
     quads: tuple[Quad, ...]
@@ -89,11 +84,11 @@ class LdesNode:
     """A node.
 
     Args:
-        members: those that it has.
-        leads_to: the URLs that its relations name, in order.
-        views: the URLs of roots, as it says.
-        about: what it says of the stream: objects by their names in the vocabulary of LDES, and
-            the namespace that its labels are in.
+        members: in it.
+        leads_to: URLs of its relations, in order.
+        views: URLs of root nodes.
+        about: properties of the stream: objects by their names in the vocabulary of LDES, and the
+            namespace of its labels.
     """
 
     members: tuple[Member, ...] = ()
@@ -103,11 +98,7 @@ class LdesNode:
 
 
 def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
-    """The node that an answer holds.
-
-    Raises:
-        InputError: it is no RDF, or says nothing of a stream.
-    """
+    """Read the node in an answer."""
     essence = media_type.partition(";")[0].strip().lower()
     form = ox.RdfFormat.from_media_type(essence) if essence else None
     if form is None:
@@ -152,11 +143,7 @@ def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
 
 
 def instant_of(member: Member, path: Term, place: str) -> datetime:
-    """What a member says when it was made.
-
-    Raises:
-        InputError: it does not, or with no time zone.
-    """
+    """Return the timestamp of a member."""
     for quad in member.quads:
         if quad.subject == member.name and quad.predicate == path:
             try:
@@ -236,7 +223,7 @@ class KnownNode(NamedTuple):
     Args:
         etag: its entity tag; empty where it has none.
         leads_to: the URLs that it leads to.
-        full: whether it need not be read again.
+        full: it need not be read again.
     """
 
     etag: str
@@ -245,7 +232,7 @@ class KnownNode(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A member that was not told yet, and when it came about."""
+    """A member that was not given yet, and its timestamp."""
 
     number: int
     at: datetime
@@ -253,15 +240,7 @@ class Waiting(NamedTuple):
 
 
 class LdesState:
-    """The memory of one stream.
-
-    Args:
-        path: the file; ``:memory:``: nothing lasts.
-        stream: what is followed, and whereto; a file belongs to one such text.
-
-    Raises:
-        StateError: the file is none of these, or belongs to another stream.
-    """
+    """The memory of one stream, in a SQLite file."""
 
     def __init__(self, path: Path | str, stream: str) -> None:
         self._path = path
@@ -286,7 +265,7 @@ class LdesState:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """What is done in this block is remembered whole or not at all."""
+        """Make the changes of this block durable together, or none."""
         with self._translated():
             self._database.execute("BEGIN IMMEDIATE")
             try:
@@ -297,7 +276,7 @@ class LdesState:
             self._database.execute("COMMIT")
 
     def setting(self, name: str, value: str | None = None) -> str:
-        """What was set first under a name; sets it to `value` if it is new."""
+        """Return the value under a name; set it to `value` if it is new."""
         with self._translated():
             if value is not None:
                 self._database.execute(
@@ -322,7 +301,7 @@ class LdesState:
         )
 
     def add(self, member: Member, at: datetime) -> bool:
-        """Let a member wait, unless it came before; whether it is new."""
+        """Add a waiting member; return false if it was added before."""
         new = self._database.execute(
             "INSERT OR IGNORE INTO members VALUES (?)", (member.name,)
         ).rowcount
@@ -334,7 +313,7 @@ class LdesState:
         return bool(new)
 
     def waiting(self, limit: int) -> list[Waiting]:
-        """The members to tell next, in order; of one instant all, whatever the limit."""
+        """Return the next members, in order; all of one instant, whatever the limit."""
         with self._translated():
             last = self._database.execute(
                 "SELECT at FROM waiting ORDER BY at, number LIMIT 1 OFFSET ?", (limit - 1,)
@@ -350,13 +329,13 @@ class LdesState:
         ]
 
     def told(self, entries: Iterable[Waiting]) -> None:
-        """Members were told."""
+        """Remove members that were given."""
         self._database.executemany(
             "DELETE FROM waiting WHERE number = ?", ((each.number,) for each in entries)
         )
 
     def version(self, entity: Term) -> tuple[datetime, tuple[Quad, ...]] | None:
-        """The newest version of something, and when it came about."""
+        """Return the newest version of an object, and its timestamp."""
         row = self._database.execute(
             "SELECT at, quads FROM versions WHERE entity = ?", (entity,)
         ).fetchone()
@@ -386,12 +365,12 @@ _Version: TypeAlias = tuple[datetime, tuple[Quad, ...]]
 
 
 class MemberChanges(NamedTuple):
-    """What members say together.
+    """What members change together.
 
     Args:
-        gone: what is not said any more, with the labels that it had.
-        said: facts.
-        members: how many members say so.
+        gone: facts that end, with the labels that they had.
+        said: new facts.
+        members: the number of members.
     """
 
     gone: Sequence[Fact]
@@ -400,17 +379,7 @@ class MemberChanges(NamedTuple):
 
 
 class LdesFollower:
-    """Reads a stream again and again.
-
-    Args:
-        url: of the stream, or of a root of its nodes.
-        state: what is remembered.
-        session: the HTTP session.
-        clock: tells when a member came that does not say so itself.
-        allowed: further origins that nodes may lie at.
-        failed: told of each node that could not be read, and is tried again next time, and of each
-            member that says nothing that can be told.
-    """
+    """Reads a stream again and again."""
 
     def __init__(
         self,
@@ -429,7 +398,7 @@ class LdesFollower:
         self._failed = failed
 
     def look(self) -> int:
-        """Read what is new; how many members are.
+        """Read new members; return their number.
 
         Raises:
             InputError: nothing could be read.
@@ -487,7 +456,7 @@ class LdesFollower:
             return sum(self._state.add(each, at) for each, at in made)
 
     def _begin(self, node: LdesNode, url: str) -> None:
-        """Learn what the stream says of itself, where its first node is read first."""
+        """Read the properties of the stream with its first node."""
         for name in ("timestampPath", "versionOfPath", "versionDeletePath", "versionDeleteObject"):
             path = node.about.get(name, "")
             if path and not is_iri(path):
@@ -499,11 +468,11 @@ class LdesFollower:
         self._state.setting("root", root)
 
     def changes(self) -> Iterator[tuple[MemberChanges, Callable[[], None]]]:
-        """What waits, in order, and what to call when that was taken.
+        """Return waiting changes, in order, each with a function to call once it was taken.
 
-        Members of several instants come together as long as they speak of different things. One
-        whose facts cannot be told (its label ends before it begins, or it comes about at the end of
-        time) is left out.
+        Members of several instants come together as long as they are about different objects. A
+        member whose label ends before it begins, or that has the last possible instant, is left
+        out.
         """
         while entries := self._state.waiting(_AT_ONCE):
             portion = _Portion()
@@ -531,7 +500,7 @@ class LdesFollower:
     def _tell(
         self, waiting: Waiting, at: datetime, before: Mapping[Term, _Version], portion: "_Portion"
     ) -> None:
-        """Add what a member says to what the members of its instant say."""
+        """Add the facts of a member to those of its instant."""
         member = waiting.member
         deleted = self._is_deleted(member)
         fact = self._statement(member)
@@ -564,7 +533,7 @@ class LdesFollower:
         )
 
     def _statement(self, member: Member) -> Fact | None:
-        """The labelled fact that a member is; ``None``: it is none."""
+        """Return the labelled fact that a member is; ``None``: it is none."""
         own = {q.predicate: q.object for q in member.quads if q.subject == member.name}
         types = {q.object for q in member.quads if q.predicate == RDF_TYPE}
         if RDF_STATEMENT not in types or not {RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT} <= own.keys():
@@ -580,7 +549,7 @@ class LdesFollower:
         return None
 
     def _said(self, member: Member, entity: Term) -> tuple[Quad, ...]:
-        """What a version says of what it is a version of."""
+        """Return the statements of a version about its object."""
         stamps = (self._state.setting("timestampPath"), self._state.setting("versionOfPath"))
         return tuple(
             q._replace(subject=entity) if q.subject == member.name else q
@@ -590,7 +559,7 @@ class LdesFollower:
 
 
 def version_changes(old: Sequence[Quad], new: Sequence[Quad]) -> tuple[list[Quad], list[Quad]]:
-    """What of one version another does not say any more, and what it says first, in order."""
+    """Return what a version removes and adds, in order."""
     before, after = set(old), set(new)
     return [q for q in old if q not in after], [q for q in new if q not in before]
 
@@ -611,11 +580,7 @@ def _label(own: Mapping[Term, Term], tmp: Vocabulary) -> Label | None:
 
 
 class _Portion:
-    """What members say that are told together.
-
-    Args:
-        entries: these members.
-    """
+    """The changes of members that are given together."""
 
     def __init__(self, entries: list[Waiting] | None = None) -> None:
         self.entries = entries or []
@@ -635,7 +600,7 @@ class _Portion:
         )
 
     def say(self, fact: Fact, *, gone: bool) -> None:
-        """A fact comes, or is not said any more."""
+        """Add a fact that begins or ends."""
         assert fact.label is not None
         name = fact.quad, fact.label.start
         self.keys.add(key_of(fact.quad))

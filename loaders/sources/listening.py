@@ -1,6 +1,6 @@
-"""A feed that others bring: documents of JSON that are posted to a port here.
+"""A feed of JSON documents that are posted to a port here.
 
-Web pages are refused, whatever name of a host they use: whoever reads them could not know that they
+Requests of web pages are refused, under whatever host name: their readers could not know that they
 publish here with the token of another.
 """
 
@@ -36,19 +36,10 @@ _JSON = re.compile(r"application/([\w.-]+\+)?json")
 
 
 class Listener:
-    """Takes documents by ``POST`` and tells each when it comes.
+    """Receives documents by ``POST``; each is a batch.
 
-    A document is acknowledged when whoever reads the feed asks for the next one, so when it is
-    published; a malformed one is refused with the reason. It holds from the instant of its arrival.
-
-    Args:
-        name: of the feed.
-        url: ``listen://HOST:PORT``; port 0 is any that is free.
-        read: reads a document.
-        holds: for how long a document holds.
-        token: the bearer token of senders; ``None``: they need none.
-        live: how it is followed.
-        ready: called with the URL at which it listens.
+    A document is acknowledged when the next batch is asked for, so when it is published. A
+    malformed one is refused with the reason. It holds from its arrival.
 
     Raises:
         SettingError: not such a URL, or an address of a network without a token.
@@ -79,11 +70,7 @@ class Listener:
         self._ended = threading.Event()
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """One batch per document that comes from `start` to `until`.
-
-        Raises:
-            InputError: nobody can listen there.
-        """
+        """Return one batch per document that arrives from `start` to `until`."""
         told = 0
         last = self._live.clock.now() if start is None else max(start, self._live.clock.now())
         self._ended.clear()
@@ -150,7 +137,7 @@ class Listener:
 
 
 class _Document(NamedTuple):
-    """What a document says, and whether it was told."""
+    """The statements of a document, and an event that is set when they were published."""
 
     quads: tuple[Quad, ...]
     told: threading.Event
@@ -186,12 +173,12 @@ class _Server:
         self._server.task_dispatcher.shutdown()
 
     def _answers(self) -> bool:
-        """Whether an answer is being made, or on its way."""
+        """True while an answer is being made or sent."""
         channels = list(self._server.active_channels.values())
         return any(channel.requests or channel.total_outbufs_len for channel in channels)
 
     def _close(self) -> None:
-        """Close everything, in the thread that serves: then it has nothing left to do."""
+        """Close all connections, in the thread that serves."""
         for channel in list(self._server.active_channels.values()):
             channel.handle_close()
         self._server.close()

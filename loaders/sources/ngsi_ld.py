@@ -1,13 +1,13 @@
-"""NGSI-LD entities: what a context broker answers, and the notifications that it sends.
+"""NGSI-LD entities: answers of a context broker, and its notifications.
 
 Source: ETSI GS CIM 009 (NGSI-LD API 1.8), in the normalised, the concise and the simplified form.
 
-- A property is told by its value, a relationship by its object, a text in several languages by
-  each of them. What is said about a property (its unit, since when it is so) is left out.
-- The position of a thing (`location`, a point) is told as latitude and longitude; other geometries
-  are literals of GeoJSON, and other structures are literals of JSON.
-- Names are resolved by the context, without one in the default context of NGSI-LD. Remote contexts
-  are not fetched: what has one needs the same as a file.
+- A property becomes its value, a relationship its object, a text in several languages one literal
+  for each. Metadata of a property (its unit, since when it is so) are left out.
+- The position of a thing (`location`, a point) becomes latitude and longitude; other geometries are
+  literals of GeoJSON, other structures literals of JSON.
+- Names are resolved by the context, else by the default context of NGSI-LD. Remote contexts are not
+  fetched: give them as a file.
 """
 
 import json
@@ -38,15 +38,7 @@ _TYPE = "application/ld+json"
 
 
 def reader_of_json(context: InputPlace | None) -> Callable[[bytes, str], list[Quad]]:
-    """A reader of documents.
-
-    Args:
-        context: a file with a context, or with a document that has one; it comes before the
-            documents' own.
-
-    Raises:
-        InputError: the file cannot be read, or holds no context.
-    """
+    """Return a function that reads documents, with a context that comes before their own."""
     given = None if context is None else context_of(context)
 
     def read(content: bytes, place: str) -> list[Quad]:
@@ -64,16 +56,7 @@ def reader_of_json(context: InputPlace | None) -> Callable[[bytes, str], list[Qu
 
 
 def quads_of_json(content: bytes, place: str, base: str | None) -> list[Quad]:
-    """What a document of JSON-LD says.
-
-    Args:
-        content: the document.
-        place: where it is from, for messages.
-        base: what relative IRIs are resolved against; ``None``: they are refused.
-
-    Raises:
-        InputError: it is none, or has a remote context, or things without names.
-    """
+    """Return the statements of a document of JSON-LD; without a base, relative IRIs are refused."""
     try:
         parsed = read_quads(content, ox.RdfFormat.JSON_LD, base=base or NOWHERE)
         quads = [_named(quad, place) for quad in parsed]
@@ -91,11 +74,7 @@ def quads_of_json(content: bytes, place: str, base: str | None) -> list[Quad]:
 
 
 def context_of(file: InputPlace) -> Any:
-    """The context in a file, or that of the document in it.
-
-    Raises:
-        InputError: the file cannot be read, or holds no context.
-    """
+    """Return the context in a file, or of the document in it."""
     try:
         document = json.loads(file.read_bytes())
     except InputError:
@@ -122,7 +101,7 @@ def _with_context(content: bytes, context: Any, place: str) -> bytes:
 
 
 def _in_context(context: Any, nodes: list[Any]) -> bytes:
-    """A document of nodes; their context is written once, their own ones add to it."""
+    """Return a document of nodes with one context, which their own ones add to."""
     return json.dumps({"@context": context, "@graph": nodes}).encode()
 
 
@@ -157,14 +136,7 @@ _NOTHING = "urn:ngsi-ld:null"
 
 
 class NgsiLd:
-    """Reads entities, lists of them, and notifications.
-
-    Args:
-        context: a file with the JSON-LD context that names what the entities say.
-
-    Raises:
-        InputError: the file cannot be read, or holds no context.
-    """
+    """Reads entities, lists of them, and notifications."""
 
     name = "ngsi-ld"
     suffix = ".json"
@@ -173,7 +145,7 @@ class NgsiLd:
         self._context = None if context is None else context_of(context)
 
     def read(self, content: bytes, place: str) -> list[Quad]:
-        """What the entities of an answer or a notification say."""
+        """Return the statements of the entities of an answer or a notification."""
         document = _parsed(content, place)
         # An entity's own context, else that of the document.
         around = document.get("@context") if isinstance(document, dict) else None
@@ -210,7 +182,7 @@ class NgsiLd:
 
 
 def _not_remote(context: Any, refuse: bool, place: str) -> list[Any]:
-    """The parts of a context that are not remote; others are left out, or `refuse` them."""
+    """Return the parts of a context that are not remote; leave others out, or `refuse` them."""
     found = []
     for each in context if isinstance(context, list) else [context]:
         if isinstance(each, dict):
@@ -284,14 +256,14 @@ def _node(entity: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _are_attributes(said: list[Any]) -> bool:
-    """Whether these are instances of an attribute, and not a list that is its value."""
+    """True for the instances of an attribute, false for a list that is its value."""
     return bool(said) and all(
         isinstance(each, dict) and _content(each) is not each for each in said
     )
 
 
 def _content(said: Any) -> Any:
-    """The value of an attribute; in the simplified form it is its own."""
+    """Return the value of an attribute; in the simplified form, itself."""
     if isinstance(said, dict) and said.get("type") not in _GEOMETRIES:
         for name in ("value", "object", "languageMap", "json", "vocab", "valueList", "objectList"):
             if name in said:
@@ -312,7 +284,7 @@ def _point(said: Any) -> tuple[float, float] | None:
 
 
 def _values(said: Any, place: str) -> Iterator[dict[str, Any]]:
-    """The values of an attribute, as JSON-LD tells them."""
+    """Return the values of an attribute as JSON-LD."""
     value = _content(said)
     if isinstance(said, dict) and value is not said:
         if "object" in said or "objectList" in said:

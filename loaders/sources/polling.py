@@ -1,4 +1,4 @@
-"""A feed at a URL that is asked again and again."""
+"""Feeds of messages: recorded, or polled at a URL."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -27,32 +27,14 @@ class MessageFormat(Protocol):
     """Ends the names of recorded messages."""
 
     def read(self, content: bytes, place: str) -> Iterable[Quad]:
-        """What a message says.
-
-        Raises:
-            InputError: it is no such message.
-        """
+        """Return the statements of a message."""
 
     def instant(self, content: bytes, place: str) -> datetime:
-        """When a message was made.
-
-        Raises:
-            InputError: it is no such message, or does not say.
-        """
+        """Return when a message was made."""
 
 
 class RecordedMessages:
-    """Recorded messages: a file, or a directory.
-
-    Args:
-        path: the file or directory, or its URL.
-        messages: how they are read.
-        period: how long the last message holds.
-
-    Raises:
-        InputError: there is no message, or one is malformed.
-        SettingError: the period is not positive.
-    """
+    """Recorded messages: a file, or a directory. A message holds until the next one."""
 
     def __init__(
         self,
@@ -88,7 +70,7 @@ class RecordedMessages:
         ]
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """First poll, end of the last one, and their number."""
+        """Return first message, end of the last one, and their number."""
         polls = self._selected(start, until)
         return FeedSpan(polls[0][0], polls[-1][1], len(polls)) if polls else None
 
@@ -133,19 +115,7 @@ class LiveFeed(NamedTuple):
 class Poller:
     """A feed that is polled; to be played with the original instants.
 
-    A poll that fails gives no batch, so the facts before it end when they were to end.
-
-    Args:
-        name: of the feed.
-        url: of what is polled.
-        read: reads an answer.
-        period: time between two polls.
-        session: the HTTP session.
-        live: how it is followed.
-        paged: read the pages that an answer links to, too.
-
-    Raises:
-        SettingError: the period is not positive.
+    A poll that fails gives no batch, so the facts before it end as planned.
     """
 
     def __init__(
@@ -169,7 +139,7 @@ class Poller:
         self._paged = paged
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """One batch per successful poll; for ever, or to `until`, or so many.
+        """Return one batch per successful poll; for ever, or to `until`, or so many.
 
         Raises:
             InputError: every poll failed.

@@ -1,6 +1,6 @@
-"""Reads what others made: tables and archives, within bounds of memory.
+"""Read foreign tables and archives, within bounds of memory.
 
-What is malformed, or larger than anything that was meant, ends with one line that names the file.
+Malformed or oversized input ends with one line that names the file.
 """
 
 import csv
@@ -38,11 +38,7 @@ _DAMAGED = (
 
 
 def rows(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file with the numbers of their last lines.
-
-    Raises:
-        InputError: it is no CSV, or no UTF-8, or has a line or a value without end.
-    """
+    """Return the rows of a CSV file with the numbers of their last lines."""
     # A setting of the whole process; its default is an eighth of a megabyte.
     if csv.field_size_limit() < MAX_FIELD:
         csv.field_size_limit(MAX_FIELD)
@@ -55,11 +51,7 @@ def rows(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, list[
 
 
 def lines_of(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, str]]:
-    """The lines of a text, numbered from one.
-
-    Raises:
-        InputError: it is no UTF-8, or has a line without end.
-    """
+    """Return the lines of a text, numbered from one."""
     for number in itertools.count(1):
         try:
             line = text.readline(MAX_LINE)
@@ -73,7 +65,7 @@ def lines_of(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, s
 
 
 def instant_in(text: str) -> datetime:
-    """An instant in ISO 8601, read as UTC where it names no zone.
+    """Read an instant in ISO 8601, as UTC where it names no zone.
 
     Raises:
         ValueError: it is none.
@@ -84,11 +76,7 @@ def instant_in(text: str) -> datetime:
 
 @contextmanager
 def row_of(place: str, line: int | None = None) -> Iterator[None]:
-    """What fails in this block is the fault of a row of a table.
-
-    Raises:
-        InputError: a value is malformed.
-    """
+    """Raise the errors of this block as `InputError` of a row of a table."""
     try:
         yield
     except InputError:
@@ -99,11 +87,7 @@ def row_of(place: str, line: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def archive(place: InputPlace) -> Iterator[zipfile.ZipFile]:
-    """A zip file; what is wrong with it, or with what is read from it in the block, is one line.
-
-    Raises:
-        InputError: it is none, or damaged, encrypted or missing.
-    """
+    """Open a zip file; raise its errors, also those of members in the block, as `InputError`."""
     path = str(place)
     try:
         with place.open("rb") as file, zipfile.ZipFile(file) as opened:
@@ -122,11 +106,7 @@ def archive(place: InputPlace) -> Iterator[zipfile.ZipFile]:
 
 
 def member(opened: zipfile.ZipFile, name: str) -> IO[bytes]:
-    """A file of an archive, to be read in the block of `archive`.
-
-    Raises:
-        InputError: it is much larger than what was packed, as nothing is that was meant.
-    """
+    """Open a file of an archive, in the block of `archive`; refuse an absurd size."""
     found = opened.getinfo(name)
     if found.file_size > MAX_MEMBER:
         raise InputError(f"{name} has more than {MAX_MEMBER >> 30} GB", str(opened.filename))

@@ -2,12 +2,12 @@
 
 Source: CEN/TS 15531 (SIRI 2.0 and 2.1). What matters here:
 
-- A call of an estimated journey with a time of departure is a departure; the expected time (of a
-  recorded call: the actual one) against the aimed one is its delay.
+- A call of an estimated journey with a departure time is a departure. Its delay is the expected
+  time (of a recorded call: the actual one) minus the aimed one.
 - A journey is named by its day and its reference in the timetable, as departures of GTFS are.
-- A vehicle is where it was last, and speaks of the journey that it makes.
-- Elements are known by their local names, whatever the namespace; an identifier that is an IRI is
-  one, and else it is a name below the base.
+- A vehicle has its last position, and the journey that it makes.
+- Elements are matched by their local names. An identifier that is an IRI is used as it is; any
+  other is a name below the base.
 """
 
 import math
@@ -56,11 +56,7 @@ class _Tree(ElementTree.TreeBuilder):
 
 
 def read_xml(content: bytes, place: str) -> ElementTree.Element:
-    """The root of a document.
-
-    Raises:
-        InputError: it is no XML, has a document type, or is nested too deep.
-    """
+    """Parse a document; refuse document types and absurd nesting."""
     parser = ElementTree.XMLParser(target=_Tree())  # noqa: S314 - see the target
     try:
         for start in range(0, len(content), _CHUNK):
@@ -88,11 +84,7 @@ _TRUE = frozenset({"true", "1"})
 
 
 class Siri:
-    """Reads messages of SIRI.
-
-    Args:
-        base: what the names begin with that are no IRIs.
-    """
+    """Reads messages of SIRI."""
 
     name = "siri"
     suffix = ".xml"
@@ -101,7 +93,7 @@ class Siri:
         self._base = base
 
     def read(self, content: bytes, place: str) -> tuple[Quad, ...]:
-        """What a message says; where it says two things of one fact, the later one counts."""
+        """Return the statements of a message; the later one of two about one fact counts."""
         quads: dict[tuple[Term, Term], Quad] = {}
         try:
             # What is said of a journey once is said of each of its calls.
@@ -208,7 +200,7 @@ class Siri:
                 yield Quad(subject, v.STOP, self._named("stops", stop))
 
     def _reference(self, journey: Element) -> tuple[str, ...] | None:
-        """The day, where it is told, and the reference of a journey."""
+        """Return the day, where there is one, and the reference of a journey."""
         for framed in _children(journey, "FramedVehicleJourneyRef"):
             day = _text(framed, "DataFrameRef")
             reference = _text(framed, "DatedVehicleJourneyRef")
@@ -228,11 +220,7 @@ class Siri:
 
 
 def _delivery(content: bytes, place: str) -> Element:
-    """The service delivery of a message.
-
-    Raises:
-        InputError: it is no SIRI, or an error.
-    """
+    """The service delivery of a message."""
     root = read_xml(content, place)
     for each in root.iter():
         if _name(each) == "ServiceDelivery":
@@ -249,7 +237,7 @@ def _children(element: Element, name: str) -> Iterator[Element]:
 
 
 def _text(element: Element, name: str) -> str:
-    """The text of the first child of a name; empty where there is none."""
+    """Return the text of the first child of a name; empty where there is none."""
     return next(((child.text or "").strip() for child in _children(element, name)), "")
 
 

@@ -11,17 +11,7 @@ from loaders.sources.csvw_mapping import CSVW_PREFIXES, file_beside, read_metada
 
 
 class Tabular:
-    """Tables that a CSVW metadata file describes.
-
-    Args:
-        metadata: the metadata file (JSON), or its URL; so are the others.
-        files: the CSV files that are read by its only table description; none: those that the
-            metadata name, relative to their own place.
-        base: IRI that relative ones are resolved against; ``None``: ``@base`` of the metadata.
-
-    Raises:
-        InputError: the metadata are missing or malformed, or a table is missing.
-    """
+    """Tables that a CSVW metadata file describes."""
 
     name = "csv"
     prefixes: Mapping[str, str] = CSVW_PREFIXES

@@ -1,9 +1,9 @@
-"""Taxi trips in New York, as the DEBS Grand Challenge 2015 gives them: one trip per line of CSV.
+"""Taxi trips in New York, as in the DEBS Grand Challenge 2015: one trip per line of CSV.
 
 The 17 columns have no header: medallion, hack license, pickup and drop-off time, seconds, miles,
 pickup longitude and latitude, drop-off longitude and latitude, payment (``CSH`` or ``CRD``), fare,
-surcharge, tax, tip, tolls, total. Lines are sorted by the drop-off time, which is when a trip is
-told. Times are local and name no zone; they are read as UTC, because the queries only compare them.
+surcharge, tax, tip, tolls, total. Lines are sorted by the drop-off time, which is the instant of a
+trip. Times are local and name no zone; they are read as UTC, because the queries only compare them.
 
 Source: Jerzak and Ziekow 2015, *The DEBS 2015 Grand Challenge*; the terms are those of Le-Phuoc,
 Dao-Tran, Le Van, Le Tuan, Nguyen, Nguyen and Hauswirth 2015, Examples 1 to 5.
@@ -44,18 +44,7 @@ _NUMBERS = tuple(
 
 
 class Taxi:
-    """Taxi trips.
-
-    Args:
-        path: the CSV file, plain or compressed with gzip; or its URL.
-        start: only trips that end at this instant or later.
-        until: only trips that end before this instant.
-        holds: for how long a trip is a fact of the feed after its end.
-
-    Raises:
-        InputError: there is no such file.
-        SettingError: `holds` is not positive.
-    """
+    """Taxi trips."""
 
     name = "taxi"
     prefixes: Mapping[str, str] = MappingProxyType({"": TAXI, "trip": TRIPS})
@@ -114,7 +103,7 @@ class Taxi:
     # The feed.
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """At every instant at which trips end: these trips, which hold for a while."""
+        """Return the trips that end at each instant; they hold for a while."""
         before: tuple[datetime, tuple[Quad, ...]] | None = None
         for at, readings in groupby(self.readings(_STREAM, start, until), key=lambda r: r.at):
             quads = tuple(quad for reading in readings for quad in reading.quads)
@@ -126,7 +115,7 @@ class Taxi:
             yield FeedBatch(before[0], end, before[1], end)
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """First and last end of a trip, and how many different ones there are."""
+        """Return first and last end of a trip, and the number of distinct ends."""
         instants = [at for at, _ in groupby(r.at for r in self.readings(_STREAM, start, until))]
         if not instants:
             return None

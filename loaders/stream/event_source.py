@@ -1,10 +1,10 @@
 """Server-sent events into a spool.
 
-Source: the HTML standard, section "Server-sent events": what an event is, when a client connects
-again, and that it then names the last event that it has (``Last-Event-ID``).
+Source: the HTML standard, section "Server-sent events": the format, reconnection, and the
+``Last-Event-ID`` that a client then sends.
 
-That identifier is written down when the event is on the disk. What the server sends once more after
-a crash has the same identifier and content, and is left out.
+The identifier is written when the event is on the disk. Events that the server repeats after a
+crash are recognised by it, and left out.
 """
 
 import threading
@@ -32,19 +32,7 @@ _MAY_PASS = frozenset({408, 425, 429})
 
 
 class EventFollower:
-    """Lands the events of a URL while the block runs; connects again, where it left off.
-
-    Args:
-        url: ``sse+http://…`` or ``sse+https://…``; a user and a password may be in it.
-        kind: the name of the events that are wanted; ``None``: all.
-        spool: where they go.
-        home: where the identifier of the last one is kept.
-        troubled: told what goes wrong and is tried again.
-
-    Raises:
-        SettingError: not such a URL.
-        InputError: nobody answers there, or not with events.
-    """
+    """Writes the events of a URL to the spool while the block runs; reconnects and resumes."""
 
     def __init__(
         self,
@@ -71,7 +59,7 @@ class EventFollower:
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def check(self) -> None:
-        """See to it that events are still being received.
+        """Check that events are still received.
 
         Raises:
             InputError: they are not, and will not be.

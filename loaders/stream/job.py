@@ -1,10 +1,9 @@
 """The Structured Streaming job: records in micro-batches, mapped by the workers, to a server.
 
-**Exactly once.** Spark writes down which records belong to which micro-batch before it works on
-them; after a crash it does the same micro-batch again, with the same number and the same records.
-The identifier of a published batch is made of the identity of the query (kept in the checkpoint),
-the number of the micro-batch and the position of the record, and a server does nothing when it
-meets an identifier again. Labels are functions of the records alone.
+**Exactly once.** Spark writes down which records belong to a micro-batch before it works on them;
+after a crash it repeats the micro-batch with the same number and records. A published batch is
+identified by the query (kept in the checkpoint), the micro-batch and the position of the record,
+and a server ignores an identifier that it has. Labels are functions of the records alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,11 +33,11 @@ class StreamSettings:
     """How to run the job.
 
     Args:
-        checkpoint: directory, or its URL, that remembers what was sent.
+        checkpoint: directory, or its URL, with the progress.
         interval: seconds between two looks for new records.
-        per_batch: how many records a micro-batch has at most: bounds the memory of who publishes.
-        once: end when everything that is there has been sent.
-        from_executors: an executor publishes, and the driver sees no content.
+        per_batch: most records of a micro-batch: bounds memory.
+        once: end when all present records were sent.
+        from_executors: an executor publishes, not the driver.
     """
 
     checkpoint: Path | str
@@ -52,9 +51,9 @@ class StreamProgress(NamedTuple):
     """What is called as a job goes on.
 
     Args:
-        left_out: with the problem of a record that is malformed, or refused for its content.
-        done: with the number and the records of a micro-batch that was published; all with smaller
-            numbers are complete and will never be repeated.
+        left_out: with the problem of a record that is malformed or refused.
+        done: with the number and the records of a published micro-batch; all with smaller numbers
+            are complete and will never be repeated.
         check: every second; ends the job by an exception.
     """
 
@@ -65,7 +64,7 @@ class StreamProgress(NamedTuple):
 
 @dataclass(slots=True)
 class StreamSummary:
-    """What the job did: records and statements that the server has, and records left out."""
+    """Records and statements that the server has, and records left out."""
 
     records: int = 0
     facts: int = 0
@@ -75,12 +74,9 @@ class StreamSummary:
 def arriving_files(
     session: "SparkSession", directory: Path | str, settings: StreamSettings
 ) -> "DataFrame":
-    """Whole files that appear in a directory or URL (renamed into it when they are complete).
+    """Return the frame of whole files that appear in a directory or URL, by renaming.
 
     Executors read them: on a cluster they must see the directory.
-
-    Raises:
-        SparkError: no file system of Spark's has such URLs, or there is nothing.
     """
     from pyspark.errors import PySparkException
 
@@ -103,11 +99,7 @@ def arriving_files(
 def messages_of(
     session: "SparkSession", servers: str, topic: str, settings: StreamSettings
 ) -> "DataFrame":
-    """The messages of a topic of Kafka; needs the package of Spark's source of Kafka.
-
-    Raises:
-        SparkError: that package is not there.
-    """
+    """Return the frame of a Kafka topic; needs the package of Spark's Kafka source."""
     from pyspark.errors import AnalysisException
 
     reader = (
@@ -140,18 +132,10 @@ def run_stream(
     stopped: Event,
     progress: StreamProgress,
 ) -> StreamSummary:
-    """Publish records until the job is stopped, or until there are no more where `once` is set.
-
-    Args:
-        records: a streaming frame with the columns name, at (microseconds since 1970) and text.
-        mapping: how a record becomes a batch.
-        publisher: the dataset.
-        settings: how to run.
-        stopped: ends the job after the batch that is under way.
-        progress: called as the job goes on.
+    """Publish records until the job is stopped, or where `once` is set, until none are left.
 
     Raises:
-        PublishRefusedError: the server refuses batches whatever they say.
+        PublishRefusedError: the server refuses batches whatever their content.
         ServerUnreachableError: the server does not answer.
         SparkError: Spark gave up.
     """
@@ -220,7 +204,7 @@ def run_stream(
 
 
 def _identity(checkpoint: Folder) -> str:
-    """The identity of the query: made once, and kept in the checkpoint."""
+    """Return the identity of the query, which is kept in the checkpoint."""
     from secrets import token_hex
 
     if _IDENTITY not in checkpoint.names():
@@ -229,7 +213,7 @@ def _identity(checkpoint: Folder) -> str:
 
 
 class _Mapper:
-    """Turns Arrow batches of records into Arrow batches of bodies; runs in the workers."""
+    """Map Arrow batches of records to Arrow batches of bodies; runs in the workers."""
 
     def __init__(self, mapping: RecordMapping) -> None:
         self._mapping = mapping

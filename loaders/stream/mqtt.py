@@ -1,8 +1,8 @@
 """MQTT messages into a spool.
 
-A message is acknowledged to the broker when its file is on the disk under its final name; so none
-is lost in a crash. The broker sends a message again that was not acknowledged, and marks it as a
-duplicate: such a one is left out where the spool has, or had, its content.
+A message is acknowledged when its file has its final name, so none is lost in a crash. The broker
+repeats a message that was not acknowledged as a duplicate; it is left out where the spool has, or
+had, its content.
 """
 
 import threading
@@ -18,19 +18,7 @@ from loaders.stream.spool import Spool
 
 
 class Subscriber:
-    """Lands the messages of a topic while the block runs.
-
-    Args:
-        url: ``mqtt://HOST[:PORT]``; a user and a password may be in it.
-        topic: topic filter; ``+`` and ``#`` as in MQTT.
-        spool: where messages go.
-        client_id: the broker keeps what this client misses while it is away.
-        troubled: told, once, that messages cannot be written; they are tried until they can be.
-
-    Raises:
-        SettingError: not such a URL.
-        InputError: no broker answers.
-    """
+    """Writes the messages of a topic to the spool while the block runs."""
 
     def __init__(
         self,
@@ -80,11 +68,7 @@ class Subscriber:
             raise
 
     def check(self) -> None:
-        """See to it that messages are still being received.
-
-        Raises:
-            InputError: they are not.
-        """
+        """Check that messages are still received."""
         if self._failure is not None:
             raise InputError(
                 f"messages are no longer received ({self._failure})",

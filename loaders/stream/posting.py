@@ -1,9 +1,8 @@
-"""Publishes the records of a micro-batch, one after the other: by an executor, or by the driver.
+"""Publish the records of a micro-batch in sequence: by an executor, or by the driver.
 
-The order of records is that of their instants, because what came later replaces what came before;
-so one task publishes a micro-batch. A task that Spark repeats, or that goes on although Spark has
-given it up, sends the same batches under the same identifiers in the same order: whichever of them
-comes first, the server takes each once, and none before the one in front of it.
+Records are in order of their instants, because later ones replace earlier ones; so one task
+publishes a micro-batch. A task that Spark repeats, or has given up, sends the same batches under
+the same identifiers in the same order, so the server takes each once and in order.
 """
 
 import socket
@@ -31,13 +30,13 @@ _SECONDS = 10.0
 
 
 class Outcome(NamedTuple):
-    """What became of a record.
+    """The outcome of a record.
 
     Args:
         name: of the record.
-        facts: how many statements it has.
+        facts: number of its statements.
         problem: why it was left out.
-        status: with which the server refused it, where that ends the job.
+        status: of the server's refusal, where that ends the job.
         failure: what ends the job.
     """
 
@@ -63,14 +62,7 @@ class ParsedRecord(NamedTuple):
 def outcomes(
     records: Iterable[ParsedRecord], publisher: Publisher, batch: str, stopped: Event | None = None
 ) -> Iterator[Outcome]:
-    """Publish records in this order, up to the first failure.
-
-    Args:
-        records: those of a micro-batch.
-        publisher: the dataset.
-        batch: what their identifiers begin with.
-        stopped: ends attempts early.
-    """
+    """Publish records in this order, up to the first failure."""
     for position, record in enumerate(records):
         outcome = Outcome(record.name, record.facts, record.problem)
         if record.problem is None and record.body is not None and record.facts:
@@ -90,12 +82,7 @@ def outcomes(
 
 
 class RecordPoster:
-    """Publishes sorted records in Arrow batches; runs in a worker.
-
-    Args:
-        url, token: of the dataset.
-        batch: see `outcomes`.
-    """
+    """Publishes sorted records in Arrow batches; runs in a worker."""
 
     def __init__(self, url: str, token: str | None, batch: str) -> None:
         self._url = url
@@ -116,7 +103,7 @@ class RecordPoster:
 
 
 def unreached(session: "SparkSession", url: str) -> str | None:
-    """Why an executor does not reach a server; ``None``: it does."""
+    """Return why an executor does not reach a server; ``None``: it does."""
 
     def look(_: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa

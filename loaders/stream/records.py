@@ -1,4 +1,4 @@
-"""What arrives, and how it becomes a batch of labelled facts."""
+"""Arriving records, and how they become batches of labelled facts."""
 
 import io
 import json
@@ -25,11 +25,11 @@ _METHOD = "rdf-1.2"
 
 
 class Document(NamedTuple):
-    """A document that arrived: a file or a message.
+    """A file or a message.
 
     Args:
-        name: its name, whose suffix tells the format.
-        at: when it was written. A record that is read again has the same instant.
+        name: its name, whose suffix is the format.
+        at: when it was written; the same when it is read again.
         text: its content.
     """
 
@@ -39,12 +39,12 @@ class Document(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """What is published for a record.
+    """The batch of a record.
 
     Args:
         body: N-Quads.
-        label: of all of them; ``None``: they are annotated by a method.
-        facts: how many statements there are.
+        label: of all of them; ``None``: they are annotated.
+        facts: number of statements.
     """
 
     body: str
@@ -56,7 +56,7 @@ class RecordMapping(Protocol):
     """How records become batches; pickled to the workers."""
 
     def batch(self, record: Document) -> Publication:
-        """The batch of a record.
+        """Return the batch of a record.
 
         Raises:
             InputError: the record is malformed.
@@ -65,20 +65,14 @@ class RecordMapping(Protocol):
 
 
 class RdfRecords:
-    """RDF documents: annotated by a method, or labelled here by the instant of the record.
-
-    Args:
-        holds: for how long facts hold from the instant of their record; ``None``: they are
-            annotated.
-        labelling: the kind of the labels.
-    """
+    """RDF documents: annotated, or labelled by the instant of the record."""
 
     def __init__(self, holds: timedelta | None, labelling: Labelling = "expiration") -> None:
         self._holds = holds
         self._labelling = labelling
 
     def batch(self, record: Document) -> Publication:
-        """Parse a record; its format is that of its suffix, else N-Quads."""
+        """Parse a record by its suffix, else as N-Quads."""
         suffix = record.name.removesuffix(".gz").rpartition(".")[2].lower()
         rdf_format = ox.RdfFormat.from_extension(suffix) or ox.RdfFormat.N_QUADS
         scope = BlankNodeScope(0, keep_labels=True)
@@ -101,21 +95,7 @@ class RdfRecords:
 
 
 class CsvRecords:
-    """CSV documents, mapped as CSV on the Web metadata say.
-
-    Args:
-        metadata: the parsed metadata, with one table.
-        source: the name of the metadata, for messages.
-        dataset: the URL of the dataset, for minted names.
-        holds: for how long facts hold.
-        at: column with the instant from which the facts of a row hold; ``None``: that of the
-            record.
-        labelling: the kind of the labels.
-        base: IRI that relative ones are resolved against.
-
-    Raises:
-        InputError: the metadata are malformed, or describe several tables.
-    """
+    """CSV documents, mapped by CSV on the Web metadata."""
 
     def __init__(
         self,
@@ -171,10 +151,10 @@ class CsvRecords:
 
 
 def label_from(start: datetime, holds: timedelta, labelling: Labelling) -> Label:
-    """The label of a fact that holds for a time from an instant.
+    """Return the label of a fact that holds for a time from an instant.
 
     Raises:
-        LabelError: an interval would begin at the last instant that there is.
+        LabelError: an interval would begin at the last possible instant.
     """
     end = shifted(start, holds)
     return Expiration(end) if labelling == "expiration" else Interval(start, end)

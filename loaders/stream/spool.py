@@ -1,7 +1,7 @@
-"""Messages in a spool directory, each as one file, for the streaming job to read.
+"""Messages in a spool directory, one file each, for the streaming job.
 
-A file leaves the spool when its micro-batch is complete. Which files those are is written down
-before that, so that a crash leaves nothing behind that nobody would remove.
+A file leaves the spool when its micro-batch is complete. The list of those files is written before,
+so that a crash leaves no file behind for ever.
 """
 
 import hashlib
@@ -23,13 +23,7 @@ _PAUSE_SECONDS = 1.0
 class Spool:
     """Files with one message each, named so that they sort by arrival.
 
-    `directory` has those that are to be read.
-
-    Args:
-        home: where the spool is kept.
-        suffix: ends the names; tells the format of the messages.
-        clock: names files.
-        remembered: how many messages that were read are kept.
+    `directory` has the unread ones.
     """
 
     def __init__(self, home: Path, suffix: str, clock: Clock, remembered: int = REMEMBERED) -> None:
@@ -74,15 +68,7 @@ class Spool:
         leaving: threading.Event,
         troubled: Callable[[str], None],
     ) -> bool:
-        """Write a message, again and again until there is room for it; whether it was.
-
-        Args:
-            topic: of the message.
-            payload: what it says.
-            again: whether it may have been written before.
-            leaving: ends the trying.
-            troubled: told, once, that it cannot be written.
-        """
+        """Write a message, repeatedly until there is room; return whether it was written."""
         told = False
         while True:
             try:
@@ -97,12 +83,7 @@ class Spool:
                 return True
 
     def batch_done(self, number: int, names: Sequence[str]) -> None:
-        """These files were published; those of all micro-batches before will not be read again.
-
-        Args:
-            number: of the micro-batch; a repeated one has the number that it had.
-            names: of its files.
-        """
+        """Remove the files of the micro-batches before; note these."""
         for earlier in self._batches.iterdir():
             if earlier.name.isdigit() and int(earlier.name) < number:
                 for name in earlier.read_text(encoding="utf-8").splitlines():
