@@ -1,10 +1,8 @@
-"""The port that a server listens on, for itself alone.
+"""Claim the port that a server listens on.
 
-Every worker binds the port with ``SO_REUSEPORT``, so nothing would keep a second server from
-binding it as well; the two would then answer by turns.
-
-Names in the abstract namespace of Linux say who has a port: the server, and each of its workers.
-They have no files, and are given back with the end of the process, however it ends.
+Workers bind it with ``SO_REUSEPORT``, so a second server could bind it as well, and the two would
+answer by turns. Abstract Unix sockets of Linux mark who has a port: the server, and each worker.
+They have no files, and end with their process.
 """
 
 import errno
@@ -31,17 +29,10 @@ _marks: list[socket.socket] = []
 def claimed_port(
     host: str, port: int, wait: Callable[[], object] = lambda: time.sleep(_LOOK_SECONDS)
 ) -> Iterator[int]:
-    """A port on which nobody listens, and which no other server claims meanwhile.
-
-    The workers of a server that was killed are given time to end.
-
-    Args:
-        host: address to listen on.
-        port: 0 for any one that is free.
-        wait: between two looks at a port that such workers have.
+    """Claim a port on which nobody listens; wait for the workers of a server that was killed.
 
     Raises:
-        ListenError: somebody listens there, or the address is not one of this machine.
+        ListenError: the port is in use, or the address is not one of this machine.
     """
     with ExitStack() as held:
         deadline = time.monotonic() + _ORPHAN_SECONDS
@@ -66,7 +57,7 @@ def claimed_port(
 
 
 def mark_worker(host: str, port: int) -> None:
-    """Let others know until the end of this process that a worker has the port."""
+    """Mark the port as a worker's until this process ends."""
     if sys.platform == "linux":
         mark = socket.socket(socket.AF_UNIX)
         mark.bind(f"\0{_name(host, port)}/{os.getpid()}")
@@ -83,7 +74,7 @@ def _free_port(host: str, port: int) -> int:
 
 
 def _has_orphans(host: str, port: int) -> bool:
-    """Whether workers have the port whose server is gone."""
+    """True where workers have the port and their server is gone."""
     try:
         names = {line.rpartition(" ")[2] for line in _NAMES.read_text().splitlines()}
     except OSError:

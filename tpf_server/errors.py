@@ -55,13 +55,7 @@ class RequestError(ServerError):
 
 
 class TermSyntaxError(RequestError):
-    """A parameter of a fragment's URL that is not a term.
-
-    Args:
-        parameter: name of the parameter.
-        text: its value, as it was received.
-        reason: what is wrong with it.
-    """
+    """A parameter of a fragment's URL that is not a term."""
 
     title = "Malformed term"
 
@@ -104,12 +98,7 @@ class NotFoundError(RequestError):
 
 
 class MethodNotAllowedError(RequestError):
-    """The resource does not know this method.
-
-    Args:
-        method: what was asked for.
-        allowed: the methods that the resource knows.
-    """
+    """The resource does not know this method."""
 
     status = 405
     title = "Method not allowed"
@@ -180,8 +169,7 @@ class UnreadyError(ServerError):
 class StoreError(ServerError):
     """Root of the errors of the stores.
 
-    What their messages say, as paths and hosts, is for the log: clients only read that a store
-    failed.
+    Their messages, with paths and hosts, are for the log; clients read only that a store failed.
     """
 
     status = 503
@@ -228,12 +216,7 @@ class SnapshotExpired(StoreError):  # noqa: N818 - named by the store protocol
 
 
 class PastUnknown(StoreError):  # noqa: N818 - like the other one
-    """Nobody knows what held at an instant: expirations do not tell since when their facts hold.
-
-    Args:
-        message: what is not known.
-        earliest: from when on it is known, where anybody can say so.
-    """
+    """The state at an instant is unknown: expirations have no start."""
 
     status = 404
     title = "The past is not known"

@@ -23,18 +23,10 @@ from tpf_server.store.live.sqlite_tables import read_backup
 
 
 def back_up(place: str | Path, file: Path, name: str = "live") -> int:
-    """Write the log of a live store to a new file, while others go on to publish.
-
-    Args:
-        place: a SQLite file, or the URL of a PostgreSQL database.
-        file: what is made: a SQLite file, also of a log in PostgreSQL.
-        name: which of the stores of a database.
+    """Write the log of a live store to a new file, while publishing goes on.
 
     Returns:
         the number of the newest batch in it.
-
-    Raises:
-        StoreError: there is no such log, it has lost batches, or the file cannot be written.
     """
     if not _is_url(place) and not Path(place).exists():
         raise StoreError(f"there is no live store {place}")
@@ -45,23 +37,14 @@ def back_up(place: str | Path, file: Path, name: str = "live") -> int:
 
 
 def restore(place: str | Path, file: Path | None, published: int, name: str = "live") -> int:
-    """Put a backup in the place of the log of a live store.
+    """Replace the log of a live store by a backup; without a file, by what is left in it.
 
-    The numbers of all batches that were acknowledged are not used again; servers that run read the
-    log anew. A log that cannot be read is put aside under the ending ``.damaged``, after which
-    servers that run have to be started again.
-
-    Args:
-        place: a SQLite file, or the URL of a PostgreSQL database.
-        file: the backup; ``None``: go on with what is left in the log.
-        published: now, in microseconds.
-        name: which of the stores of a database.
+    The numbers of acknowledged batches are not reused; running servers read the log anew. A log
+    that cannot be read is renamed with the ending ``.damaged``; running servers must then be
+    restarted.
 
     Returns:
         the number that the log goes on behind.
-
-    Raises:
-        StoreError: the backup or the log cannot be read, or the log cannot be written.
     """
     log = open_log(place, None, name) if _is_url(place) else None
     with closing(log or _what_is_left(Path(place), aside=file is not None)) as found:
@@ -107,7 +90,7 @@ _OPTIONS: Final = (
 
 
 def _place(dataset: str, config: str | None, flags: Mapping[str, Any]) -> Path | str:
-    """Where the log of a dataset is, by the settings that the server has."""
+    """Return where the log of a dataset is, by the settings of the server."""
     server, datasets = read_configuration(Path(config) if config else None, os.environ, flags)
     known = {each.name: each for each in datasets}
     if datasets and dataset not in known:

@@ -1,7 +1,7 @@
-"""Where the data of a dataset lies, and whether it is in order.
+"""Locate and check the data of datasets.
 
-What `tpf-server` finds out before it starts a worker: nothing is opened here, so that the process
-that only watches over the workers neither loads what opens stores nor reads the live facts.
+`tpf-server` does this before it starts a worker, and opens nothing, so that the supervising process
+loads neither the stores' code nor the live facts.
 """
 
 import logging
@@ -37,19 +37,14 @@ LOOK_SECONDS: Final = 0.2
 
 
 class MadeApplication(NamedTuple):
-    """An application.
-
-    Args:
-        app: answers requests.
-        close: closes what it needs; called once no request is under way any more.
-    """
+    """An application, and a function that closes it after its last request."""
 
     app: WSGIApplication
     close: Callable[[], None]
 
 
 class _Generation:
-    """An application, and how many requests of it are under way."""
+    """An application, and the number of its running requests."""
 
     __slots__ = ("made", "requests", "retired")
 
@@ -60,11 +55,7 @@ class _Generation:
 
 
 class Reloading:
-    """A WSGI application: the one of the settings in a file, made anew when that is replaced.
-
-    Args:
-        file: the settings, as `Configuration.to_json` writes them; replaced as a whole.
-        make: makes the application of some settings.
+    """A WSGI application that is made anew when the file of its settings is replaced.
 
     Raises:
         ServerError: `make` cannot make the first one.
@@ -92,10 +83,10 @@ class Reloading:
                 generation.made.close()
 
     def look(self) -> bool:
-        """Exchange the application if the file has been replaced; whether it has been.
+        """Exchange the application if the file has been replaced; return whether it was.
 
         Raises:
-            ServerError: there is no application of these settings; the old one stays.
+            ServerError: the new settings are wrong; the old application stays.
         """
         stamp = self._stamp()
         if stamp == self._seen:
@@ -111,7 +102,7 @@ class Reloading:
         return True
 
     def follow(self) -> None:
-        """Look again and again, in a thread that ends with the process."""
+        """Look for new settings again and again, in a daemon thread."""
         threading.Thread(target=self._follow, name="settings", daemon=True).start()
 
     def _follow(self) -> None:
@@ -139,21 +130,13 @@ _SUFFIX = re.compile(
 
 
 def dataset_of_path(source: str) -> DatasetSettings:
-    """The settings of a dataset that is named on the command line: called after its file.
-
-    Raises:
-        SettingsError: no name can be made of the file's.
-    """
+    """Return the settings of a dataset on the command line, named after its file."""
     name = _SUFFIX.sub("", Path(source).resolve().name)
     return DatasetSettings(name=re.sub(r"[^A-Za-z0-9_~.-]", "-", name).lstrip(".-"), source=source)
 
 
 def each_name_once(datasets: Iterable[DatasetSettings]) -> list[DatasetSettings]:
-    """The datasets, each name once.
-
-    Raises:
-        SettingsError: two datasets have one name.
-    """
+    """Return the datasets; refuse two of one name."""
     found: dict[str, DatasetSettings] = {}
     for settings in datasets:
         if settings.name in found:
@@ -163,7 +146,7 @@ def each_name_once(datasets: Iterable[DatasetSettings]) -> list[DatasetSettings]
 
 
 def check_sources(configuration: Configuration) -> None:
-    """See to it that all datasets can be opened; RDF files are indexed, missing logs are made.
+    """Check that all datasets can be opened; index RDF files, make missing logs.
 
     Raises:
         SettingsError: two datasets have one name.
@@ -179,13 +162,10 @@ def check_sources(configuration: Configuration) -> None:
 def static_store(
     settings: DatasetSettings, server: Settings, *, fetch: bool = False
 ) -> Path | None:
-    """The store of a dataset's static data, checked; an RDF file is indexed first, once.
+    """Return the checked store of a dataset's static data; index an RDF file first, once.
 
-    Args:
-        settings: of the dataset.
-        server: of the server.
-        fetch: look whether a store at a URL is another one than was fetched; workers do not, so
-            that all of them have the same. Where it cannot be read, the one that was fetched stays.
+    With `fetch`, a store at a URL is fetched if it has changed; where it cannot be read, the
+    fetched one stays. Workers do not fetch, so that all have the same.
 
     Raises:
         StoreError: the store cannot be read or written.
@@ -211,25 +191,14 @@ def static_store(
 
 
 def sources_changed(configuration: Configuration) -> bool:
-    """Whether a store at a URL is another one than was fetched.
-
-    Raises:
-        StoreError: one cannot be read.
-    """
+    """True where a store at a URL differs from the fetched one."""
     indexes = Path(configuration.server.data_dir) / "indexes"
     urls = [dataset.source for dataset in configuration.datasets if is_store_url(dataset.source)]
     return any(has_changed(url, indexes, os.environ) for url in urls)
 
 
 def log_place(settings: DatasetSettings, server: Settings) -> Path | str | None:
-    """The file (its folder is there) or database of the live facts' log.
-
-    Returns:
-        ``None`` where there are no live facts.
-
-    Raises:
-        StoreError: the folder of the file cannot be made.
-    """
+    """Return the file (in a folder that exists) or database of a log; ``None``: no live facts."""
     if isinstance(settings.live, str):
         if settings.live.startswith(POSTGRESQL):
             return settings.live

@@ -1,4 +1,4 @@
-"""A dataset that is served: its settings and its open stores."""
+"""A served dataset: its settings and its open stores."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,12 +19,7 @@ _ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"
 
 
 class Overlap:
-    """The static quads of a dataset that have been live facts, too.
-
-    Args:
-        static: the static quads.
-        live: the live facts; those to come are watched.
-    """
+    """The static quads of a dataset that are live facts, too."""
 
     def __init__(self, static: StaticStore, live: LiveStore) -> None:
         self._static = static
@@ -47,16 +42,7 @@ class Overlap:
     def hidden(
         self, pattern: QuadPattern, parts: Iterable[Part], snapshot: Snapshot
     ) -> list[tuple[int, Quad]]:
-        """The static matches that live facts show, with their positions among the static ones.
-
-        Args:
-            pattern: what is asked for.
-            parts: which labelled facts match, and which quads they show.
-            snapshot: the state of the live facts.
-
-        Raises:
-            SnapshotExpired: the snapshot is older than what the live store retains.
-        """
+        """Return the static matches that live facts show, with their positions."""
         if not self._quads:
             return []
         parts = tuple(parts)
@@ -68,7 +54,7 @@ class Overlap:
         )
 
     def _shows(self, part: Part, quad: Quad, snapshot: Snapshot) -> bool:
-        """Whether a valid fact of a part shows this quad as its own."""
+        """True where a valid fact of a part shows this quad as its own."""
         facts = _narrowed(part.facts, quad)
         return facts is not None and any(
             part.render(fact) == quad and (part.residual is None or part.residual(fact))
@@ -102,13 +88,7 @@ def _matches(pattern: QuadPattern, quad: Quad) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OpenDataset:
-    """A dataset with its open stores; either may be missing.
-
-    Args:
-        settings: name, page size, annotation and so on.
-        static: quads that do not change.
-        live: labelled facts.
-    """
+    """A dataset with its open stores; either may be missing."""
 
     settings: DatasetSettings
     static: StaticStore | None = None
@@ -127,7 +107,7 @@ class OpenDataset:
 
     @property
     def has_plain_view(self) -> bool:
-        """Whether there is a URL that shows live facts as their own quads."""
+        """True where a URL shows live facts as their own quads."""
         return self.live is not None and (
             PLAIN in self.settings.views or self.settings.annotation == PLAIN
         )

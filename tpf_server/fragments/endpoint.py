@@ -1,4 +1,4 @@
-"""An endpoint: one view of a dataset at its URL, with what all its fragments have in common."""
+"""One view of a dataset at its URL, with what all its fragments share."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -35,33 +35,28 @@ _METADATA: Final = "#metadata>"
 
 
 class Authority:
-    """Knows the pages of a dataset.
-
-    Args:
-        url: where the dataset lies; its views and pages lie below.
-        vocabulary: that its pages speak.
-    """
+    """Knows the pages of a dataset."""
 
     def __init__(self, url: str, vocabulary: Vocabulary) -> None:
         self._of_controls = (*_OF_CONTROLS, *(vocabulary[name] for name in _ABOUT_LABELS))
         self._openings = tuple(f"<{url}{end}" for end in (">", "?", "#", "/", "."))
 
     def controls(self, quad: Quad) -> bool:
-        """Whether a quad, in whatever graph, reads like metadata of a page of the dataset."""
+        """True for a quad that reads like metadata of a page of the dataset."""
         subject, predicate, value, _ = quad
         if predicate in (_PRIMARY_TOPIC, _SUBSET) and value.startswith(self._openings):
             return True
         return predicate.startswith(self._of_controls) and subject.startswith(self._openings)
 
     def makes_metadata(self, quad: Quad) -> bool:
-        """Whether a quad lies in what would be taken for the metadata of a page, or makes it so."""
+        """True for a quad in a graph that reads like a page's metadata, or that makes one so."""
         _, predicate, value, graph = quad
         if predicate == _PRIMARY_TOPIC and value.startswith(self._openings):
             return True
         return graph.endswith(_METADATA) and graph.startswith(self._openings)
 
     def may_control(self, predicates: Iterable[Term]) -> bool:
-        """Whether any of the quads with these predicates could be one of the above; quick."""
+        """Pre-check of `controls` for quads with these predicates."""
         # Most pages have one predicate.
         return any(
             predicate.startswith(self._of_controls) or predicate == _PRIMARY_TOPIC
@@ -69,7 +64,7 @@ class Authority:
         )
 
     def may_make_metadata(self, predicates: Sequence[Term], graphs: Sequence[Term]) -> bool:
-        """Whether any of the quads with these could be of the second kind; quick."""
+        """Pre-check of `makes_metadata`."""
         return _PRIMARY_TOPIC in predicates or (
             any(graphs) and any(graph.endswith(_METADATA) for graph in set(graphs))
         )
@@ -92,14 +87,7 @@ def _digest(*parts: object) -> str:
 
 
 class Endpoint:
-    """One view of a dataset at its URL.
-
-    Args:
-        dataset: the dataset.
-        view: name of the view at ``/{dataset}/{view}``; ``None`` for ``/{dataset}`` itself.
-        settings: the server's settings.
-        base: URL of the server, with a slash at its end.
-    """
+    """One view of a dataset at its URL."""
 
     def __init__(
         self, dataset: OpenDataset, view: str | None, settings: Settings, base: str

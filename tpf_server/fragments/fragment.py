@@ -1,4 +1,4 @@
-"""A page of a fragment: the value that is computed once and rendered by any writer."""
+"""A page of a fragment: a value that is computed once and rendered by any writer."""
 
 import re
 from datetime import datetime
@@ -15,13 +15,13 @@ from tpf_server.store.protocols import QuadColumns, Snapshot, quad_columns
 
 
 class PinnedRequest(NamedTuple):
-    """A request at an instant: enough to tell how fresh an answer is, not yet the answer.
+    """A request at an instant, which defines the freshness of its answer.
 
     Args:
-        endpoint: where it was asked.
-        request: what was asked for.
-        now: when.
-        snapshot: the state of the live facts to show; ``None`` without live facts.
+        endpoint: the view.
+        request: the requested page.
+        now: the instant.
+        snapshot: state of the live facts; ``None`` without live facts.
         state: when the answer changes, and which labelled facts are in it.
     """
 
@@ -36,12 +36,12 @@ class Fragment(NamedTuple):
     """A page of a fragment.
 
     Args:
-        query: what it answers.
-        rows: the quads of the page, as they are shown, with their labels.
-        total: how many quads match.
-        dynamic: how many of them come from live facts.
-        labellings: the kinds of label that those carry.
-        earliest_end: when the first label of a matching fact ends.
+        query: the request.
+        rows: its quads, as shown, with their labels.
+        total: number of matches.
+        dynamic: number of matches among live facts.
+        labellings: kinds of their labels.
+        earliest_end: when the first label of a match ends.
         links: URLs of the pages ``first``, ``previous``, ``next``, ``last``, where there are any.
     """
 
@@ -55,12 +55,12 @@ class Fragment(NamedTuple):
 
 
 def pin(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> PinnedRequest:
-    """Fix the snapshot that a request is answered from.
+    """Choose the snapshot of an answer.
 
     Raises:
-        RequestError: the URL pins a snapshot that has not been yet.
+        RequestError: the URL pins a snapshot of the future.
         SnapshotExpired: the URL pins a snapshot that is no longer retained.
-        PastUnknown: nobody knows what held at the instant that is asked for.
+        PastUnknown: the state at the requested instant is unknown.
     """
     live = endpoint.dataset.live
     snapshot = None
@@ -86,11 +86,7 @@ def _asks_past(request: FragmentRequest, now: datetime) -> bool:
 
 
 def evaluate(query: PinnedRequest) -> Fragment:
-    """Make the page.
-
-    Raises:
-        SnapshotExpired: the snapshot is no longer retained.
-    """
+    """Compute the page."""
     endpoint, request = query.endpoint, query.request
     matches = endpoint.view.matches(request.patterns, query.snapshot, query.state)
     offset = (request.page - 1) * request.limit
@@ -112,7 +108,7 @@ def evaluate(query: PinnedRequest) -> Fragment:
 
 
 def _without_metadata(rows: LabelledRows, endpoint: Endpoint) -> LabelledRows:
-    """The rows without those that would be taken for the metadata of a page."""
+    """Return the rows without those that read like the metadata of a page."""
     authority = endpoint.authority
     columns, labels = rows
     if not authority.may_make_metadata(columns.predicates, columns.graphs):
@@ -154,7 +150,7 @@ _TAG: Final = re.compile(r'"([0-9a-f]{24})(?:\.([0-9a-f]{1,16}))?"')
 
 
 def max_age(query: PinnedRequest) -> int:
-    """Whole seconds for which the answer may be kept, rounded down."""
+    """Return the seconds for which the answer may be cached, rounded down."""
     seconds = query.endpoint.max_age
     change = query.state.next_change
     # A pinned page never changes.
@@ -164,13 +160,10 @@ def max_age(query: PinnedRequest) -> int:
 
 
 def kept_until(query: PinnedRequest) -> int | None:
-    """The last whole second (Unix time) in which nginx may show an answer whose labels will end.
+    """Return the last whole second (Unix time) in which nginx may show an answer; ``None``: any.
 
-    nginx counts in whole seconds and shows an answer up to a second longer than ``max-age`` says,
-    that is, after its labels have ended; its own header field ``X-Accel-Expires: @TIME`` wins.
-
-    Returns:
-        ``None`` where no label ends or starts, so that ``max-age`` is good enough.
+    nginx shows an answer up to a second longer than ``max-age`` says, after its labels have ended;
+    its header field ``X-Accel-Expires: @TIME`` takes precedence.
     """
     change = query.state.next_change
     if change is None or query.request.snapshot is not None:
@@ -179,12 +172,7 @@ def kept_until(query: PinnedRequest) -> int | None:
 
 
 def entity_tag(query: PinnedRequest, variant: str) -> str:
-    """The strong entity tag of the answer in one format, with its quotation marks.
-
-    Args:
-        query: what is answered.
-        variant: the format, and the encoding if any.
-    """
+    """Return the strong entity tag of the answer in one format, quoted."""
     snapshot = query.snapshot
     text = f"{query.endpoint.version}\n{variant}\n{query.request.page_url}"
     if snapshot is None:
@@ -195,10 +183,7 @@ def entity_tag(query: PinnedRequest, variant: str) -> str:
 
 
 def matching_tag(field: str, tag: str) -> str | None:
-    """The tag in an ``If-None-Match`` field whose page is as right as the one with this tag.
-
-    The comparison is weak, as the standard asks for in this field.
-    """
+    """Return the tag of an ``If-None-Match`` field that matches this one, by weak comparison."""
     if field == tag:
         return tag
     if field.strip() == "*":
@@ -213,7 +198,7 @@ def matching_tag(field: str, tag: str) -> str | None:
 
 
 def last_modified(query: PinnedRequest) -> datetime | None:
-    """When the answer became what it is, as far as the stores know; never after now."""
+    """Return when the answer last changed, as far as the stores know; never after now."""
     known = []
     static, live = query.endpoint.dataset.static, query.endpoint.dataset.live
     if static is not None:

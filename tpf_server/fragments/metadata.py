@@ -1,15 +1,15 @@
-"""The metadata of a page: what it is part of, how much there is, where to go on, what is dynamic.
+"""The metadata of a page: its dataset and fragment, counts, controls and labels.
 
 Sources: the Triple Pattern Fragments and Quad Pattern Fragments specifications of the Hydra W3C
 community group; the Hydra Core Vocabulary; VoID. Clients depend on more than these say:
 
-- the page is called exactly what the client asked for;
-- ``void:subset`` from the dataset to the page comes *first*: Comunica heeds ``sd:defaultGraph`` of
+- the page has exactly the URL that the client requested;
+- ``void:subset`` from the dataset to the page comes *first*: Comunica uses ``sd:defaultGraph`` of
   the dataset only once it knows that the page belongs to it;
 - ``void:subset`` from the fragment to the page comes *after* that, because the same client takes
   the last subject that it sees for the fragment;
-- there is exactly one ``hydra:template``, with exactly four mappings: what else its URLs may hold
-  is mapped by ``tmp:mapping``.
+- there is exactly one ``hydra:template``, with exactly four mappings: further variables of its URLs
+  are mapped by ``tmp:mapping``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -54,7 +54,7 @@ _instant_term = lru_cache(maxsize=4096)(instant_term)
 
 
 def label_triples(page: LabelledRows, vocabulary: Vocabulary) -> list[Triple]:
-    """The nodes that state the labels of the labelled quads of a page."""
+    """Return the nodes with the labels of the quads of a page."""
     columns, labels = page
     places = list(zip(columns.subjects, columns.predicates, columns.graphs, strict=True))
     spots: dict[_Spot, Label | None] = {}
@@ -142,26 +142,21 @@ _MAPPINGS: Final = {
 
 
 class Controls(NamedTuple):
-    """The dataset and its search form: triples that are written once and used on every page.
-
-    Args:
-        triples: what they say.
-        lines: the same in N-Triples.
-    """
+    """The dataset and its search form, the same on every page: as triples and as N-Triples."""
 
     triples: list[Triple]
     lines: str
 
 
 class Metadata(NamedTuple):
-    """The metadata graph of a page, in the order in which clients need it.
+    """The metadata graph of a page, in the order that clients need.
 
     Args:
         graph: its name.
-        before: what a client must know before it reads the controls.
-        controls: the dataset and its form, the same on every page of an endpoint.
+        before: triples that must precede the controls.
+        controls: the dataset and its form.
         after: the rest, but for the labels.
-        labels: those of the page's facts.
+        labels: of the page's facts.
     """
 
     graph: Term
@@ -172,13 +167,13 @@ class Metadata(NamedTuple):
 
 
 class Mapping(NamedTuple):
-    """What a variable of the form's template means.
+    """A variable of the form's template.
 
     Args:
         variable: its name.
         property: what it selects by.
-        via: the property by which the form has it.
-        maximum: the largest value, or the most rows, where there is one.
+        via: the property that links the form to it.
+        maximum: the largest value, or the most rows; ``None``: none.
     """
 
     variable: str
@@ -228,7 +223,7 @@ def labels_of(page: Fragment) -> list[Triple]:
 
 
 def changing(page: Fragment) -> list[Triple]:
-    """What a page says of its fragment that changes over time, but for the labels."""
+    """Return the metadata that change over time, but for the labels."""
     query = page.query
     if query.snapshot is None:
         return []
@@ -312,7 +307,7 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
 
 
 def about_dataset(endpoint: Endpoint) -> Iterator[Triple]:
-    """What a dataset is called and is about, whose it is, and what may be done with it."""
+    """Return the description of a dataset: title, subject, publisher, license."""
     dataset, own = endpoint.iri, endpoint.dataset.settings
     yield Triple(dataset, _TITLE, literal(endpoint.title))
     if own.description:
@@ -323,13 +318,7 @@ def about_dataset(endpoint: Endpoint) -> Iterator[Triple]:
 
 
 def published_by(what: Term, publisher: str, name: str) -> Iterator[Triple]:
-    """Who publishes something.
-
-    Args:
-        what: is published.
-        publisher: an IRI, or a name; nobody says where empty.
-        name: IRI of who has no own one.
-    """
+    """Who publishes something."""
     if not publisher:
         return
     agent = Term(f"<{publisher if is_web_iri(publisher) else name}>")
@@ -340,7 +329,7 @@ def published_by(what: Term, publisher: str, name: str) -> Iterator[Triple]:
 
 
 def mappings(endpoint: Endpoint) -> Iterator[Mapping]:
-    """What the variables of the form's template mean."""
+    """Return the variables of the form's template."""
     maxima = {"limit": endpoint.max_page_size, "values": endpoint.max_values}
     for name in endpoint.form:
         # Comunica takes a form with any other mapping for none at all, and downloads everything.

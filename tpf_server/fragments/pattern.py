@@ -1,11 +1,11 @@
-"""The parameters of a fragment's URL, read into a quad pattern.
+"""Read the parameters of a fragment's URL into a quad pattern.
 
-Terms are written as the form of a fragment says (``hydra:ExplicitRepresentation``): an IRI bare or
-in angle brackets; a literal as ``"text"``, ``"text"@en`` or ``"42"^^iri`` (or ``^^<iri>``), where
-the text between the outer quotes is taken as it is, without escapes. Beside that: a name with a
-configured prefix, an RDF 1.2 triple term ``<<( s p o )>>`` in N-Triples form (or, as the library
-rdf-string of JavaScript clients writes it, ``<<s p o>>`` of terms as above), and a variable, which
-is absent, empty or ``?name``; a name that occurs twice asks for equal terms.
+Terms have the form of ``hydra:ExplicitRepresentation``: an IRI bare or in angle brackets; a literal
+as ``"text"``, ``"text"@en`` or ``"42"^^iri`` (or ``^^<iri>``), whose text between the outer quotes
+has no escapes. Also accepted: a name with a configured prefix; an RDF 1.2 triple term
+``<<( s p o )>>`` in N-Triples form (or ``<<s p o>>`` of terms as above, as the JavaScript library
+rdf-string writes it); and a variable, which is absent, empty or ``?name``. A name that occurs twice
+requires equal terms.
 
 Sources: Hydra core, *Expressing variables*; the Triple and Quad Pattern Fragments specifications.
 """
@@ -47,14 +47,14 @@ _IRI, _BLANK = 1, 2
 
 
 def names_blank_node(term: str) -> bool:
-    """Whether a term is a blank node, or a triple term with one inside."""
+    """True for a blank node, or a triple term with one inside."""
     if term.startswith("<<("):
         return any(found.lastindex == _BLANK for found in _IN_TRIPLE_TERM.finditer(term))
     return term.startswith("_:")
 
 
 def _replaced(term: Term, kind: int, replace: Callable[[Term], Term]) -> Term:
-    """A triple term with its IRIs or its blank nodes replaced, at any depth."""
+    """Replace the IRIs or the blank nodes of a triple term, at any depth."""
 
     def one(found: re.Match[str]) -> str:
         return replace(Term(found[0])) if found.lastindex == kind else found[0]
@@ -63,18 +63,14 @@ def _replaced(term: Term, kind: int, replace: Callable[[Term], Term]) -> Term:
 
 
 class Skolemizer:
-    """Blank nodes of one dataset to IRIs and back.
-
-    Args:
-        prefix: absolute IRI that those IRIs start with.
-    """
+    """Blank nodes of one dataset to IRIs and back."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self._opening = f"<{prefix}"
 
     def terms(self, terms: list[Term]) -> list[Term]:
-        """The terms as they are shown; the same list where no blank node can be in them."""
+        """Return the terms as shown; the same list where none can be a blank node."""
         if "_:" not in "\n".join(terms):
             return terms
         return [self.term(term) for term in terms]
@@ -95,11 +91,7 @@ class Skolemizer:
         return term
 
     def restore(self, term: Term) -> Term:
-        """The term as it is stored.
-
-        Raises:
-            TermError: it is, or holds, an IRI below `prefix` that names no blank node.
-        """
+        """Return the term as stored; refuse an IRI below `prefix` that names no blank node."""
         if term.startswith("<<("):
             return _replaced(term, _IRI, self._restored) if self.prefix in term else term
         return self._restored(term)
@@ -114,12 +106,7 @@ class Skolemizer:
         return node
 
     def restore_quad(self, quad: Quad) -> Quad:
-        """The quad as it is stored.
-
-        Raises:
-            TermError: a term holds an IRI below `prefix` that names no blank node, or the predicate
-                is one that does.
-        """
+        """Return the quad as stored; refuse an IRI below `prefix` that names no blank node."""
         subject, predicate, value, graph = quad
         if predicate.startswith(self._opening):
             raise TermError(f"a blank node cannot be a predicate: {predicate}")
@@ -143,12 +130,7 @@ _PREFIXED = re.compile(r"([A-Za-z][\w-]*)?:(?!//)(.*)", re.DOTALL)
 
 
 class PatternReader:
-    """Reads the terms of requests to one dataset.
-
-    Args:
-        prefixes: prefix to namespace.
-        skolemizer: turns the IRIs of blank nodes back to blank nodes.
-    """
+    """Reads the terms of requests to one dataset."""
 
     def __init__(self, prefixes: Mapping[str, str], skolemizer: Skolemizer) -> None:
         self._prefixes = prefixes
@@ -156,18 +138,14 @@ class PatternReader:
         self._read_often = lru_cache(maxsize=_OFTEN)(self._read)
 
     def pattern(self, parameters: Mapping[str, str]) -> QuadPattern:
-        """The pattern that the parameters subject, predicate, object and graph ask for.
-
-        Raises:
-            TermSyntaxError: a parameter is malformed, or a blank node.
-        """
+        """Return the pattern of the parameters subject, predicate, object and graph."""
         terms = [self.term(name, parameters.get(name, "")) for name in POSITIONS]
         if terms[3] == DEFAULT_GRAPH_IRI:
             terms[3] = DEFAULT_GRAPH
         return QuadPattern(*terms)
 
     def term(self, position: str, text: str) -> TermOrVariable:
-        """The term or variable that a parameter says.
+        """Return the term or variable of a parameter.
 
         Raises:
             TermSyntaxError: it is malformed, or a blank node.

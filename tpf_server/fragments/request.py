@@ -1,7 +1,7 @@
-"""What a client asks for: a pattern, a page, a snapshot, and the URLs that these are known under.
+"""A requested page: pattern, page, snapshot, and their URLs.
 
-The page is called what the client called it, byte for byte, because clients look its metadata up
-under the URL that they asked for. The fragment is that URL without what selects a page.
+The page has the URL that the client requested, byte for byte, because clients look for its metadata
+under that. The fragment has that URL without what selects a page.
 """
 
 import re
@@ -56,18 +56,7 @@ _SHOWN = 80
 def restricted(
     pattern: QuadPattern, text: str, skolemizer: Skolemizer, max_rows: int
 ) -> tuple[QuadPattern, ...]:
-    """The patterns whose matches are the restricted matches: disjoint, in the order of the rows.
-
-    Args:
-        pattern: what the other parameters ask for.
-        text: the parameter's value.
-        skolemizer: turns the IRIs of blank nodes back to blank nodes.
-        max_rows: the most rows that are allowed.
-
-    Raises:
-        RequestError: malformed, or too many rows.
-        TermSyntaxError: a row holds a malformed term.
-    """
+    """Return the patterns of the restricted matches: disjoint, in the order of the rows."""
     head = _HEAD.match(text)
     names = [] if head is None else head[1].split()
     if head is None or not all(map(_NAME.fullmatch, names)):
@@ -91,7 +80,7 @@ def restricted(
 
 
 def _variable(name: str, pattern: QuadPattern) -> TermOrVariable | None:
-    """The variable of the pattern that a name means, if any."""
+    """Return the variable of the pattern with this name, if any."""
     if name in pattern:
         return Variable(name)
     position = name[1:]
@@ -134,11 +123,7 @@ def _term(text: str, skolemizer: Skolemizer) -> Term:
 
 
 def _disjoint(patterns: Iterable[QuadPattern]) -> list[QuadPattern]:
-    """Patterns without common matches that together have all matches of these.
-
-    Args:
-        patterns: instances of one pattern, so that variables stand in equal positions.
-    """
+    """Return disjoint patterns that together have all matches of these."""
     apart: list[QuadPattern] = []
     for each in patterns:
         pattern, k = each, 0
@@ -157,7 +142,7 @@ def _meet(one: QuadPattern, other: QuadPattern) -> bool:
 
 
 def _general(one: QuadPattern, other: QuadPattern) -> QuadPattern:
-    """The least pattern that contains two that meet: what one of them leaves open is open."""
+    """Return the least pattern that contains two overlapping ones."""
     return QuadPattern(*[a if is_variable(a) else b for a, b in zip(one, other, strict=True)])
 
 
@@ -172,20 +157,20 @@ _OFTEN = 512
 
 
 class FragmentRequest(NamedTuple):
-    """A page of a fragment, as it was asked for.
+    """A requested page of a fragment.
 
     Args:
-        pattern: which quads.
+        pattern: of quads.
         patterns: the same, restricted to the rows of ``values``: disjoint patterns.
-        parameters: the parameters of the URL, decoded.
+        parameters: of the URL, decoded.
         page: number of the page, from 1.
         limit: quads per page.
-        snapshot: the state of the live facts that the URL pins, if any.
-        at: the instant whose facts are asked for; ``None``: now.
-        known: the instant whose knowledge is asked for; ``None``: now.
+        snapshot: pinned state of the live facts, if any.
+        at: requested valid time; ``None``: now.
+        known: requested transaction time; ``None``: now.
         page_url: the requested URL.
         fragment_url: the URL without page, snapshot and limit.
-        query: what remains in the query string of `fragment_url`.
+        query: query string of `fragment_url`.
     """
 
     pattern: QuadPattern
@@ -212,7 +197,7 @@ class FragmentRequest(NamedTuple):
         return f"{url}?{rest}" if rest else url
 
     def page_link(self, page: int, snapshot: Snapshot | None) -> str:
-        """The URL of another page of this fragment, pinned to `snapshot` if given."""
+        """Return the URL of another page of this fragment, pinned to `snapshot` if given."""
         url = self.fragment_url + ("&" if self.query else "?")
         if "limit" in self.parameters:
             url += f"limit={self.limit}&"
@@ -230,19 +215,10 @@ def read_request(
     max_page_size: int,
     max_values: int = 0,
 ) -> FragmentRequest:
-    """Read the URL of a fragment's page.
-
-    Args:
-        url: absolute, without the query string.
-        query: the raw query string.
-        reader: reads the terms.
-        page_size: quads per page where the client does not say.
-        max_page_size: the most quads per page that a client gets.
-        max_values: the most rows of ``values``; 0: the parameter is not known.
+    """Parse the URL of a fragment's page.
 
     Raises:
-        RequestError: a malformed term, page, limit, snapshot or instant, or a parameter given
-            twice.
+        RequestError: a malformed or repeated parameter.
     """
     read = _read_often if len(url) + len(query) <= _OFTEN else _read
     return read(url, query, reader, page_size, max_page_size, max_values)
@@ -332,5 +308,5 @@ def _snapshot(text: str | None) -> Snapshot | None:
 
 
 def _iri(url: str) -> str:
-    """The URL, with what no URL may hold percent-encoded (a client should have done it)."""
+    """Return the URL with invalid characters percent-encoded."""
     return _NOT_IN_URL.sub(lambda found: quote(found.group(), safe=""), url)

@@ -1,7 +1,7 @@
 """A view: a dataset, and the method through which its live facts are shown.
 
-What matches a pattern is a sequence: the static quads, then the quads of each part of the method,
-in the order of the live store. Pages are slices of that sequence; nothing before them is made.
+The matches of a pattern are a sequence: the static quads, then the quads of each part of the
+method, in the order of the live store. Pages are slices of that sequence.
 """
 
 from bisect import bisect_right
@@ -66,7 +66,7 @@ class ShownMethod(Protocol):
     name: str
 
     def match(self, pattern: QuadPattern, naming: Naming) -> Sequence[Part]:
-        """Which labelled facts show quads that match, and which quads."""
+        """Return which labelled facts show matching quads, and which quads."""
 
 
 _ALL: tuple[ShownMethod, ...] = (Plain(), *METHODS)
@@ -95,7 +95,7 @@ class View:
     naming: Naming
 
     def state(self, patterns: Sequence[QuadPattern], snapshot: Snapshot | None) -> "State":
-        """What decides about the freshness of the matches, without counting them."""
+        """Return what decides the freshness of the matches, without counting them."""
         live = self.dataset.live
         if live is None or snapshot is None:
             return State(None, ())
@@ -105,11 +105,7 @@ class View:
     def matches(
         self, patterns: Sequence[QuadPattern], snapshot: Snapshot | None, state: "State"
     ) -> "Matches | AllMatches":
-        """The quads that match.
-
-        Raises:
-            SnapshotExpired: the snapshot is older than what the live store retains.
-        """
+        """Return the matching quads."""
         parts = state.parts or ((),) * len(patterns)
         matches = [
             Matches(self.dataset, pattern, snapshot, own)
@@ -119,7 +115,7 @@ class View:
 
 
 class State(NamedTuple):
-    """What decides about the freshness of the matches of a pattern.
+    """What decides the freshness of the matches of a pattern.
 
     Args:
         next_change: the earliest instant after the snapshot's at which a label ends or starts.
@@ -136,7 +132,7 @@ def _extend(columns: QuadColumns, more: QuadColumns) -> None:
 
 
 class AllMatches:
-    """The matches of several patterns that have no match in common, one after the other."""
+    """The matches of several disjoint patterns, one after the other."""
 
     def __init__(self, matches: Sequence["Matches"]) -> None:
         self._matches = matches
@@ -163,20 +159,13 @@ class AllMatches:
         return [kind for kind in _LABELLINGS if kind in kinds]
 
     def earliest_end(self) -> datetime | None:
-        """The earliest end of the labels of the matching facts."""
+        """Return the earliest end of the labels of the matching facts."""
         ends = [one.earliest_end() for one in self._matches if one.dynamic]
         return min((end for end in ends if end is not None), default=None)
 
 
 class Matches:
-    """The quads of a view that match a pattern, in a fixed order; evaluated as far as asked.
-
-    Args:
-        dataset: whose stores are read.
-        pattern: what is asked for.
-        snapshot: the state of the live facts; ``None`` where there are none.
-        parts: which labelled facts match.
-    """
+    """The quads of a view that match a pattern, in a fixed order; evaluated lazily."""
 
     def __init__(
         self,
@@ -235,7 +224,7 @@ class Matches:
         return [kind for kind in _LABELLINGS if any(rows.carries(kind) for rows in self._parts)]
 
     def earliest_end(self) -> datetime | None:
-        """The earliest end of the labels of the matching facts."""
+        """Return the earliest end of the labels of the matching facts."""
         ends = [rows.earliest_end() for rows in self._parts if rows.count]
         return min((end for end in ends if end is not None), default=None)
 

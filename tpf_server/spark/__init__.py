@@ -1,4 +1,1 @@
-"""The one start of Spark: for pipelines that load, and for continuous queries that run on it.
-
-Above `annotations`, below everything that has a pipeline. Errors have the root `SparkError`.
-"""
+"""The start of Spark, for loading and for continuous queries. Errors have the root `SparkError`."""

@@ -1,7 +1,7 @@
 """Folders of small files that the driver shares with Spark: directories, or URLs.
 
-What a URL may begin with is what Hadoop's file systems know: ``hdfs``, and with further packages
-``s3a`` and others. They are asked through the Java of the session.
+URLs are those of Hadoop's file systems: ``hdfs``, and with further packages ``s3a`` and others.
+They are accessed through the Java of the session.
 """
 
 import contextlib
@@ -22,11 +22,7 @@ _PIECE: Final = 1 << 20
 
 
 class Folder(Protocol):
-    """A folder; what is in it may be changed by others.
-
-    Attributes:
-        url: what Spark calls it.
-    """
+    """A folder, which others may change; `url` is its name in Spark."""
 
     url: str
 
@@ -34,13 +30,13 @@ class Folder(Protocol):
         """A folder in it."""
 
     def make(self) -> None:
-        """Make it, and those that it is in, where they are missing."""
+        """Make it and its parents where they are missing."""
 
     def names(self) -> list[str]:
-        """Of the files in it that are whole, in order."""
+        """Return the names of complete files, in order."""
 
     def read(self, name: str) -> str:
-        """The text of a file.
+        """Return the text of a file.
 
         Raises:
             OSError: of a directory: there is no such file.
@@ -48,10 +44,10 @@ class Folder(Protocol):
         """
 
     def write(self, name: str, text: Iterable[str]) -> None:
-        """Write a file so that a reader sees the whole of it or the one before."""
+        """Replace a file atomically."""
 
     def remove(self) -> None:
-        """Remove it and what is in it, if it is there."""
+        """Remove it and its content, if it is there."""
 
 
 class LocalFolder:
@@ -80,7 +76,7 @@ class LocalFolder:
         return (self.path / name).read_text(encoding="utf-8")
 
     def write(self, name: str, text: Iterable[str]) -> None:
-        """See `Folder`; when this returns it is on the disk."""
+        """See `Folder`; the file is then on the disk."""
         self.make()
         with replaced_file(self.path / name) as file:
             file.writelines(text)
@@ -93,13 +89,8 @@ class LocalFolder:
 class HadoopFolder:
     """A folder by URL; see `Folder`.
 
-    Args:
-        session: whose Java knows the file system.
-        url: of the folder.
-
     Raises:
-        SparkError: no file system of Spark's has such URLs; later: it cannot be reached, or it
-            refuses.
+        SparkError: no file system of Spark's has such URLs, or it cannot be reached, or refuses.
     """
 
     def __init__(self, session: "SparkSession", url: str) -> None:
@@ -173,7 +164,7 @@ class HadoopFolder:
 
     @staticmethod
     def _in_spite_of_java(work: Callable[..., Any], *arguments: Any) -> None:
-        """Tidy up after an error, which is told and not what Java says of this."""
+        """Clean up after an error, ignoring further errors of Java."""
         from py4j.protocol import Py4JJavaError
 
         with contextlib.suppress(Py4JJavaError):
@@ -199,16 +190,12 @@ class HadoopFolder:
 
 
 def is_url(place: str | Path) -> bool:
-    """Whether it is a URL and no path."""
+    """True for a URL, false for a path."""
     return "://" in str(place)
 
 
 def folder_of(place: str | Path, session: "SparkSession") -> Folder:
-    """The folder that a path or a URL names.
-
-    Raises:
-        SparkError: see `HadoopFolder`.
-    """
+    """Return the folder at a path or a URL."""
     return HadoopFolder(session, str(place)) if is_url(place) else LocalFolder(Path(place))
 
 

@@ -1,4 +1,4 @@
-"""Finds a Java that Spark can use, or says in one line what is missing."""
+"""Find a Java that Spark can use."""
 
 import glob
 import os
@@ -31,7 +31,7 @@ class SparkSettingError(SparkError, ValueError):
 
 
 class SparkMissingError(SparkError):
-    """What Spark needs is not installed: PySpark, or a Java."""
+    """PySpark or Java is not installed."""
 
 
 class JavaNotFoundError(SparkMissingError):
@@ -57,15 +57,10 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 def find_java(
     java_home: str | None, environment: Mapping[str, str], places: tuple[str, ...] = _USUAL_PLACES
 ) -> Path:
-    """The home of a Java that is new enough.
-
-    Args:
-        java_home: the setting; where it is given, no other place is searched.
-        environment: ``JAVA_HOME`` and ``PATH`` are looked up here.
-        places: file name patterns of directories to search after these.
+    """Return the home of a Java that is new enough.
 
     Raises:
-        JavaNotFoundError: there is none, or those that are there are too old.
+        JavaNotFoundError: there is none, or those present are too old.
     """
     if java_home is not None:
         version = _version_of(Path(java_home))

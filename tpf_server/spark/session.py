@@ -1,7 +1,7 @@
-"""The one place that starts Spark.
+"""Start Spark.
 
-A session binds the loopback interface only, shows no web page, and writes what Spark and Java have
-to say to a log file. It works on ``local[*]`` and, by its master URL, on a cluster.
+A session binds the loopback interface only, shows no web page, and logs to a file. It runs on
+``local[*]`` or, by its master URL, on a cluster.
 """
 
 import contextlib
@@ -34,17 +34,16 @@ _LIGHT_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """How to run Spark; every setting has a sensible default.
+    """How to run Spark.
 
     Args:
         master: the master URL: ``local[*]``, ``local[2]``, ``spark://host:7077``.
         memory: memory of the driver (which is the worker in ``local[…]`` mode), as Java writes it.
         executor_memory: memory of each executor of a cluster.
         java_home: directory that holds ``bin/java``; ``None``: search the usual places.
-        local_dir: where Spark puts its temporary files; ``None``: the directory for such files of
-            the system.
+        local_dir: for temporary files; ``None``: the system's.
         log: file for the messages of Spark and Java; ``None``: ``spark.log`` in `local_dir`.
-        host: the address on which the driver is reached; loopback unless the cluster needs more.
+        host: address of the driver; loopback unless the cluster needs more.
         packages: Maven coordinates to fetch, separated by commas, as the source of Kafka needs.
     """
 
@@ -59,7 +58,7 @@ class SparkSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], **given: Any) -> "SparkSettings":
-        """The settings from ``TPF_SPARK_MASTER`` and the like; what is `given` counts more.
+        """Read ``TPF_SPARK_MASTER`` and the like; `given` values take precedence.
 
         Raises:
             SparkSettingError: a variable with the prefix ``TPF_SPARK_`` names no setting.
@@ -77,11 +76,7 @@ class SparkSettings:
 
 
 def java_for(settings: SparkSettings, environment: Mapping[str, str]) -> Path:
-    """The Java that Spark is started with; nothing is started yet.
-
-    Args:
-        settings: how to run Spark.
-        environment: where to look for Java.
+    """Return the Java that Spark would start with.
 
     Raises:
         SparkSettingError: executors of a cluster could not reach the driver. Spark would replace
@@ -114,7 +109,7 @@ def spark_session(
     options: Mapping[str, str] | None = None,
     harmless: tuple[type[Exception], ...] = (),
 ) -> Iterator["SparkSession"]:
-    """A Spark session, for data frames and streams; see `spark_context`."""
+    """Start a Spark session, for data frames and streams; see `spark_context`."""
     with spark_context(settings, environment, name, options, harmless) as context:
         from pyspark.sql import SparkSession
 
@@ -134,14 +129,10 @@ def spark_context(
     options: Mapping[str, str] | None = None,
     harmless: tuple[type[Exception], ...] = (),
 ) -> Iterator["SparkContext"]:
-    """A Spark context that is stopped, with its Java, at the end of the block.
+    """Start a Spark context; stop it, with its Java, at the end of the block.
 
-    Args:
-        settings: how to run it.
-        environment: where to look for Java; ``None``: the environment of the process.
-        name: the name of the application, as a cluster shows it.
-        options: of Spark, beside and instead of those that every session has.
-        harmless: errors inside the block for which nobody needs the log of Spark.
+    `options` override those that every session has. For errors of the kinds in `harmless`, the log
+    of Spark is not kept.
 
     Raises:
         SparkSettingError, JavaNotFoundError: see `java_for`.
@@ -209,11 +200,7 @@ def spark_context(
 
 @contextlib.contextmanager
 def java_answers() -> Iterator[None]:
-    """What Java is asked within the block it answers, or says why not.
-
-    Raises:
-        SparkError: it has ended.
-    """
+    """Raise `SparkError` where Java has ended within the block."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     try:
@@ -270,7 +257,7 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
 
 
 def _with_retries(master: str) -> str:
-    """As on a cluster, a task is tried four times; in ``local[…]`` mode it is only where told."""
+    """Let ``local[…]`` try a task four times, as a cluster does."""
     found = _LOCAL.fullmatch(master)
     return master if found is None else f"local[{found[1] or 1},4]"
 
@@ -293,10 +280,11 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _to_its_end(start: Callable[[], "SparkContext"]) -> "SparkContext":
-    """Start Spark, even when somebody interrupts that: nothing could end a Java that is half there.
+    """Start Spark without interruption: a Java that is half started could not be ended.
 
-    Another thread does it, which no interrupt reaches, and where PySpark sets no handler for Ctrl-C
-    (it calls Java, even amid another call). The first interrupt counts when Spark has started.
+    Another thread starts it. Interrupts do not reach it, and PySpark sets no handler for Ctrl-C
+    there (which would call Java, even amid another call). The first interrupt counts when Spark has
+    started.
     """
     with ThreadPoolExecutor(1, "spark-start") as pool:
         starting = pool.submit(start)
@@ -317,18 +305,14 @@ _gateways: list[Any] = []
 
 
 def java_gateway() -> Any:
-    """Return py4j's gateway to the Java of the session that runs.
-
-    Raises:
-        SparkError: none runs.
-    """
+    """Return py4j's gateway to the Java of the running session."""
     if not _gateways:
         raise SparkError("no Spark session of this package runs")
     return _gateways[-1]
 
 
 def _ended(gateway: Any, seconds: float = 0.0) -> int | None:
-    """The status with which Java has ended, maybe within this time; ``None``: it runs."""
+    """Return the exit status of Java, waiting up to `seconds`; ``None``: it runs."""
     if gateway is None or gateway.proc is None:
         return None
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -345,7 +329,7 @@ def _stop(context: "SparkContext") -> None:
 
 
 def _shut_down(gateway: Any) -> None:
-    """End the Java process: it listens to its standard input, and a later session needs its own."""
+    """End the Java process by closing its standard input; a later session starts its own."""
     from pyspark import SparkContext
 
     process = gateway.proc

@@ -16,7 +16,7 @@ _new_tuple = tuple.__new__
 class QuadColumns(NamedTuple):
     """Quads by column: their subjects, and so on, one for one.
 
-    Most pages are written column by column, and need no object for a quad.
+    Most pages are written column by column, without an object for a quad.
     """
 
     subjects: list[Term]
@@ -54,22 +54,22 @@ class StaticStore(Protocol):
     """Whether a term may be or hold a blank node; if not, nobody needs to look for them."""
 
     def count(self, pattern: QuadPattern) -> int:
-        """The exact number of quads that match; repeated variables are honoured.
+        """Return the exact number of matches; repeated variables must be equal.
 
         A pattern whose graph is a variable matches every graph, the default graph included.
         """
 
     def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
-        """Up to `limit` matches from position `offset` in an order that never changes."""
+        """Return up to `limit` matches from position `offset` in an order that never changes."""
 
     def columns(self, pattern: QuadPattern, offset: int, limit: int) -> QuadColumns:
         """The same by column; the lists are the caller's."""
 
     def position(self, pattern: QuadPattern, quad: Quad) -> int:
-        """Where a quad that matches stands among the matches, in the order of `quads`."""
+        """Return the position of a match, in the order of `quads`."""
 
     def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
-        """Those of these quads that are in the store: for many at once."""
+        """Return those of these quads that are in the store."""
 
     def graphs(self) -> Sequence[Term]:
         """The names of the named graphs."""
@@ -79,10 +79,7 @@ class StaticStore(Protocol):
 
 
 class Snapshot(NamedTuple):
-    """What a reader sees: the facts of all batches up to `sequence`, as valid at `instant`.
-
-    Both are integers, so that a page link can carry them.
-    """
+    """A state for readers: the facts of all batches up to `sequence`, as valid at `instant`."""
 
     instant: int
     """Microseconds since 1970-01-01T00:00:00Z."""
@@ -102,7 +99,7 @@ class BatchReceipt:
 
 
 class Standing(NamedTuple):
-    """A version of a fact that stands: nothing has replaced or ended it."""
+    """A version that nothing has replaced or ended."""
 
     row: int
     """Its number; a version that comes later may have the number of one that is gone."""
@@ -114,22 +111,22 @@ class Standing(NamedTuple):
 
 
 class Follower(Protocol):
-    """Whoever is told of versions. It must not call the store that tells."""
+    """Receives changes of versions. It must not call the store."""
 
     def begin(self, versions: Sequence[Standing]) -> None:
         """These stand, and no others."""
 
     def change(self, removed: Sequence[int], added: Sequence[Standing]) -> None:
-        """Versions stand no more, by their rows, and others do."""
+        """Receive versions that stand no more, by their rows, and new ones."""
 
 
 class BatchRun(NamedTuple):
-    """A run of batches: of the numbers from ``number * size + 1`` on, those that are there.
+    """The batches with the numbers from ``number * size + 1`` on.
 
     Args:
         number: of the run.
-        first: the number of its first batch.
-        last: that of its last one.
+        first: number of its first batch.
+        last: number of its last batch.
         begin: when the first was published, in microseconds.
         end: when the last was.
     """
@@ -145,11 +142,11 @@ class FactEvent(NamedTuple):
     """What a batch did to one fact.
 
     Args:
-        sequence: the number of the batch.
-        place: of the event in its batch, from 0: first what goes, then what comes.
+        sequence: number of the batch.
+        place: position in its batch, from 0: first what goes, then what comes.
         published: when, in microseconds.
-        fact: a fact that came, or has another label; or one that is gone, with the label it had.
-        gone: whether it is not said any more.
+        fact: a fact that is new or newly labelled, or gone, with the label it had.
+        gone: it is gone.
     """
 
     sequence: int
@@ -168,7 +165,7 @@ class LiveStore(Protocol):
     """Labelled facts. Thread-safe; what one process publishes every process sees at once.
 
     Raises:
-        SnapshotExpired: whoever is given a snapshot: it is older than what the store retains.
+        SnapshotExpired: by methods with a snapshot: it is older than what the store retains.
         StoreError: by every method: the store cannot be read or written.
     """
 
@@ -181,39 +178,37 @@ class LiveStore(Protocol):
         instant: datetime,
         known: datetime | None = None,
     ) -> Snapshot:
-        """The state that tells what held at an instant, as far as these facts go.
-
-        It is the newest one, or that of an instant at which others were `known`.
+        """Return the state of an instant; the newest one, or as it was `known` at another instant.
 
         Raises:
-            PastUnknown: nobody knows, because they expire.
+            PastUnknown: facts expire, so it is unknown.
         """
 
     def current(self, now: datetime) -> Snapshot:
-        """The newest acknowledged state, now: one that can be read in any case."""
+        """Return the newest acknowledged state that can be read, now."""
 
     def modified(self, snapshot: Snapshot) -> datetime | None:
-        """When the newest batch of the snapshot was published; ``None`` where there is none."""
+        """Return when the newest batch of the snapshot was published; ``None``: there is none."""
 
     def published_after(self, snapshot: Snapshot) -> datetime | None:
-        """When the batch after those of the snapshot was published; ``None``: it has the newest."""
+        """Return when the batch after the snapshot was published; ``None``: there is none."""
 
     def updates(self, now: datetime) -> Sequence[int]:
-        """How many facts came, changed or went in each minute of the last hour, as is known."""
+        """Return the number of changed facts in each minute of the last hour."""
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
-        """The exact number of matching facts that are valid in the snapshot."""
+        """Return the exact number of matching facts that are valid in the snapshot."""
 
     def facts(
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
-        """Up to `limit` matching facts, valid in the snapshot, in an order that it keeps."""
+        """Return up to `limit` matching facts, valid in the snapshot, in a fixed order."""
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
-        """The earliest instant after the snapshot's at which a label of a match ends or starts."""
+        """Return the earliest later instant at which a label of a match ends or starts."""
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
-        """The earliest end of the labels of the matching facts that are valid in the snapshot."""
+        """Return the earliest end of the labels of the valid matching facts."""
 
     def publish(
         self,
@@ -222,73 +217,51 @@ class LiveStore(Protocol):
         batch_id: str | None = None,
         withdrawn: Sequence[Fact] = (),
     ) -> BatchReceipt:
-        """Withdraw facts and add labelled ones, all or none; returns when that is durable.
+        """Withdraw facts and add labelled ones, all or none; durable on return.
 
-        A fact replaces the expiring fact of the same key; it ends the interval of the same key
-        that is still open at its start. A withdrawn quad is no longer said to hold, within its
-        interval or, without one, from now on. A batch with an identifier that was published before
-        is acknowledged again and does nothing.
+        A fact replaces the expiring fact of the same key; it ends the interval of the same key that
+        is open at its start. A withdrawn quad does not hold within its interval or, without one,
+        from now on. A batch with a known identifier is acknowledged again and does nothing.
 
         Raises:
             PublishError: a fact without a label, a label that has ended, overlapping labels.
         """
 
     def check_writing(self) -> None:
-        """See to it that a batch could be published.
-
-        Raises:
-            StoreError: it could not.
-        """
+        """Check that a batch could be published, or raise `StoreError`."""
 
     def retire(self, now: datetime) -> bool:
-        """Let go of what nobody may see any more, where no batch came for so long to do it.
+        """Retire versions that no snapshot shows any more, where no batch came for long to do it.
 
         Called with every request: cheap where there is nothing to do, bounded work otherwise.
         """
 
     def follow(self, follower: Follower) -> Callable[[], None]:
-        """Tell somebody of the versions that stand, and of every change of that.
-
-        Returns:
-            what to call when it is to be told no more.
-        """
+        """Report the standing versions, then every change; return a function that ends it."""
 
     def listen(self, told: "Told") -> Callable[[], None]:
-        """Tell of every batch, whichever process published it.
+        """Report every batch, of any process; return a function that ends it.
 
-        A batch of another process is noticed when this store is asked next. `told` is called from
+        A batch of another process is noticed at the next call of this store. `told` is called from
         any thread, and must not call the store.
-
-        Returns:
-            what to call when it is to be told no more.
         """
 
     def spans(self, size: int, after: int = 0, until: int | None = None) -> Sequence[BatchRun]:
-        """The batches that are kept as events, from the one after `after` on, up to `until`.
-
-        In runs of `size` numbers, the same wherever one begins.
-        """
+        """Return the batches kept as events, from `after` + 1 up to `until`, in runs of `size`."""
 
     def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[FactEvent]:
-        """A page of what the batches with numbers above `after` up to `until` did.
+        """Return a page of events of the batches with numbers above `after` up to `until`.
 
-        Of the batches that are kept; it costs in proportion to the page, and to two batches.
+        It costs in proportion to the page, and to two batches.
         """
 
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
     ) -> Callable[[], None]:
-        """Call `seen` with the quads of the facts that are there, and of those that come.
+        """Call `seen` with the quads of present and of new facts; return a function that ends it.
 
         It may be called with a quad more than once, and from any thread; it must not call the
         store.
-
-        Args:
-            predicates: only facts with these predicates are of interest.
-            seen: what to call, with many quads at once.
-
-        Returns:
-            what to call when `seen` is not to be called any more.
         """
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""The HTTP interface: what is asked for where, and how answers are dressed."""
+"""The HTTP interface."""

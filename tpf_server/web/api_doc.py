@@ -1,12 +1,12 @@
 """``/api-doc``: the Hydra ApiDocumentation, built with hydra-python-core.
 
-It says what the rules of Flask (`RESOURCES`) and the controls of pages (`mappings`) say, because it
-is made of these: a class for every resource, with what can be done; a link, or a template of links,
-from the entry point to each; and the datasets and views as collections, each with its search form.
+It is made of the rules of Flask (`RESOURCES`) and the controls of pages (`mappings`): a class for
+every resource with its operations; a link, or a template of links, from the entry point to each;
+and the datasets and views as collections, each with its search form.
 
 The library's generated context leaves ``SupportedProperty``, ``Error``, ``Status`` and
 ``Collection`` undefined and binds ``xsd`` to a web page, and every status embeds a remote context;
-so the document gets a whole context of its own, and those of the parts are removed.
+so the document gets a context of its own, and those of the parts are removed.
 """
 
 import threading
@@ -38,8 +38,8 @@ class VocabularyTerm(NamedTuple):
 
     Args:
         name: in its namespace.
-        comment: what it says.
-        range: IRI of what its values are; ``""``: anything.
+        comment: its meaning.
+        range: IRI of the class of its values; ``""``: anything.
     """
 
     name: str
@@ -80,12 +80,12 @@ SINGLETON_TERMS: Final = (
 
 
 class ServedVocabulary(NamedTuple):
-    """A vocabulary that this server is to serve.
+    """A vocabulary that this server serves.
 
     Args:
         namespace: its IRI, with ``#`` at its end.
-        title: what it is called.
-        terms: what is in it.
+        title: its title.
+        terms: its properties.
     """
 
     namespace: str
@@ -94,7 +94,7 @@ class ServedVocabulary(NamedTuple):
 
 
 def vocabularies(site: Site) -> dict[str, ServedVocabulary]:
-    """The vocabularies of the datasets whose namespaces lie on this server, by path."""
+    """Return the vocabularies of the datasets whose namespaces lie on this server, by path."""
     base = site.settings.base
     named = {
         namespace: ServedVocabulary(namespace, title, terms)
@@ -112,7 +112,7 @@ def vocabularies(site: Site) -> dict[str, ServedVocabulary]:
 
 
 def vocabulary_document(served: ServedVocabulary, base: str, chosen: Chosen) -> Response:
-    """The document of a vocabulary, for people or for programs."""
+    """Return the document of a vocabulary, for people or for programs."""
     namespace, title, terms = served
     if isinstance(chosen.writer, HtmlWriter):
         page = render(
@@ -185,13 +185,7 @@ _one_at_a_time = threading.Lock()
 
 
 def api_documentation(site: Site, base: str, resources: Mapping[str, Resource]) -> dict[str, Any]:
-    """The documentation, as JSON-LD without remote contexts.
-
-    Args:
-        site: the datasets.
-        base: URL of the server.
-        resources: what there is, by the names of the rules.
-    """
+    """The documentation, as JSON-LD without remote contexts."""
     from hydra_python_core import doc_writer as hydra
 
     def class_of(name: str | None) -> str | None:
@@ -254,7 +248,7 @@ def _address(base: str, resource: Resource) -> dict[str, Any]:
 
 
 def _collection(endpoint: Endpoint, base: str) -> dict[str, Any]:
-    """A dataset or a view, with its form and with where its facts are published."""
+    """Return a dataset or a view, with its form and the URL to publish at."""
     from hydra_python_core import doc_writer as hydra
 
     form: dict[str, Any] = hydra.HydraIriTemplate(
@@ -282,7 +276,7 @@ def _bare(iri: str) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """The value without contexts inside, prefixes of Hydra, nulls and empty lists."""
+    """Return the value without inner contexts, prefixes of Hydra, nulls and empty lists."""
     if isinstance(value, dict):
         cleaned = {
             name.removeprefix("hydra:"): _clean(item)

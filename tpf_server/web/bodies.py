@@ -28,7 +28,7 @@ from tpf_server.workers import MOST_AT_ONCE
 
 
 def parse_body(body: bytes, media_type: str) -> list[Quad]:
-    """The quads of a body.
+    """Return the quads of a body.
 
     Raises:
         MediaTypeError: an unknown format.
@@ -58,11 +58,7 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
 
 
 def check_terms(terms: Iterable[Term]) -> None:
-    """See to it that terms which no parser has made are what a parser would make of them.
-
-    Raises:
-        BodyError: one of them is malformed, or not in canonical form.
-    """
+    """Refuse terms that no parser has checked and that are malformed or not canonical."""
     for term in terms:
         line = f"<urn:x> <urn:x> {term} .".encode()
         try:
@@ -77,16 +73,11 @@ def check_terms(terms: Iterable[Term]) -> None:
 
 
 def authorize(request: Request, token: str, what: str) -> None:
-    """See to it that a request carries a token.
-
-    Args:
-        request: the request.
-        token: the right one; nobody has it where it is empty.
-        what: what needs it, for the message.
+    """Check the bearer token of a request.
 
     Raises:
-        ForbiddenError: there is no right one.
-        UnauthorizedError: the request carries none, or another one.
+        ForbiddenError: no token is configured.
+        UnauthorizedError: the request has none, or a wrong one.
     """
     if not token:
         raise ForbiddenError(f"{what} is off: the server has no publish_token")
@@ -98,15 +89,7 @@ def authorize(request: Request, token: str, what: str) -> None:
 
 
 class BodyReader:
-    """Reads the bodies of requests of one worker.
-
-    Args:
-        limit: the most bytes that are taken.
-        watched: a context while a body comes from an address, in which it is not waited for long.
-
-    Attributes:
-        limit: see above.
-    """
+    """Reads the bodies of requests of one worker; `limit` is the most bytes."""
 
     def __init__(
         self, limit: int, watched: Callable[[str], AbstractContextManager[None]] | None = None
@@ -116,15 +99,16 @@ class BodyReader:
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
 
     def read(self, request: Request) -> bytes:
-        """The whole body.
+        """Return the whole body.
 
         Raises:
-            LengthRequiredError: the request does not say how long its body is. A chunked body that
-                broke off is handed over like a whole one, so half a batch would be published.
+            LengthRequiredError: the request does not state the length of its body. A chunked body
+            that
+                broke off looks complete, so half a batch would be published.
             BodyTooLargeError: the body is over the limit; none of it is read.
             BodyError: the body broke off.
             BusyError: too many bodies are arriving.
-            MediaTypeError: the body is compressed, or in another encoding of characters than UTF-8.
+            MediaTypeError: the body is compressed, or not in UTF-8.
         """
         _check_encoding(request)
         length = request.content_length

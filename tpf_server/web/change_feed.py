@@ -1,7 +1,7 @@
-"""What changed in a live store, batch by batch, for those who follow it.
+"""The changes of a live store, batch by batch, as server-sent events.
 
-The numbers of batches are those of the log, the same in every process, and a follower says by
-itself what it saw last: nothing is remembered of it.
+The numbers of batches are those of the log, the same in every process, and a follower names the
+last one that it saw: the server keeps nothing of it.
 """
 
 import json
@@ -29,15 +29,7 @@ _MOST_TEXT: Final = 2**14
 
 
 class ChangeFeed:
-    """The latest batches of a live store. Thread-safe.
-
-    Args:
-        store: the store.
-        clock: tells the time.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """The last batches of a live store. Thread-safe."""
 
     def __init__(self, store: LiveStore, clock: Clock) -> None:
         self._clock = clock
@@ -54,11 +46,11 @@ class ChangeFeed:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will come."""
+        """True when no more events will come."""
         return self._closed
 
     def close(self) -> None:
-        """Let all who follow come to their end."""
+        """End all followers."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -78,11 +70,7 @@ class ChangeFeed:
             self._changed.notify_all()
 
     def events(self, after: int | None) -> Iterator[str]:
-        """Server-sent events of what changed after a batch, as it comes; comments in between.
-
-        Args:
-            after: number of the last batch that was heard of; ``None``: begin with now.
-        """
+        """Return server-sent events of changes after a batch, as they come; comments in between."""
         self._enter()
         try:
             self._store.snapshot(self._clock.now())  # others may be ahead
@@ -101,7 +89,7 @@ class ChangeFeed:
                 self._followers -= 1
 
     def _after(self, after: int, seconds: float) -> tuple[int, frozenset[Term] | None] | None:
-        """What changed since a batch, taken together; ``None``: nothing in so many seconds."""
+        """Return the changes since a batch, merged; ``None``: nothing in so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._is_behind(after), seconds)
             if not self._is_behind(after):
@@ -118,7 +106,7 @@ class ChangeFeed:
         return bool(self._kept) and self._kept[-1][0] > after
 
     def _enter(self) -> None:
-        """Somebody follows: batches of other processes are of interest from now on."""
+        """Count a follower; batches of other processes are read from now on."""
         with self._changed:
             self._followers += 1
             looking, self._looking = self._looking, True
@@ -151,17 +139,7 @@ def _event(sequence: int, predicates: frozenset[Term] | None) -> str:
 
 
 class ChangeFeeds:
-    """The feeds of the datasets of a worker, and those who follow them.
-
-    Args:
-        clock: tells the time.
-        limit: how many may follow; 0: there are no feeds.
-        per_address: how many of these one address may have; 0: all.
-        watched: a context while an address takes what is sent to it, which ends who takes nothing.
-
-    Attributes:
-        slots: of those that follow.
-    """
+    """The feeds of the datasets of a worker, and the slots of their followers."""
 
     def __init__(
         self,
@@ -178,7 +156,7 @@ class ChangeFeeds:
         self._closed = False
 
     def close(self) -> None:
-        """Let all who follow come to their end."""
+        """End all followers."""
         with self._lock:
             self._closed = True
             feeds = list(self._feeds.values())
@@ -186,11 +164,7 @@ class ChangeFeeds:
             feed.close()
 
     def of(self, store: LiveStore) -> ChangeFeed:
-        """The feed of a store.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Return the feed of a store."""
         with self._lock:
             feed = self._feeds.get(store)
             if feed is None or (feed.closed and not self._closed):
@@ -200,7 +174,7 @@ class ChangeFeeds:
             return feed
 
     def sent(self, feed: ChangeFeed, after: int | None, address: str) -> Iterator[str]:
-        """The events of a feed, as they are sent to an address."""
+        """Return the events of a feed, as they are sent to an address."""
         for text in feed.events(after):
             with self._watched(address):
                 yield text

@@ -1,4 +1,4 @@
-"""``GET /{dataset}/ldes``: what was published and withdrawn, as a Linked Data FactEvent Stream."""
+"""``GET /{dataset}/ldes``: publications and withdrawals as a Linked Data Event Stream."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,12 +71,7 @@ def _tree(name: str) -> Term:
 
 
 class EventNodes:
-    """Writes the nodes of the stream of one dataset.
-
-    Args:
-        endpoint: the dataset at its own URL.
-        keep: how long events are kept.
-    """
+    """Writes the nodes of the stream of one dataset."""
 
     def __init__(self, endpoint: Endpoint, keep: timedelta) -> None:
         self._endpoint = endpoint
@@ -86,12 +81,7 @@ class EventNodes:
         self._stream = Term(f"<{self._url}#stream>")
 
     def root(self, blocks: Sequence[BatchRun], leaves: Sequence[BatchRun]) -> Iterator[Triple]:
-        """The first node: of the stream itself, and where it goes on.
-
-        Args:
-            blocks: those that the leaves are not of.
-            leaves: those of the newest block.
-        """
+        """Return the first node: the stream itself, and its relations."""
         endpoint, stream, root = self._endpoint, self._stream, self._root
         yield Triple(stream, RDF_TYPE, _ldes("EventStream"))
         yield Triple(stream, Term(f"<{DCTERMS}source>"), endpoint.iri)
@@ -125,7 +115,7 @@ class EventNodes:
     def leaf(
         self, number: int, part: int, members: Sequence[FactEvent], more: bool
     ) -> Iterator[Triple]:
-        """A page of members, and where another part of the leaf is, if there are `more`."""
+        """Return a page of members, and the next part of the leaf, if there are `more`."""
         url = f"{self._url}?page={number}"
         here = url if part == 1 else f"{url}&part={part}"
         yield from self._about(Term(f"<{here}>"))
@@ -178,7 +168,7 @@ class EventNodes:
             yield Triple(relation, _tree("value"), instant_term(from_micros(value)))
 
     def _shape(self) -> Iterator[Triple]:
-        """What every member has."""
+        """Return the shape of the members."""
         shape = Term(f"<{self._url}#shape>")
         yield Triple(self._stream, _tree("shape"), shape)
         yield Triple(shape, RDF_TYPE, Term(f"<{_SHACL}NodeShape>"))
@@ -205,14 +195,7 @@ _Described = Mapping[Term, Mapping[Term, Sequence[Term]]]
 
 
 def event_page(endpoint: Endpoint, triples: Sequence[Triple], path: str, title: str) -> str:
-    """The page of a node.
-
-    Args:
-        endpoint: the dataset at its own URL.
-        triples: of the node.
-        path: what is asked for, relative to the stream: ``?page=3``.
-        title: of the site.
-    """
+    """The page of a node."""
     described: dict[Term, dict[Term, list[Term]]] = {}
     for subject, predicate, value in triples:
         described.setdefault(subject, {}).setdefault(predicate, []).append(value)
@@ -230,7 +213,7 @@ def event_page(endpoint: Endpoint, triples: Sequence[Triple], path: str, title: 
 
 
 def _links(described: _Described) -> Iterator[tuple[str, str]]:
-    """Where the node leads to, and what is said of that."""
+    """Return the relations of the node."""
     found: dict[str, list[str]] = {}
     for about in described.values():
         for target in about.get(_NODE, ()):
@@ -271,12 +254,12 @@ _PARAMETERS: Final = ("page", "block", "part")
 
 
 class _Node(NamedTuple):
-    """What a node says.
+    """A node.
 
     Args:
         triples: its triples.
         state: what they depend on.
-        full: whether it never changes, but for what is not kept any more.
+        full: it never changes, except by retention.
     """
 
     triples: Sequence[Triple]
@@ -285,19 +268,12 @@ class _Node(NamedTuple):
 
 
 def event_stream(endpoint: Endpoint, request: Request, chosen: Chosen, title: str = "") -> Response:
-    """A node of the stream of a dataset.
-
-    Args:
-        endpoint: the dataset at its own URL.
-        request: for the node.
-        chosen: the format.
-        title: of the site, for people.
+    """Return a node of the stream of a dataset.
 
     Raises:
         NotFoundError: the dataset keeps no events, or there is no such node yet.
         RequestError: a malformed URL.
-        SnapshotExpired: what the node held is not kept any more.
-        StoreError: the store cannot be read.
+        SnapshotExpired: the events of the node are not kept any more.
     """
     live, keep = endpoint.dataset.live, endpoint.dataset.settings.event_stream
     if live is None or keep is None:

@@ -1,6 +1,6 @@
 """HTML for people.
 
-Pages ask no third party for anything and run one small inline script, which a content security
+Pages load nothing from third parties and run one small inline script, which a content security
 policy names by its digest; terms from data are escaped and linked only to this server, or to
 ``http:`` and ``https:`` addresses.
 """
@@ -52,13 +52,7 @@ _AS_IT_IS = re.compile(r"[A-Za-z0-9._~:/@!$()*,;-]*")
 
 
 class TermCells:
-    """Shows the terms of one endpoint.
-
-    Args:
-        url: the endpoint's URL, which terms are linked to.
-        base: URL of this server.
-        prefixes: prefix to namespace.
-    """
+    """Shows the terms of one endpoint."""
 
     def __init__(self, url: str, base: str, prefixes: Mapping[str, str]) -> None:
         self._url = str(escape(url))
@@ -71,7 +65,7 @@ class TermCells:
         self._kept_cell = lru_cache(maxsize=_KEPT_CELLS)(self._cell)
 
     def cell(self, position: str, term: str) -> str:
-        """The content of a table's cell: the term, linked to what else it occurs in."""
+        """Return the content of a table's cell: the term, linked to its other occurrences."""
         # What comes again is short; long texts would fill the memory.
         return (self._kept_cell if len(term) <= _SHORT else self._cell)(position, term)
 
@@ -107,7 +101,7 @@ class TermCells:
         return f'{shown} <span class="kind">{escape(kind)}</span>' if kind else shown
 
     def abbreviate(self, iri: str) -> str:
-        """The IRI as ``prefix:name`` where a prefix fits; a path where it is ours; else itself."""
+        """Return the IRI as ``prefix:name`` or as a path of this server where possible."""
         if iri.startswith(self._base):
             return iri[len(self._base) - 1 :]
         if not iri.startswith(self._all_namespaces):
@@ -122,7 +116,7 @@ class TermCells:
 
 
 def table_rows(lines: list[str]) -> Markup:
-    """Rows that are made of cells above, which are escaped."""
+    """Return rows of cells that are escaped already."""
     return Markup("".join(lines))  # noqa: S704
 
 

@@ -1,4 +1,4 @@
-"""The HTML page of a fragment: a form, what matches, how long it holds, where to go on."""
+"""The HTML page of a fragment: a form, the matches, their freshness, links to further pages."""
 
 from datetime import datetime
 from urllib.parse import quote, urlencode, urljoin
@@ -27,13 +27,7 @@ _HINTS = {
 
 
 class HtmlWriter:
-    """Writes HTML.
-
-    Args:
-        title: title of the site.
-        query_page: URL of a page that watches queries over it, or relative to a dataset; none
-            where empty.
-    """
+    """Writes HTML."""
 
     name = "HTML"
     suffix = "html"
@@ -132,7 +126,7 @@ def _milliseconds(instant: datetime) -> int:
 
 
 def _elsewhere(endpoint: Endpoint, request: FragmentRequest) -> list[tuple[str, str]]:
-    """Where else there is something about the term that a page is about, with what that is."""
+    """Return links to further descriptions of the term that a page is about."""
     subject, predicate, object_, _ = request.pattern
     found = []
     for term, asked, what in (
@@ -147,7 +141,7 @@ def _elsewhere(endpoint: Endpoint, request: FragmentRequest) -> list[tuple[str, 
 
 
 def _watching(pattern: QuadPattern) -> str:
-    """What the address of a page that watches queries says of a pattern."""
+    """Return the pattern as in the address of a page that watches queries."""
     # Variables without a name have one that nobody can write.
     subject, predicate, object_, graph = [
         f"?its_{term[2:]}" if term.startswith("?.") else term for term in pattern
@@ -197,5 +191,5 @@ def _views(endpoint: Endpoint, query: str) -> list[tuple[str, str]]:
 
 
 def _root(endpoint: Endpoint) -> str:
-    """What the URLs of everything of a dataset begin with."""
+    """Return the beginning of all URLs of a dataset."""
     return f"{endpoint.base}{endpoint.dataset.settings.name}/"

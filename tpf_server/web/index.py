@@ -1,4 +1,4 @@
-"""``/``: which datasets there are, for people and for programs."""
+"""``/``: the catalogue of datasets, for people and for programs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -32,15 +32,15 @@ _MEDIA_TYPES: Final = "https://www.iana.org/assignments/media-types/"
 
 
 class CatalogEntry(NamedTuple):
-    """A dataset in the list.
+    """A dataset in the catalogue.
 
     Args:
         endpoint: the dataset at its own URL.
         views: its views.
-        static: how many static quads it has.
-        live: how many live facts are valid now; ``None`` where it takes none.
-        modified: when it was loaded, or published to, last; ``None``: it is empty.
-        updates: how many facts came, changed or went in each minute of the last hour.
+        static: number of static quads.
+        live: number of live facts that are valid now; ``None`` where it takes none.
+        modified: when it was last loaded, or published to; ``None``: it is empty.
+        updates: number of changed facts in each minute of the last hour.
         sparql: URL of the SPARQL endpoint over it; none where empty.
     """
 
@@ -54,13 +54,7 @@ class CatalogEntry(NamedTuple):
 
 
 def catalog(base: str, settings: Settings, entries: list[CatalogEntry]) -> Iterator[Triple]:
-    """The triples of the catalogue.
-
-    Args:
-        base: URL of the server.
-        settings: of the server: how it is called, and what about it.
-        entries: the datasets.
-    """
+    """The triples of the catalogue."""
     title = settings.title
     datasets, service = Term(f"<{base}#datasets>"), Term(f"<{base}#service>")
     for kind in (f"{HYDRA}Collection", f"{DCAT}Catalog"):
@@ -119,7 +113,7 @@ def _dataset(entry: CatalogEntry) -> Iterator[Triple]:
 
 
 def _sparql(url: str, title: str, datasets: Sequence[Term]) -> Iterator[Triple]:
-    """The description of a SPARQL endpoint; a GET of it says more."""
+    """Return the description of a SPARQL endpoint in short."""
     service, data = Term(f"<{url}>"), Term(f"<{url}#data>")
     for kind in (_sd("Service"), _dcat("DataService")):
         yield Triple(service, RDF_TYPE, kind)
@@ -135,7 +129,7 @@ def _sparql(url: str, title: str, datasets: Sequence[Term]) -> Iterator[Triple]:
 
 
 def distributions(endpoint: Endpoint) -> Iterable[tuple[str, str]]:
-    """Where a dataset begins in every format, with the format's media type."""
+    """Return the first page of a dataset in every format, with its media type."""
     for writer in WRITERS:
         yield f"{endpoint.url}.{writer.suffix}", writer.media_types[0]
 
@@ -160,11 +154,7 @@ _HIGH: Final = 24
 
 
 def sparkline(counts: Sequence[int]) -> Markup:
-    """Bars for the counts of minutes, the highest as high as the drawing, with what it shows.
-
-    Args:
-        counts: of each minute; the present one last.
-    """
+    """Return a bar chart of counts per minute, with its description."""
     most = max(counts, default=0)
     if not most:
         return Markup('<span class="note">no updates in the last hour</span>')

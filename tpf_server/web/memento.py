@@ -1,8 +1,8 @@
 """History by Memento (RFC 7089): a fragment is its own timegate.
 
-``Accept-Datetime`` chooses the instant, as ``?at=`` does in a URL; the answer says which it is
-(``Memento-Datetime``) and names the URL that pins it (``Content-Location``), under which following
-pages are found.
+``Accept-Datetime`` selects the instant, as ``?at=`` does in a URL; the answer states it
+(``Memento-Datetime``) and the URL that pins it (``Content-Location``), which further pages have,
+too.
 """
 
 from datetime import datetime, timedelta
@@ -34,12 +34,12 @@ _MOST_VALID: Final = 20_000
 
 
 def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
-    """The changes of a fragment, from the instant ``at`` on, or from the first that is known.
+    """Return the changes of a fragment, from the instant ``at`` on, or from the first known one.
 
     Raises:
         NotFoundError: the dataset has no live facts.
         RequestError: a malformed URL.
-        PastUnknown: nobody knows what held at the instant that was asked for.
+        PastUnknown: the state of the requested instant is unknown.
         SnapshotExpired: it is no longer retained.
     """
     live = endpoint.dataset.live
@@ -119,17 +119,9 @@ _LONGEST_LINKED: Final = 600
 def at_accepted_datetime(
     asked: FragmentRequest, endpoint: Endpoint, accepted: str
 ) -> FragmentRequest:
-    """The request for the instant of ``Accept-Datetime``, unless its URL names one.
+    """Return the request for the instant of ``Accept-Datetime``, unless its URL names one.
 
     An instant in the future stands for now.
-
-    Args:
-        asked: the request without it.
-        endpoint: where it was asked.
-        accepted: the header field.
-
-    Raises:
-        RequestError: the header field is no date.
     """
     if endpoint.dataset.live is None or asked.snapshot is not None or asked.at is not None:
         return asked
@@ -140,9 +132,9 @@ def at_accepted_datetime(
 
 
 def memento_fields(query: PinnedRequest) -> list[tuple[str, str]]:
-    """The header fields of an answer that shows live facts.
+    """Return the header fields of an answer that shows live facts.
 
-    A long URL, as those with ``values`` are, is named only where an instant was asked for.
+    A long URL, as with ``values``, is named only where an instant was requested.
     """
     if query.snapshot is None:
         return []

@@ -1,10 +1,9 @@
-"""``/metrics``: requests by method and status, and how long they took, for Prometheus.
+"""``/metrics``: requests by method and status, and their durations, for Prometheus.
 
-With several workers the numbers are summed over all of them, through the files in
-``PROMETHEUS_MULTIPROC_DIR``, which `tpf-server` sets. A request is noted, and notes are counted
-together: counting one alone takes as long as a tenth of a page does where requests are rare. So
-somebody should call `Metrics.add_up` every second; where nobody does, a request does it for those
-before it. What is noted when the process ends is counted then.
+The numbers of all workers are summed, through the files in ``PROMETHEUS_MULTIPROC_DIR``, which
+`tpf-server` sets. Requests are noted, and notes are counted together: counting one alone takes a
+tenth of a page's time where requests are rare. `Metrics.add_up` should be called every second; else
+a request counts those before it. What is noted at the end of the process is counted then.
 """
 
 import atexit
@@ -35,10 +34,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class _Durations(Histogram):
-    """A histogram that many durations can be added to at once."""
+    """A histogram to which many durations can be added at once."""
 
     def observe_all(self, seconds: Sequence[float]) -> None:
-        """What `observe` does with each, with one write for a bucket."""
+        """Observe many durations, with one write for a bucket."""
         self._sum.inc(sum(seconds))
         found = collections.Counter([bisect_left(self._upper_bounds, each) for each in seconds])
         for bucket, count in found.items():
@@ -63,24 +62,24 @@ class Metrics:
         _counting.add(self)
 
     def watch(self, target: Flask | Blueprint) -> None:
-        """Count every request that reaches an application, or a part of one."""
+        """Count every request to an application or blueprint."""
         target.before_request(self._start)
         target.after_request(self._count)
 
     def count(self, method: str, status: str, seconds: float) -> None:
-        """Note one request; it counts from the next `add_up` on.
+        """Note one request; `add_up` counts it.
 
-        That is called when many are noted, and when nobody has called it for two seconds.
+        That is called when many are noted, or when it was not called for two seconds.
         """
         self._noted.append((method, status, seconds))
         if len(self._noted) >= _MOST_NOTED or time.monotonic() - self._added_up > _LONGEST:
             self.add_up()
 
     def add_up(self) -> None:
-        """Count what was noted, so that every worker shows it.
+        """Count the noted requests, so that every worker shows them.
 
-        Where the files cannot be written, that is logged, and what was noted is not counted: no
-        request fails for it.
+        Where the files cannot be written, that is logged, and the notes are lost: no request fails
+        for it.
         """
         self._added_up = time.monotonic()
         with self._lock:

@@ -1,4 +1,4 @@
-"""Errors as the client likes them: ``application/problem+json`` (RFC 9457), HTML or RDF."""
+"""Errors as ``application/problem+json`` (RFC 9457), HTML or RDF."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from tpf_server.web.responses import answer, base_of, json_answer
 
 
 def rdf_answer(triples: Sequence[Triple], chosen: Chosen, status: int = 200) -> Response:
-    """Triples of the default graph, in one of the formats of the fragments."""
+    """Return triples of the default graph in one of the formats of the fragments."""
     # Every format that we write beside JSON-LD reads lines of N-Triples.
     write = document if isinstance(chosen.writer, JsonLdWriter) else triple_lines
     return answer(write(triples), f"{chosen.media_type}; charset=utf-8", status)
@@ -37,11 +37,7 @@ _OFFERS = [PROBLEM, "application/json", "text/html", *_RDF]
 
 
 class Problems:
-    """Answers errors.
-
-    Args:
-        settings: title and URL of the site.
-    """
+    """Answers errors."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -53,13 +49,13 @@ class Problems:
         return self._answer(error.status, error.title, str(error), error.headers, request)
 
     def of_failure(self, error: Exception, request: Request) -> Response:
-        """A store that fails: the log tells why, and where the store is; clients may try again."""
+        """Answer for a store that fails; the log has the cause and the place."""
         _log.error("%s %.200r failed: %s: %s", request.method, request.path, _kind(error), error)
         detail = "the store does not answer at the moment; the log of the server tells why"
         return self._answer(503, StoreError.title, detail, {"Retry-After": "5"}, request)
 
     def of_http(self, error: HTTPException, request: Request) -> Response:
-        """An error that the framework found: a broken request."""
+        """Answer for an error of the framework: a broken request."""
         status = error.code or 500
         return self._answer(status, HTTPStatus(status).phrase, error.description or "", {}, request)
 

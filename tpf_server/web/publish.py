@@ -1,11 +1,11 @@
-"""``POST`` and ``DELETE /{dataset}/facts``: labelled facts that come, facts that go, all or none.
+"""``POST`` and ``DELETE /{dataset}/facts``: publish and withdraw labelled facts, all or none.
 
-The body is RDF in any format that pyoxigraph reads. Either it is plain and the label stands in the
-query (``?expiration=`` or ``?initial=&final=``), or it is annotated by one of the methods, which is
-recognised by its vocabulary unless ``?annotation=`` names it. ``?batch=`` gives the batch an
-identifier: published again, it is acknowledged again and does nothing.
+The body is RDF in any format that pyoxigraph reads. It is either plain, with the label in the query
+(``?expiration=`` or ``?initial=&final=``), or annotated by one of the methods, which is recognised
+by its vocabulary unless ``?annotation=`` names it. ``?batch=`` gives the batch an identifier:
+published again, it is acknowledged again and does nothing.
 
-What is deleted did not hold, or will not: plain RDF from now on, or within ``?initial=&final=``;
+Deleted facts did not or will not hold: plain RDF from now on, or within ``?initial=&final=``;
 annotated facts within their intervals. A patch (`tpf_server.web.rdf_patch`) is posted, and does
 both.
 """
@@ -44,13 +44,9 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
 
     Raises:
         ForbiddenError: the dataset takes no facts, or no token is set.
-        UnauthorizedError: no token, or not the right one.
+        UnauthorizedError: no token, or a wrong one.
         RequestError: a bad parameter.
         BodyError: the body is malformed.
-        BusyError: too many bodies are arriving.
-        LengthRequiredError: the body does not say how long it is.
-        BodyTooLargeError: the body is over the limit.
-        MediaTypeError: the body is in an unknown format.
         PublishError: the facts cannot be published.
     """
     dataset = endpoint.dataset
@@ -103,7 +99,7 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
 
 
 def detect_method(quads: Sequence[Quad], vocabulary: Vocabulary) -> Method | None:
-    """The method that annotates these quads, or ``None`` where nothing carries a label."""
+    """Return the method that annotates these quads; ``None``: no label is found."""
     predicates = {quad.predicate for quad in quads}
     if vocabulary.singleton_property_of in predicates:
         return method_named("singleton-property")
@@ -138,7 +134,7 @@ def _parameters(request: Request) -> Mapping[str, str]:
 
 
 def _check(facts: Sequence[Fact], endpoint: Endpoint) -> None:
-    """See to it that no fact speaks for the server."""
+    """Refuse facts that would speak for the server."""
     authority = endpoint.authority
     for fact in facts:
         quad = fact.quad
@@ -149,7 +145,7 @@ def _check(facts: Sequence[Fact], endpoint: Endpoint) -> None:
 
 
 def _check_nodes(withdrawn: Sequence[Fact], parsed: Sequence[Quad]) -> None:
-    """See to it that what is withdrawn could be there: blank nodes of a body are new ones."""
+    """Refuse blank nodes in withdrawals: those of a body are new ones."""
     own = {term for term in chain(*parsed) if is_blank_node(term)}
     for quad, _ in withdrawn:
         if not own.isdisjoint(quad):
@@ -190,7 +186,7 @@ def _facts(
 def _method(
     quads: Sequence[Quad], parameters: Mapping[str, str], endpoint: Endpoint
 ) -> Method | None:
-    """The method that is named, or recognised; ``None``: the quads are plain."""
+    """Return the method that is named, or recognised; ``None``: the quads are plain."""
     named = parameters.get("annotation")
     if named is None:
         return detect_method(quads, endpoint.vocabulary)

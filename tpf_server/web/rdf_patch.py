@@ -1,9 +1,9 @@
-"""RDF Patch in the body of a request: quads that come, and quads that go.
+"""RDF Patch in the body of a request.
 
 Source: *RDF Patch* of Apache Jena, https://jena.apache.org/documentation/rdf-patch/: a line for
 each change, ``A`` or ``D`` with a triple or quad in the terms of N-Quads or with prefixes (``PA``,
-``PD``), and ``TX``, ``TC``, ``TA`` around transactions. The whole patch is one batch here, whatever
-its transactions; what stands in one that is aborted is left out.
+``PD``), and ``TX``, ``TC``, ``TA`` around transactions. The whole patch is one batch here, without
+its aborted transactions.
 """
 
 import re
@@ -27,14 +27,14 @@ _TOKEN = re.compile(
 
 
 class Patch(NamedTuple):
-    """What a patch says, by its end: a quad that comes and goes does the later of the two."""
+    """The net changes of a patch: of a quad that comes and goes, the last change."""
 
     added: list[Quad]
     withdrawn: list[Quad]
 
 
 def parse_patch(body: bytes) -> Patch:
-    """The changes of a patch.
+    """Return the changes of a patch.
 
     Raises:
         BodyError: the patch is malformed; the message names the line.
@@ -53,11 +53,7 @@ def parse_patch(body: bytes) -> Patch:
 
 
 class _Reader:
-    """Reads the lines of a patch.
-
-    Args:
-        most: how many characters all changes may come to, with their prefixes written out.
-    """
+    """Reads the lines of a patch."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -68,7 +64,7 @@ class _Reader:
         """What the transaction that is open has changed, as it was before."""
 
     def read(self, number: int, line: str) -> None:
-        """Read a line, which ends in a full stop or not."""
+        """Read a line, with or without a full stop."""
         if not line or line.startswith("#"):
             return
         code, _, rest = line.partition(" ")
@@ -121,7 +117,7 @@ class _Reader:
         return "".join(pieces)
 
     def document(self, sign: str, length: int) -> list[str]:
-        """N-Quads of the changes with a sign, each in its line of the patch."""
+        """Return N-Quads of the changes with a sign, each in its line of the patch."""
         lines = [""] * length
         for statement, (code, number) in self._changes.items():
             if code == sign:

@@ -1,6 +1,6 @@
 """``GET`` and ``HEAD`` of a page of a fragment: from a WSGI environment to status, fields and body.
 
-The route of a page calls this, and so does what stands before Flask.
+Called by the route of a page, and by the middleware before Flask.
 """
 
 import time
@@ -50,7 +50,7 @@ _GZIP_WINDOW = 31
 
 
 def chosen_encoding(accept: str) -> str | None:
-    """The encoding that an ``Accept-Encoding`` header likes best; ``None``: as it is."""
+    """Return the preferred encoding of an ``Accept-Encoding`` header; ``None``: none."""
     return _chosen(accept) if 0 < len(accept) <= LONGEST_ACCEPT else None
 
 
@@ -63,7 +63,7 @@ def _chosen(accept: str) -> str | None:
 
 
 def compressed(body: bytes, encoding: str) -> bytes | None:
-    """The body in an encoding; ``None`` where that is not worth it."""
+    """Return the body in an encoding; ``None`` where that is not worth it."""
     if len(body) < _SMALLEST:
         return None
     packed: bytes
@@ -87,7 +87,7 @@ _POLICY = ("Content-Security-Policy", CONTENT_SECURITY_POLICY)
 
 
 class Reply(NamedTuple):
-    """An answer as WSGI gives it: status line, header fields, body."""
+    """An answer of WSGI: status line, header fields, body."""
 
     status: str
     headers: list[tuple[str, str]]
@@ -97,14 +97,7 @@ class Reply(NamedTuple):
 def find_endpoint(
     site: Site, negotiator: Negotiator, base: str, path: str
 ) -> tuple[Endpoint, Chosen | None] | None:
-    """The endpoint at a path, and the format that a suffix chooses; ``None``: there is none.
-
-    Args:
-        site: what is served.
-        negotiator: knows the suffixes.
-        base: URL of the server.
-        path: percent-decoded, without the slash at its front.
-    """
+    """Return the endpoint at a path, and the format of its suffix; ``None``: there is none."""
     endpoints = site.endpoints(base)
     endpoint = endpoints.get(path)
     if endpoint is not None:
@@ -123,14 +116,6 @@ def read_fragment(
     url: str,
 ) -> Reply:
     """Answer with a page, or with ``304`` where the client has it.
-
-    Args:
-        site: tells the time.
-        negotiator: chooses the format where the URL does not.
-        endpoint: where it was asked.
-        chosen: the format that the URL chooses.
-        environ: method, query string and header fields of the request.
-        url: absolute URL that was asked for, without its query string.
 
     Raises:
         NotAcceptableError: the client accepts none of the formats.
@@ -206,7 +191,7 @@ def read_fragment(
 
 @lru_cache(maxsize=64)
 def _lifetime(second: int, age: int, stale: str) -> tuple[tuple[str, str], ...]:
-    """The fields that say how long an answer of this second is true."""
+    """Return the fields that state the freshness of an answer of this second."""
     return (
         ("Date", http_second(second)),
         ("Cache-Control", f"public, max-age={age}{stale}"),
@@ -234,7 +219,7 @@ def _query_string(environ: WSGIEnvironment) -> str:
 
 
 def _unchanged(environ: WSGIEnvironment, query: PinnedRequest, tag: str) -> str | None:
-    """The tag of the client's copy, if that is still right (RFC 9110, section 13.2.2)."""
+    """Return the tag of the client's copy, if that is still fresh (RFC 9110, section 13.2.2)."""
     if "HTTP_IF_NONE_MATCH" in environ:
         return matching_tag(environ["HTTP_IF_NONE_MATCH"], tag)
     # A date cannot tell that a label has ended, so it counts for static datasets only.
@@ -258,14 +243,7 @@ FAILURE: Final = "tpf_server.failure"
 
 
 class PageMiddleware:
-    """A WSGI application that answers ``GET`` and ``HEAD`` of pages, before another one.
-
-    Args:
-        rest: answers what is no page, and errors.
-        site: what is served.
-        negotiator: chooses the format of a page.
-        metrics: counts the requests that are answered here.
-    """
+    """A WSGI application that answers ``GET`` and ``HEAD`` of pages, before another one."""
 
     def __init__(
         self, rest: WSGIApplication, site: Site, negotiator: Negotiator, metrics: Metrics

@@ -1,6 +1,6 @@
-"""What the server offers: each resource with its address, and what can be done with it.
+"""The resources of the server, with their addresses and operations.
 
-The rules of Flask and the documentation of the interface are both made from these.
+The rules of Flask and the documentation of the interface are both made of these.
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from annotations.namespaces import HYDRA, LDES, RDF
 
 
 class Operation(NamedTuple):
-    """What a method does with a resource.
+    """A method of a resource.
 
     Args:
         title: what it does, in a few words.
-        returns: IRI of the class of what comes back, or the name of a resource; ``None``: no RDF.
-        expects: IRI of the class of what is sent.
-        statuses: statuses that an answer may have beside 200.
+        returns: IRI of the class of the answer, or the name of a resource; ``None``: no RDF.
+        expects: IRI of the class of the body.
+        statuses: statuses beside 200.
     """
 
     title: str
@@ -31,7 +31,7 @@ class Resource(NamedTuple):
     Args:
         rule: its address, as Flask writes it.
         about: what it is.
-        operations: what can be done with it, by method.
+        operations: by method.
     """
 
     rule: str
@@ -45,7 +45,7 @@ class Resource(NamedTuple):
 
     @property
     def template(self) -> str:
-        """Its address as RFC 6570 writes it, without the slash at its front."""
+        """Its address as in RFC 6570, without the first slash."""
         reserved = self.rule.replace("<path:", "{+")
         return reserved.replace("<", "{").replace(">", "}").removeprefix("/")
 

@@ -1,4 +1,4 @@
-"""Answers: bodies, and the header fields that all have in common."""
+"""Bodies of answers, and the header fields that all have in common."""
 
 import json
 import re
@@ -22,10 +22,9 @@ _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 
 
 def base_of(environ: WSGIEnvironment, settings: Settings) -> str:
-    """The URL that the client knows the server under, with a slash at its end.
+    """Return the URL of the server for the client, with a slash at its end.
 
-    A client could forge what it calls us, so only the settings count, or a proxy that the
-    settings trust.
+    Clients could forge it, so only the settings count, or a proxy that they trust.
     """
     if settings.trust_forwarded:
         host = _last(environ.get("HTTP_X_FORWARDED_HOST", ""))
@@ -36,13 +35,13 @@ def base_of(environ: WSGIEnvironment, settings: Settings) -> str:
 
 
 def client_of(environ: WSGIEnvironment, settings: Settings) -> str:
-    """The address of the client, as a proxy says that the settings trust."""
+    """Return the address of the client, also as a trusted proxy states it."""
     said = _last(environ.get("HTTP_X_FORWARDED_FOR", "")) if settings.trust_forwarded else ""
     return said or str(environ.get("REMOTE_ADDR", ""))
 
 
 def _last(field: str) -> str:
-    """What the nearest proxy said."""
+    """Return the value of the nearest proxy."""
     return field.rpartition(",")[2].strip()
 
 
@@ -64,7 +63,7 @@ COMMON = (*PUBLIC, NO_SNIFFING)
 
 
 class Whole(Response):
-    """A response whose body is there: handed over as a list, which servers send in one go."""
+    """A response with its body as a list, which servers send at once."""
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer as a WSGI application."""
@@ -76,31 +75,19 @@ class Whole(Response):
 
 
 class AsGiven(Whole):
-    """A response with the header fields that it was given, and no others.
-
-    Args:
-        status: the status line.
-        headers: the header fields.
-        body: the body.
-    """
+    """A response with the header fields that it was given, and no others."""
 
     def __init__(self, status: str, headers: list[tuple[str, str]], body: bytes) -> None:
         super().__init__([body], status)
         self.headers = Headers(headers)
 
     def get_wsgi_headers(self, _: WSGIEnvironment) -> Headers:
-        """The fields as they are: nothing is claimed or left out because of the status."""
+        """Return the fields unchanged, whatever the status."""
         return self.headers
 
 
 class Relayed(Response):
-    """The answer of another process, as it comes.
-
-    Args:
-        pieces: its body.
-        status: its status.
-        headers: its header fields; no others are added.
-    """
+    """The answer of another process, as it comes."""
 
     def __init__(
         self, pieces: Iterable[bytes], status: int, headers: list[tuple[str, str]]
@@ -119,7 +106,7 @@ def http_date(instant: datetime) -> str:
 
 
 def http_instant(field: str) -> datetime | None:
-    """The instant that a header field says; ``None`` where it says none that there is."""
+    """Return the instant of a header field; ``None`` where it is none."""
     try:
         instant = parse_date(field)
         return None if instant is None else instant.astimezone(UTC)
@@ -129,13 +116,13 @@ def http_instant(field: str) -> datetime | None:
 
 @lru_cache(maxsize=256)
 def http_second(second: int) -> str:
-    """A second of Unix time as header fields write it."""
+    """Return a second of Unix time as in header fields."""
     return formatdate(second, usegmt=True)
 
 
 @lru_cache(maxsize=16)
 def documentation_link(base: str) -> str:
-    """The ``Link`` to the documentation of the interface, on every answer."""
+    """Return the ``Link`` to the documentation of the interface, on every answer."""
     return f'<{base}api-doc>; rel="http://www.w3.org/ns/hydra/core#apiDocumentation"'
 
 
@@ -151,14 +138,14 @@ def json_answer(value: object, status: int = 200, media_type: str = JSON) -> Res
 
 
 def without_body(status: int = 200) -> Response:
-    """Only header fields; nothing is claimed about the length of the body."""
+    """Return header fields only, without a length."""
     response = Whole(iter(()), status)
     del response.headers["Content-Type"]
     return response
 
 
 def see_other(url: str) -> Response:
-    """The answer to who asks for a thing that is described elsewhere."""
+    """Redirect to the description of a thing."""
     response = without_body(303)
     response.headers["Location"] = url
     response.headers["Cache-Control"] = "public, max-age=3600"
@@ -166,7 +153,7 @@ def see_other(url: str) -> Response:
 
 
 def options(allowed: tuple[str, ...]) -> Response:
-    """The answer to ``OPTIONS``: what is allowed, and what other origins may send."""
+    """Answer ``OPTIONS``: allowed methods, and headers for other origins."""
     response = without_body(204)
     response.headers["Allow"] = ", ".join(allowed)
     readable = [method for method in allowed if method in READ_METHODS]
@@ -177,11 +164,7 @@ def options(allowed: tuple[str, ...]) -> Response:
 
 
 def by_method(allowed: tuple[str, ...], answer: Callable[[], Response]) -> Response:
-    """The answer to the current request, if its method is allowed.
-
-    Args:
-        allowed: the methods that the resource knows.
-        answer: answers them, but ``OPTIONS``.
+    """Answer the current request, if its method is allowed.
 
     Raises:
         MethodNotAllowedError: it is not.
@@ -194,9 +177,9 @@ def by_method(allowed: tuple[str, ...], answer: Callable[[], Response]) -> Respo
 
 
 def dress(response: Response, now: datetime, base: str, public: bool) -> Response:
-    """Add what every answer carries: its date, the way to the documentation, who may read it.
+    """Add the header fields of every answer: date, documentation, access for other origins.
 
-    A page comes with these: its date is the instant that it is of. So does what others answer.
+    Pages have them already, with the date of their instant.
     """
     if isinstance(response, (AsGiven, Relayed)):
         return response

@@ -1,6 +1,6 @@
-"""Which function answers which URL.
+"""The functions behind the URLs.
 
-Datasets come and go, so a rule has the name of a dataset as a variable, which is looked up. Other
+Datasets change with reloads, so the name of a dataset is a variable of a rule and looked up. Other
 parts of the server (continuous queries) add rules of their own, which Flask prefers.
 """
 
@@ -58,14 +58,13 @@ _NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 def changes(site: Site, endpoint: Endpoint, request: Request) -> Response:
-    """What changes in a dataset from now on, or after the batch in ``Last-Event-ID``.
+    """Return the changes of a dataset from now on, or after the batch in ``Last-Event-ID``.
 
     Raises:
-        NotFoundError: the server tells no changes, or the dataset has no live facts.
+        NotFoundError: changes are off, or the dataset has no live facts.
         RequestError: no number of a batch.
         NotAcceptableError: the client takes no events.
-        BusyError: too many follow already.
-        StoreError: the store cannot be read.
+        BusyError: too many followers.
     """
     live = endpoint.dataset.live
     if live is None or not endpoint.changes_url:
@@ -111,14 +110,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 def described_blank_node(
     endpoints: Mapping[str, Endpoint], base: str, name: str, label: str
 ) -> str | None:
-    """The URL of the fragment that describes a blank node; ``None``: nothing does.
-
-    Args:
-        endpoints: what is served, by path.
-        base: URL of this server.
-        name: of the dataset.
-        label: percent-decoded; it may have parts.
-    """
+    """Return the URL of the fragment that describes a blank node; ``None``: there is none."""
     front, slash, last = label.rpartition("/")
     # The last part is the label as `Skolemizer` writes it.
     iri = f"{base}.well-known/genid/{name}/{front}{slash}{quote(last, safe='')}"
@@ -128,15 +120,7 @@ def described_blank_node(
 def described_annotation(
     endpoints: Mapping[str, Endpoint], base: str, name: str, kind: str, digest: str
 ) -> str | None:
-    """The URL of the fragment that describes what an annotation names; ``None``: nothing does.
-
-    Args:
-        endpoints: what is served, by path.
-        base: URL of this server.
-        name: of the dataset.
-        kind: of the node, as names of annotations say it.
-        digest: of the fact.
-    """
+    """Return the URL of the fragment that describes an annotation; ``None``: there is none."""
     if _DIGEST.fullmatch(digest) is None or not (kind.isascii() and kind.islower()):
         return None
     endpoint = endpoints.get(f"{name}/{_KINDS.get(kind)}") or endpoints.get(name)
@@ -159,7 +143,7 @@ def alive() -> Response:
 
 
 def ready(site: Site) -> Response:
-    """Every store can be asked, and published to where publishing is on.
+    """Check that every store can be read, and written where publishing is on.
 
     Raises:
         UnreadyError: a store cannot.
@@ -188,7 +172,7 @@ _VOCABULARY = {"GET": Operation("Read the vocabulary", None, None, (406,))}
 
 
 class AnyMethod(Rule):
-    """A rule whose function says which methods the resource knows, whatever they are called."""
+    """A rule whose function checks the method."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{**options, "methods": None})
@@ -201,15 +185,7 @@ def routes(
     metrics: Metrics,
     others: Mapping[str, Resource],
 ) -> None:
-    """Add all URLs of the site to an application, or to a part of one.
-
-    Args:
-        target: gets the rules, and what happens before and after requests, and upon errors.
-        site: what is served.
-        negotiator: chooses the formats of answers.
-        metrics: counts the requests.
-        others: resources that have rules already, for the documentation.
-    """
+    """Add all URLs of the site to an application or a blueprint."""
     metrics.watch(target)
     documents = {
         f"vocabulary{number}": Resource(path, f"{served.title}: {served.namespace}", _VOCABULARY)
@@ -232,14 +208,7 @@ def routes(
 
 
 class Views:
-    """The functions that answer requests; each is named as its rule is, for `flask.url_for`.
-
-    Args:
-        site: what is served.
-        negotiator: chooses the formats of answers.
-        metrics: counts the requests.
-        resources: what there is, for the documentation.
-    """
+    """The functions that answer requests; each is named as its rule is, for `flask.url_for`."""
 
     def __init__(
         self,
@@ -278,11 +247,11 @@ class Views:
         return _read(lambda: see_other(self._base()))
 
     def healthz(self) -> Response:
-        """Whether the process answers."""
+        """Answer that the process runs."""
         return _read(alive)
 
     def readyz(self) -> Response:
-        """Whether its stores answer, too."""
+        """Answer that its stores work, too."""
         return _read(lambda: ready(self._site))
 
     def metrics(self) -> Response:
@@ -318,7 +287,7 @@ class Views:
         return self.fragment(f"{name}/{view}")
 
     def changes(self, name: str) -> Response:
-        """What changes in a dataset, as it comes."""
+        """Stream the changes of a dataset."""
         self._site.dataset(name)
         endpoint = self._site.endpoints(self._base())[name]
         return _read(lambda: changes(self._site, endpoint, request))
@@ -366,11 +335,11 @@ class Views:
         return _read(answer)
 
     def annotation(self, name: str, kind: str, digest: str) -> Response:
-        """What a name of an annotation leads to."""
+        """Redirect from the name of an annotation."""
         return self._described(described_annotation, name, kind, digest)
 
     def blank_node(self, name: str, label: str) -> Response:
-        """What the IRI of a blank node leads to."""
+        """Redirect from the IRI of a blank node."""
         return self._described(described_blank_node, name, label)
 
     def _described(self, find: Callable[..., str | None], *names: str) -> Response:
@@ -381,11 +350,7 @@ class Views:
         return _read(lambda: see_other(described))
 
     def nothing(self, path: str) -> Response:
-        """There is nothing at any other path.
-
-        Raises:
-            NotFoundError: always.
-        """
+        """Raise `NotFoundError` for any other path."""
         raise NotFoundError(f"there is nothing at /{path}")
 
     def dress(self, response: Response) -> Response:

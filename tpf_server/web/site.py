@@ -33,7 +33,7 @@ class SentPage(NamedTuple):
         tag: its entity tag.
         instant: of its snapshot, in microseconds.
         encoding: of the body, if any.
-        body: as it was sent.
+        body: its bytes.
     """
 
     tag: str
@@ -43,7 +43,7 @@ class SentPage(NamedTuple):
 
 
 class PageBodies:
-    """The pages that were made last, by what their entity tags say beside the instant.
+    """The last pages, by their entity tags without the instant.
 
     Such tags are equal only where URL, format, encoding, content of the stores and the next change
     by the clock are. Thread-safe.
@@ -56,13 +56,7 @@ class PageBodies:
         )
 
     def get(self, tag: str, instant: int, seconds: float) -> SentPage | None:
-        """The page with this entity tag, or one from before that still says the same.
-
-        Args:
-            tag: of the page as it would be made now.
-            instant: of its snapshot, in microseconds.
-            seconds: how old it may be: its links are pinned to its instant, and must lead on.
-        """
+        """Return the page with this entity tag, or an earlier one that is still fresh."""
         with self._lock:
             made = self._kept.get(_content(tag))
         if made is None or not 0 <= instant - made.instant <= seconds * 1_000_000:
@@ -70,7 +64,7 @@ class PageBodies:
         return made
 
     def put(self, made: SentPage) -> None:
-        """Keep a page, for as long as there is room."""
+        """Cache a page, for as long as there is room."""
         if len(made.body) + _OVERHEAD > _BYTES:
             return
         with self._lock:
@@ -85,15 +79,7 @@ _MAX_BASES = 16
 
 
 class Site:
-    """The datasets that are served, found by path.
-
-    Args:
-        settings: the server's settings.
-        datasets: the datasets, open.
-        clock: tells the time of every answer.
-        bodies: reads the bodies of requests.
-        changes: tells what changes, and to whom.
-    """
+    """The served datasets, by path."""
 
     def __init__(
         self,
@@ -120,23 +106,19 @@ class Site:
         return self._datasets
 
     def serve(self, datasets: Iterable[OpenDataset]) -> None:
-        """Serve these datasets from the next request on; requests under way see the old ones."""
+        """Serve these datasets from the next request on; running requests keep the old ones."""
         self._datasets = {dataset.settings.name: dataset for dataset in datasets}
         self._endpoints = {}
 
     def dataset(self, name: str) -> OpenDataset:
-        """The dataset of this name.
-
-        Raises:
-            NotFoundError: there is none.
-        """
+        """Return the dataset of this name, or raise `NotFoundError`."""
         try:
             return self._datasets[name]
         except KeyError:
             raise NotFoundError(f"there is no dataset {name!r}") from None
 
     def endpoints(self, base: str) -> Mapping[str, Endpoint]:
-        """All endpoints by path (``trains``, ``trains/named-graph``), with URLs below `base`."""
+        """Return all endpoints by path (``trains``, ``trains/named-graph``), below `base`."""
         found = self._endpoints.get(base)
         if found is None:
             found = {endpoint.path: endpoint for endpoint in self._make(base)}

@@ -1,4 +1,4 @@
-"""What a writer is, and the text that several of them share."""
+"""The interface of writers, and the text that several of them share."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -23,11 +23,11 @@ class Writer(Protocol):
 
     @property
     def suffix(self) -> str:
-        """What selects it in a URL: ``trig``."""
+        """Its suffix in a URL: ``trig``."""
 
     @property
     def media_types(self) -> tuple[str, ...]:
-        """The media types that it answers to; the first one unless another was asked for."""
+        """Its media types; the first one is the default."""
 
     def write(self, fragment: Fragment) -> str:
         """The body."""
@@ -46,15 +46,15 @@ def metadata_lines(page: Metadata) -> str:
 
 
 def lines_in_graph(lines: str, graph: Term) -> str:
-    """Lines of N-Triples as lines of N-Quads in a graph."""
+    """Return lines of N-Triples as lines of N-Quads in a graph."""
     # A line feed in a literal is escaped, so this is found at the ends of lines only.
     return lines if graph == DEFAULT_GRAPH else lines.replace(" .\n", f" {graph} .\n")
 
 
 def open_data(fragment: Fragment) -> QuadColumns:
-    """The data of a page where nothing keeps them apart from its metadata.
+    """Return the data of a page for formats that do not separate them from metadata.
 
-    Those that read like metadata of our pages are left out.
+    Quads that read like metadata of our pages are left out.
     """
     authority, data = fragment.query.endpoint.authority, fragment.rows.columns
     if authority.may_control(data.predicates):
@@ -63,7 +63,7 @@ def open_data(fragment: Fragment) -> QuadColumns:
 
 
 def triples_of_page(fragment: Fragment) -> str:
-    """Data, then metadata, as lines of N-Triples; a triple in several graphs is one triple."""
+    """Return data, then metadata, as lines of N-Triples; a triple of several graphs once."""
     triples = zip(*open_data(fragment)[:3], strict=True)
     lines = dict.fromkeys([f"{s} {p} {o} .\n" for s, p, o in triples])
     return "".join(lines) + metadata_lines(metadata(fragment))
@@ -86,11 +86,7 @@ class Chosen(NamedTuple):
 
 
 class Negotiator:
-    """Chooses among writers.
-
-    Args:
-        writers: in the order of the server's preference.
-    """
+    """Chooses among writers."""
 
     def __init__(self, writers: Sequence[Writer]) -> None:
         self._offers = {kind: Chosen(w, kind) for w in writers for kind in w.media_types}
@@ -104,12 +100,7 @@ class Negotiator:
         return self._by_suffix.get(suffix)
 
     def by_accept(self, header: str | None) -> Chosen:
-        """The format that an ``Accept`` header selects.
-
-        Raises:
-            NotAcceptableError: the client accepts none of the formats.
-            RequestError: the header is longer than `LONGEST_ACCEPT`.
-        """
+        """Return the format that an ``Accept`` header selects."""
         if header is not None and len(header) > LONGEST_ACCEPT:
             raise RequestError(f"Accept has more than {LONGEST_ACCEPT} characters")
         chosen = self._cached(header or "*/*")

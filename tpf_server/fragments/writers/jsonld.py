@@ -1,11 +1,11 @@
-"""JSON-LD 1.1, expanded form: nodes by subject, and the metadata as a named graph of its own.
+"""JSON-LD 1.1, expanded form: nodes by subject, and the metadata as a named graph.
 
-The text is put together from that of the terms: what canonical N-Triples escapes in a literal, and
-how, is what JSON allows, and an IRI holds nothing that JSON would escape.
+The text is made of that of the terms: the escapes of canonical N-Triples are valid in JSON, and an
+IRI has no character that JSON escapes.
 
-JSON-LD 1.1 has no triple terms. A triple with one is written in the basic encoding of *RDF 1.2
-Interoperability*: in place of the term stands a blank node of type ``rdf:TripleTerm`` with its
-``rdf:ttSubject``, ``rdf:ttPredicate`` and ``rdf:ttObject``.
+JSON-LD 1.1 has no triple terms. They are written in the basic encoding of *RDF 1.2
+Interoperability*: a blank node of type ``rdf:TripleTerm`` with ``rdf:ttSubject``,
+``rdf:ttPredicate`` and ``rdf:ttObject``.
 """
 
 from collections.abc import Iterable
@@ -54,12 +54,12 @@ class JsonLdWriter:
 
 
 def document(triples: Iterable[Triple]) -> str:
-    """Triples of the default graph as a JSON-LD document in expanded form."""
+    """Return triples of the default graph as an expanded JSON-LD document."""
     return f"[{_nodes(triples)}]"
 
 
 def _nodes(triples: Iterable[Triple]) -> str:
-    """The triples as node objects, separated by commas; empty where there are none."""
+    """Return the triples as node objects, separated by commas."""
     found: dict[str, dict[str, list[str]]] = {}
     for subject, predicate, value in triples:
         node = found.get(subject)

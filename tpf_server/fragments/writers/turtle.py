@@ -1,13 +1,12 @@
-"""Turtle and TriG without repetition: grouped by subject, IRIs relative, a line for each statement.
+"""Turtle and TriG in short: grouped by subject, IRIs relative, a line for each statement.
 
-A page is put together from the texts of its terms, without looking at each: what follows from the
-whole text is done to the whole text. Data have one base, the server of the first subject; metadata
-have their page as theirs. An IRI on the base's server becomes ``</path>``, which means that IRI
-again where its path has no empty segment at its front and none that is made of dots, and where no
-literal holds the beginning of such an IRI. Where anything looks like that, IRIs stay as they are.
+A page is made of the texts of its terms, by operations on the whole text. Data have one base, the
+server of the first subject; metadata have their page. An IRI on the base's server becomes
+``</path>``, which is safe where its path has no empty segment at its front and no dot segment, and
+where no literal holds the beginning of such an IRI. Otherwise IRIs are written whole.
 
-Each line is whole (a directive, a statement, the beginning or end of a graph), and what changes
-from answer to answer has lines of its own: who reads a page again parses only these.
+Each line is complete (a directive, a statement, the beginning or end of a graph), and parts that
+change between answers have their own lines: a client that reads a page again parses only these.
 """
 
 import re
@@ -59,11 +58,7 @@ _graph = itemgetter(3)
 
 
 class PredicateNames(dict[str, str]):
-    """What predicates are called: ``names[predicate]``; as they are where no prefix fits.
-
-    Args:
-        prefixes: names of namespaces.
-    """
+    """Names of predicates: ``names[predicate]``; as they are where no prefix fits."""
 
     def __init__(self, prefixes: Mapping[str, str]) -> None:
         super().__init__({RDF_TYPE: "a"})
@@ -99,13 +94,7 @@ class PredicateNames(dict[str, str]):
 def statements(
     triples: Iterable[tuple[str, str, str]], names: PredicateNames, apart: Collection[str] = ()
 ) -> str:
-    """Statements: a line for the neighbours that share a subject.
-
-    Args:
-        triples: subject, predicate, object.
-        names: what predicates are called.
-        apart: predicates that begin a line of their own.
-    """
+    """Return statements: a line for the neighbours that share a subject."""
     pieces: list[str] = []
     add = pieces.append
     subject = predicate = ""
@@ -126,7 +115,7 @@ def _prefix(name: str, namespace: str) -> str:
 
 
 def _lines(data: QuadColumns, names: PredicateNames) -> str:
-    """A line for each statement, as if no neighbours shared anything."""
+    """Return a line for each statement."""
     said = {predicate: f" {names[predicate]} " for predicate in set(data.predicates)}
     # Filled by column, and joined once.
     pieces = [" .\n"] * (4 * len(data.subjects))
@@ -137,13 +126,7 @@ def _lines(data: QuadColumns, names: PredicateNames) -> str:
 
 
 def _relative(text: str, first: str, objects: Iterable[str]) -> str:
-    """A text of statements with its base, or as it is.
-
-    Args:
-        text: the statements.
-        first: a subject, whose origin is the base.
-        objects: all that are said, for what is in literals.
-    """
+    """Return a text of statements with its base, or unchanged."""
     found = _ORIGIN.match(first)
     if found is None:
         return text
@@ -163,11 +146,7 @@ def _relative(text: str, first: str, objects: Iterable[str]) -> str:
 
 
 class CompactPages:
-    """Writes the pages of an endpoint.
-
-    Args:
-        endpoint: the endpoint.
-    """
+    """Writes the pages of an endpoint."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         tmp = endpoint.vocabulary
@@ -208,7 +187,7 @@ class CompactPages:
         return names.declared(dict.fromkeys(predicates)) + text if names.prefixes else text
 
     def labels(self, triples: Sequence[Triple], graph: str = "") -> str:
-        """The labels of a page's facts, in a graph if one is given."""
+        """Return the labels of a page's facts, in a graph if one is given."""
         if not triples:
             return ""
         rows = [(s, p, _literal(o) if o[0] == '"' else o) for s, p, o in triples]
@@ -222,12 +201,7 @@ class CompactPages:
         return self._label_prefixes + _relative(text, first, [*subjects, *literals])
 
     def metadata(self, page: Fragment, *, graph: bool) -> str:
-        """What a page says of itself, but for the labels; see `metadata`.
-
-        Args:
-            page: the page.
-            graph: whether it is said in a graph of its own.
-        """
+        """Return the metadata of a page, but for the labels; see `metadata`."""
         request, total = page.query.request, page.total
         url, fragment_url = request.page_url, request.fragment_url
         origin = self._origin
@@ -278,7 +252,7 @@ class CompactPages:
 
 @lru_cache(maxsize=4_096)
 def _literal(term: str) -> str:
-    """A number or an instant, shorter; other literals as they are."""
+    """Shorten a number or an instant; return other literals unchanged."""
     # Objects of data are here, too, and any text may be said to be a number.
     if term.endswith(_INTEGER) and _DIGITS.fullmatch(term, 1, len(term) - len(_INTEGER)):
         return term[1 : -len(_INTEGER)]
@@ -291,7 +265,7 @@ _pages: WeakKeyDictionary[Endpoint, CompactPages] = WeakKeyDictionary()
 
 
 def compact(endpoint: Endpoint) -> CompactPages:
-    """What writes the pages of an endpoint."""
+    """Return the writer of the pages of an endpoint."""
     found = _pages.get(endpoint)
     if found is None:
         found = _pages[endpoint] = CompactPages(endpoint)
@@ -326,7 +300,7 @@ class TrigWriter:
     media_types = ("application/trig",)
 
     def write(self, fragment: Fragment) -> str:
-        """The body: data in their graphs, then the metadata graph."""
+        """Return the body: data in their graphs, then the metadata graph."""
         pages = compact(fragment.query.endpoint)
         graph = f"<{fragment.query.request.page_url}#metadata>"
         labels = pages.labels(labels_of(fragment), graph)
@@ -344,7 +318,7 @@ class TurtleWriter:
     media_types = ("text/turtle",)
 
     def write(self, fragment: Fragment) -> str:
-        """The body; a triple in several graphs is one triple."""
+        """Return the body; a triple of several graphs once."""
         data = open_data(fragment)
         if any(data.graphs):
             data = quad_columns(list(dict.fromkeys([Quad(*quad[:3]) for quad in data.quads])))

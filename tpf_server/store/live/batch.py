@@ -1,18 +1,19 @@
-"""What a batch means: the versions that come, and those that end, are replaced or withdrawn.
+"""The effects of a batch: versions that begin, end, or are replaced or withdrawn.
 
 The rules, for facts with one key (an expiring fact counts as starting now):
 
 - An expiring fact replaces the expiring fact, and ends an interval that is open now.
-- An interval ends an interval that is open at its start; one with the same start it replaces (a
-  correction). An expiring fact that lasts beyond its start it replaces, or ends at its start where
+- An interval ends an interval that is open at its start, and replaces one with the same start (a
+  correction). An expiring fact that lasts beyond its start is replaced, or ended at its start where
   that lies in the future.
-- A label that reaches into an interval that starts later is refused: the later one was published
-  as the truth, and whoever means to correct it must say so from its start.
+- A label that reaches into an interval that starts later is refused: that interval must be
+  corrected from its start.
 - A fact that is there already, with the same label, stays as it is.
 
-A withdrawal says that a quad did not hold, or will not: within an interval, or from now on. What
-said otherwise is cut: an interval may fall into two, an expiring fact ends where it is cut first.
-Withdrawals of a batch go before its facts, so that a batch can correct what it would overlap.
+A withdrawal means that a quad did not or will not hold: within an interval, or from now on.
+Versions that say otherwise are cut: an interval may fall into two, an expiring fact ends at its
+first cut. Withdrawals of a batch precede its facts, so that a batch can correct what it would
+overlap.
 """
 
 from bisect import bisect_right
@@ -37,7 +38,7 @@ from tpf_server.store.live.rows import EXPIRING, INTERVALS, token_bits
 
 @dataclass(slots=True)
 class Effects:
-    """What a batch does to the rows."""
+    """The effects of a batch on the rows."""
 
     versions: dict[int, Version] = field(default_factory=dict)
     """Those that are added, by row."""
@@ -73,7 +74,7 @@ class Planner:
         """Where to go on, by direction, from a place in the slot where no version stands."""
 
     def plan(self, group: list[tuple[int, int, Fact]]) -> None:
-        """Plan what the facts of the key do, in order of their starts."""
+        """Plan the facts of the key, in order of their starts."""
         for start, end, fact in group:
             if start == NO_START:
                 new = self._expiring(end, fact)
@@ -135,7 +136,7 @@ class Planner:
         return row if self._stands(row) else None
 
     def _around(self, instant: int) -> tuple[int | None, int | None]:
-        """The last interval that starts until an instant, and the first that starts after it."""
+        """Return the last interval that starts until an instant, and the first one after it."""
         slot = self._slots[INTERVALS]
         if slot is None or not self._rows.slot_in_use(slot):
             return None, None
@@ -144,7 +145,7 @@ class Planner:
         return self._standing(rows, position - 1, -1), self._standing(rows, position, 1)
 
     def _standing(self, rows: Sequence[int], position: int, step: int) -> int | None:
-        """The first version from a place on that stands; places without are passed once."""
+        """Return the first standing version from a position on; others are passed once."""
         goes_on, passed = self._passed[step], []
         while 0 <= position < len(rows) and not self._stands(rows[position]):
             passed.append(position)
@@ -196,7 +197,7 @@ Withdrawals: TypeAlias = dict[tuple[str, ...], list[tuple[int, int, Quad]]]
 
 
 def spans(withdrawn: Iterable[Fact], now: int, key: FactKey) -> Withdrawals:
-    """What is withdrawn: within its interval, or from now on where it has none."""
+    """Return the withdrawn span: the interval, or from now on."""
     found: Withdrawals = {}
     for quad, label in withdrawn:
         start, end = now, FOREVER
@@ -207,9 +208,9 @@ def spans(withdrawn: Iterable[Fact], now: int, key: FactKey) -> Withdrawals:
 
 
 class WithdrawingPlanner(Planner):
-    """Plans what a batch says of one key of which it withdraws something.
+    """Plans a batch for one key of which it withdraws something.
 
-    What withdrawals leave of the versions that they cut stands like what the index holds.
+    The rests of cut versions stand like those of the index.
     """
 
     def __init__(self, index: FactIndex, effects: Effects, now: int, quad: Quad) -> None:
@@ -222,7 +223,7 @@ class WithdrawingPlanner(Planner):
         """The row of what is left of the expiring version."""
 
     def withdraw(self, cuts: Sequence[tuple[int, int, Quad]]) -> None:
-        """Plan that quads do not hold: each from when until when."""
+        """Plan withdrawals of quads, each with its span."""
         by_object: dict[str, list[tuple[int, int]]] = {}
         for start, end, quad in cuts:
             by_object.setdefault(quad.object, []).append((start, end))
@@ -235,7 +236,7 @@ class WithdrawingPlanner(Planner):
             self._cut(of_object, _united(by_object[value]))
 
     def _cut(self, versions: Iterable[Version], cuts: Sequence[tuple[int, int]]) -> None:
-        """Plan that versions do not hold in some spans; both are in order of time."""
+        """Cut versions by spans; both are in order of time."""
         first = 0
         for version in versions:
             if version.start == NO_START:
@@ -260,7 +261,7 @@ class WithdrawingPlanner(Planner):
                 self._leave(_renamed(version._replace(start=since)))
 
     def _said_between(self, start: int, end: int) -> list[int]:
-        """The versions that hold at some instant of these, the expiring one from now on."""
+        """Return the versions that hold within a span, the expiring one from now on."""
         found = []
         expiring = self._current_expiring()
         if expiring is not None and self._end(expiring) > max(start, self._now) < end:
@@ -344,7 +345,7 @@ FactGroups: TypeAlias = list[list[tuple[int, int, Fact]]]
 
 
 def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) -> FactGroups:
-    """The facts of a batch as (start, end, fact), grouped by key, each group by start.
+    """Return the facts of a batch as (start, end, fact), grouped by key, each group by start.
 
     Raises:
         PublishError: a fact without a label, a label that has ended, overlapping labels.
@@ -375,9 +376,9 @@ def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) ->
 def plan(
     index: FactIndex, groups: FactGroups, now: int, withdrawals: Withdrawals | None = None
 ) -> Effects:
-    """What a batch does to the newest state of an index, which stays as it is.
+    """Return the effects of a batch on the newest state of an index, which is not changed.
 
-    Where this fails or the effects come to nothing, `undo` frees the numbers that were taken.
+    Where this fails or there are no effects, `undo` frees the numbers that were taken.
 
     Raises:
         PublishError: a label reaches into an interval that was published to start later.
@@ -399,5 +400,5 @@ def plan(
 
 
 def undo(index: FactIndex, effects: Effects) -> None:
-    """Free the numbers that were taken for effects that do not take place."""
+    """Free the numbers that were taken for effects."""
     index.give_back([version.row for version in effects.added], effects.slots)

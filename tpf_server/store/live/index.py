@@ -1,7 +1,7 @@
 """The index of a live store: applies records in order, and finds slots by pattern.
 
-Every process that follows the same log holds the same rows in the same slots. Not thread-safe:
-the store holds a lock around it.
+Every process that follows the same log has the same rows in the same slots. Not thread-safe: the
+store holds a lock.
 """
 
 import gc
@@ -50,12 +50,7 @@ _SLACK = 1024
 
 
 class Due:
-    """Rows that retention will ask for. An entry is an instant or a batch, then a row.
-
-    Args:
-        rows: the versions.
-        keep_history: whether intervals are never retired, so that their ends need not be known.
-    """
+    """Rows that retention will retire. An entry is an instant or a batch, then a row."""
 
     def __init__(self, rows: Rows, keep_history: bool) -> None:
         self._rows = rows
@@ -83,14 +78,7 @@ class Due:
                 self.add(row)
 
     def take(self, sequence: int, expired: int, history: int, limit: int) -> list[int]:
-        """Rows that no snapshot can show any more; whoever takes them retires them.
-
-        Args:
-            sequence: the oldest sequence number that stays readable.
-            expired: expiring versions that ended until this instant may go.
-            history: intervals that ended until this instant may go.
-            limit: how many at most.
-        """
+        """Return rows that no snapshot can show any more, to be retired."""
         found: list[int] = []
         while len(found) < limit and self.superseded_until(sequence):
             entry = self._superseded.popleft()
@@ -101,19 +89,15 @@ class Due:
         return found
 
     def superseded_until(self, sequence: int) -> bool:
-        """Whether rows wait that were removed until this batch."""
+        """True where rows wait that were removed until this batch."""
         return bool(self._superseded) and self._superseded[0] >> 32 <= sequence
 
     def ended_until(self, expired: int, history: int) -> bool:
-        """Whether an expiring version, or an interval, might have ended until these instants."""
+        """True where an expiring version, or an interval, may have ended until these instants."""
         return self._ends[EXPIRING].is_due(expired) or self._ends[INTERVALS].is_due(history)
 
     def tidy(self, work: int) -> None:
-        """Let go of what needs not wait any more: it was replaced, or retired by another process.
-
-        Args:
-            work: how many ends may be looked at.
-        """
+        """Drop entries whose rows were replaced, or retired by another process."""
         while self._superseded and not self._is_superseded(self._superseded[0]):
             self._superseded.popleft()
         standing = self._rows.live_rows - len(self._superseded)
@@ -187,12 +171,12 @@ class Postings:
         return iter(self._slots)
 
     def get(self, term: int) -> Collection[int]:
-        """The slots of a term; do not change it, nor keep it."""
+        """Return the slots of a term; do not change or keep them."""
         posting = self._slots.get(term, ())
         return (posting,) if isinstance(posting, int) else posting
 
     def add(self, term: int, slot: int) -> None:
-        """A slot in which the term occurs; nothing happens where it is known."""
+        """Add a slot in which the term occurs."""
         posting = self._slots.get(term)
         if posting is None:
             self._slots[term] = slot
@@ -235,17 +219,17 @@ _MANY = 50_000
 
 
 class Unwatched:
-    """Takes an index out of sight as it grows: each time it has doubled.
+    """Freezes the index for the garbage collector each time it has doubled.
 
-    ``gc.freeze`` takes all objects of the process; those that die are freed as ever, unless they
-    are part of a cycle by then. Young cycles are collected first, so that hardly any are kept.
+    ``gc.freeze`` takes all objects of the process; those that die are freed by reference counts,
+    unless they are then part of a cycle. Young cycles are collected first.
     """
 
     def __init__(self) -> None:
         self._next = _MANY
 
     def grown(self, size: int) -> None:
-        """The index, or what was derived from it, has this many elements now."""
+        """Note the number of elements of the index, or of something derived from it."""
         if size >= self._next:
             self._next = 2 * size
             gc.collect(1)
@@ -254,7 +238,7 @@ class Unwatched:
 
 @contextmanager
 def no_garbage() -> Iterator[None]:
-    """Within, nothing is collected: a million new objects that all stay are looked at in vain."""
+    """Suspend garbage collection: a million new objects that all stay need no traversal."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -295,12 +279,7 @@ class RetainedBatch(NamedTuple):
 
 
 class FactIndex:
-    """All versions that are retained, by slot, and the slots by term.
-
-    Args:
-        key: what makes two facts versions of the same fact.
-        keep_history: whether intervals are never retired, so that their ends need not be queued.
-    """
+    """All retained versions, by slot, and the slots by term."""
 
     def __init__(self, key: FactKey, keep_history: bool = True) -> None:
         self.key: FactKey = key
@@ -328,13 +307,7 @@ class FactIndex:
     # Following the log
 
     def apply(self, record: Record, touched: Callable[[int, int, int], None]) -> None:
-        """Do what a record says.
-
-        Args:
-            record: the next record of the log.
-            touched: called with the slot, the object's number and the row (-1 unless it is new)
-                of every version that came, was removed or is about to be retired.
-        """
+        """Do what a record says."""
         rows, sequence = self.rows, record.sequence
         self._note_expiring(record)
         for row in record.removed:
@@ -365,7 +338,7 @@ class FactIndex:
         self.due.tidy(_WORK * record.entries + _WORK_AT_LEAST)
 
     def _note_expiring(self, record: Record) -> None:
-        """Note when the facts with each predicate that expire were changed last."""
+        """Note when the expiring facts with each predicate were last changed."""
         expiring, rows = self._expiring, self.rows
         for version in record.added:
             if version.start == NO_START:
@@ -379,10 +352,9 @@ class FactIndex:
             expiring[quad.predicate] = record.published
 
     def expiring_since(self, predicate: Term | None) -> int | None:
-        """When a fact with this predicate (any: ``None``) that expires was changed last.
+        """Return when an expiring fact with this predicate (any: ``None``) was last changed.
 
-        Returns:
-            microseconds; ``None`` where none was seen since this process began to read the log.
+        In microseconds; ``None``: not since this process began to read the log.
         """
         if predicate is None:
             return max(self._expiring.values(), default=None)
@@ -437,21 +409,21 @@ class FactIndex:
         return parts << 1 | rows.kind_of[slot]
 
     def settle(self) -> None:
-        """After the log was read from its beginning: the numbers that nothing uses are free."""
+        """Find the free numbers, after the whole log was read."""
         self._free_rows = {n for n in range(self._next_row) if not self.rows.row_in_use(n)}
         self._free_slots = {n for n in range(self._next_slot) if not self.rows.slot_in_use(n)}
 
     # What the next batch needs
 
     def take_row(self) -> int:
-        """A row number that is free; give it back where the batch fails."""
+        """Take a free row number; give it back where the batch fails."""
         if self._free_rows:
             return self._free_rows.pop()
         self._next_row += 1
         return self._next_row - 1
 
     def take_slot(self) -> int:
-        """A slot number that is free; give it back where the batch fails."""
+        """Take a free slot number; give it back where the batch fails."""
         if self._free_slots:
             return self._free_slots.pop()
         self._next_slot += 1
@@ -463,7 +435,7 @@ class FactIndex:
         self._free_slots.update(slots)
 
     def take_back(self, record: Record) -> None:
-        """A record that was not written: its numbers are free, its retired rows stay due."""
+        """Undo a record that was not written: free its numbers, keep its retired rows due."""
         self.give_back(
             (version.row for version in record.added),
             {version.slot for version in record.added if not self.rows.slot_in_use(version.slot)},
@@ -471,7 +443,7 @@ class FactIndex:
         self.due.add_again(record.retired)
 
     def slots_of(self, quad: Quad) -> list[int | None]:
-        """The slots of a fact's key, one per kind; ``None`` where it has no version."""
+        """Return the slots of a fact's key, one per kind; ``None`` where it has no version."""
         find = self.rows.terms.find
         s, p, o, g = map(find, quad)
         if s is None or p is None or g is None:
@@ -487,7 +459,7 @@ class FactIndex:
     # Looking up
 
     def numbers(self, pattern: FactPattern) -> NumberPattern | None:
-        """The pattern in numbers; ``None`` where a term occurs nowhere, so that nothing matches."""
+        """Return the pattern in numbers; ``None`` where a term occurs nowhere."""
         find = self.rows.terms.find
         numbers = [ANY if term is None else find(term) for term in pattern[:4]]
         if pattern.graph == NAMED_GRAPHS:
@@ -497,7 +469,7 @@ class FactIndex:
         return NumberPattern._make((*numbers, _KINDS[pattern.labelling], pattern.repeats))
 
     def candidates(self, pattern: NumberPattern) -> Collection[int]:
-        """The fewest slots that hold all matches; do not change it."""
+        """Return the fewest slots that hold all matches; do not change them."""
         choices: list[Collection[int]] = [self._repeating if pattern.repeats else self._slots]
         if pattern.subject != ANY:
             choices.append(self._by_subject.get(pattern.subject))
@@ -510,7 +482,7 @@ class FactIndex:
         return min(choices, key=len)
 
     def matches_slot(self, slot: int, pattern: NumberPattern) -> bool:
-        """Whether the rows of a slot match, their objects aside."""
+        """True where the rows of a slot match, apart from their objects."""
         rows = self.rows
         subject, predicate, _, graph, kind, _ = pattern
         return (
@@ -525,7 +497,7 @@ class FactIndex:
         )
 
     def matches_row(self, row: int, pattern: NumberPattern) -> bool:
-        """Whether a row of a slot that matches does so, too."""
+        """True where a row of a matching slot matches."""
         rows = self.rows
         return pattern.object in (ANY, rows.object[row]) and (
             not pattern.repeats or rows.repeats(row)
@@ -571,7 +543,7 @@ class FactIndex:
         return found
 
     def quads(self, rows: Sequence[int]) -> list[Quad]:
-        """The quads of the facts that rows hold: for many at once, without a frame for each."""
+        """Return the quads of many rows at once."""
         columns, texts = self.rows, self.rows.terms.texts
         slots = list(map(columns.slot.__getitem__, rows))
         terms = (
@@ -605,7 +577,7 @@ _SLICES = 32 * 2**20
 
 
 class _Part(NamedTuple):
-    """Some of the events of a batch, by their places, and how many it has."""
+    """Some of the events of a batch, by position, and their number."""
 
     sequence: int
     published: int
@@ -617,10 +589,7 @@ class _Part(NamedTuple):
 class BatchEvents:
     """The events of the batches of a log, by position.
 
-    `note`, `forget` and `runs` belong under the lock of the store, as `parts` does.
-
-    Args:
-        log: where the batches are read.
+    `note`, `forget`, `runs` and `parts` are called under the lock of the store.
     """
 
     def __init__(self, log: Log) -> None:
@@ -641,7 +610,7 @@ class BatchEvents:
         self._ends.append(last + len(record.gone) + len(record.added))
 
     def forget(self, oldest: int) -> None:
-        """Batches before this one are not in the log any more."""
+        """Forget the batches before this one, which left the log."""
         count = bisect_left(self._sequences, oldest)
         if count:
             self._before = self._ends[count - 1]
@@ -667,7 +636,7 @@ class BatchEvents:
         return found
 
     def parts(self, after: int, until: int, offset: int, limit: int) -> list[_Part]:
-        """Which events of which batches are on a page; see `LiveStore.events`."""
+        """Return which events of which batches are on a page; see `LiveStore.events`."""
         ends, first = self._ends, bisect_right(self._sequences, after)
         stop = bisect_right(self._sequences, until, first)
         begin = (ends[first - 1] if first else self._before) + offset
@@ -685,12 +654,7 @@ class BatchEvents:
         return found
 
     def read(self, parts: Sequence[_Part]) -> list[FactEvent]:
-        """The events of some parts. Thread-safe.
-
-        Raises:
-            SnapshotExpired: a batch is not in the log any more.
-            StoreError: the log cannot be read.
-        """
+        """Return the events of some parts. Thread-safe."""
         with self._lock:
             cut = {each.sequence: self._slices.get(each.sequence) for each in parts}
             for sequence in filter(cut.get, cut):
@@ -737,7 +701,7 @@ def _events_of_slices(part: _Part, slices: Sequence[bytes]) -> Iterator[FactEven
 
 
 def _events_of(record: Record, first: int, begin: int, end: int) -> Iterator[FactEvent]:
-    """Some of the events of a record, whose first one has the place `first` in its batch."""
+    """Return some events of a record, whose first one has the position `first` in its batch."""
     gone = len(record.gone)
     for place in range(max(begin, 0), min(end, gone + len(record.added))):
         version = record.gone[place] if place < gone else record.added[place - gone]
@@ -747,7 +711,7 @@ def _events_of(record: Record, first: int, begin: int, end: int) -> Iterator[Fac
 
 @lru_cache(maxsize=65536)
 def label_of(start: int, end: int) -> Expiration | Interval:
-    """The label of a row's start and end. Many facts share theirs, so they are kept."""
+    """Return the label of a row's start and end; cached, as many facts share it."""
     if start == NO_START:
         return Expiration(from_micros(end))
     return Interval(from_micros(start), from_micros(end))

@@ -1,13 +1,12 @@
-"""The durable log of a live store: what a batch did, and where batches are kept.
+"""The durable log of a live store: the effects of batches.
 
-The log is the truth; every process holds an index that follows it by sequence number. A record
-states effects, not requests: which versions came into being, in which numbered row and slot, and
-which came to an end. So all processes hold the same rows under the same numbers, and following
-the log needs no decision.
+The log is the truth; every process has an index that follows it by sequence number. A record has
+the effects of a batch: versions that begin, in numbered rows and slots, and versions that end. So
+all processes have the same rows under the same numbers, and following the log needs no decision.
 
-The log is a ring. A batch carries along the versions that are still wanted of the oldest batches,
-which are then dropped; so the log stays in proportion to what is live, without pauses (log-
-structured storage with a cleaner: Rosenblum and Ousterhout, 1992).
+The log is a ring. A batch carries along the versions still needed of the oldest batches, which are
+then dropped; so the log stays in proportion to the live facts, without pauses (log-structured
+storage with a cleaner: Rosenblum and Ousterhout, 1992).
 """
 
 import json
@@ -33,9 +32,9 @@ class LiveSettings:
     Args:
         key: what makes two facts versions of the same fact; fixed when the store is made.
         retention: how long a snapshot stays readable after it was taken.
-        history: how long intervals are kept after they ended; ``None`` keeps them for ever.
-        accept_past: whether intervals that have ended may be published, to load history.
-        remember_batches: how long the identifier of a batch is known.
+        history: how long intervals are kept after they ended; ``None``: for ever.
+        accept_past: accept intervals that have ended, to load history.
+        remember_batches: how long the identifier of a batch is kept.
         keep_events: how long whole batches are kept, as a stream of events; ``None``: not at all.
     """
 
@@ -56,7 +55,7 @@ LOG_FORMAT = "2"
 
 
 class Version(NamedTuple):
-    """One version of a fact: what it says, and from when until when (microseconds)."""
+    """One version of a fact, with start and end in microseconds."""
 
     row: int
     slot: int
@@ -71,7 +70,7 @@ class Version(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """A version taken along from the oldest batches, with the sequence numbers of its life."""
+    """A version carried along from the oldest batches, with its sequence numbers."""
 
     version: Version
     added: int
@@ -79,7 +78,7 @@ class Carried(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """What retention has let go of: snapshots below these are refused."""
+    """The retention limits: older snapshots are refused."""
 
     sequence: int = 0
     """The oldest sequence number that a snapshot may have."""
@@ -98,11 +97,11 @@ class Record:
         published: when, in microseconds.
         added: new versions, in the order in which they were planned.
         removed: rows that were replaced, or ended (then a version with the new end is in `added`).
-        retired: rows that nobody may see any more; their numbers are free again.
+        retired: rows that no snapshot shows any more; their numbers are free again.
         carried: versions of batches that were dropped from the ring.
-        floor: what retention has let go of, this batch included.
-        gone: what the removed rows said that no added version goes on to say, where batches are
-            kept as events.
+        floor: the retention limits after this batch.
+        gone: facts of removed rows that no added version continues, where batches are kept as
+        events.
     """
 
     sequence: int
@@ -121,7 +120,7 @@ class Record:
 
 
 def encode(record: Record) -> bytes:
-    """A record as bytes: JSON with the terms listed once, compressed."""
+    """Return a record as bytes: JSON with the terms listed once, compressed."""
     terms: dict[str, int] = {}
 
     def row(version: Version) -> list[int]:
@@ -143,11 +142,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(sequence: int, published: int, payload: bytes) -> Record:
-    """The record that `encode` wrote.
-
-    Raises:
-        StoreError: the bytes are damaged.
-    """
+    """Return the record that `encode` wrote; refuse damaged bytes."""
     try:
         body = json.loads(zlib.decompress(payload))
         terms = body["terms"]
@@ -176,7 +171,7 @@ GAPS: Final = "gaps"
 
 
 class Contents(NamedTuple):
-    """All that a log says, as its tables hold it: settings by name, batches, receipts."""
+    """The content of a log, as in its tables: settings by name, batches, receipts."""
 
     settings: dict[str, str]
     batches: list[tuple[int, int, int, bytes]]
@@ -186,20 +181,10 @@ class Contents(NamedTuple):
 def continued(
     contents: Contents, newest: int, published: int
 ) -> tuple[dict[str, str], Record | None]:
-    """The settings of a log that gets others' contents, and the empty record that it goes on with.
+    """Return the settings of a log that gets other contents, and the empty record behind these.
 
-    Its number leaves one out, so that whoever follows the log reads it anew.
-
-    Args:
-        contents: what the log is to hold.
-        newest: the highest number that was given before.
-        published: now, in microseconds.
-
-    Returns:
-        no record where no number was ever given.
-
-    Raises:
-        StoreError: the newest record of the contents is damaged.
+    Its number leaves one out, so that followers read the log anew. ``None``: there never was a
+    record.
     """
     before, floor = 0, Floor()
     if contents.batches:
@@ -227,38 +212,31 @@ class Log(Protocol):
     """
 
     def setting(self, name: str, value: str) -> str:
-        """The value that was set when the log was made; sets it to `value` if it is new."""
+        """Return the value of a setting; set it to `value` if it is new."""
 
     def changed(self) -> bool:
-        """Whether there may be records that this object has not read; cheap."""
+        """True where there may be unread records; cheap."""
 
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
-        """The records with a greater number than `after` that are there now, in order.
-
-        They are decoded one by one, so that a whole log is read in little memory.
-        """
+        """Return the records with greater numbers than `after`, in order, decoded one by one."""
 
     def oldest(self) -> int:
-        """The number of the oldest batch that is there; 0: there is none. Cheap."""
+        """Return the number of the oldest batch; 0: there is none. Cheap."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """A transaction that excludes all other writers; durable when it is left.
+        """Open a transaction that excludes other writers; durable at the end of the block.
 
-        `receipt`, `append`, `read`, `entries` and `drop` belong to it while it is open.
+        `receipt`, `append`, `read`, `entries` and `drop` then belong to it.
         """
 
     def receipt(self, batch_id: str) -> BatchReceipt | None:
-        """What was said of the batch with this identifier."""
+        """Return the receipt of the batch with this identifier."""
 
     def append(self, record: Record, receipt: BatchReceipt, batch_id: str | None) -> None:
-        """Add a record and keep the receipt under the identifier."""
+        """Add a record, and the receipt under the identifier."""
 
     def check_writing(self) -> None:
-        """Write something durably that nobody reads.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Write something durably that is never read, or raise `StoreError`."""
 
     def entries(self) -> int:
         """How many versions the log holds, live or not."""
@@ -270,13 +248,12 @@ class Log(Protocol):
         """All that the log says."""
 
     def save(self, file: Path) -> None:
-        """Write the whole log to a new file of SQLite, while others go on to publish."""
+        """Write the whole log to a new SQLite file, while publishing goes on."""
 
     def replace(self, contents: Contents, published: int) -> int:
-        """Put other contents in the place of this log's, whose numbers are not used again.
+        """Replace the contents; return the number of the newest batch, or 0.
 
-        Returns:
-            the number of the newest batch; 0 where there is none.
+        Numbers are not reused.
         """
 
     def close(self) -> None:

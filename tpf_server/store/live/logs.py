@@ -13,16 +13,11 @@ POSTGRESQL = ("postgresql://", "postgres://")
 
 
 def open_log(place: str | Path, key: FactKey | None, name: str = "live") -> Log:
-    """Open the log of a live store, which is made where it is not there.
-
-    Args:
-        place: a SQLite file, or the URL of a PostgreSQL database: ``postgresql://…``.
-        key: what makes two facts versions of the same fact; ``None``: as it was made with.
-        name: which of the stores of a database; a file holds one.
+    """Open the log of a live store; make it where it is missing.
 
     Raises:
-        StoreError: the file or database cannot be opened, holds no live store, or one that was
-            made with another key.
+        StoreError: the file or database cannot be opened, holds no live store, or one that was made
+            with another key.
     """
     log = _open(place, name)
     if key is None:

@@ -1,13 +1,13 @@
 """The log of a live store in PostgreSQL: for the processes of several machines.
 
-Each store has a schema of its own. A writer locks one row for the length of its transaction, so
-batches come one after the other and their numbers have no gaps: a sequence would leave one
-wherever a transaction fails. A reader asks for the highest number before every snapshot, one query
-that touches one page of an index. ``NOTIFY`` would save that query, but it arrives some time after
-the commit was acknowledged, and an acknowledged batch must be seen at once.
+Each store has a schema. A writer locks one row for the length of its transaction, so the numbers of
+batches have no gaps: a sequence would leave one wherever a transaction fails. A reader asks for the
+highest number before every snapshot, one query that touches one page of an index. ``NOTIFY`` would
+save that query, but it arrives after the commit was acknowledged, and an acknowledged batch must be
+visible at once.
 
-When the database restarts, what is under way fails and the next call connects again. Whoever did
-not hear the end of a batch publishes it again under its identifier.
+When the database restarts, running calls fail and the next one reconnects. A client that did not
+learn the end of a batch publishes it again under its identifier.
 
 Sources: https://www.postgresql.org/docs/15/explicit-locking.html#LOCKING-ROWS and
 https://www.postgresql.org/docs/15/transaction-iso.html#XACT-READ-COMMITTED (a statement that
@@ -91,19 +91,7 @@ _T = TypeVar("_T")
 
 
 class PostgresLog:
-    """Batches in a schema of a PostgreSQL database.
-
-    Args:
-        url: the database, as libpq writes it: ``postgresql://user@host/database?sslmode=require``.
-            A connection must stay with one session: a pooler in front pools by session.
-        name: name of the store; its schema is called ``live_`` and this name, and is made if it is
-            not there (which needs the right to create it).
-        busy_seconds: how long to wait for another process that is writing; one that says nothing
-            for half as long in the midst of a batch is cut off.
-
-    Raises:
-        StoreError: the database cannot be reached, or the schema is no live store of this format.
-    """
+    """Batches in a schema of a PostgreSQL database."""
 
     def __init__(self, url: str, name: str, busy_seconds: float = 30.0) -> None:
         schema = f"live_{name}"
@@ -143,7 +131,7 @@ class PostgresLog:
             raise StoreError(f"the live store {self._where} failed: {error}") from error
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """What a query finds; of the open transaction where this thread is writing."""
+        """Return the rows of a query; of the open transaction where this thread writes."""
         with self._translated():
             if self._writer_thread == threading.get_ident():
                 return self._write.connection.execute(query, values, binary=True).fetchall()
@@ -153,7 +141,7 @@ class PostgresLog:
                 )
 
     def setting(self, name: str, value: str) -> str:
-        """The value that was set when the log was made; sets it to `value` if it is new."""
+        """See `Log`."""
 
         def ask(connection: _Connection) -> str:
             connection.execute(
@@ -166,14 +154,14 @@ class PostgresLog:
             return self._read.ask(ask)
 
     def changed(self) -> bool:
-        """Whether a batch was committed since the last call: one small query."""
+        """See `Log`: one small query."""
         with self._lock:
             ((last,),) = self._rows("SELECT max(sequence) FROM batches")
             changed, self._last = last != self._last, last
             return bool(changed)
 
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
-        """The records with a greater number than `after`, in order."""
+        """See `Log`."""
         if self._writer_thread == threading.get_ident() and after == self._newest:
             return iter(())
         rows = self._rows(
@@ -191,10 +179,7 @@ class PostgresLog:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A transaction that excludes all other writers; durable when it is left.
-
-        What is written goes to the database with the commit, in one round trip.
-        """
+        """See `Log`; everything is sent with the commit, in one round trip."""
         try:
             with self._translated():
                 self._newest = self._write.ask(_begin)
@@ -213,7 +198,7 @@ class PostgresLog:
             self._writer_thread = None
 
     def receipt(self, batch_id: str) -> BatchReceipt | None:
-        """What was said of the batch with this identifier."""
+        """See `Log`."""
         rows = self._rows(
             "SELECT sequence, added, replaced FROM receipts WHERE batch_id = %s", batch_id
         )
@@ -223,7 +208,7 @@ class PostgresLog:
         return BatchReceipt(sequence, added, replaced, repeated=True)
 
     def append(self, record: Record, receipt: BatchReceipt, batch_id: str | None) -> None:
-        """Add a record and keep the receipt under the identifier."""
+        """See `Log`."""
         values = (record.sequence, record.published, record.entries, encode(record))
         self._statements.append((_ADD_BATCH, values))
         if batch_id is not None:
@@ -241,7 +226,7 @@ class PostgresLog:
         return int(entries)
 
     def drop(self, until: int, forgotten: int) -> None:
-        """Drop records up to a number, and identifiers of batches published before an instant."""
+        """See `Log`."""
         self._statements.append((_DROP_BATCHES, (until,)))
         self._statements.append((_DROP_RECEIPTS, (forgotten,)))
 
@@ -281,15 +266,7 @@ class PostgresLog:
 
 
 class _Session:
-    """A connection that is made again when it is gone.
-
-    Args:
-        url: the database.
-        values: the values of `_SESSION`.
-
-    Raises:
-        psycopg.Error: the database cannot be reached.
-    """
+    """A connection that is made again when it is gone."""
 
     def __init__(self, url: str, values: dict[str, str]) -> None:
         self._url = url
@@ -309,13 +286,7 @@ class _Session:
         return connection
 
     def ask(self, question: Callable[[_Connection], _T]) -> _T:
-        """Ask something that may be asked twice; once more where the connection turns out gone.
-
-        A restart of the database is noticed by the first question after it.
-
-        Raises:
-            psycopg.Error: it cannot be answered, or the database cannot be reached.
-        """
+        """Run an idempotent query; once more where the connection is gone after a restart."""
         if self._ended:
             raise psycopg.InterfaceError("it has been closed")
         if not self.connection.closed:
@@ -344,7 +315,7 @@ def _make(connection: _Connection, schema: str) -> None:
 
 
 def _begin(connection: _Connection) -> int:
-    """Begin to write; the number of the newest batch, all in one round trip."""
+    """Begin to write, and return the number of the newest batch, in one round trip."""
     results = connection.execute(
         "BEGIN; SELECT 1 FROM settings WHERE name = 'format' FOR UPDATE; "
         # Sees what was committed while the lock was waited for: a statement of its own.

@@ -1,8 +1,8 @@
 """Answers over the index: counts, pages and the next instants of change.
 
-Three ways, by what is cheapest: few slots are looked at one by one; many have a view, which answers
-for the present in the time of a page; any other instant or state of many slots is computed from the
-view's timeline and kept, because whoever asks for one page of it asks for the next.
+The cheapest of three ways: few slots are looked at one by one; many have a view, which answers for
+the present in the time of a page; any other instant or state of many slots is computed from the
+view's timeline and cached, because the next page will be requested, too.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -38,12 +38,7 @@ _FEW_INSTANTS = 1024
 
 
 class Timeline:
-    """The versions that match a pattern.
-
-    Args:
-        index: the index.
-        pattern: what matches.
-    """
+    """The versions that match a pattern."""
 
     def __init__(self, index: FactIndex, pattern: NumberPattern) -> None:
         self._index = index
@@ -84,7 +79,7 @@ class Timeline:
         """Whether so many versions are new that it is built again when it is needed."""
 
     def valid(self, instant: int, sequence: int) -> Array:
-        """The rows that are valid at an instant of a state, in the order of their slots."""
+        """Return the rows that are valid at an instant of a state, in the order of their slots."""
         if self.stale:
             self._build()
         rows = self._index.rows
@@ -97,14 +92,14 @@ class Timeline:
         return ordered
 
     def coming(self, instant: int, sequence: int) -> Array:
-        """The rows that start after an instant of a state, by start."""
+        """Return the rows that start after an instant of a state, by start."""
         if self.stale or self._recent:
             self._build()
         place = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
         return self._exists(self._sorted[place:], sequence)
 
     def next_start(self, instant: int, sequence: int) -> int:
-        """The earliest start after an instant of a state, or FOREVER."""
+        """Return the earliest start after an instant of a state, or FOREVER."""
         if self.stale:
             self._build()
         starts = self._index.rows.numpy("start")[self._recent_rows(sequence)]
@@ -119,7 +114,7 @@ class Timeline:
         return best
 
     def labelled(self, start: int | None, end: int | None, sequence: int) -> Array:
-        """The rows of a state whose label has this start and this end (``None``: any)."""
+        """Return the rows of a state with this start and this end of the label (``None``: any)."""
         if self.stale:
             self._build()
         rows = self._index.rows
@@ -136,7 +131,7 @@ class Timeline:
         return with_label(rows, found, start, end)
 
     def _not_ended(self, started: int, instant: int) -> Array:
-        """The places among the first `started` whose version ends after the instant."""
+        """Return the positions among the first `started` whose version ends after the instant."""
         below = np.arange(_CHILDREN)
         nodes: Array = np.arange(len(self._levels[-1]))
         for height in range(len(self._levels) - 1, -1, -1):
@@ -165,7 +160,7 @@ class Timeline:
 
 
 def with_label(rows: Rows, found: Array, start: int | None, end: int | None) -> Array:
-    """Those of some rows whose label has this start and this end (``None``: any)."""
+    """Return the rows whose label has this start and this end (``None``: any)."""
     if start is not None:
         found = found[rows.numpy("start")[found] == start]
     if end is not None:
@@ -194,14 +189,7 @@ _SLOT = 0xFFFFFFFF
 
 
 class PatternView:
-    """The matches of a pattern at an instant of the newest state.
-
-    Args:
-        index: the index.
-        pattern: what matches.
-        instant: where the view stands at first, in microseconds.
-        timeline: all versions of the pattern, where they are laid out: faster for many slots.
-    """
+    """The matches of a pattern at an instant of the newest state."""
 
     def __init__(
         self,
@@ -297,7 +285,7 @@ class PatternView:
     # Answering
 
     def behind(self, snapshot: Snapshot) -> set[int] | None:
-        """The slots to look at one by one for this snapshot; ``None``: it is too far away."""
+        """Return the slots to look at one by one for this snapshot; ``None``: it is too far."""
         instant, sequence = snapshot
         if instant > self.instant:
             if instant - self.instant > _LEAP:
@@ -322,7 +310,7 @@ class PatternView:
         return len(self._slots) + len(extra) - len(missing)
 
     def page(self, snapshot: Snapshot, touched: set[int], offset: int, limit: int) -> list[int]:
-        """Rows of a page, in the order of their slots."""
+        """Return rows of a page, in the order of their slots."""
         extra, missing = self._differences(snapshot, touched)
         low = max(0, offset - len(extra))
         part = list(islice(self._slots.islice(low), offset - low + limit + len(missing)))
@@ -347,7 +335,7 @@ class PatternView:
         return best
 
     def next_change(self, snapshot: Snapshot, touched: set[int]) -> int:
-        """The earliest end of a valid match or start of one that comes, or FOREVER."""
+        """Return the earliest end of a valid match or start of a later one, or FOREVER."""
         best = next((one >> 32 for one in self._starts if one & _SLOT not in touched), FOREVER)
         index = self._index
         for slot in touched:
@@ -356,7 +344,7 @@ class PatternView:
         return min(best, self.earliest_end(snapshot, touched))
 
     def _differences(self, snapshot: Snapshot, touched: set[int]) -> tuple[set[int], set[int]]:
-        """The slots that are valid in the snapshot and not in the view, and the reverse."""
+        """Return the slots that are valid in the snapshot and not in the view, and the reverse."""
         valid = {slot for slot in touched if self._touched_row(slot, snapshot) >= 0}
         here = {slot for slot in touched if slot in self._end_of}
         return valid - here, here - valid
@@ -391,11 +379,7 @@ _Shape = tuple[bool, bool, bool, int, bool]
 
 
 class PatternViews:
-    """The views of an index.
-
-    Args:
-        index: the index.
-    """
+    """The views of an index."""
 
     def __init__(self, index: FactIndex) -> None:
         self._index = index
@@ -408,7 +392,7 @@ class PatternViews:
         return len(self._views)
 
     def get(self, pattern: NumberPattern, snapshot: Snapshot) -> PatternView:
-        """The view of a pattern; a new one stands at the instant of the snapshot."""
+        """Return the view of a pattern; a new one stands at the instant of the snapshot."""
         view = self._views.get(pattern)
         if view is None:
             many = len(self._index.candidates(pattern)) > _MANY
@@ -423,14 +407,14 @@ class PatternViews:
         return view
 
     def timeline(self, view: PatternView) -> Timeline:
-        """The timeline of a view, made when it is first needed."""
+        """Return the timeline of a view, made when it is first needed."""
         if view.timeline is None:
             view.timeline = Timeline(self._index, view.pattern)
             self._make_room()
         return view.timeline
 
     def missed(self, view: PatternView, snapshot: Snapshot) -> None:
-        """A view could not answer; where that repeats for the newest state, it starts anew."""
+        """Note that a view could not answer; restart it where that repeats for the newest state."""
         if snapshot.sequence == self._index.last:
             view.misses += 1
             if view.misses > _MISSES:
@@ -454,7 +438,7 @@ class PatternViews:
     # Following changes
 
     def touch(self, slot: int, obj: int, row: int) -> None:
-        """A version in this slot, with this object, came (then `row` is it) or went."""
+        """Note that a version in this slot, with this object, came (then `row` is it) or went."""
         rows = self._index.rows
         subject, predicate = rows.subject_of[slot], rows.predicate_of[slot]
         graph, kind = rows.graph_of[slot], rows.kind_of[slot]
@@ -475,7 +459,7 @@ class PatternViews:
                         view.timeline = None  # it grows no more, and is made again when needed
 
     def refresh(self) -> None:
-        """The batch is complete: let the views look again at what it touched."""
+        """Refresh the views after a complete batch."""
         for pattern, slots in self._touched.items():
             self._views[pattern].refresh(slots)
         self._touched.clear()
@@ -492,7 +476,7 @@ _KEPT = 4_000_000
 
 
 class RowsFound(NamedTuple):
-    """The rows of a snapshot, and what retention had let go of when they were found."""
+    """The rows of a snapshot, and the retention limits when they were computed."""
 
     rows: Array
     floor: Floor
@@ -508,11 +492,7 @@ class Labelled(NamedTuple):
 
 
 class Reader:
-    """Answers patterns over an index. Not thread-safe: the store holds a lock around it.
-
-    Args:
-        index: the index, which changes through `apply` alone.
-    """
+    """Answers patterns over an index. Not thread-safe: the store holds a lock."""
 
     def __init__(self, index: FactIndex) -> None:
         self._index = index
@@ -542,7 +522,7 @@ class Reader:
     def facts(
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
-        """A page of the matching facts that are valid, in the order of their slots."""
+        """Return a page of the valid matching facts, in the order of their slots."""
         rows: Sequence[int]
         if _has_instants(pattern):
             rows = self._labelled(pattern, snapshot).valid[offset : offset + limit].tolist()
@@ -560,7 +540,7 @@ class Reader:
         return self._index.facts(rows)
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> int:
-        """The earliest end of the matching facts that are valid, or FOREVER."""
+        """Return the earliest end of the valid matching facts, or FOREVER."""
         if _has_instants(pattern):
             return self._end_of(self._labelled(pattern, snapshot).valid)
         numbers = self._many(pattern)
@@ -573,7 +553,7 @@ class Reader:
         return view.earliest_end(snapshot, touched)
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> int:
-        """The earliest end of valid matches or start of matches that come, or FOREVER."""
+        """Return the earliest end of valid matches or start of later ones, or FOREVER."""
         if _has_instants(pattern):
             labelled = self._labelled(pattern, snapshot)
             return min(self._end_of(labelled.valid), labelled.next_start)
@@ -589,7 +569,7 @@ class Reader:
     # Many slots
 
     def _many(self, pattern: FactPattern) -> NumberPattern | None:
-        """The pattern in numbers where it has so many candidates that a view pays."""
+        """Return the pattern in numbers where a view pays."""
         if pattern.identity is not None or pattern.repeats:
             return None
         numbers = self._index.numbers(pattern)
@@ -607,7 +587,7 @@ class Reader:
     def _view(
         self, numbers: NumberPattern, snapshot: Snapshot
     ) -> tuple[PatternView, set[int] | None]:
-        """The view of a pattern, and the slots to look at one by one; ``None``: too far away."""
+        """Return the view of a pattern, and the slots to look at; ``None``: too far away."""
         view = self._views.get(numbers, snapshot)
         touched = view.behind(snapshot)
         if touched is None:
@@ -617,7 +597,7 @@ class Reader:
         return view, touched
 
     def _answer(self, numbers: NumberPattern, snapshot: Snapshot) -> Array:
-        """The rows of a snapshot that the view is too far away to answer, in order."""
+        """Return the rows of a snapshot that is too far from the view, in order."""
         floor = self._index.floor
         known = self._answers.get((numbers, snapshot))
         # Rows that were valid at instants before the floor may be retired, and used for others.
@@ -641,7 +621,7 @@ class Reader:
     # Labels with a given start or end
 
     def _labelled(self, pattern: FactPattern, snapshot: Snapshot) -> Labelled:
-        """The matches of a pattern that says when the label starts or ends."""
+        """Return the matches of a pattern that states when the label starts or ends."""
         self.ways["labelled"] += 1
         rows, (instant, sequence) = self._index.rows, snapshot
         start = None if pattern.start is None else to_micros(pattern.start)
@@ -678,7 +658,7 @@ class Reader:
     # Few slots
 
     def _rows(self, pattern: FactPattern, snapshot: Snapshot) -> Iterator[int]:
-        """The rows that match and are valid, one by one."""
+        """Return the valid matching rows, one by one."""
         self.ways["slots"] += 1
         rows = self._index.rows
         numbers = self._index.numbers(pattern)
@@ -696,7 +676,7 @@ class Reader:
                     yield row
 
     def _starts(self, pattern: FactPattern, snapshot: Snapshot) -> list[int]:
-        """The next starts of the matches, slot by slot; FOREVER among them."""
+        """Return the next starts of the matches, slot by slot; FOREVER among them."""
         rows = self._index.rows
         instant, sequence = snapshot
         numbers = self._index.numbers(pattern)
@@ -714,7 +694,7 @@ class Reader:
         return [FOREVER, *starts]
 
     def _identified(self, token: str, numbers: NumberPattern) -> Iterator[int]:
-        """The rows whose fact has the identity and matches the rest of the pattern."""
+        """Return the rows whose fact has the identity and matches the rest of the pattern."""
         for slot, found in self._index.slots_of_identity(token).items():
             if self._index.matches_slot(slot, numbers):
                 yield from (row for row in found if self._index.matches_row(row, numbers))

@@ -1,10 +1,10 @@
 """The versions of facts in columns, and the slots that hold the versions of one fact.
 
-A *slot* holds all versions with one key and one kind of label, so that at most one of them is
-valid at any instant of any state. A *row* is one version: its object, from when until when it
-holds (`start`, `end`, microseconds), and in which states it exists (`added` up to, not including,
-`removed`, sequence numbers). Rows never change but for `removed`: an interval that is ended early
-is removed, and a shorter one is added. So an older state is a filter, never an undo.
+A *slot* holds all versions with one key and one kind of label, so at most one is valid at any
+instant of any state. A *row* is one version: its object, from when until when it holds (`start`,
+`end`, microseconds), and in which states it exists (`added` up to, not including, `removed`,
+sequence numbers). Rows change only in `removed`: an interval that is ended early is removed, and a
+shorter one added. So an older state is a filter, never an undo.
 
 This is the bitemporal model (valid time and transaction time): Snodgrass, *Developing Time-
 Oriented Database Applications in SQL*, 1999, chapter 10.
@@ -24,10 +24,7 @@ from tpf_server.store.live.log import FOREVER, NO_START, Version
 
 
 class TermTable:
-    """Counts references to terms and numbers them, densely.
-
-    A process that follows a feed for months sees ever new terms; those of retired facts must go.
-    """
+    """Counts references to terms and numbers them, densely; unreferenced terms are freed."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
@@ -39,7 +36,7 @@ class TermTable:
         return len(self._ids)
 
     def find(self, text: str) -> int | None:
-        """The number of a term, or ``None`` where nothing refers to it."""
+        """Return the number of a term, or ``None`` where nothing refers to it."""
         return self._ids.get(text)
 
     def text(self, number: int) -> str:
@@ -51,7 +48,7 @@ class TermTable:
         return map(self._texts.__getitem__, numbers)
 
     def acquire(self, text: str) -> int:
-        """The number of a term, to which there is now one more reference."""
+        """Return the number of a term, and count one more reference."""
         number = self._ids.get(text)
         if number is not None:
             self._references[number] += 1
@@ -124,7 +121,7 @@ class Rows:
         """How many rows were looked at one by one: the measure of work in tests."""
 
     def numpy(self, name: str) -> Array:
-        """A column as a numpy array that shares its memory; valid until rows are added."""
+        """Return a column as a numpy array that shares its memory; valid until rows are added."""
         column: array[int] = getattr(self, name)
         kinds = {"q": np.int64, "i": np.int32, "b": np.int8}
         return np.frombuffer(column, dtype=kinds[column.typecode])
@@ -149,19 +146,19 @@ class Rows:
             self._rows_of.extend([None] * (size - len(self._rows_of)))
 
     def row_in_use(self, row: int) -> bool:
-        """Whether this row holds a version."""
+        """True where this row holds a version."""
         return row < len(self.added) and self.added[row] != _NOT_USED
 
     def exists(self, row: int, sequence: int) -> bool:
-        """Whether a row is part of a state."""
+        """True where a row is part of a state."""
         return self.added[row] <= sequence < self.removed[row]
 
     def slot_in_use(self, slot: int) -> bool:
-        """Whether this slot holds a row."""
+        """True where this slot holds a row."""
         return slot < len(self._rows_of) and self._rows_of[slot] is not None
 
     def insert(self, version: Version, added: int, removed: int) -> bool:
-        """Put a version into its row and slot; whether the slot is new."""
+        """Put a version into its row and slot; return whether the slot is new."""
         row, slot = version.row, version.slot
         self._make_room(row, slot)
         self.start[row] = version.start
@@ -196,9 +193,9 @@ class Rows:
         return self.start[row], self.added[row]
 
     def remove(self, row: int) -> tuple[int, bool]:
-        """Free a retired row; its slot, and whether that is empty now.
+        """Free a retired row; return its slot, and whether that is empty now.
 
-        The terms of an empty slot are released by `release_slot`, those of the row at once.
+        `release_slot` releases the terms of an empty slot.
         """
         slot = self.slot[row]
         rows = self._rows_of[slot]
@@ -236,14 +233,14 @@ class Rows:
         return (rows,) if isinstance(rows, int) else rows
 
     def holds(self, slot: int, obj: int) -> bool:
-        """Whether a row of a slot has this object."""
+        """True where a row of a slot has this object."""
         rows = self.rows(slot)
         if len(rows) <= _FEW:
             return any(self.object[row] == obj for row in rows)
         return bool((self.numpy("object")[np.asarray(rows)] == obj).any())
 
     def repeats(self, row: int) -> bool:
-        """Whether a row's fact holds one term in two positions."""
+        """True where a row's fact has one term in two positions."""
         slot = self.slot[row]
         subject, predicate, graph = (
             self.subject_of[slot], self.predicate_of[slot], self.graph_of[slot],
@@ -252,7 +249,7 @@ class Rows:
         return subject in (predicate, obj, graph) or predicate in (obj, graph) or obj == graph
 
     def row_at(self, slot: int, instant: int, sequence: int) -> int:
-        """The row of a slot that is valid at an instant of a state, or -1. Bisects."""
+        """Bisect for the row of a slot that is valid at an instant of a state; -1: none."""
         rows = self._rows_of[slot]
         added, removed = self.added, self.removed
         if isinstance(rows, int):
@@ -281,7 +278,7 @@ class Rows:
         return row if self.start[row] <= instant < self.end[row] else -1
 
     def next_start(self, slot: int, instant: int, sequence: int, obj: int = ANY) -> int:
-        """The earliest start after an instant of a state of a row with this object, or FOREVER."""
+        """Return the earliest later start in a state of a row with this object, or FOREVER."""
         if self.kind_of[slot] == EXPIRING:
             return FOREVER
         rows = self.rows(slot)
@@ -311,7 +308,7 @@ class Rows:
         return FOREVER
 
     def version(self, row: int) -> Version:
-        """What a row holds."""
+        """Return the version of a row."""
         slot, text = self.slot[row], self.terms.text
         return Version(
             row,
@@ -338,7 +335,7 @@ _MERGED, _FORGOTTEN = 8, 2
 
 
 def token_bits(token: str) -> int:
-    """The first 64 bits of a token, as a signed number; 0 for what is none."""
+    """Return the first 64 bits of a token, as a signed number; 0 for what is none."""
     try:
         bits = int(token[:16], 16)
     except ValueError:
@@ -347,11 +344,7 @@ def token_bits(token: str) -> int:
 
 
 class Names:
-    """Rows by token.
-
-    Args:
-        rows: the rows; whoever adds one says so by `add`.
-    """
+    """Rows by token."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -364,7 +357,7 @@ class Names:
         self._added = 0
 
     def add(self, row: int) -> None:
-        """A row is new. Costs nothing before the first lookup, or long after the last one."""
+        """Add a row. Costs nothing before the first lookup, or long after the last one."""
         if self._bits is not None:
             if self._added > max(_FEW_KEYS, len(self._bits) // _FORGOTTEN):
                 self._forget()
@@ -373,7 +366,7 @@ class Names:
             self._added += 1
 
     def find(self, bits: int) -> set[int]:
-        """The rows whose token begins with these bits, and perhaps rows that had such a token."""
+        """Return the rows whose token begins with these bits, and perhaps former ones."""
         if self._bits is None:
             self._merge(np.flatnonzero(self._rows.in_use()))
         elif self._added > max(_FEW_KEYS, len(self._bits) // _MERGED):
@@ -385,7 +378,7 @@ class Names:
         return set(self._sorted[low:high].tolist()) | self._recent.get(bits, set())
 
     def _merge(self, new: Array) -> None:
-        """Sort rows in, and let go of those that are no longer in use under their token."""
+        """Sort rows in, and drop those that are no longer in use under their token."""
         tokens = self._rows.numpy("token")
         in_use = self._rows.in_use()
         if self._bits is None:

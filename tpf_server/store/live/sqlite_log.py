@@ -1,9 +1,9 @@
 """The log of a live store in one SQLite file: for all processes of one machine.
 
 SQLite in WAL mode with ``synchronous=FULL``: a commit returns when the batch is on the disk, and
-readers never wait for a writer. The number of the newest batch lies in a file of its own, so that a
-log that has lost batches is refused (`tpf_server.store.live.sqlite_log`). Sources:
-https://www.sqlite.org/wal.html and https://www.sqlite.org/pragma.html#pragma_data_version.
+readers never wait for a writer. A file beside has the number of the newest batch, so that a log
+that has lost batches is refused. Sources: https://www.sqlite.org/wal.html and
+https://www.sqlite.org/pragma.html#pragma_data_version.
 """
 
 import logging
@@ -59,22 +59,14 @@ class Last(NamedTuple):
 
 
 class Acknowledged:
-    """The last batch of a log that was acknowledged.
-
-    Args:
-        path: the file.
-    """
+    """The last batch of a log that was acknowledged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: int | None = None
 
     def read(self) -> Last | None:
-        """What the file says; ``None`` where there is none.
-
-        Raises:
-            CorruptStoreError: the file is damaged.
-        """
+        """Return the content of the file; ``None`` where there is none."""
         for number in range(_TRIES):
             if number:  # another process was writing just then, perhaps
                 time.sleep(_PAUSE_SECONDS)
@@ -90,11 +82,7 @@ class Acknowledged:
         raise CorruptStoreError(f"{self.path} is damaged")
 
     def write(self, last: Last) -> None:
-        """Keep a batch.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Keep a batch."""
         text = f"{last.sequence:020} {last.checksum} ".encode()
         text += _check(text)
         if self._file is None:
@@ -133,11 +121,6 @@ _KEPT_APART: Final = "kept_apart"
 class SqliteLog:
     """Batches in a SQLite file.
 
-    Args:
-        path: the file; made if it is not there, in a directory that must be there.
-        busy_seconds: how long to wait for another process that is writing.
-        refuse_loss: refuse to open a log that has lost batches.
-
     Raises:
         CorruptStoreError: the log has lost batches that were acknowledged.
         StoreError: the file cannot be opened, or is no live store of this format.
@@ -167,7 +150,7 @@ class SqliteLog:
             self._keep_apart()
 
     def _refuse_loss(self) -> None:
-        """See to it that what was acknowledged is there, without changing anything."""
+        """Check that all acknowledged batches are there, without changing anything."""
         try:
             # First what must be there, then what is there: others may be publishing. Where they
             # have told of their first batch between the two looks, there is more to compare with.
@@ -233,14 +216,14 @@ class SqliteLog:
         return connection
 
     def setting(self, name: str, value: str) -> str:
-        """The value that was set when the log was made; sets it to `value` if it is new."""
+        """See `Log`."""
         with self._lock, _translated(self._path):
             self._write.execute("INSERT OR IGNORE INTO settings VALUES (?, ?)", (name, value))
             row = self._write.execute("SELECT value FROM settings WHERE name = ?", (name,))
             return str(row.fetchone()[0])
 
     def changed(self) -> bool:
-        """Whether a batch was committed since the last call: two microseconds, no file is read.
+        """See `Log`: two microseconds, no file is read.
 
         The connection that writes is another one, so commits of this process count too.
         """
@@ -251,7 +234,7 @@ class SqliteLog:
             return bool(changed)
 
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
-        """The records with a greater number than `after` that are there now, in order."""
+        """See `Log`."""
         writing = self._writer_thread == threading.get_ident()
         with self._lock, _translated(self._path):
             rows: list[Any] = (
@@ -273,7 +256,7 @@ class SqliteLog:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A transaction that excludes all other writers; durable when it is left."""
+        """See `Log`."""
         with _translated(self._path):
             self._write.execute("BEGIN IMMEDIATE")
         self._writer_thread = threading.get_ident()
@@ -290,7 +273,7 @@ class SqliteLog:
                 self._write.execute("ROLLBACK")
 
     def receipt(self, batch_id: str) -> BatchReceipt | None:
-        """What was said of the batch with this identifier."""
+        """See `Log`."""
         with _translated(self._path):
             row = self._write.execute(
                 "SELECT sequence, added, replaced FROM receipts WHERE batch_id = ?", (batch_id,)
@@ -298,7 +281,7 @@ class SqliteLog:
         return None if row is None else BatchReceipt(row[0], row[1], row[2], repeated=True)
 
     def append(self, record: Record, receipt: BatchReceipt, batch_id: str | None) -> None:
-        """Add a record and keep the receipt under the identifier."""
+        """See `Log`."""
         payload = encode(record)
         self._appended = Last.of(record.sequence, payload)
         with _translated(self._path):
@@ -327,7 +310,7 @@ class SqliteLog:
         return int(row[0])
 
     def drop(self, until: int, forgotten: int) -> None:
-        """Drop records up to a number, and identifiers of batches published before an instant."""
+        """See `Log`."""
         with _translated(self._path):
             self._write.execute("DELETE FROM batches WHERE sequence <= ?", (until,))
             self._write.execute("DELETE FROM receipts WHERE published < ?", (forgotten,))
@@ -335,11 +318,7 @@ class SqliteLog:
     # Backups
 
     def save(self, file: Path) -> None:
-        """Write the whole log to a new file, while others go on to publish.
-
-        Raises:
-            StoreError: the file is there, or cannot be written.
-        """
+        """See `Log`."""
         with new_file(file) as copy:
             with self._lock:
                 self._read.backup(copy)
@@ -378,7 +357,7 @@ class SqliteLog:
 
 
 def _lost(connection: sqlite3.Connection, last: Last | None, path: Path) -> str | None:
-    """Why batches must have been lost; ``None``: they have not."""
+    """Return why batches must have been lost; ``None``: they have not."""
     tables = connection.execute("SELECT name FROM sqlite_schema").fetchall()
     if not {("settings",), ("batches",)} <= set(tables):
         # Made, but not yet filled.

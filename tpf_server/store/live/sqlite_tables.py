@@ -1,4 +1,4 @@
-"""The tables of a log in SQLite, and files that hold a copy of them."""
+"""The tables of a log in SQLite, and files with a copy of them."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -27,11 +27,7 @@ TABLES: Final = ("settings", "batches", "receipts")
 
 
 def read_backup(file: Path) -> Contents:
-    """What a log says that was written to a file.
-
-    Raises:
-        StoreError: it cannot be read, or is no log of this format.
-    """
+    """Return the contents of a log that was written to a file."""
     try:
         url = f"file:{quote(str(file.absolute()))}?mode=ro"
         with closing(sqlite3.connect(url, uri=True)) as connection:
@@ -45,11 +41,7 @@ def read_backup(file: Path) -> Contents:
 
 
 def write_backup(file: Path, contents: Contents) -> None:
-    """Write what a log says to a new file.
-
-    Raises:
-        StoreError: the file is there, or cannot be written.
-    """
+    """Write the contents of a log to a new file."""
     with new_file(file) as connection:
         connection.executescript(SQLITE_SCHEMA)
         fill(connection, contents)
@@ -57,11 +49,7 @@ def write_backup(file: Path, contents: Contents) -> None:
 
 @contextmanager
 def new_file(file: Path) -> Iterator[sqlite3.Connection]:
-    """A database that has its name only once it is whole.
-
-    Raises:
-        StoreError: the file is there, or cannot be written.
-    """
+    """Open a database that gets its name only once it is complete."""
     if file.exists():
         raise StoreError(f"{file} is there already")
     try:
@@ -73,7 +61,7 @@ def new_file(file: Path) -> Iterator[sqlite3.Connection]:
 
 
 def contents_of(connection: sqlite3.Connection) -> Contents:
-    """All that the tables say, as they are at one moment."""
+    """Return the content of the tables in one snapshot."""
     connection.execute("BEGIN")
     try:
         settings, batches, receipts = (

@@ -55,13 +55,9 @@ _READ_AT_ONCE = 4
 class Cleaner:
     """Makes the record of a batch, with a bounded share of the cleaning.
 
-    The log may hold twice as many versions as are in use; beyond that every batch drops the
-    oldest batches until it has taken along about twice as many versions as it brings. So the cost
-    of cleaning is a constant factor of the cost of writing.
-
-    Args:
-        log: the log.
-        settings: for how long rows are kept.
+    The log may hold twice as many versions as are in use; beyond that every batch drops the oldest
+    batches until it has carried about twice as many versions as it brings. So cleaning costs a
+    constant factor of writing.
     """
 
     def __init__(self, log: Log, settings: LiveSettings) -> None:
@@ -79,7 +75,7 @@ class Cleaner:
         self._seldom = False
 
     def is_due(self, index: FactIndex, now: int) -> bool:
-        """Whether there is something to retire, and no batch came for long that would do it."""
+        """True where versions are to be retired and no batch came for long."""
         since = now - self._retention
         if not index.batches or index.batches[-1].changed > since:
             return False
@@ -95,11 +91,7 @@ class Cleaner:
         return NO_START if self._history is None else now - max(self._history, self._retention)
 
     def record(self, index: FactIndex, effects: Effects, now: int) -> Record:
-        """The record of a batch. Call it within the transaction, then append it, then `clean`.
-
-        Raises:
-            StoreError: the log cannot be read; the index is as it was before the batch.
-        """
+        """Return the record of a batch, in the transaction: append it, then call `clean`."""
         rows, floor = index.rows, index.floor
         since = now - self._retention
         oldest = floor.sequence
@@ -138,7 +130,7 @@ class Cleaner:
     def _carry(
         self, index: FactIndex, effects: Effects, oldest: int, retired: set[int], now: int
     ) -> list[Carried]:
-        """What is still in use of the oldest batches, which `clean` then drops."""
+        """Return what is still in use of the oldest batches, which `clean` then drops."""
         rows = index.rows
         self._seldom = self._batches % _RECOUNT == 0
         if self._seldom:  # other processes write, too
@@ -175,7 +167,7 @@ class Cleaner:
         return carried
 
     def _batches_before(self, sequence: int) -> Iterator[Record]:
-        """The records of the oldest batches, decoded as they are needed: some are large."""
+        """Return the records of the oldest batches, decoded one by one: some are large."""
         after, more = 0, True
         while more:
             more = False
@@ -200,7 +192,7 @@ _SEEN_AT_ONCE = 1 << 17
 
 
 class Listeners:
-    """The followers and watchers of one store; whoever calls holds the store's lock."""
+    """The followers and watchers of one store; called under the store's lock."""
 
     def __init__(self) -> None:
         self._watchers: list[tuple[_Predicates, _Seen]] = []
@@ -208,7 +200,7 @@ class Listeners:
         self._told: list[Told] = []
 
     def watch(self, index: FactIndex, predicates: _Predicates, seen: _Seen) -> Callable[[], None]:
-        """Tell of the quads with these predicates, first those that are there; what ends it."""
+        """Report the quads with these predicates, present ones first; return what ends it."""
         watcher = (predicates, seen)
 
         def end() -> None:
@@ -222,7 +214,7 @@ class Listeners:
         return end
 
     def follow(self, index: FactIndex, follower: Follower) -> Callable[[], None]:
-        """Tell of the versions that stand, and of every change of that; what ends it."""
+        """Report the standing versions, then every change; return what ends it."""
 
         def end() -> None:
             if follower in self._followers:
@@ -290,18 +282,14 @@ def standing(index: FactIndex) -> list[Standing]:
 
 
 def batch_of(index: FactIndex, sequence: int) -> RetainedBatch | None:
-    """A retained batch; ``None`` for the state before the first."""
+    """Return a retained batch; ``None`` for the state before the first."""
     batches = index.batches
     place = bisect_right(batches, sequence, key=lambda one: one.sequence) - 1
     return batches[place] if place >= 0 else None
 
 
 def check_retained(index: FactIndex, snapshot: Snapshot, pattern: FactPattern | None) -> None:
-    """See to it that a snapshot can be read.
-
-    Raises:
-        SnapshotExpired: it cannot, or it never was.
-    """
+    """Refuse a snapshot that is not retained, or never was."""
     instant, sequence = snapshot
     if sequence > index.last or sequence < 0:
         raise SnapshotExpired(f"there is no state {sequence} of the live store")
@@ -346,7 +334,7 @@ def past_state(
 def _known_state(
     index: FactIndex, patterns: Iterable[FactPattern], at: int, known: int
 ) -> Snapshot:
-    """What a former state told of an instant."""
+    """Return the state of an instant as it was known at another."""
     state = next((one for one in reversed(index.batches) if one.published <= known), None)
     if state is None and index.floor.sequence:
         earliest = index.batches[0].published
@@ -396,11 +384,7 @@ class UpdateCounts:
             self._counts.popleft()
 
     def until(self, now: int) -> list[int]:
-        """How many in each of the last minutes, the present one last.
-
-        Args:
-            now: the present, in microseconds.
-        """
+        """Return the counts of each of the last minutes, the present one last."""
         found = [0] * MINUTES
         last = now // _MINUTE
         for minute, count in self._counts:
@@ -419,31 +403,18 @@ _PAUSE = 1_000_000
 def open_live_store(
     place: str | Path, settings: LiveSettings | None = None, name: str = "live"
 ) -> "IndexedLiveStore":
-    """Open a live store, which is made where it is not there.
-
-    Args:
-        place: a SQLite file, or the URL of a PostgreSQL database: ``postgresql://…``.
-        settings: how facts are kept.
-        name: which of the stores of a database; a file holds one.
+    """Open a live store; make it where it is missing.
 
     Raises:
-        StoreError: the file or database cannot be opened, holds no live store, or one that was
-            made with another key.
+        StoreError: the file or database cannot be opened, holds no live store, or one that was made
+            with another key.
     """
     settings = settings or LiveSettings()
     return IndexedLiveStore(open_log(place, settings.key, name), settings)
 
 
 class IndexedLiveStore:
-    """A `LiveStore` over a log. Thread-safe; any number of them may share one log.
-
-    Args:
-        log: where the batches are kept; closed with the store.
-        settings: how facts are kept, with the key that the log was made with.
-
-    Raises:
-        StoreError: the log cannot be read.
-    """
+    """A `LiveStore` over a log. Thread-safe; any number of them may share one log."""
 
     def __init__(self, log: Log, settings: LiveSettings) -> None:
         self._log = log
@@ -480,7 +451,7 @@ class IndexedLiveStore:
     # Following the log
 
     def _follow(self) -> None:
-        """Read and apply what the log holds beyond the index."""
+        """Read and apply new records of the log."""
         if self._log.changed():
             self._apply_all(self._log.read(self._index.last))
 
@@ -559,10 +530,10 @@ class IndexedLiveStore:
             return Snapshot(to_micros(instant), self._index.last)
 
     def current(self, now: datetime) -> Snapshot:
-        """The newest acknowledged state, now.
+        """Return the newest acknowledged state, now.
 
-        Where the clock was set back behind what retention let go of, at the first instant that can
-        still be told.
+        Where the clock was set back behind the retention limits, at the first instant that can be
+        answered.
         """
         with self._reading():
             self._follow()
@@ -572,7 +543,7 @@ class IndexedLiveStore:
     # Reading
 
     def modified(self, snapshot: Snapshot) -> datetime | None:
-        """When the newest batch of the snapshot was published; ``None`` where there is none."""
+        """Return when the newest batch of the snapshot was published; ``None``: there is none."""
         with self._reading():
             self._check(snapshot, None)
             changed = batch_of(self._index, snapshot.sequence)
@@ -619,19 +590,14 @@ class IndexedLiveStore:
         instant: datetime,
         known: datetime | None = None,
     ) -> Snapshot:
-        """The state that tells what held at an instant, as far as it is or was known.
+        """Return the state of an instant, as far as it is or was known.
 
-        Intervals tell it in the newest state. An expiration does not tell since when its fact
-        holds, so facts with one are known at an instant if none of them was changed since, or if
-        the state of that time is retained still.
-
-        Args:
-            patterns: which facts are wanted.
-            instant: when.
-            known: by what was published until when; ``None``: until now.
+        Intervals have it in the newest state. An expiration has no start, so facts with one are
+        known at an instant if none of them was changed since, or if the state of that time is still
+        retained.
 
         Raises:
-            PastUnknown: nobody knows.
+            PastUnknown: it is not known.
         """
         at, until = to_micros(instant), None if known is None else to_micros(known)
         with self._reading():
@@ -658,15 +624,7 @@ class IndexedLiveStore:
         batch_id: str | None = None,
         withdrawn: Sequence[Fact] = (),
     ) -> BatchReceipt:
-        """Withdraw facts and add labelled ones, all or none; returns when that is durable.
-
-        `tpf_server.store.live.batch` states what happens to older versions. A batch with an
-        identifier that was published before is acknowledged again and does nothing.
-
-        Raises:
-            PublishError: a fact without a label, a label that has ended, overlapping labels.
-            StoreError: the log cannot be written.
-        """
+        """See `LiveStore`; `tpf_server.store.live.batch` states the rules for older versions."""
         instant = to_micros(now)
         key = self._settings.key
         groups = checked(facts, instant, self._settings.accept_past, key)
@@ -677,16 +635,10 @@ class IndexedLiveStore:
             return receipt
 
     def retire(self, now: datetime) -> bool:
-        """Let go of what nobody may see any more, where no batch came for so long to do it.
+        """Retire versions that no snapshot shows, where no batch came for long; return if any.
 
         Cheap where there is nothing to do, and bounded work once a second otherwise: a batch
-        without facts. Whoever serves the store calls it now and then.
-
-        Returns:
-            whether something was done.
-
-        Raises:
-            StoreError: the log cannot be written.
+        without facts.
         """
         instant = to_micros(now)
         if not self._publishing.acquire(blocking=False):
@@ -723,7 +675,7 @@ class IndexedLiveStore:
         withdrawals: Withdrawals | None = None,
         retiring: bool = False,
     ) -> BatchReceipt | None:
-        """Publish what was checked; `_publishing` is held. ``None``: another has retired."""
+        """Publish checked facts; `_publishing` is held. ``None``: another process has retired."""
         record: Record | None = None
         try:
             with self._log.writing():
@@ -751,17 +703,13 @@ class IndexedLiveStore:
         return receipt
 
     def share(self) -> Self:
-        """The same store for one more holder, who closes it as well.
-
-        Raises:
-            StoreClosedError: it has been closed.
-        """
+        """Return the same store for one more holder, who closes it as well."""
         with self._reading():
             self._holders += 1
         return self
 
     def close(self) -> None:
-        """Let go of the log, if nobody else holds the store. Then it raises `StoreClosedError`."""
+        """Close the log, if nobody else holds the store; it then raises `StoreClosedError`."""
         with self._publishing, self._lock:
             if self._holders:
                 self._holders -= 1

@@ -1,6 +1,6 @@
-"""Find static data, and check it, without opening it: a store, or RDF files that are indexed first.
+"""Find and check static data without opening them: a store, or RDF files to index first.
 
-The process that watches over the workers does this and loads no numpy for it.
+The supervising process does this and loads no numpy for it.
 """
 
 import hashlib
@@ -20,22 +20,12 @@ _T = TypeVar("_T")
 
 
 def is_store(path: Path) -> bool:
-    """Whether there is a store at this path (it may be of another version, or corrupt)."""
+    """True where there is a store at this path (maybe of another version, or corrupt)."""
     return (path / layout.MANIFEST).is_file()
 
 
 def with_generation(path: Path, use: Callable[[Path, Manifest], _T]) -> _T:
-    """Do something with the files of a store, again where the store is replaced just then.
-
-    Args:
-        path: the directory of the store.
-        use: is given the folder of the files that count, and their manifest.
-
-    Raises:
-        NoStoreError: there is no store.
-        StoreVersionError: it was written in another version of the format.
-        CorruptStoreError: `use` says so, or the store is being replaced over and over.
-    """
+    """Apply a function to the files of a store, again where the store is being replaced."""
     manifest = read_manifest(path)
     for _ in range(_ATTEMPTS):
         try:
@@ -50,7 +40,7 @@ def with_generation(path: Path, use: Callable[[Path, Manifest], _T]) -> _T:
 
 
 def checked_manifest(path: Path) -> Manifest:
-    """The manifest of a store whose files are what it says.
+    """Return the manifest of a store after checking its files.
 
     Raises:
         NoStoreError: there is no store.
@@ -66,20 +56,10 @@ def checked_manifest(path: Path) -> Manifest:
 
 
 def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path:
-    """The store of static data, checked: the source itself, or one that its RDF files are put in.
+    """Return the checked store of static data: the source itself, or one indexed of its RDF files.
 
     The store of RDF files is used again as long as the files have the same names, sizes and times;
-    its instant is the time of the newest file. Several processes may call this at once: one
-    indexes, the others wait for it.
-
-    Args:
-        source: a store, an RDF file, or a directory of RDF files.
-        cache: the directory for stores of RDF files; made where it is missing.
-        base: what relative IRIs in the files are resolved against; ``None``: they are refused.
-
-    Raises:
-        RdfInputError: a file cannot be read; says which and where.
-        StoreError: the store cannot be read or written.
+    its instant is the time of the newest file. One process indexes, others wait for it.
     """
     if is_store(source):
         checked_manifest(source)
@@ -117,7 +97,7 @@ def _made_from(store: Path, label: str) -> bool:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep others out who want the same file for themselves."""
+    """Hold a lock on a file."""
     import fcntl  # which only POSIX systems have
 
     with path.open("a") as lock:

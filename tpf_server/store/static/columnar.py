@@ -49,7 +49,7 @@ class _Order:
         self._rows = manifest.quads
 
     def range_of(self, prefix: Sequence[int]) -> tuple[int, int]:
-        """Where the rows that start with these ids begin and end."""
+        """Return the range of the rows that start with these ids."""
         if not prefix:
             return 0, self._rows
         first = prefix[0]
@@ -95,7 +95,7 @@ class _Plan(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """What an open store reads from; dropped as a whole when the store is closed."""
+    """The mapped files of an open store."""
 
     dictionary: Dictionary
     plans: dict[int, _Plan]
@@ -107,7 +107,7 @@ class _Files(NamedTuple):
 
 
 def _plans(orders: Sequence[_Order]) -> dict[int, _Plan]:
-    """For each set of bound positions, the first order that begins with them."""
+    """Return, for each set of bound positions, the first order that begins with them."""
     plans: dict[int, _Plan] = {}
     for order in orders:
         positions = [layout.QUAD_POSITIONS.index(position) for position in order.name]
@@ -124,16 +124,9 @@ def _plans(orders: Sequence[_Order]) -> dict[int, _Plan]:
 
 
 class ColumnarStore:
-    """A static store that is open (`tpf_server.store.static.columnar.open_store` opens it).
+    """An open static store (`tpf_server.store.static.columnar.open_store` opens it).
 
     Implements `tpf_server.store.protocols.StaticStore`. Thread-safe.
-
-    Args:
-        folder: the folder of the generation.
-        manifest: the manifest that lists its files, verified.
-
-    Raises:
-        CorruptStoreError: a file is not what the manifest says.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -227,7 +220,7 @@ class ColumnarStore:
         predicate: Term,
         quads: list[Quad],
     ) -> list[Quad]:
-        """Those of the quads with this predicate that the store holds in some graph."""
+        """Return those of the quads with this predicate that the store holds in some graph."""
         bits = _PREDICATE_BIT if self._has_graphs else _PREDICATE_BIT | _GRAPH_BIT
         order = files.plans[bits].order
         number = id_of(predicate)
@@ -276,7 +269,7 @@ class ColumnarStore:
     def _locate_equal(
         self, equal: dict[str, Ids], pattern: QuadPattern, ids: list[int]
     ) -> _Matches:
-        """Matches of a pattern with a repeated variable: copies of rows, so not remembered."""
+        """Return matches of a pattern with a repeated variable: copied rows, so not cached."""
         rows = len(equal["s"])
         if not self._has_graphs:
             equal = {**equal, "g": np.zeros(rows, dtype=np.uint32)}
@@ -305,7 +298,7 @@ class ColumnarStore:
         return files.dictionary.terms(files.plans[_GRAPH_BIT].order.firsts()[1:].tobytes())
 
     def close(self) -> None:
-        """Let go of the files; a request that is still reading keeps them until it ends."""
+        """Release the files; a running request keeps them until it ends."""
         self._files = None
 
     def __enter__(self) -> Self:
@@ -319,14 +312,7 @@ class ColumnarStore:
 
 
 def open_store(path: Path, *, verify: bool = False) -> ColumnarStore:
-    """Open a store for reading.
-
-    It stays as it is while it is open, even when a writer replaces it at the same path.
-
-    Args:
-        path: the directory of the store.
-        verify: check all checksums, also of files that have been checked before and have not been
-            written to since.
+    """Open a store for reading. It stays unchanged, even when it is replaced at the same path.
 
     Raises:
         NoStoreError: there is no store.
@@ -342,15 +328,5 @@ def open_store(path: Path, *, verify: bool = False) -> ColumnarStore:
 
 
 def open_dataset(source: Path, cache: Path, *, base: str | None = None) -> ColumnarStore:
-    """Open a store, or the store that RDF files are put in (`tpf_server.store.static.checking`).
-
-    Args:
-        source: a store, an RDF file, or a directory of RDF files.
-        cache: the directory for stores of RDF files; made where it is missing.
-        base: what relative IRIs in the files are resolved against; ``None``: they are refused.
-
-    Raises:
-        RdfInputError: a file cannot be read; says which and where.
-        StoreError: the store cannot be opened or written.
-    """
+    """Open a store, or the store of RDF files (`tpf_server.store.static.checking`)."""
     return open_store(checked_store(source, cache, base=base))

@@ -18,11 +18,7 @@ _DTYPE = np.dtype("<u4")
 
 
 class ColumnWriter:
-    """Writes a column piece by piece; closing it makes it durable.
-
-    Args:
-        path: the file to create.
-    """
+    """Writes a column piece by piece; closing it makes it durable."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
@@ -58,15 +54,7 @@ class ColumnWriter:
 
 
 def map_column(path: Path, length: int | None = None) -> Ids:
-    """Map a column into memory; nothing is read until it is used.
-
-    Args:
-        path: the file.
-        length: how many ids it must hold; ``None``: as many as its header says.
-
-    Raises:
-        CorruptStoreError: the file is no column of this length.
-    """
+    """Map a column of this length into memory."""
     try:
         with path.open("rb") as file:
             npy.read_magic(file)

@@ -1,9 +1,8 @@
 """The dictionary of a static store: terms as N-Triples text, sorted by their UTF-8 bytes.
 
-One record batch of one ``large_string`` column in an Arrow file, so that the offsets and the text
-are two buffers that are mapped and searched where they lie. Every so many-th term is repeated in a
-small second file, the fence, which is held in memory: the first two thirds of the steps of a search
-then touch no page of the dictionary.
+One record batch of one ``large_string`` column in an Arrow file, whose offsets and text are mapped
+and searched in place. A small second file, the fence, repeats every n-th term and is held in
+memory: the first two thirds of the steps of a search touch no page of the dictionary.
 """
 
 import os
@@ -31,16 +30,7 @@ where requests are rare, so that the processor's caches hold nothing of Arrow.""
 
 
 class Dictionary:
-    """Terms and ids of a store. Thread-safe.
-
-    Args:
-        path: the Arrow file of the terms.
-        fence: the Arrow file of the fence.
-        length: the number of terms that it must hold.
-
-    Raises:
-        CorruptStoreError: a file is no dictionary of this length.
-    """
+    """Terms and ids of a store. Thread-safe."""
 
     def __init__(self, path: Path, fence: Path, length: int) -> None:
         self._terms = _map_terms(path, length)
@@ -57,7 +47,7 @@ class Dictionary:
         return len(self._positions)
 
     def id_of(self, term: str) -> int | None:
-        """The id of a term; ``None`` where the store does not hold it."""
+        """Return the id of a term; ``None`` where the store does not hold it."""
         memo = self._memo
         try:
             return memo[term]
@@ -70,7 +60,7 @@ class Dictionary:
         return found
 
     def has_prefix(self, prefix: str) -> bool:
-        """Whether a term begins with this text."""
+        """True where a term begins with this text."""
         key = prefix.encode()
         found = self._first_from(key)
         return found < len(self._positions) and self._bytes_of(found).startswith(key)
@@ -80,7 +70,7 @@ class Dictionary:
         return found if found < len(self._positions) and self._bytes_of(found) == key else None
 
     def _first_from(self, key: bytes) -> int:
-        """The id of the first term that is not before this one."""
+        """Return the id of the first term that is not before this one."""
         # The fence begins with the empty text, so that no key lies before it.
         low = (bisect_right(self._fence, key) - 1) * self._stride
         high = min(low + self._stride, len(self._positions))
@@ -90,11 +80,7 @@ class Dictionary:
         return bytes(self._text[self._offsets[position] : self._offsets[position + 1]])
 
     def terms(self, ids: bytes) -> list[Term]:
-        """The terms of these ids, in the same order.
-
-        Args:
-            ids: as a column holds them, four bytes each.
-        """
+        """The terms of these ids, in the same order."""
         count = len(ids) // 4
         if count <= _FEW:
             offsets, text = self._offsets, self._text
@@ -108,7 +94,7 @@ class Dictionary:
 
 
 def _stride(length: int) -> int:
-    """How far apart the terms of the fence are: a power of two."""
+    """Return the distance of the terms of the fence: a power of two."""
     stride = _STRIDE
     while length > stride * _FENCE_TERMS:
         stride *= 2
@@ -129,16 +115,7 @@ def _map_terms(path: Path, length: int) -> pa.LargeStringArray:
 
 
 def write_dictionary(path: Path, fence: Path, terms: Iterable[pa.Array]) -> int:
-    """Write the dictionary from sorted pieces; memory stays that of one piece.
-
-    Args:
-        path: the file of the terms to create.
-        fence: the file of the fence to create.
-        terms: arrays of strings that ascend strictly by their UTF-8 bytes, over all pieces; the
-            first term is the empty text (the default graph).
-
-    Returns:
-        The number of terms.
+    """Write the dictionary from sorted pieces, one in memory at a time; return the number of terms.
 
     Raises:
         StoreError: the terms do not ascend strictly, or do not begin with the empty text.

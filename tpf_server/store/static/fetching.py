@@ -1,9 +1,8 @@
-"""Stores in an object store, fetched into a folder of this machine, and again when they change.
+"""Fetch stores from an object store into a folder of this machine, and again when they change.
 
-There a store lies as on a disk: a manifest, and the folder of the generation that it names, with
-its files or with parts of them (`tpf_server.store.static.parts`). The manifest is written last, so
-what it does not name is not looked at. Here, a generation is complete and checked before it takes
-the place of the one before.
+There, a store is a manifest, and the folder of its generation with files or parts of them
+(`tpf_server.store.static.parts`). The manifest is written last; what it does not name is ignored.
+Here, a generation is complete and checked before it replaces the last one.
 """
 
 import hashlib
@@ -34,21 +33,13 @@ _GENERATION: Final = re.compile(rf"{layout.GENERATION_PREFIX}[0-9a-f]+")
 
 
 def fetched_store(url: str, cache: Path) -> Path:
-    """Where the store of a URL is kept on this machine, whether it is there or not."""
+    """Return where the store of a URL is kept on this machine, whether it exists or not."""
     name = re.sub(r"[^A-Za-z0-9-]", "_", Path(url).stem)
     return cache / f"{name}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:16]}"
 
 
 def fetch_store(url: str, cache: Path, environment: Mapping[str, str]) -> Path:
-    """The store of a URL, as it is there now: fetched, if it is not here already.
-
-    Args:
-        url: ``s3://BUCKET/FOLDER``.
-        cache: the directory for such stores; made where it is missing.
-        environment: says where the object store is.
-
-    Returns:
-        The directory of the store on this machine.
+    """Fetch the store of a URL unless it is here already; return its directory.
 
     Raises:
         NoStoreError: there is no store.
@@ -87,23 +78,13 @@ def fetch_store(url: str, cache: Path, environment: Mapping[str, str]) -> Path:
 
 
 def has_changed(url: str, cache: Path, environment: Mapping[str, str]) -> bool:
-    """Whether the store of a URL is another one than was fetched.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
+    """True where the store of a URL differs from the fetched one."""
     there = remote_manifest(RemoteFolder(url, environment))
     return read_manifest(fetched_store(url, cache)).generation != there.generation
 
 
 def remote_manifest(folder: RemoteFolder) -> "Manifest | PartsManifest":
-    """The manifest of the store in a folder: of its files, or of its parts.
-
-    Raises:
-        NoStoreError: there is none.
-        StoreFormatError: it is not that of a store that this program reads.
-        StoreUnreachableError: the object store does not answer, or refuses.
-    """
+    """Return the manifest of the store in a folder: of its files, or of its parts."""
     try:
         text = folder.read(layout.MANIFEST)
     except FileNotFoundError:

@@ -1,13 +1,12 @@
 """Folders by URL: in an object store that speaks S3, or in HDFS.
 
-Where an object store is and who may use it comes from the environment, under the names that the
-tools of AWS know: ``AWS_ENDPOINT_URL`` (or ``AWS_ENDPOINT_URL_S3``), ``AWS_REGION``,
-``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``; without keys there, from
-where those look for them. A request that fails, or is not answered in time, is tried again, five
-times in all.
+The environment has address and keys of the object store, under the names of AWS's tools:
+``AWS_ENDPOINT_URL`` (or ``AWS_ENDPOINT_URL_S3``), ``AWS_REGION``, ``AWS_ACCESS_KEY_ID``,
+``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``; without keys there, the usual places of these
+tools. A request that fails, or is not answered in time, is sent five times in all.
 
-HDFS is reached by its REST interface (``webhdfs``, ``swebhdfs`` with TLS), as the user that
-``HADOOP_USER_NAME`` names, or with libhdfs and a Java (``hdfs``).
+HDFS is reached by its REST interface (``webhdfs``, ``swebhdfs`` with TLS), as the user in
+``HADOOP_USER_NAME``, or with libhdfs and a Java (``hdfs``).
 """
 
 import re
@@ -41,10 +40,7 @@ _BLOCK: Final = 4 << 20
 
 
 def local_path(place: object) -> Path | None:
-    """The path on this machine that is meant, maybe by ``file://``; ``None``: another URL.
-
-    In a URL, as RFC 8089 has it, characters may be escaped, and the host is none or ``localhost``.
-    """
+    """Return the path of a ``file://`` URL (RFC 8089) or a path; ``None``: another URL."""
     scheme, separator, rest = str(place).partition("://")
     if not separator or _SCHEME.fullmatch(scheme) is None:
         return Path(str(place))
@@ -54,13 +50,13 @@ def local_path(place: object) -> Path | None:
 
 
 def is_store_url(place: object) -> bool:
-    """Whether a store is meant that lies in an object store or in HDFS."""
+    """True for the URL of an object store or of HDFS."""
     scheme, separator, _ = str(place).partition("://")
     return bool(separator) and scheme.lower() in (*OBJECTS, *HADOOP)
 
 
 def access_in(environment: Mapping[str, str]) -> Access:
-    """Of an environment, what says where file systems are and who may use them."""
+    """Return the variables of an environment that configure file systems."""
     wanted = (
         each for each in environment.items() if each[0].startswith("AWS_") or each[0] == _USER
     )
@@ -74,12 +70,7 @@ def location_of(url: str) -> str:
 
 
 def system_of(url: str, access: Access) -> "FileSystem | WebHdfs":
-    """The file system of a URL.
-
-    Raises:
-        SettingsError: the address of the object store is none.
-        OSError: it is not to be had here.
-    """
+    """Return the file system of a URL."""
     scheme, _, rest = url.partition("://")
     if scheme.lower() in OBJECTS:
         return s3_system(dict(access))
@@ -105,11 +96,7 @@ def _hadoop(scheme: str, authority: str, user: str | None) -> "FileSystem | WebH
 
 
 def s3_system(environment: Mapping[str, str]) -> "FileSystem":
-    """The object store that an environment names.
-
-    Raises:
-        SettingsError: its address is none.
-    """
+    """Return the object store of an environment."""
     # A server without such stores is spared the library.
     from pyarrow import fs
 
@@ -143,14 +130,9 @@ def _is_object(url: str) -> bool:
 class RemoteFolder:
     """A folder in an object store or in HDFS; it can be pickled, with what opens it.
 
-    Args:
-        url: ``s3://BUCKET/FOLDER`` (``s3a://`` is the same), ``webhdfs://HOST:PORT/FOLDER``
-            (``swebhdfs://``), or ``hdfs://HOST:PORT/FOLDER``.
-        environment: says where the object store is.
-
     Raises:
-        SettingsError: the URL names no folder in a bucket, or the address is none.
-        StoreUnreachableError: the file system is not to be had here.
+        SettingsError: the URL names no folder in a bucket, or the address is malformed.
+        StoreUnreachableError: the file system is not available here.
     """
 
     def __init__(self, url: str, environment: Mapping[str, str]) -> None:
@@ -173,11 +155,11 @@ class RemoteFolder:
 
     @property
     def replaces(self) -> bool:
-        """Whether a file takes the place of another one in one step; libhdfs has no such."""
+        """True where a file can replace another one in one step; libhdfs cannot."""
         return not self.url.lower().startswith("hdfs:")
 
     def blocks(self, name: str) -> Iterator[bytes]:
-        """What a file holds, block by block.
+        """Read a file block by block.
 
         Raises:
             FileNotFoundError: there is none.
@@ -188,15 +170,11 @@ class RemoteFolder:
                 yield block
 
     def read(self, name: str) -> bytes:
-        """What a small file holds; see `blocks`."""
+        """Return the content of a small file; see `blocks`."""
         return b"".join(self.blocks(name))
 
     def write(self, name: str, blocks: Iterable[bytes]) -> None:
-        """Make a file, or replace one if that `replaces`; it is there when it is complete.
-
-        Raises:
-            StoreUnreachableError: the object store does not take it.
-        """
+        """Make a file, or replace one if `replaces`; it appears when it is complete."""
         target = f"{self._path}/{name}"
         with self._reporting(name):
             if _is_object(self.url):
@@ -214,7 +192,7 @@ class RemoteFolder:
                 raise
 
     def put(self, name: str, file: Path) -> None:
-        """Make a file of one on this machine; see `write`."""
+        """Copy a file of this machine; see `write`."""
         with file.open("rb") as content:
             self.write(name, iter(partial(content.read, _BLOCK), b""))
 
@@ -224,11 +202,7 @@ class RemoteFolder:
                 file.write(block)
 
     def folders(self) -> dict[str, datetime]:
-        """The folders in this one, each with the instant at which its newest file was written.
-
-        Raises:
-            StoreUnreachableError: the object store does not say.
-        """
+        """Return the folders in this one, each with the time of its newest file."""
         from pyarrow import fs
 
         newest: dict[str, datetime] = {}
@@ -241,11 +215,7 @@ class RemoteFolder:
         return newest
 
     def remove(self, folder: str) -> None:
-        """Remove a folder with all that is in it; it may be gone already.
-
-        Raises:
-            StoreUnreachableError: the object store does not.
-        """
+        """Remove a folder with its content; it may be gone already."""
         with self._reporting(folder), suppress(FileNotFoundError):
             self._system.delete_dir(f"{self._path}/{folder}")
 

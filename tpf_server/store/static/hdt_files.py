@@ -1,9 +1,9 @@
-"""HDT files as lines of N-Triples.
+"""Read HDT files as lines of N-Triples.
 
 Source: *Binary RDF Representation for Publication and Exchange (HDT)*, W3C member submission 2011,
 as hdt-cpp writes it: a dictionary of four sections (front coding in blocks) and a bitmap of triples
 in the order of subjects. Other dictionaries and orders are refused. The file is mapped into memory;
-of the dictionary only the blocks in use are decoded. Checksums are not looked at.
+of the dictionary only the needed blocks are decoded. Checksums are not verified.
 """
 
 import io
@@ -30,7 +30,7 @@ _SUBJECT_ORDER = "1"
 
 
 def open_hdt(path: Path) -> IO[bytes]:
-    """A file of HDT, to be read as N-Triples.
+    """Open an HDT file as N-Triples.
 
     Raises:
         RdfInputError: it is none, is damaged, or of a kind that is not read.
@@ -40,12 +40,7 @@ def open_hdt(path: Path) -> IO[bytes]:
 
 
 def hdt_lines(path: Path) -> Iterator[bytes]:
-    """The triples of a file, as lines of N-Triples.
-
-    Raises:
-        RdfInputError: it is none, is damaged, or of a kind that is not read.
-        OSError: it cannot be read.
-    """
+    """Return the triples of a file, as lines of N-Triples."""
     with path.open("rb") as file:
         try:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -84,7 +79,7 @@ class _Lines(io.RawIOBase):
 
 
 class _Bytes:
-    """A place in the file; nothing beyond its end is ever read."""
+    """A position in the file; reading beyond its end is an error."""
 
     def __init__(self, content: mmap.mmap) -> None:
         self.content = content
@@ -102,7 +97,7 @@ class _Bytes:
         return self.content[self.take(1)]
 
     def number(self) -> int:
-        """A number in groups of seven bits, the last of which is marked."""
+        """Read a number in groups of seven bits, the last of which is marked."""
         found, self.place = _number(self.content, self.place)
         return found
 
@@ -128,7 +123,7 @@ def _number(content: mmap.mmap, place: int) -> tuple[int, int]:
 
 
 class _Control(NamedTuple):
-    """What introduces a part: its format and its properties."""
+    """The head of a part: its format and its properties."""
 
     format: str
     properties: dict[str, str]
@@ -145,7 +140,7 @@ def _control(source: _Bytes, kind: int) -> _Control:
 
 
 class _Integers:
-    """Integers of a fixed number of bits, one after the other."""
+    """A sequence of integers of a fixed number of bits."""
 
     def __init__(self, source: _Bytes) -> None:
         if source.byte() != 1:
@@ -198,7 +193,7 @@ class _Marks:
 
 
 class _Section:
-    """A section of the dictionary: sorted texts in blocks, each of which tells what it adds."""
+    """A section of the dictionary: sorted texts in blocks with front coding."""
 
     def __init__(self, source: _Bytes, term: Callable[[bytes], bytes]) -> None:
         if source.byte() != 2:
@@ -222,7 +217,7 @@ class _Section:
         self._kept_bytes = 0
 
     def __getitem__(self, number: int) -> bytes:
-        """The term of a number, from one on, as N-Triples."""
+        """Return the term of a number, from one on, as N-Triples."""
         if not 0 < number <= self.count:
             raise ValueError(f"there is no term {number}")
         block, place = divmod(number - 1, self._width)
@@ -293,9 +288,9 @@ def _lines(source: _Bytes) -> Iterator[bytes]:
 
 
 def _term(text: bytes) -> bytes:
-    """A term of the dictionary, whose literals have no escapes, as N-Triples.
+    """Return a term of the dictionary, whose literals have no escapes, as N-Triples.
 
-    What is none stays as it is: a line of N-Triples that is malformed.
+    A malformed one is returned as it is: a malformed line of N-Triples.
     """
     lexical = text.decode("utf-8", "surrogateescape")
     try:

@@ -1,7 +1,7 @@
-"""Files that are read by HTTP, from any byte on.
+"""Read files by HTTP, from any offset.
 
-A request that is refused with 408, 429 or 5xx, or breaks off, is made again, five times in all; a
-file is then read on from where it broke off.
+A request that is refused with 408, 429 or 5xx, or breaks off, is repeated, five times in all; a
+file is then continued where it broke off.
 """
 
 import io
@@ -30,7 +30,7 @@ _MAX_REFUSAL: Final = 1 << 16
 
 
 class AgainError(OSError):
-    """A request failed that may succeed when it is made again."""
+    """A request failed that may succeed when it is repeated."""
 
 
 class MissingError(OSError):
@@ -38,19 +38,14 @@ class MissingError(OSError):
 
 
 class ChangedError(OSError):
-    """The file is not the one that was looked up."""
+    """The file has changed since it was looked up."""
 
     def __init__(self) -> None:
         super().__init__("it has changed while it was read")
 
 
 def asked_again(ask: Callable[[], ResultT]) -> ResultT:
-    """The result of a request that is made five times at most.
-
-    Raises:
-        AgainError: of the last attempt.
-        OSError: of the first one that is none of these.
-    """
+    """Return the result of a request that is made five times at most."""
     for attempt in range(1, _ATTEMPTS):
         try:
             return ask()
@@ -62,11 +57,11 @@ def asked_again(ask: Callable[[], ResultT]) -> ResultT:
 def http_answer(
     method: str, url: str, accepted: Container[int] = range(200, 400), **options: Any
 ) -> requests.Response:
-    """An answer of an accepted status; its body is not read yet.
+    """Return an answer of an accepted status, without reading its body.
 
     Raises:
         FileNotFoundError: WebHDFS answers that there is no such file.
-        AgainError: there is no answer, or one that says that the next may be another.
+        AgainError: there is no answer, or a passing error.
         OSError: any other refusal.
     """
     # Where a file is compressed, its name says so; nothing else is to compress it.
@@ -100,7 +95,7 @@ def _refusal(answer: requests.Response) -> OSError:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a request failed, in words: the messages of requests name the objects of its parts."""
+    """Return why a request failed; the messages of requests name Python objects."""
     match error:
         case requests.Timeout():
             return "no answer in time"
@@ -122,13 +117,7 @@ def reason_of(error: BaseException) -> str:
 def open_http(
     request: Callable[[int], requests.Response], size: int | None, parts: bool = True
 ) -> io.BufferedReader:
-    """A file to read; reading raises `OSError` where the server does not give it.
-
-    Args:
-        request: asks for the file from a byte on.
-        size: its bytes; ``None``: the server does not say.
-        parts: whether it can be asked for from another byte than the first.
-    """
+    """Open a file for reading, which may raise `OSError`."""
     return io.BufferedReader(_HttpFile(request, size, parts), _BUFFER)
 
 

@@ -1,7 +1,7 @@
-"""The local writer: RDF files → static store, with pyoxigraph and numpy in one process.
+"""Index RDF files as a static store in one process, with pyoxigraph and numpy.
 
-Every distinct term is held in memory while the files are read: about 150 bytes each. For data that
-do not fit, the Spark writer brings the same terms and rows to `write_store`, too.
+Every distinct term is held in memory while the files are read: about 150 bytes each. The Spark
+writer brings larger data to `write_store`.
 """
 
 from array import array
@@ -34,14 +34,7 @@ _KEYS_AT_ONCE = 1 << 20
 
 
 class KeyCode:
-    """Pack the rows of an order into keys that sort as the rows do, and unpack them.
-
-    Args:
-        order: the letters of the order.
-        sizes: how many ids a position may have.
-        used: ids of a position, ascending, that are packed by their ranks, which need fewer bits.
-        bits: how long an integer may be.
-    """
+    """Pack the rows of an order into keys that sort as the rows do, and unpack them."""
 
     def __init__(
         self,
@@ -140,18 +133,7 @@ def index_files(
     source: str = "",
     progress: Callable[[Path, int], None] | None = None,
 ) -> Manifest:
-    """Index RDF files as a static store, or replace the store that is there.
-
-    Args:
-        inputs: RDF files and directories of them (see `tpf_server.store.static.rdf_files`).
-        store: the directory of the store.
-        created: the instant of the content.
-        base: what relative IRIs are resolved against; ``None``: they are refused.
-        source: what the store is made from, kept in the manifest.
-        progress: is told each file and the number of its quads when it has been read.
-
-    Returns:
-        The manifest of the new store.
+    """Index RDF files as a static store, or replace the store there.
 
     Raises:
         RdfInputError: a file cannot be read; says which and where.
@@ -169,7 +151,7 @@ def index_files(
 
 
 class QuadColumns:
-    """Quads in memory: columns of numbers of terms, which begin with the default graph as 0."""
+    """Quads in memory: columns of numbers of terms, of which 0 is the default graph."""
 
     def __init__(self) -> None:
         # A new term gets the number of terms before it, without a Python frame per term.
@@ -205,7 +187,7 @@ class QuadColumns:
 
 
 class QuadIndexer(QuadColumns):
-    """Collects quads in memory and writes them as a store; duplicates count once."""
+    """Collects quads in memory and writes them as a store, without duplicates."""
 
     def write(
         self,
@@ -215,11 +197,7 @@ class QuadIndexer(QuadColumns):
         prefixes: Mapping[str, str] = MappingProxyType({}),
         source: str = "",
     ) -> Manifest:
-        """Write a store of the quads added so far, as `write_store` does.
-
-        Raises:
-            StoreError: the store cannot be written there.
-        """
+        """Write a store of the quads added so far, as `write_store` does."""
         terms, columns = self.ranked()
         return write_store(
             store, terms, sorted_orders(*columns), created=created, prefixes=prefixes, source=source

@@ -63,22 +63,22 @@ def starts_file(order: str) -> str:
 
 
 def column_file(order: str, k: int) -> str:
-    """The file of the `k`-th column (from 1) of an order."""
+    """Return the file of the `k`-th column (from 1) of an order."""
     return f"{order}.{k}.npy"
 
 
 def equal_file(position: str) -> str:
-    """The file of one position of the quads in which two positions agree."""
+    """Return the file of one position of the quads in which two positions agree."""
     return f"equal.{position}.npy"
 
 
 def stored_columns(order: str, all_orders: tuple[str, ...]) -> range:
-    """Which columns (from 1) of an order are stored beside its beginnings."""
+    """Return which columns (from 1) of an order are stored, beside `starts`."""
     return range(1 if order == all_orders[0] else 2, len(order) + 1)
 
 
 def files_of(all_orders: tuple[str, ...]) -> list[str]:
-    """Every file that the manifest of a store with these orders lists."""
+    """Return every file that the manifest of a store with these orders lists."""
     names = [TERMS, FENCE]
     for order in all_orders:
         names.append(starts_file(order))

@@ -1,6 +1,6 @@
-"""The manifest of a static store: what it holds, and the checksums that prove it.
+"""The manifest of a static store: its content, and the checksums of its files.
 
-The manifest is written last and replaced atomically, so a store is either wholly there or not.
+It is written last and replaced atomically, so a store is either complete or absent.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a store holds."""
+    """The content of a store."""
 
     version: str
     """Hash of the content: equal contents have equal versions."""
@@ -56,20 +56,20 @@ class Manifest:
 
 
 def content_version(files: Mapping[str, FileEntry], prefixes: Mapping[str, str]) -> str:
-    """The version of a store with these files and prefixes: 16 hexadecimal digits."""
+    """Return the version of a store with these files and prefixes: 16 hexadecimal digits."""
     content = [sorted((name, entry.sha256) for name, entry in files.items()), dict(prefixes)]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def sealed(form: str, content: Mapping[str, Any]) -> str:
-    """The text of a manifest: its format, its content and a checksum of both."""
+    """Return the text of a manifest: its format, its content and a checksum of both."""
     body = {"format": form, "format_version": layout.FORMAT_VERSION, **content}
     body["checksum"] = _checksum(body)
     return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
 
 
 def unsealed(text: bytes, store: Path | str, form: str) -> dict[str, Any]:
-    """The content of a manifest of this format.
+    """Return the content of a manifest of this format.
 
     Raises:
         StoreVersionError: it is of another format or format version.
@@ -93,7 +93,7 @@ def unsealed(text: bytes, store: Path | str, form: str) -> dict[str, Any]:
 
 
 def write_manifest(store: Path, manifest: Manifest) -> None:
-    """Make this the manifest of the store: atomically, and durable on return."""
+    """Replace the manifest of the store, atomically and durably."""
     text = sealed(layout.FORMAT, {**asdict(manifest), "created": format_instant(manifest.created)})
     with replaced_file(store / layout.MANIFEST) as file:
         file.write(text)
@@ -115,12 +115,7 @@ def read_manifest(store: Path) -> Manifest:
 
 
 def manifest_of(text: bytes, store: Path | str) -> Manifest:
-    """The manifest that a file of a store holds.
-
-    Raises:
-        StoreVersionError: the manifest is of another format or format version.
-        CorruptStoreError: the manifest is not what was written.
-    """
+    """Return the manifest in a file of a store."""
     body = unsealed(text, store, layout.FORMAT)
     try:
         return Manifest(
@@ -152,7 +147,7 @@ def file_entry(path: Path) -> FileEntry:
 
 
 def lists_its_files(manifest: Manifest) -> bool:
-    """Whether a manifest lists just the files that its orders need."""
+    """True where a manifest lists just the files that its orders need."""
     known = manifest.orders in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS)
     return known and set(manifest.files) == set(layout.files_of(manifest.orders))
 
@@ -160,14 +155,9 @@ def lists_its_files(manifest: Manifest) -> bool:
 def verify_files(folder: Path, manifest: Manifest, *, again: bool = False) -> None:
     """Check every file of a generation against the manifest.
 
-    Sizes are checked always. Checksums are checked once: a stamp beside the files remembers what
-    was checked (inode, size, times of change), so that opening again takes milliseconds, while a
-    file that was copied, restored or written to since is read and checked anew.
-
-    Args:
-        folder: the folder of the generation.
-        manifest: what the files should be.
-        again: read everything, whatever the stamp says (finds decay of the medium).
+    Sizes are checked always. Checksums are checked once: a stamp beside the files records what was
+    checked (inode, size, times of change), so that opening again takes milliseconds, while a file
+    that was copied, restored or changed since is checked anew.
 
     Raises:
         CorruptStoreError: a file is missing, or differs from the manifest.
@@ -184,16 +174,12 @@ def verify_files(folder: Path, manifest: Manifest, *, again: bool = False) -> No
 
 
 def stamp_verified(folder: Path, manifest: Manifest) -> None:
-    """Remember that the files of a folder are as the manifest says: its writer just read them.
-
-    Raises:
-        CorruptStoreError: a file is missing or has another size.
-    """
+    """Record that the files of a folder are as the manifest says: their writer just read them."""
     _write_stamp(folder, _fingerprint(folder, manifest))
 
 
 def _fingerprint(folder: Path, manifest: Manifest) -> dict[str, list[int]]:
-    """Of each file, what changes when anybody writes to it."""
+    """Return, of each file, what changes with every write."""
     fingerprint: dict[str, list[int]] = {}
     for name, entry in manifest.files.items():
         try:

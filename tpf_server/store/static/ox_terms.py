@@ -1,7 +1,7 @@
-"""Between terms and those of pyoxigraph, which parses RDF and keeps graphs in memory.
+"""Convert terms of pyoxigraph, which parses RDF and keeps graphs in memory.
 
-`parse_rdf` is the only way from bytes to quads, here and in the loaders: it checks what would harm
-the parser. Files that are too large to be read whole are parsed by `rdf_files.parse_file`.
+`parse_rdf` is the only way from bytes to quads, here and in the loaders: it checks for input that
+would harm the parser. Files too large for memory are parsed by `rdf_files.parsed_file`.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def text_of(term: OxTerm) -> Term:
 
 
 def parsed_quad(quad: ox.Quad) -> Quad:
-    """What pyoxigraph has parsed, in canonical texts."""
+    """Return a quad of pyoxigraph in canonical texts."""
     graph = quad.graph_name
     return Quad(
         Term(str(quad.subject)),
@@ -69,17 +69,11 @@ def parsed_quad(quad: ox.Quad) -> Quad:
 def parse_rdf(
     content: bytes, rdf_format: ox.RdfFormat, *, base: str | None = None, rename: bool = False
 ) -> Iterator[ox.Quad]:
-    """Parse a document that is in memory.
-
-    Args:
-        content: the document.
-        rdf_format: its format.
-        base: what relative IRIs are resolved against; ``None``: they are refused.
-        rename: whether blank nodes of two documents are different nodes.
+    """Parse a document in memory.
 
     Raises:
-        NestingError: it cannot be parsed without harm, or has a term that is too long; the latter
-            is raised while it is iterated over.
+        NestingError: it is nested too deep, or has a term that is too long; the latter while it is
+            iterated over.
         SyntaxError: it is malformed; raised while it is iterated over.
         ValueError: the base is no IRI.
     """
@@ -91,6 +85,6 @@ def parse_rdf(
 def read_quads(
     content: bytes, rdf_format: ox.RdfFormat, *, base: str | None = None, rename: bool = False
 ) -> Iterator[Quad]:
-    """The quads of a document, as long as they are not much larger than it; see `parse_rdf`."""
+    """Return the quads of a document, unless they are much larger than it; see `parse_rdf`."""
     parsed = parse_rdf(content, rdf_format, base=base, rename=rename)
     return bounded_statements(map(parsed_quad, parsed), len(content))

@@ -1,8 +1,8 @@
-"""Stores in an object store as parts: sorted pieces, of which who fetches them makes a store.
+"""Stores in parts: sorted pieces in an object store, of which fetching makes a store.
 
-So several machines write one store, each some pieces of the dictionary and of the rows of every
-order, as streams of Arrow. The manifest lists the parts and is written last. Fetching hands them,
-in sequence, to the step that all writers of stores share: the files are, byte for byte, those of a
+Several machines write one store, each some pieces of the dictionary and of the rows of every order,
+as Arrow streams. The manifest lists the parts and is written last. Fetching passes them, in
+sequence, to the step that all writers of stores share: the files are, byte for byte, those of a
 store that one machine wrote.
 """
 
@@ -41,17 +41,17 @@ class StorePart:
 
 @dataclass(frozen=True, slots=True)
 class PartsManifest:
-    """What a store holds that lies in parts; see `Manifest`.
+    """The content of a store in parts; see `Manifest`.
 
     Args:
         created: when the content was written.
-        generation: the folder that holds the parts.
-        quads: how many.
-        terms: how many, with that of the default graph.
-        graphs: how many named graphs.
+        generation: the folder of the parts.
+        quads: their number.
+        terms: their number, the default graph included.
+        graphs: number of named graphs.
         orders: the orders.
         prefixes: prefix to namespace.
-        parts: the parts of the dictionary, without the default graph, and of each order, ascending.
+        parts: of the dictionary, without the default graph, and of each order, ascending.
         source: what the store was made from.
     """
 
@@ -77,12 +77,7 @@ class PartsManifest:
 
 
 def parts_manifest(text: bytes, store: str) -> PartsManifest:
-    """The manifest that a file of a store in parts holds.
-
-    Raises:
-        StoreVersionError: it is of another format or format version.
-        CorruptStoreError: it is not what was written.
-    """
+    """Return the manifest in a file of a store in parts."""
     body = unsealed(text, store, layout.PARTS_FORMAT)
     try:
         manifest = PartsManifest(
@@ -106,7 +101,7 @@ def parts_manifest(text: bytes, store: str) -> PartsManifest:
 
 
 def packed_columns(columns: Sequence[pa.Array | Ids]) -> bytes:
-    """Columns of equal length as the bytes of a part."""
+    """Return columns of equal length as the bytes of a part."""
     arrays = [
         # `pa.array` of such a column would import pandas.
         pa.Array.from_buffers(pa.uint32(), len(column), [None, pa.py_buffer(column)])
@@ -123,14 +118,7 @@ def packed_columns(columns: Sequence[pa.Array | Ids]) -> bytes:
 
 
 def put_part(folder: RemoteFolder, generation: str, name: str, content: bytes) -> StorePart:
-    """Write a part, which counts when a manifest lists it.
-
-    Its name tells its content: whoever writes it again, later, or something else, is in nobody's
-    way.
-
-    Raises:
-        StoreUnreachableError: the object store does not take it.
-    """
+    """Write a part, which counts when a manifest lists it. Its name is derived of its content."""
     digest = hashlib.sha256(content).hexdigest()
     part = StorePart(f"{name}-{digest[:16]}.arrow", len(content), digest)
     folder.write(f"{generation}/{part.name}", [content])
@@ -138,7 +126,7 @@ def put_part(folder: RemoteFolder, generation: str, name: str, content: bytes) -
 
 
 def store_of_parts(folder: RemoteFolder, manifest: PartsManifest, store: Path) -> Manifest:
-    """Make the store of these parts, or replace the one that is there by an atomic switch.
+    """Make the store of these parts, or replace the one there atomically.
 
     Raises:
         CorruptStoreError: a part is missing, or is not what the manifest says.

@@ -1,8 +1,7 @@
 """RDF files as quads of canonical N-Triples texts.
 
 Formats: N-Triples, N-Quads, Turtle, TriG, N3, RDF/XML and JSON-LD, by the file name's ending,
-also compressed (``.gz``, ``.bz2``, ``.zst``); and HDT, which is read as N-Triples. pyoxigraph
-parses.
+also compressed (``.gz``, ``.bz2``, ``.zst``), parsed by pyoxigraph; and HDT.
 
 **Blank nodes are scoped per file.** In N-Triples and N-Quads, whose files may be read in parts by
 several processes, ``_:x`` of file number 3 becomes ``_:f3-x``. In the other formats, which also
@@ -56,7 +55,7 @@ what has a relative IRI; with this one, `relative_iri` finds it."""
 
 
 def rdf_format(path: PurePath) -> ox.RdfFormat | None:
-    """The format of a file by its name, without a compression's ending; ``None`` if unknown."""
+    """Return the format of a file by its name, apart from compression; ``None``: unknown."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in _COMPRESSIONS:
         suffixes.pop()
@@ -66,10 +65,9 @@ def rdf_format(path: PurePath) -> ox.RdfFormat | None:
 
 
 def rdf_files(inputs: Iterable[Path]) -> list[Path]:
-    """The RDF files that are named, or lie in a directory that is named, at any depth.
+    """Return the RDF files that are named, or lie in a named directory, at any depth.
 
-    Directories give their files by name, without those whose ending is unknown and without
-    hidden ones.
+    Directories give their files by name, without hidden ones and those of unknown endings.
 
     Raises:
         RdfInputError: an input does not exist, is no RDF file, or there are no files at all.
@@ -81,11 +79,7 @@ def rdf_files(inputs: Iterable[Path]) -> list[Path]:
 
 
 def files_in(path: Path) -> list[Path]:
-    """The RDF file of this name, or those in the directory of this name; see `rdf_files`.
-
-    Raises:
-        RdfInputError: it does not exist, or is no RDF file.
-    """
+    """Return the RDF file of this name, or those in the directory of this name; see `rdf_files`."""
     if path.is_dir():
         return sorted(
             file
@@ -99,20 +93,12 @@ def files_in(path: Path) -> list[Path]:
 
 
 def is_rdf_file(path: PurePath) -> bool:
-    """Whether a file in a directory is wanted: its ending is known, and nothing of it is hidden."""
+    """True for a file of a directory with a known ending that is not hidden."""
     return rdf_format(path) is not None and not any(part.startswith(".") for part in path.parts)
 
 
 def check_ending(path: PurePath, name: str | None = None) -> None:
-    """Refuse a file whose ending is not that of an RDF file.
-
-    Args:
-        path: of the file.
-        name: what it is called; ``None``: its path.
-
-    Raises:
-        RdfInputError: it is another one.
-    """
+    """Refuse a file whose ending is not that of an RDF file."""
     if rdf_format(path) is None:
         raise RdfInputError(
             f"{name or path}: {path.suffix!r} is no ending of an RDF file ({' '.join(RDF_FORMATS)},"
@@ -140,16 +126,11 @@ def open_rdf(path: Path) -> IO[bytes]:
 def parsed_file(
     path: Path, rdf_format: ox.RdfFormat, base: str | None = None
 ) -> Iterator[ox.QuadParser]:
-    """Parse a file as it is read; for what is in memory, see `ox_terms.parse_rdf`.
-
-    Args:
-        path: the file.
-        rdf_format: its format.
-        base: what relative IRIs are resolved against; ``None``: they are refused.
+    """Parse a file as it is read; for documents in memory, see `ox_terms.parse_rdf`.
 
     Raises:
         NestingError: it is nested too deep, or would grow when it is read.
-        OSError: it cannot be read or decompressed; or what else `open_rdf` and reading raise.
+        OSError: it cannot be read or decompressed.
     """
     check_nesting(_Pieces(path), rdf_format.media_type, base=base or "", entities=True)
     with open_rdf(path) as file:
@@ -157,7 +138,7 @@ def parsed_file(
 
 
 class _Pieces:
-    """A file, decompressed, piece by piece; as often as somebody iterates over it."""
+    """A decompressed file, piece by piece; can be iterated over again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -169,16 +150,7 @@ class _Pieces:
 
 
 class RdfReader:
-    """Reads one RDF file.
-
-    Args:
-        path: the file.
-        number: the number that scopes its blank nodes.
-        base: what relative IRIs are resolved against; ``None``: they are refused.
-
-    Raises:
-        RdfInputError: the name's ending is unknown.
-    """
+    """Reads one RDF file."""
 
     def __init__(self, path: Path, number: int, base: str | None = None) -> None:
         check_ending(path)
@@ -192,7 +164,7 @@ class RdfReader:
         """Prefix to namespace, complete when all quads have been read."""
 
     def quads(self) -> Iterator[QuadTexts]:
-        """The quads, in the sequence of the file, duplicates included.
+        """Return the quads, in the sequence of the file, duplicates included.
 
         Raises:
             RdfInputError: the file cannot be parsed or decompressed; says where.
@@ -230,13 +202,7 @@ class RdfReader:
 
 
 class BlankNodeScope:
-    """Gives the blank nodes of one file labels that no other file has.
-
-    Args:
-        number: the number of the file.
-        keep_labels: keep the labels of the file, behind its number; otherwise blank nodes are
-            numbered as they appear.
-    """
+    """Gives the blank nodes of one file labels that no other file has."""
 
     def __init__(self, number: int, *, keep_labels: bool) -> None:
         self._number = number
@@ -254,7 +220,7 @@ class BlankNodeScope:
 
 
 def quad_texts(quads: Iterable[ox.Quad], scope: BlankNodeScope) -> Iterator[QuadTexts]:
-    """The texts of parsed quads, with their blank nodes scoped."""
+    """Return the texts of parsed quads, with their blank nodes scoped."""
     triple, default_graph = ox.Triple, ox.DefaultGraph
     for subject, predicate, obj, graph in quads:
         s, o = str(subject), str(obj)
@@ -270,7 +236,7 @@ def quad_texts(quads: Iterable[ox.Quad], scope: BlankNodeScope) -> Iterator[Quad
 
 
 def relative_iri(texts: Iterable[str]) -> str | None:
-    """The first relative IRI among terms that were parsed with the base `NOWHERE`."""
+    """Return the first relative IRI among terms that were parsed with the base `NOWHERE`."""
     for text in texts:
         if text.endswith(">"):
             # Of a literal, its datatype.
@@ -289,7 +255,7 @@ def _object_text(term: object, scope: BlankNodeScope) -> str:
 
 
 def merge_prefixes(all_prefixes: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The prefixes of several files; where two disagree, the first one counts."""
+    """Merge the prefixes of several files; the first one of a name counts."""
     merged: dict[str, str] = {}
     for prefixes in all_prefixes:
         for prefix, namespace in prefixes.items():

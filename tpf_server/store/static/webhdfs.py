@@ -2,7 +2,7 @@
 
 Source: *WebHDFS REST API* of Apache Hadoop 3. A name node redirects requests for contents to a data
 node. Files are sent when they are complete, and a rename replaces a file in one step. Users are
-identified by name (``HADOOP_USER_NAME``), as clusters without Kerberos expect it.
+identified by name (``HADOOP_USER_NAME``), as in clusters without Kerberos.
 """
 
 import io
@@ -30,20 +30,14 @@ from tpf_server.store.static.http_files import (
 
 
 class WebHdfs:
-    """An HDFS, with the methods of `pyarrow.fs.FileSystem` that files and folders at URLs use.
-
-    Args:
-        authority: ``HOST:PORT`` of the HTTP interface of its name node (9870, 9871 with TLS).
-        user: who asks; ``None``: whoever the cluster takes for nobody.
-        secure: whether it speaks HTTPS.
-    """
+    """An HDFS, with the methods of `pyarrow.fs.FileSystem` that are used here."""
 
     def __init__(self, authority: str, user: str | None, *, secure: bool = False) -> None:
         self._root = f"{'https' if secure else 'http'}://{authority}/webhdfs/v1"
         self._user = {} if user is None else {"user.name": user}
 
     def get_file_info(self, wanted: Any) -> Any:
-        """The `FileInfo` of a path, or those that a selector selects."""
+        """Return the `FileInfo` of a path, or of those that a selector selects."""
         if isinstance(wanted, fs.FileSelector):
             return self._selected(wanted)
         try:
@@ -81,7 +75,7 @@ class WebHdfs:
     open_input_stream = open_input_file
 
     def open_output_stream(self, path: str) -> "_Upload":
-        """A file to write, which is sent when it is closed."""
+        """Open a file for writing, which is sent when it is closed."""
         return _Upload(lambda content: asked_again(lambda: self._put(path, content)))
 
     def _put(self, path: str, content: io.BufferedIOBase) -> None:
@@ -108,7 +102,7 @@ class WebHdfs:
     delete_file = delete_dir
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file; it replaces one that has the name."""
+        """Rename a file, and replace one of that name."""
         options = {"destination": target, "renameoptions": "OVERWRITE"}
         if self._said("PUT", source, "RENAME", _is_refused, **options):
             raise OSError(f"{source} is not renamed to {target}")
@@ -121,7 +115,7 @@ class WebHdfs:
         read: Callable[[Any], ResultT],
         **arguments: Any,
     ) -> ResultT:
-        """What is read of the JSON that answers an operation."""
+        """Return the parsed JSON answer of an operation."""
 
         def said() -> ResultT:
             with self._asked(method, path, operation, **arguments) as answer:

@@ -1,13 +1,12 @@
-"""The finishing step of every writer of a static store, and the atomic switch to what it wrote.
+"""The last step of every writer of a static store, and the atomic switch to the new content.
 
-A writer brings sorted terms and sorted rows of ids, both in pieces of any size, so that nothing
-has to fit in memory: the local writer sorts with numpy, a Spark writer brings what Spark sorted.
-Sortedness, ids and the agreement of the orders are checked on the way.
+A writer brings sorted terms and sorted rows of ids, in pieces of any size, so nothing has to fit in
+memory. Sortedness, ids and the agreement of the orders are checked on the way.
 
-**Atomic switch.** The files go to a new folder inside the store, are flushed to the disk, and
-only then does the manifest, replaced in one rename, point at them. A reader that has the old
-generation open keeps its mapped files: the system frees them when the last reader closes. A
-writer that is killed leaves the old generation in force, and its litter to the next writer.
+**Atomic switch.** The files go to a new folder inside the store and are flushed to the disk; then
+the manifest, replaced in one rename, points at them. A reader of the old generation keeps its
+mapped files until it closes. A killed writer leaves the old generation in force, and its litter to
+the next writer.
 """
 
 import secrets
@@ -51,22 +50,20 @@ def write_store(
     source: str = "",
     generation: str | None = None,
 ) -> Manifest:
-    """Write a store, or replace the one that is there by an atomic switch.
+    """Write a store, or replace the one there by an atomic switch.
 
     Args:
         store: the directory of the store; made where it is missing.
         terms: pieces of the dictionary, ascending strictly by UTF-8 bytes over all pieces. The
-            first term is the empty text, which stands for the default graph and has id 0.
-        orders: for each order of `layout.TRIPLE_ORDERS`, or of `layout.QUAD_ORDERS` where there
-            are named graphs, its rows in pieces, ascending strictly over all pieces; columns in
-            the sequence of the letters of the order. They are taken one order after the other.
+        first
+            term is the empty text, which stands for the default graph and has id 0.
+        orders: for each order of `layout.TRIPLE_ORDERS`, or of `layout.QUAD_ORDERS` where there are
+            named graphs, its rows in pieces, ascending strictly over all pieces; columns in the
+            sequence of the letters of the order. They are taken one order after the other.
         created: the instant of the content, shown as ``Last-Modified``.
         prefixes: prefix to namespace.
-        source: what the store is made from, kept in the manifest.
+        source: what the store is made from.
         generation: the name of the folder of its files; ``None``: a new one.
-
-    Returns:
-        The manifest of the new store.
 
     Raises:
         StoreBusyError: another process is writing this store.
@@ -105,17 +102,12 @@ def write_store(
 
 
 def new_generation() -> str:
-    """A name that no other generation of a store has."""
+    """Return a name that no other generation of a store has."""
     return f"{layout.GENERATION_PREFIX}{secrets.token_hex(8)}"
 
 
 def switch_to(store: Path, folder: Path, manifest: Manifest) -> None:
-    """Make this folder of files, which are what the manifest says, the content of the store.
-
-    Raises:
-        CorruptStoreError: a file is missing or has another size.
-        OSError: the disk is full or not writable.
-    """
+    """Make this folder of files the content of the store."""
     stamp_verified(folder, manifest)
     make_durable(folder)
     # One of this name, which was fetched, is there where somebody was killed before the manifest.
@@ -128,7 +120,7 @@ def switch_to(store: Path, folder: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def writing_folder(store: Path) -> Iterator[Path]:
-    """A new folder inside the store, with the lock held; removed again where writing fails.
+    """Give a new folder inside the locked store; remove it where writing fails.
 
     Raises:
         StoreBusyError: another process is writing this store.
@@ -173,7 +165,7 @@ def _remove_others(store: Path, generation: str) -> None:
 
 
 class _Totals(NamedTuple):
-    """What was written for an order."""
+    """Totals of an order."""
 
     rows: int
     firsts: int
@@ -234,7 +226,7 @@ def _write_order(
 
 
 def _runs(ascending: Ids) -> tuple[Ids, Ids]:
-    """The distinct values of an ascending column, and how often each occurs."""
+    """Return the distinct values of an ascending column, and their counts."""
     begins = np.flatnonzero(np.concatenate(([True], ascending[1:] != ascending[:-1])))
     counts = np.diff(begins, append=len(ascending))
     return ascending[begins], counts.astype(np.uint32)
