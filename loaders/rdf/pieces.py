@@ -60,7 +60,7 @@ _MAGIC: Final = re.compile(r"[*?\[]")
 
 
 def remote_files(url: str, environment: Mapping[str, str] = os.environ) -> list[RemoteFile]:
-    """Return the RDF files at a URL; in object stores and HDFS, also below a folder or a pattern."""
+    """Return the RDF files at a URL; in object stores and HDFS, also of a folder or a pattern."""
     with reporting(url):
         if scheme_of(url) not in WEB:
             return _found(url, access_in(environment))
