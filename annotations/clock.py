@@ -1,4 +1,4 @@
-"""Time as an argument: nothing below the edge of a program reads the clock of the machine.
+"""Time as an argument: only the edge of a program reads the clock of the machine.
 
 Programs pass a `SystemClock`; tests and replays pass a `ManualClock`, on which a day of trains
 takes a second.
@@ -45,17 +45,11 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told, or until somebody waits on it.
+    """A clock that moves only when it is advanced or waited on.
 
-    Waiting advances it: first everything scheduled up to that instant happens, in the order of
-    its instants, each with the clock standing at its own instant; then the wait is over. So a
-    server, a feed and a client in one thread play a whole day without a pause.
-
-    Args:
-        start: the first instant.
-
-    Raises:
-        InstantError: an instant is naive.
+    Waiting advances it: first everything scheduled up to that instant is called in order, with the
+    clock standing at each instant. So a server, a feed and a client in one thread play a whole day
+    without a pause.
     """
 
     def __init__(self, start: datetime) -> None:
@@ -72,7 +66,7 @@ class ManualClock:
         heapq.heappush(self._agenda, (utc(instant), next(self._order), action))
 
     def advance_to(self, instant: datetime) -> None:
-        """Let everything scheduled up to `instant` happen, then stand there.
+        """Call everything scheduled up to `instant`, then stand there.
 
         Raises:
             ValueError: `instant` lies in the past of this clock.
@@ -87,7 +81,7 @@ class ManualClock:
         self._now = instant
 
     def wait_until(self, instant: datetime, cancelled: threading.Event | None = None) -> bool:
-        """Advance to `instant`; ``False`` if cancelled before or by what happened meanwhile."""
+        """Advance to `instant`; return ``False`` if cancelled before or meanwhile."""
         if cancelled is not None and cancelled.is_set():
             return False
         if instant > self._now:

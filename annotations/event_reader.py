@@ -1,6 +1,6 @@
-"""Server-sent events, out of the bytes of a stream.
+"""Parse server-sent events from the bytes of a stream.
 
-Source: the HTML standard, section "Server-sent events": what a line, a field and an event are.
+Source: the HTML standard, section "Server-sent events".
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,7 @@ _LONGEST_RETRY: Final = 60.0
 
 
 def event_headers(last: str | None) -> dict[str, str]:
-    """The fields of a request for events.
-
-    Args:
-        last: the identifier of the last event that was read; ``None``: none.
-    """
+    """Return the header fields of a request for events behind the `last` one."""
     headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
     if last is not None:
         # UTF-8, as the standard has it; libraries write fields in Latin-1.
@@ -25,13 +21,7 @@ def event_headers(last: str | None) -> dict[str, str]:
 
 
 class ServerEvent(NamedTuple):
-    """An event that a server sent.
-
-    Args:
-        name: what kind it is; ``message`` where the server does not say.
-        id: its own identifier, if it has one.
-        data: its lines.
-    """
+    """An event: its name (``message`` by default), its identifier if it has one, and its lines."""
 
     name: str
     id: str | None
@@ -39,11 +29,7 @@ class ServerEvent(NamedTuple):
 
 
 class EventReader:
-    """Makes events of the bytes of a stream, however they are cut.
-
-    Args:
-        most: characters of an event.
-    """
+    """Parses events from pieces of a stream; an event has at most `most` characters."""
 
     def __init__(self, most: int) -> None:
         self.retry: float | None = None
@@ -60,7 +46,7 @@ class EventReader:
         self._size = 0
 
     def feed(self, content: bytes) -> Iterator[ServerEvent]:
-        """The events that end in these bytes.
+        """Return the events that end in these bytes.
 
         Raises:
             ValueError: an event is too long.

@@ -1,16 +1,11 @@
-"""Slots for those who follow results: each holds a thread of the server."""
+"""Slots for followers of results: each holds a thread of the server."""
 
 import threading
 from collections import Counter
 
 
 class FollowerSlots:
-    """So many may follow at the same time. Thread-safe.
-
-    Args:
-        limit: how many slots there are.
-        per_address: how many of them an address may take; 0: all.
-    """
+    """Slots for so many followers at once, and per address (0: any number). Thread-safe."""
 
     def __init__(self, limit: int, per_address: int = 0) -> None:
         self.limit = limit
@@ -34,6 +29,6 @@ class FollowerSlots:
             self._changed.notify_all()
 
     def wait_until_empty(self, seconds: float) -> bool:
-        """Wait until nobody follows; whether that was so in time."""
+        """Wait until no slot is taken; return false after `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._taken.total(), seconds)

@@ -1,7 +1,7 @@
 """Instants: timezone-aware UTC datetimes, their ``xsd:dateTime`` literals and integer microseconds.
 
 Source: XML Schema 1.1 part 2, section 3.3.7. An instant without a time zone is refused, because
-nobody can say when it is.
+it is not defined when it is.
 """
 
 import re
@@ -26,7 +26,7 @@ _DATATYPES = frozenset({XSD_DATE_TIME, XSD_DATE_TIME_STAMP, "xsd:dateTime", "xsd
 
 
 def utc(instant: datetime) -> datetime:
-    """The same instant in UTC.
+    """Return the same instant in UTC.
 
     Raises:
         InstantError: the datetime is naive, or lies outside the years 1 to 9999 in UTC.
@@ -42,10 +42,7 @@ def utc(instant: datetime) -> datetime:
 
 
 def shifted(instant: datetime, delta: timedelta) -> datetime:
-    """The instant that much later; the first or the last that there is, where that lies beyond.
-
-    Labels may say the year 1 or 9999, and so may the clocks of others.
-    """
+    """Return the instant that much later, at most the first or last possible one."""
     try:
         return instant + delta
     except OverflowError:
@@ -70,8 +67,7 @@ def parse_instant(lexical: str) -> datetime:
     """Read an ``xsd:dateTime`` with a time zone; fractions below a microsecond are cut off.
 
     Raises:
-        InstantError: the text is not an ``xsd:dateTime``, has no time zone, or lies outside the
-            years 1 to 9999.
+        InstantError: malformed, without a time zone, or outside the years 1 to 9999.
     """
     match = _LEXICAL.fullmatch(lexical.strip(" \t\r\n"))
     if match is None:
@@ -101,25 +97,17 @@ def _zone(text: str) -> timezone:
 
 
 def format_instant(instant: datetime) -> str:
-    """The lexical form in UTC: ``2015-12-08T10:20:00Z``, with microseconds where there are any.
-
-    Raises:
-        InstantError: the datetime is naive.
-    """
+    """Return the lexical form in UTC: ``2015-12-08T10:20:00Z``, perhaps with microseconds."""
     return utc(instant).replace(tzinfo=None).isoformat() + "Z"
 
 
 def instant_term(instant: datetime) -> Term:
-    """The ``xsd:dateTime`` literal of an instant.
-
-    Raises:
-        InstantError: the datetime is naive.
-    """
+    """Return the ``xsd:dateTime`` literal of an instant."""
     return Term(f'"{format_instant(instant)}"^^<{XSD_DATE_TIME}>')
 
 
 def instant_of_term(term: str) -> datetime:
-    """The instant that a literal states.
+    """Return the instant of a literal.
 
     Raises:
         InstantError: the term is no literal, has another datatype, or is malformed or zoneless.

@@ -2,8 +2,8 @@
 
 A fact without a label is static. `Expiration(t)` holds until *t*; `Interval(start, end)` holds
 from *start* until *end*. A fact is valid at ``now`` iff ``start <= now < end``; an expiration has
-no start. Time has a resolution of a microsecond, so a fact that is valid at an instant only is
-labelled with the interval of the microsecond that begins then (`at_instant`).
+no start. Time has a resolution of a microsecond, so a fact that is valid at an instant only has
+the interval of the microsecond that begins then (`at_instant`).
 
 Source: Taelman et al. 2016, sections 2.2 and 4.1; Gutierrez, Hurtado and Vaisman, *Introducing Time
 into RDF*, 2007.
@@ -24,11 +24,7 @@ _RESOLUTION = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Expiration:
-    """The fact holds until `end`.
-
-    Raises:
-        InstantError: the instant is naive.
-    """
+    """The fact holds until `end`."""
 
     end: datetime
 
@@ -46,7 +42,7 @@ class Expiration:
         return "expiration"
 
     def valid_at(self, now: datetime) -> bool:
-        """Whether a fact with this label holds at `now`."""
+        """True while a fact with this label holds."""
         return now < self.end
 
 
@@ -77,7 +73,7 @@ class Interval:
         return "interval"
 
     def valid_at(self, now: datetime) -> bool:
-        """Whether a fact with this label holds at `now`."""
+        """True while a fact with this label holds."""
         return self.start <= now < self.end
 
     @property
@@ -90,11 +86,11 @@ Label: TypeAlias = Expiration | Interval
 
 
 def at_instant(instant: datetime) -> Interval:
-    """The label of a fact that holds at an instant only.
+    """Return the label of a fact that holds at an instant only.
 
     Raises:
         InstantError: the instant is naive.
-        LabelError: it is the last one that there is.
+        LabelError: it is the last possible one.
     """
     return Interval(instant, shifted(utc(instant), _RESOLUTION))
 
@@ -106,7 +102,7 @@ class Fact(NamedTuple):
     label: Label | None = None
 
     def valid_at(self, now: datetime) -> bool:
-        """Whether the fact holds at `now`."""
+        """True while the fact holds."""
         return self.label is None or self.label.valid_at(now)
 
 
@@ -115,7 +111,7 @@ FactKey: TypeAlias = Literal["subject-predicate", "triple"]
 
 
 def key_of(quad: Quad, key: FactKey = "subject-predicate") -> tuple[str, ...]:
-    """The part of a quad that all versions of one fact share."""
+    """Return the part of a quad that all versions of one fact share."""
     if key == "triple":
         return (quad.subject, quad.predicate, quad.object, quad.graph)
     return (quad.subject, quad.predicate, quad.graph)
@@ -124,13 +120,10 @@ def key_of(quad: Quad, key: FactKey = "subject-predicate") -> tuple[str, ...]:
 def overlaps(
     facts: Iterable[Fact], key: FactKey = "subject-predicate"
 ) -> Iterator[tuple[Fact, Fact]]:
-    """Facts whose label overlaps that of an earlier version of the same fact.
+    """Yield pairs of versions of one fact whose labels overlap; the first one stays.
 
-    Two expirations of one fact overlap always (both hold now); an expiration overlaps every
+    Two expirations of one fact always overlap (both hold now); an expiration overlaps every
     interval that starts before it. Exact repetitions are one fact.
-
-    Yields:
-        the earlier version, which stays, and the later one, without which there is no overlap.
     """
     by_key: dict[tuple[str, ...], dict[Fact, None]] = {}
     for fact in facts:
@@ -161,7 +154,7 @@ def _end(fact: Fact) -> datetime:
 
 
 def overlap_error(earlier: Fact, later: Fact) -> OverlapError:
-    """The error that names two versions of one fact whose labels overlap."""
+    """Return the error that names two versions of one fact whose labels overlap."""
     return OverlapError(f"two labels of one fact overlap: {_show(earlier)} and {_show(later)}")
 
 

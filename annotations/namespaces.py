@@ -1,8 +1,8 @@
 """The IRIs that the project writes and reads, as terms.
 
 The temporal and singleton-property namespaces are those of the published query streamer (Taelman
-et al., *Continuously Updating Query Results over Real-Time Linked Data*, 2016), so that its data
-can be read. They are configurable: see `Vocabulary`.
+et al., *Continuously Updating Query Results over Real-Time Linked Data*, 2016). They are
+configurable: see `Vocabulary`.
 """
 
 from dataclasses import dataclass
@@ -97,22 +97,22 @@ class Vocabulary:
 
     @property
     def graph(self) -> Term:
-        """Points from an annotation graph to the named graph in which its fact lies."""
+        """Link from an annotation graph to the named graph in which its fact lies."""
         return self["graph"]
 
     @property
     def label_predicates(self) -> frozenset[Term]:
-        """The predicates that make up labels; no fact can have one of them as its predicate."""
+        """The predicates of labels; no fact can have one of them."""
         return _label_predicates(self)
 
     @property
     def structure_predicates(self) -> frozenset[Term]:
-        """The predicates that tie a labelled node to its fact, in any method."""
+        """The predicates that link a labelled node to its fact, in any method."""
         return _structure_predicates(self)
 
     @property
     def singleton_property_of(self) -> Term:
-        """Points from a singleton property to the property that it stands for."""
+        """Link from a singleton property to the property that it stands for."""
         return Term(f"<{self.singleton}singletonPropertyOf>")
 
 

@@ -1,14 +1,13 @@
-"""Documents that nest without end, or that grow when they are read.
+"""Refuse documents that nest without end, or that grow when they are read.
 
-Parsers of RDF take a document in one go. Triple terms, or objects of JSON-LD, that are nested some
-thousand times end the process, and so do some thousand terms of a context each of which is defined
-by the next one. XML takes time that grows with the square of its depth and of the attributes of an
-element; and an entity of XML that repeats another one ten times, and so on, takes all memory that
-there is.
+Parsers of RDF take a document in one go. A few thousand nested triple terms or objects of JSON-LD
+end the process, and so does a chain of thousands of terms of a context. XML takes time that grows
+with the square of its depth and of the attributes of an element, and entities that repeat others
+take all memory.
 
-What is declared once is written out again and again: namespaces in every element of an XML literal,
-bases before relative IRIs, vocabularies and prefixes of a context before names. Some of that is
-kept, or written into one literal, before there is a quad that could be counted.
+Declarations are written out again and again: namespaces in every element of an XML literal, bases
+before relative IRIs, vocabularies and prefixes of a context before names; some of it before there
+is a quad that could be counted.
 
 So a document is checked before it is parsed, in time that grows with its length.
 """
@@ -57,20 +56,19 @@ StatementT = TypeVar("StatementT")
 def check_nesting(
     pieces: Iterable[bytes], media_type: str, *, base: str = "", entities: bool = False
 ) -> None:
-    """See to it that a document can be parsed without harm.
+    """Refuse a document that could harm its parser.
 
     Args:
         pieces: the document; iterated over up to three times.
-        media_type: its format; what is neither JSON nor XML is taken for a format of the Turtle
-            family.
+        media_type: its format; what is neither JSON nor XML is taken for the Turtle family.
         base: what the parser puts before relative IRIs.
-        entities: whether XML may declare entities, as files with ontologies do; otherwise its
-            elements and attributes are counted, and the bases of Turtle.
+        entities: XML may declare entities, as files with ontologies do; otherwise its elements
+            and attributes are counted, and the bases of Turtle.
 
     Raises:
         NestingError: it is nested deeper than `MAX_NESTING`, the definitions of a context included;
-            what it declares makes it larger than `most_written`; or it is XML that has too many
-            attributes or entities that are too long; or malformed, as far as it was looked at.
+            its declarations make it larger than `most_written`; or it is XML with too many
+            attributes or too long entities; or malformed, as far as it was read.
     """
     if media_type == "application/rdf+xml":
         _XmlCheck(len(base), entities=entities).read(pieces)
@@ -85,16 +83,12 @@ def check_nesting(
 
 
 def most_written(length: int, growth: int = MOST_GROWTH) -> int:
-    """How many characters a document of so many bytes may have when it is written out."""
+    """Return how many characters a document of so many bytes may have when it is written out."""
     return MOST_CHARACTERS + growth * length
 
 
 def bounded_statements(statements: Iterable[TextsT], length: int) -> Iterator[TextsT]:
-    """The statements of a document, as long as they are not much larger than it.
-
-    Args:
-        statements: the texts of their terms.
-        length: bytes of the document.
+    """Return the statements of a document of so many bytes, unless they are much larger.
 
     Raises:
         NestingError: they have more than `most_written` characters.
@@ -108,14 +102,10 @@ def bounded_statements(statements: Iterable[TextsT], length: int) -> Iterator[Te
 
 
 def short_terms(statements: Iterable[StatementT], document: bytes) -> Iterator[StatementT]:
-    """The statements of a document, as long as no term is longer than its parser takes.
-
-    Args:
-        statements: as the parser makes them; it raises `MemoryError` at a longer term.
-        document: what it parses.
+    """Return the statements of a document, unless a term is longer than its parser takes.
 
     Raises:
-        NestingError: there is such a term.
+        NestingError: there is such a term, at which the parser raises `MemoryError`.
     """
     try:
         yield from statements
@@ -125,7 +115,7 @@ def short_terms(statements: Iterable[StatementT], document: bytes) -> Iterator[S
 
 
 def _long_line(document: bytes) -> int | None:
-    """The first line that is longer than a parser takes of a term; ``None``: there is none."""
+    """Return the first line that is longer than a parser takes of a term; ``None``: none."""
     number, start = 1, 0
     while (end := document.find(b"\n", start)) >= 0:
         if end - start > _LONGEST_TERM:
@@ -135,7 +125,7 @@ def _long_line(document: bytes) -> int | None:
 
 
 def _opens_often(pieces: Iterable[bytes]) -> bool:
-    """Whether there are triple terms enough to nest too deep; most documents have none at all."""
+    """True where there are triple terms enough to nest too deep; most documents have none."""
     count, end = 0, b""
     for piece in pieces:
         count += piece.count(b"<<(") + (end + piece[:2]).count(b"<<(")
@@ -147,16 +137,15 @@ def _opens_often(pieces: Iterable[bytes]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Syntax:
-    """What is to be known of a syntax to follow its brackets.
+    """The lexical rules of a syntax, to follow its brackets.
 
     No expression here can fail after it has read much, so each character is read once or twice.
 
     Args:
-        plain: what is of no interest.
+        plain: text to skip.
         opening: brackets, all of one depth.
         closing: brackets.
-        quotes: what begins a part in which there are no brackets, longest first: what it goes on
-            with, and its end.
+        quotes: beginnings of parts without brackets, longest first: their content, and their end.
         longest: of the marks above, in bytes.
     """
 
@@ -233,7 +222,7 @@ def _check(pieces: Iterable[bytes], syntax: _Syntax) -> None:
 
 
 def _check_bases(pieces: Iterable[bytes], base: int) -> None:
-    """A base is put before every relative IRI, also where that leads to no triple."""
+    """Count a base before every relative IRI, also where that leads to no triple."""
     bases, iris, length, rest = base, 0, 0, b""
     for piece in pieces:
         length += len(piece)
@@ -252,7 +241,7 @@ def _check_bases(pieces: Iterable[bytes], base: int) -> None:
 
 
 def _json_tokens(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes, bytes]]:
-    """The brackets and texts of JSON: their kind, what stands before, and themselves.
+    """Return the brackets and texts of JSON: their kind, what stands before, and themselves.
 
     A long text may come in several parts, and so may what stands between.
     """
@@ -285,11 +274,10 @@ def _json_tokens(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes, bytes]]:
 
 
 def _check_contexts(pieces: Iterable[bytes], base: int, growth: int) -> None:
-    """What a context declares is copied, or put before a name, again and again.
+    """Count what contexts declare for every object or name to which it is copied.
 
     A context is copied for every object in its reach with another one in it. One within another
-    context is processed wherever the term is used that it belongs to, so that then every text and
-    object counts.
+    context is processed wherever its term is used, so that then every text and object counts.
     """
     reach = [(0, 0)]
     """Of each object around: bytes of the contexts that it has and inherits, and how much their
@@ -333,14 +321,11 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 class _Terms:
-    """What the contexts of a document define: how long it becomes, and what it is defined by.
-
-    Args:
-        base: how long the base of the document is.
+    """The definitions of the contexts of a document: their lengths and dependencies.
 
     Attributes:
         longest: how many characters a name may become.
-        scoped: whether there is a context within a context.
+        scoped: there is a context within a context.
     """
 
     def __init__(self, base: int) -> None:
@@ -349,19 +334,7 @@ class _Terms:
         self._lengths: dict[str, int] = {}
 
     def read(self, content: bytes, put_before: int, line: int) -> int:
-        """Read one more context.
-
-        Args:
-            content: the context.
-            put_before: how much the vocabularies and bases around it put before a name.
-            line: where it ends.
-
-        Returns:
-            the same with its own.
-
-        Raises:
-            NestingError: it is malformed, or its definitions are nested too deep.
-        """
+        """Read one more context, which ends in a line; return what it puts before a name."""
         try:
             said = json.loads(
                 content.decode(), object_pairs_hook=_Pairs, strict=False,
@@ -376,7 +349,7 @@ class _Terms:
         return put_before
 
     def _context(self, said: object, put_before: int, line: int) -> tuple[int, int]:
-        """How deep the definitions of a context are nested, and what it puts before a name."""
+        """Return the nesting of a context's definitions, and what it puts before a name."""
         if not isinstance(said, _Pairs):
             depth = 0
             for each in said if isinstance(said, list) else ():
@@ -411,7 +384,7 @@ class _Terms:
 
 
 def _references(value: object) -> Iterator[str]:
-    """The texts of a definition that may name other terms."""
+    """Return the texts of a definition that may name other terms."""
     if isinstance(value, str):
         yield value
     for name, said in value if isinstance(value, _Pairs) else ():
@@ -420,7 +393,7 @@ def _references(value: object) -> Iterator[str]:
 
 
 def _names_in(text: str) -> Iterator[str]:
-    """What may be a term in a text: all of it, or what stands before its colon."""
+    """Return what may be a term in a text: all of it, or what stands before its colon."""
     yield text
     colon = text.find(":", 1)
     if colon > 0 and not text.startswith("//", colon + 1):
@@ -458,7 +431,7 @@ def _is_context(text: bytes) -> bool:
 
 @dataclass(slots=True)
 class _Element:
-    """What is in reach in an element of XML: lengths of namespaces and base; a literal, too."""
+    """What is in scope in an element of XML: lengths of namespaces and base; a literal, too."""
 
     namespaces: int = 0
     base: int = 0
@@ -466,12 +439,7 @@ class _Element:
 
 
 class _XmlCheck:
-    """Reads a document of RDF/XML.
-
-    Args:
-        base: how long its base is.
-        entities: as of `check_nesting`.
-    """
+    """Reads a document of RDF/XML."""
 
     def __init__(self, base: int, *, entities: bool) -> None:
         self._entities = entities

@@ -7,21 +7,12 @@ MOST_SECONDS = 1e9
 
 
 def is_seconds(value: float) -> bool:
-    """Whether this many can be reckoned with: a number, and not more than `MOST_SECONDS`."""
+    """True for a number of at most `MOST_SECONDS`."""
     return abs(value) <= MOST_SECONDS
 
 
 def seconds_from(least: float, most: float = MOST_SECONDS) -> Callable[[str | float], float]:
-    """Reads the seconds of an option.
-
-    Args:
-        least: the fewest that are taken.
-        most: the most that are taken.
-
-    Returns:
-        A function that raises `ValueError` where a text is no number, or one out of range; what it
-        is called is what help calls the value.
-    """
+    """Return a parser of options in seconds from `least` to `most`; its name is shown in help."""
 
     def seconds(text: str | float) -> float:
         value = float(text)
@@ -33,12 +24,7 @@ def seconds_from(least: float, most: float = MOST_SECONDS) -> Callable[[str | fl
 
 
 def check_seconds(least: float = 0.0, most: float = MOST_SECONDS, **given: float | None) -> None:
-    """See to it that numbers of seconds can be reckoned with.
-
-    Args:
-        least: the fewest that each may be.
-        most: the most that each may be.
-        given: the numbers, by the names that callers know; ``None``: it is not given.
+    """Check numbers of seconds, by the names that callers know; ``None``: not given.
 
     Raises:
         ValueError: one is none, or out of range.

@@ -114,10 +114,10 @@ def _unescape_one(match: re.Match[str]) -> str:
 
 
 def iri(value: str) -> Term:
-    """The term of an absolute IRI.
+    """Return the term of an absolute IRI.
 
     Raises:
-        TermError: `value` is relative or holds a character that no IRI may hold.
+        TermError: `value` is relative or has a character that no IRI may have.
     """
     if not _ABSOLUTE.match(value):
         raise TermError(f"not an absolute IRI: {value!r}")
@@ -127,7 +127,7 @@ def iri(value: str) -> Term:
 
 
 def literal(lexical: str, language: str | None = None, datatype: str | None = None) -> Term:
-    """The term of a literal; its language tag is written in lower case, as pyoxigraph does.
+    """Return the term of a literal; its language tag is written in lower case, as pyoxigraph does.
 
     Args:
         lexical: the lexical form, unescaped.
@@ -151,75 +151,63 @@ def literal(lexical: str, language: str | None = None, datatype: str | None = No
 
 @cache
 def _blank_label() -> re.Pattern[str]:
-    """What a label looks like; it takes long to compile, and few labels have such characters."""
+    """Return the pattern of labels; it takes long to compile, and few labels need it."""
     return re.compile(f"[{_STARTS_NAME}](?:[{_IN_NAME}.]*[{_IN_NAME}])?")
 
 
 def blank_node(label: str) -> Term:
-    """The term of a blank node with this label.
-
-    Raises:
-        TermError: `label` is not a blank node label.
-    """
+    """Return the term of a blank node with this label."""
     if not (_BLANK_IN_ASCII.fullmatch(label) or _blank_label().fullmatch(label)):
         raise TermError(f"not a blank node label: {label!r}")
     return Term(f"_:{label}")
 
 
 def triple_term(triple: Triple) -> Term:
-    """The RDF 1.2 triple term ``<<( s p o )>>`` of a triple."""
+    """Return the RDF 1.2 triple term ``<<( s p o )>>`` of a triple."""
     return Term(f"<<( {triple.subject} {triple.predicate} {triple.object} )>>")
 
 
 def variable(name: str) -> Variable:
-    """The variable of this name (without its question mark).
-
-    Raises:
-        TermError: `name` is not the name of a variable.
-    """
+    """Return the variable of this name (without its question mark)."""
     if not _VARIABLE.fullmatch(f"?{name}"):
         raise TermError(f"not the name of a variable: {name!r}")
     return Variable(f"?{name}")
 
 
 def is_variable(term: str) -> bool:
-    """Whether this is a variable."""
+    """True for a variable."""
     return term.startswith("?")
 
 
 def is_iri(term: str) -> bool:
-    """Whether this term is an IRI."""
+    """True for an IRI."""
     return term.startswith("<") and not term.startswith("<<")
 
 
 def is_literal(term: str) -> bool:
-    """Whether this term is a literal."""
+    """True for a literal."""
     return term.startswith('"')
 
 
 def is_blank_node(term: str) -> bool:
-    """Whether this term is a blank node."""
+    """True for a blank node."""
     return term.startswith("_:")
 
 
 def is_triple_term(term: str) -> bool:
-    """Whether this term is an RDF 1.2 triple term."""
+    """True for an RDF 1.2 triple term."""
     return term.startswith("<<(")
 
 
 def iri_value(term: str) -> str:
-    """The IRI inside the angle brackets.
-
-    Raises:
-        TermError: the term is not an IRI.
-    """
+    """Return the IRI inside the angle brackets; refuse other terms."""
     if not is_iri(term):
         raise TermError(f"not an IRI: {term}")
     return term[1:-1]
 
 
 class LiteralParts(NamedTuple):
-    """What a literal is made of; `datatype` is always set."""
+    """The parts of a literal; `datatype` is always set."""
 
     lexical: str
     language: str | None
@@ -230,7 +218,7 @@ _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 
 
 def literal_parts(term: str) -> LiteralParts:
-    """The lexical form (unescaped), language tag and datatype IRI of a literal.
+    """Return the lexical form (unescaped), language tag and datatype IRI of a literal.
 
     Raises:
         TermError: the term is not a literal, or escapes what is no character.
@@ -268,7 +256,7 @@ _TOKEN = re.compile(
 
 
 def triple_of_term(term: str) -> Triple:
-    """The triple inside a triple term.
+    """Return the triple inside a triple term.
 
     Raises:
         TermError: the term is not a triple term, or nested deeper than `MAX_NESTING`.
@@ -277,7 +265,7 @@ def triple_of_term(term: str) -> Triple:
 
 
 def read_triple_term(text: str) -> Term:
-    """The triple term that a text in N-Triples form stands for, in canonical form.
+    """Return the canonical form of a triple term in N-Triples form.
 
     Raises:
         TermError: it is malformed, also in a part, or nested deeper than `MAX_NESTING`.

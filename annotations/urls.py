@@ -29,10 +29,7 @@ _HOST: Final = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 
 
 def origin_of(url: str) -> tuple[str, str] | None:
-    """The scheme of a URL, and its host with the port as they are written.
-
-    ``None``: the text cannot be taken apart.
-    """
+    """Return the scheme of a URL, and its host with the port; ``None``: it is malformed."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -41,14 +38,10 @@ def origin_of(url: str) -> tuple[str, str] | None:
 
 
 def is_called(host: str, names: Collection[str]) -> bool:
-    """Whether a server that has these `names` may be asked by this ``Host``.
+    """True where a server with these names (lower case; ``*``: all) may be asked by this ``Host``.
 
     It may by ``localhost`` and by any address: the name of a web page can be made to mean our
     address, but an address cannot.
-
-    Args:
-        host: the header field: a name or an address, and perhaps a port.
-        names: in small letters; ``*`` stands for all.
     """
     found = _HOST.fullmatch(host)
     if found is None:
@@ -64,7 +57,7 @@ def is_called(host: str, names: Collection[str]) -> bool:
 
 
 def parameter_of_term(term: str) -> str:
-    """A term as the value of a template variable: IRI and datatype bare, literal unescaped."""
+    """Return a term as the value of a template variable: IRI and datatype bare, unescaped."""
     if is_iri(term):
         return term[1:-1]
     if not is_literal(term):
@@ -75,7 +68,7 @@ def parameter_of_term(term: str) -> str:
 
 
 def term_of_parameter(text: str) -> Term:
-    """The term that the value of a template variable stands for; datatypes also in brackets.
+    """Return the term of the value of a template variable; datatypes also in brackets.
 
     Raises:
         TermError: the text stands for no term.

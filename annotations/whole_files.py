@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Replace files atomically."""
 
 import os
 from collections.abc import Iterator
@@ -9,11 +9,9 @@ from typing import IO
 
 @contextmanager
 def replaced_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Where to write what takes the place of a file when the block ends well.
+    """Give a path whose file replaces another one when the block succeeds.
 
-    Args:
-        path: the file; its directory is there.
-        durable: whether it outlasts the machine's end once the block has ended.
+    With `durable`, it outlasts a crash of the machine once the block has ended.
 
     Raises:
         OSError: it cannot be written; the file is as it was, or it is the new one, and the
@@ -38,15 +36,7 @@ def replaced_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def replaced_file(path: Path, *, durable: bool = True) -> Iterator[IO[str]]:
-    """The new text of a file, which takes the place of the old one when the block ends well.
-
-    Args:
-        path: see `replaced_path`.
-        durable: see there.
-
-    Raises:
-        OSError: see `replaced_path`.
-    """
+    """Open a text file that replaces another one when the block succeeds; see `replaced_path`."""
     with (
         replaced_path(path, durable=durable) as aside,
         aside.open("w", encoding="utf-8", newline="\n") as file,
@@ -55,11 +45,7 @@ def replaced_file(path: Path, *, durable: bool = True) -> Iterator[IO[str]]:
 
 
 def make_durable(path: Path) -> None:
-    """See to it that a file, or the entries of a directory, outlast the machine's end.
-
-    Raises:
-        OSError: there is no such path, or the disk is full.
-    """
+    """Flush a file, or the entries of a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

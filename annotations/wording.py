@@ -7,5 +7,5 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def how_to_install(extra: str) -> str:
-    """What to run for an extra of the project: it is on no package index."""
+    """Return the command that installs an extra of the project, which is on no package index."""
     return f"in a clone of the project, pip install '.{f'[{extra}]' if extra else ''}'"

@@ -22,11 +22,7 @@ METHODS: tuple[Method, ...] = (
 
 
 def method_named(name: str) -> Method:
-    """The method of this name.
-
-    Raises:
-        MethodError: there is none.
-    """
+    """Return the method of this name, or raise `MethodError`."""
     for method in METHODS:
         if method.name == name:
             return method

@@ -1,4 +1,4 @@
-"""What annotation methods take and give: names, patterns of facts, parts of shapes, rewritings."""
+"""Data of annotation methods: names, patterns of facts, parts of shapes, rewritings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ class Naming:
 
     Args:
         fact_base: absolute IRI that minted names (singleton properties, graphs, reifiers, interval
-            nodes) start with. Minted names are functions of the fact and its label's identity
-            (the start of an interval; nothing of an expiration), so that pages are stable.
+            nodes) start with. They are functions of the fact and its label's identity (the start
+            of an interval; nothing of an expiration), so that pages are stable.
         fragment_url: the URL of the dataset, from which `fragment_iri` makes the IRI of the
             fragment of one triple exactly as the form's template expands it.
     """
@@ -32,12 +32,12 @@ class Naming:
 
 
 class FactPattern(NamedTuple):
-    """Which labelled facts to look up; ``None`` leaves a position open.
+    """A pattern of labelled facts; ``None`` leaves a position open.
 
     `graph` is `DEFAULT_GRAPH` for the default graph alone and `NAMED_GRAPHS` for all others.
     `identity` is the token that ends the names minted for a fact (see
     `annotations.methods.names.identity`). `start` and `end` are those of the label. `repeats`: only
-    facts that hold one term in two positions, whichever these are.
+    facts with one term in two positions.
     """
 
     subject: Term | None = None
@@ -65,9 +65,9 @@ class Part(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """A variable whose value follows from the quad that the first pattern of a rewriting matched.
+    """A variable whose value is computed of the quad that the first pattern of a rewriting matched.
 
-    No pattern can express such a join: the client computes the value, binds it, and goes on.
+    No pattern can express such a join: the client computes the value and binds it.
     """
 
     variable: Variable
@@ -75,19 +75,18 @@ class Derived(NamedTuple):
 
 
 class Rewriting(NamedTuple):
-    """A triple pattern as it must be asked of data annotated by one method.
+    """A triple pattern for data annotated by one method.
 
     Args:
         patterns: the quad patterns to match together; the first one matches the data. The
             variables of the original pattern keep their names. Graphs are variables (any graph,
-            the default graph included); two patterns that share one must match in the same graph,
-            the default graph being a graph like any other; but it has no name, so it joins with no
-            subject or object.
+            the default graph included); two patterns that share one must match in the same graph.
+            The default graph has no name, so it joins with no subject or object.
         initial: variable bound to the start of the label (interval labelling), else ``None``.
         final: variable bound to the end of the label; the same as `initial` where facts hold at an
             instant only.
         graph: variable bound to the graph of the fact itself (not an annotation graph), or ``None``
-            where the form does not tell it.
+            where the form does not state it.
         derived: a variable of the patterns to compute from the match of the first one, or ``None``.
     """
 

@@ -2,8 +2,7 @@
 
 ``s p o`` stays as it is, in its own graph, and the label is on the IRI of the fragment of this one
 quad, ``{dataset}?subject=s&predicate=p&object=o`` (with ``&graph=g`` for a fact in a named graph).
-The label lies in the default graph. A static quad that equals a labelled one cannot be told from
-it: the label counts.
+The label lies in the default graph. A static quad that equals a labelled one counts as labelled.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,7 +44,7 @@ class ImplicitGraph(Method):
         naming: Naming,  # noqa: ARG002 - data may name the fragments of another address
         report: OnError,
     ) -> Iterator[Fact]:
-        """Every quad with the labels of its fragment, whatever the address of the server."""
+        """Return every quad with the labels of its fragment, whatever the address of the server."""
         present = set(nodes.rest)
         labels: dict[Quad, list[Label]] = {}
         for node, stated in nodes.labels.items():
@@ -66,10 +65,10 @@ class ImplicitGraph(Method):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """The pattern is asked as it is, and the label of the fragment of each match.
+        """Ask the pattern, then the label of each match's fragment (`Rewriting.derived`).
 
-        The IRI of that fragment is `Rewriting.derived` from the match. A variable as predicate
-        also meets the triples of labels, but their fragments have no label.
+        A variable as predicate also matches the triples of labels, but their fragments have no
+        label.
         """
         fragment, graph = fresh("fragment"), fresh("graph")
         label = label_patterns(fragment, labelling, fresh, naming.vocabulary)

@@ -1,9 +1,9 @@
-"""What an annotation method is: one fact, four directions.
+"""The interface of annotation methods.
 
-Every method encodes a fact as quads, decodes quads to facts, rewrites a triple pattern for
-clients that read annotated data of others, and tells a server which labelled facts answer a
-quad pattern over the annotated data, so that the annotated quads need not exist anywhere.
-Encoding, matching and the frame of decoding follow from the method's shapes.
+Every method encodes a fact as quads, decodes quads to facts, rewrites a triple pattern for clients
+that read annotated data of others, and finds the labelled facts that answer a quad pattern over the
+annotated data, so that the annotated quads need not exist anywhere. Encoding, matching and the
+frame of decoding follow from the method's shapes.
 """
 
 from abc import ABC, abstractmethod
@@ -35,13 +35,13 @@ class Method(ABC):
 
     @abstractmethod
     def shapes(self, naming: Naming) -> tuple[Shape, ...]:
-        """The quads that a labelled fact shows, the quad that holds its value first."""
+        """Return the quads that a labelled fact shows, first the quad that holds its value."""
 
     @abstractmethod
     def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> Iterator[Fact]:
-        """The facts of annotated data without the triples of labels, in the order of the quads.
+        """Return the facts of data without the triples of labels, in the order of the quads.
 
-        A label and a quad are joined as the facts are taken, because there may be too many.
+        Labels and quads are joined lazily, because there may be too many.
         """
 
     @abstractmethod
@@ -52,21 +52,21 @@ class Method(ABC):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """The pattern as it must be asked of data annotated by this method.
+        """Return the pattern for data annotated by this method.
 
         It matches labelled facts only, one solution per fact and label. A variable as predicate
-        stands for the predicate of the fact: the triples that make up annotations carry no label
-        themselves, so the join with the label keeps them out.
+        stands for the predicate of the fact: the triples of annotations have no label, so the join
+        with the label excludes them.
 
         Args:
-            pattern: what the query asks.
-            labelling: the kind of label that the data carry, and how it is written.
+            pattern: of the query.
+            labelling: the kind of label of the data, and how it is written.
             fresh: makes a variable that occurs nowhere else, from a hint for its name.
             naming: vocabulary and IRIs (of the foreign server).
         """
 
     def encode(self, fact: Fact, naming: Naming) -> list[Quad]:
-        """The quads that say this fact; a fact without a label is its own quad.
+        """Return the quads of a fact; a fact without a label is its own quad.
 
         Raises:
             EncodeError: the fact would itself be read as an annotation.
@@ -78,7 +78,7 @@ class Method(ABC):
         return [shape.render(fact) for shape in _shapes(self, naming) if shape.shown_by(fact)]
 
     def match(self, pattern: QuadPattern, naming: Naming) -> Sequence[Part]:
-        """Which labelled facts show quads that match `pattern`, and which quads.
+        """Return which labelled facts show quads that match `pattern`, and which quads.
 
         The parts are disjoint and in a fixed order, so that pages are stable.
         """
@@ -93,17 +93,11 @@ class Method(ABC):
         key: FactKey = "subject-predicate",
         on_error: OnError | None = None,
     ) -> list[Fact]:
-        """The facts that these quads say, in the order of their quads; unlabelled ones included.
+        """Return the facts of annotated quads, in their order; unlabelled ones included.
 
         Repeated quads count once. A fact whose label cannot be read is left out, because without
-        the label it would hold for ever; of labels that overlap the earliest is kept.
-
-        Args:
-            quads: annotated data.
-            naming: vocabulary and IRIs.
-            key: what makes two facts versions of one fact, whose labels must not overlap.
-            on_error: called once per problem, of the classes below, and the rest is read; without
-                it the first problem is raised.
+        the label it would hold for ever; of labels that overlap the earliest is kept. `on_error` is
+        called with every problem; without it the first one is raised.
 
         Raises:
             DecodeError: an annotation is incomplete, contradicts itself or labels no fact; or there
@@ -136,10 +130,10 @@ def _shapes(method: Method, naming: Naming) -> tuple[Shape, ...]:
 
 
 def reads_as_annotation(fact: Fact, naming: Naming) -> bool:
-    """Whether a fact, stated plainly, would be taken for part of an annotation.
+    """True for a fact that, stated plainly, would be read as part of an annotation.
 
-    Its predicate is one of a label, or ties a minted name to a fact. No method can encode it, so
-    a store of facts refuses it.
+    Its predicate is one of a label, or links a minted name to a fact. No method can encode it, so a
+    store of facts refuses it.
     """
     predicate = fact.quad.predicate
     vocabulary = naming.vocabulary

@@ -1,8 +1,7 @@
 """Named graphs: each labelled fact in a graph of its own (Carroll et al. 2005).
 
-``GRAPH g { s p o }`` and the label on g. The graph position is taken, so a fact that lies in a
-named graph says so by one more triple, ``g tmp:graph <its graph>``. That triple and the label lie
-in the default graph.
+``GRAPH g { s p o }`` and the label on g. The graph of a fact in a named graph is stated by
+``g tmp:graph <its graph>``. That triple and the label lie in the default graph.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +32,7 @@ class NamedGraph(Method):
     name = "named-graph"
 
     def shapes(self, naming: Naming) -> tuple[Shape, ...]:
-        """The value, the label, the graph of a fact that lies in one."""
+        """Return the value, the label, and the graph of a fact that lies in one."""
         own = Minted("graph", naming)
         return (
             Shape(SUBJECT, PREDICATE, OBJECT, own),
@@ -72,11 +71,11 @@ class NamedGraph(Method):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """The pattern is asked of any graph, and the label of that graph.
+        """Ask the pattern of any graph, and the label of that graph.
 
-        A variable as predicate ranges over what lies in labelled graphs: the facts. The label's
-        own triples lie in the default graph, which has no label. The graph of the fact itself is
-        not told, because few data state it.
+        A variable as predicate ranges over labelled graphs: the facts. The label's own triples lie
+        in the default graph, which has no label. The graph of the fact itself is not bound, because
+        few data state it.
         """
         own = fresh("graph")
         label = label_patterns(own, labelling, fresh, naming.vocabulary)

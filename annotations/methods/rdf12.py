@@ -57,7 +57,7 @@ class Rdf12Reifier(Method):
         naming: Naming,  # noqa: ARG002 - the vocabulary of reification is fixed
         report: OnError,
     ) -> Iterator[Fact]:
-        """Every stated quad with the labels of its reifiers in the same graph."""
+        """Return every stated quad with the labels of its reifiers in the same graph."""
         stated = set(nodes.rest)
         reifiers: dict[Quad, list[Term]] = {}
         reifying: set[Term] = set()
@@ -93,11 +93,11 @@ class Rdf12Reifier(Method):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """The pattern is asked as it is, with the label of whoever reifies its match.
+        """Ask the pattern, and the label of the reifiers of its match.
 
-        The triple term is `Rewriting.derived` from the match, because a fragment cannot be asked
-        for a triple term with variables in it. A variable as predicate also meets
-        ``rdf:reifies`` and the label's predicates, but nothing labelled reifies those.
+        The triple term is `Rewriting.derived` from the match, because a fragment has no triple
+        terms with variables. A variable as predicate also matches ``rdf:reifies`` and the label's
+        predicates, but nothing labelled reifies those.
         """
         reifier, triple, graph = fresh("reifier"), fresh("triple"), fresh("graph")
         label = label_patterns(reifier, labelling, fresh, naming.vocabulary)

@@ -40,7 +40,7 @@ class Reification(Method):
     name = "reification"
 
     def shapes(self, naming: Naming) -> tuple[Shape, ...]:
-        """The parts of the fact, the value first, and the label."""
+        """Return the parts of the fact, the value first, and the label."""
         node = Minted("statement", naming)
         return (
             Shape(node, FixedTerm(RDF_OBJECT), OBJECT, GRAPH),
@@ -56,7 +56,7 @@ class Reification(Method):
         naming: Naming,  # noqa: ARG002 - the vocabulary of reification is fixed
         report: OnError,
     ) -> Iterator[Fact]:
-        """The facts of the labelled statements, each where its object is stated."""
+        """Return the facts of the labelled statements, each at the position of its object."""
         parts: dict[Term, dict[Term, list[Quad]]] = {}
         for quad in nodes.rest:
             if quad.subject in nodes.labels and quad.predicate in _PARTS:
@@ -85,10 +85,10 @@ class Reification(Method):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """Each position is asked of its part of the statement, a variable as predicate too.
+        """Ask each position of its part of the statement, a variable as predicate too.
 
-        So it is bound to the predicate of the fact, never to the vocabulary. The type
-        ``rdf:Statement`` is not asked for: the parts imply it.
+        So a variable is bound to the predicate of the fact, never to the vocabulary. The parts
+        imply the type ``rdf:Statement``, which is not asked for.
         """
         node, graph = fresh("statement"), fresh("graph")
         label = label_patterns(node, labelling, fresh, naming.vocabulary)

@@ -1,8 +1,7 @@
 """The shape of an annotation: the quads that every labelled fact shows, as templates.
 
-A method states its shapes once. Encoding renders them; matching asks of each shape which facts
-show a quad that a pattern matches. So a virtual annotated quad is found exactly where encoding
-would have written it.
+A method states its shapes once. Encoding renders them; matching finds, for each shape, the facts
+that show a quad that a pattern matches. So both always agree.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,7 +37,7 @@ _Check: TypeAlias = Callable[[Fact], bool]
 
 
 class Lookup(NamedTuple):
-    """What is known so far of the facts to look up."""
+    """The conditions so far on the facts to look up."""
 
     facts: FactPattern
     checks: tuple[_Check, ...] = ()
@@ -48,7 +47,7 @@ class Slot(Protocol):
     """One position of a shape."""
 
     def term(self, fact: Fact) -> Term:
-        """What the position holds for a fact."""
+        """Return the term of the position for a fact."""
 
     def require(self, term: Term, lookup: Lookup) -> Lookup | None:
         """Narrow a lookup to the facts for which it holds `term`; ``None``: there are none."""
@@ -168,7 +167,7 @@ class LabelInstant:
         return instant_term(getattr(fact.label, self.bound))
 
     def require(self, term: Term, lookup: Lookup) -> Lookup | None:
-        """The facts with a label that starts or ends then."""
+        """Narrow a lookup to the facts with a label that starts or ends then."""
         try:
             instant = instant_of_term(term)
         except InstantError:
@@ -194,10 +193,7 @@ class Shape(NamedTuple):
     """One quad that labelled facts show.
 
     Args:
-        subject: slot of the subject.
-        predicate: slot of the predicate.
-        object: slot of the object.
-        graph: slot of the graph.
+        subject, predicate, object, graph: its slots.
         labelling: only facts with this kind of label show it; ``None``: all.
         named_only: only facts in a named graph show it.
     """
@@ -210,7 +206,7 @@ class Shape(NamedTuple):
     named_only: bool = False
 
     def shown_by(self, fact: Fact) -> bool:
-        """Whether a labelled fact shows this quad."""
+        """True where a labelled fact shows this quad."""
         if self.named_only and fact.quad.graph == DEFAULT_GRAPH:
             return False
         return self.labelling is None or (
@@ -227,7 +223,7 @@ class Shape(NamedTuple):
         )
 
     def match(self, pattern: QuadPattern) -> Part | None:
-        """Which facts show a quad of this shape that `pattern` matches; ``None``: surely none."""
+        """Return which facts show a quad of this shape that `pattern` matches; ``None``: none."""
         graph = NAMED_GRAPHS if self.named_only else None
         lookup: Lookup | None = Lookup(FactPattern(graph=graph, labelling=self.labelling))
         bound: dict[Variable, Slot] = {}
@@ -278,7 +274,7 @@ _Values: TypeAlias = dict[Term, dict[Term, None]]
 
 
 def label_shapes(node: Slot, graph: Slot, naming: Naming) -> tuple[Shape, ...]:
-    """The shapes of a label of `node`, all in one graph."""
+    """Return the shapes of a label of `node`, all in one graph."""
     vocabulary = naming.vocabulary
     interval = Minted("interval", naming)
     start, end = LabelInstant("start"), LabelInstant("end")
@@ -291,7 +287,7 @@ def label_shapes(node: Slot, graph: Slot, naming: Naming) -> tuple[Shape, ...]:
 
 
 class LabelPatterns(NamedTuple):
-    """What to ask for the label of a node, and the variables of its instants."""
+    """The patterns of the label of a node, and the variables of its instants."""
 
     patterns: tuple[QuadPattern, ...]
     initial: Variable | None
@@ -301,7 +297,7 @@ class LabelPatterns(NamedTuple):
 def label_patterns(
     node: Variable, labelling: LabelForm, fresh: Callable[[str], Variable], vocabulary: Vocabulary
 ) -> LabelPatterns:
-    """The patterns that match the label of `node`, in whatever graphs its triples lie."""
+    """Return the patterns of the label of `node`, in whatever graphs its triples lie."""
 
     def pattern(subject: Variable, predicate: Term, value: Variable) -> QuadPattern:
         return QuadPattern(subject, predicate, value, fresh("labelGraph"))
@@ -328,10 +324,10 @@ def label_patterns(
 
 
 class LabelledNodes(NamedTuple):
-    """The labels found in annotated data, and the quads that belong to no label.
+    """The labels in annotated data, and the quads that belong to no label.
 
-    A node with an unreadable label is there with the labels that could be read, perhaps none: what
-    it labels must not be taken for static.
+    A node with an unreadable label has the labels that could be read, perhaps none: what it labels
+    is not static.
     """
 
     labels: dict[Term, list[Label]]
@@ -339,13 +335,7 @@ class LabelledNodes(NamedTuple):
 
 
 def read_labels(quads: Iterable[Quad], vocabulary: Vocabulary, report: OnError) -> LabelledNodes:
-    """Take the triples that state labels out of annotated data; repeated quads count once.
-
-    Args:
-        quads: annotated data.
-        vocabulary: the predicates of labels.
-        report: called with every problem.
-    """
+    """Separate the triples that state labels from annotated data; repeated quads count once."""
     rest: list[Quad] = []
     stated: dict[Term, _Values] = {}
     for quad in dict.fromkeys(quads):
@@ -359,7 +349,7 @@ def read_labels(quads: Iterable[Quad], vocabulary: Vocabulary, report: OnError) 
 
     @cache
     def interval(node: Term) -> Label:
-        """The label that a node is, which any number of others may share."""
+        """Return the label that a node is, which others may share."""
         return _interval(node, stated.get(node, {}), vocabulary.initial, vocabulary.final)
 
     labels = {

@@ -41,7 +41,7 @@ class SingletonProperty(Method):
         )
 
     def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> Iterator[Fact]:
-        """The quads whose predicate is a labelled singleton, and all unlabelled ones."""
+        """Return the quads whose predicate is a labelled singleton, and all unlabelled ones."""
         stands_for = naming.vocabulary.singleton_property_of
         predicates: dict[Term, dict[Term, None]] = {}
         for quad in nodes.rest:
@@ -73,10 +73,10 @@ class SingletonProperty(Method):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """The predicate, variable or not, is asked of ``sp:singletonPropertyOf``.
+        """Ask the predicate, variable or not, of ``sp:singletonPropertyOf``.
 
-        So a variable is bound to the property that the singleton stands for, never to the
-        singleton or to the vocabulary.
+        So a variable is bound to the property behind the singleton, never to the singleton or to
+        the vocabulary.
         """
         singleton, graph = fresh("property"), fresh("graph")
         label = label_patterns(singleton, labelling, fresh, naming.vocabulary)
