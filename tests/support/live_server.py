@@ -10,7 +10,7 @@ import requests
 from annotations.clock import Clock, ManualClock
 from annotations.labels import Fact
 from annotations.terms import Quad
-from tests.support.stores import static_store
+from tests.support.stores import kept_store
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
@@ -38,7 +38,7 @@ class LiveServer:
         # Most tests play on a manual clock, and schedule on it what happens.
         self.clock: Any = clock or ManualClock(START)
         self.live = open_live_store(path / "live.sqlite") if live else None
-        self.static = static_store(path / "static", static)
+        self.static = kept_store(path / "static", static)
         dataset = OpenDataset(DatasetSettings(name="trains", **settings), self.static, self.live)
         chosen = {"base_url": BASE, "page_size": page_size, **(server or {})}
         self.settings = Settings(**chosen)

@@ -14,7 +14,7 @@ from annotations.terms import Quad, Term
 from tests.support.loopback import Loopback, LoopbackAdapter
 from tests.support.oracle import quad_of
 from tests.support.postgres import Address
-from tests.support.stores import static_store
+from tests.support.stores import kept_store
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
@@ -102,7 +102,7 @@ class Served:
             self.live = place.open(keeping)
         self.dataset = OpenDataset(
             DatasetSettings(name="trains", **(dataset or {})),
-            static_store(folder / "static", static),
+            kept_store(folder / "static", static),
             self.live,
         )
         self.app = create_app(self.settings, [self.dataset], self.clock)

@@ -1,7 +1,10 @@
 """Static stores for tests, and the plain model to compare with."""
 
+import atexit
+import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from annotations.terms import Quad, QuadPattern, is_variable
@@ -9,6 +12,8 @@ from tpf_server.store.static.columnar import ColumnarStore, open_store
 from tpf_server.store.static.indexing import QuadIndexer
 
 CREATED = datetime(2015, 12, 8, 10, 20, tzinfo=UTC)
+_MOST_KEPT = 32
+_kept: dict[tuple[Quad, ...], Path] = {}
 
 
 def static_store(path: Path, quads: Iterable[Quad]) -> ColumnarStore:
@@ -17,6 +22,24 @@ def static_store(path: Path, quads: Iterable[Quad]) -> ColumnarStore:
     indexer.add(quads)
     indexer.write(path, created=CREATED)
     return open_store(path)
+
+
+def kept_store(path: Path, quads: Iterable[Quad]) -> ColumnarStore:
+    """Open a store of these quads, which tests of this process share if there are few others."""
+    key = tuple(quads)
+    if key not in _kept:
+        if len(_kept) == _MOST_KEPT:
+            return static_store(path, key)
+        static_store(_folder() / str(len(_kept)), key).close()
+        _kept[key] = _folder() / str(len(_kept))
+    return open_store(_kept[key])
+
+
+@cache
+def _folder() -> Path:
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
 
 
 def matches(quads: Sequence[Quad], pattern: QuadPattern) -> set[Quad]:

@@ -147,6 +147,11 @@ def test_a_span_counts_the_departures_not_the_days(tmp_path: Path) -> None:
     start = datetime(2026, 1, 17, 0, tzinfo=BRUSSELS)
     source = Gtfs(write(tmp_path / "feed"), start, start + timedelta(hours=2))
     assert set(departures(source)) == {"20260116/night/1"}
+    leaves = datetime(2026, 1, 17, 1, 10, tzinfo=BRUSSELS)
+    assert set(departures(Gtfs(tmp_path / "feed", start, leaves))) == set()
+    assert set(departures(Gtfs(tmp_path / "feed", leaves, start + timedelta(hours=2)))) == {
+        "20260116/night/1"
+    }
 
 
 def test_stops_routes_and_trips(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_annotations_cost_no_more_than_they_are_long(method: Method, kinds: list
         quads = [Quad(*(Term(Compared(term)) for term in row)) for row in rows]
         return lambda: method.decode(quads, NAMING, on_error=lambda _: None)
 
-    grows_no_faster(decoding, 300)
+    grows_no_faster(decoding, 100)
 
 
 def index_of(size: int) -> FactIndex:

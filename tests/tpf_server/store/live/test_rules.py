@@ -237,7 +237,7 @@ def _publish_for_ever(address: Address, name: str, acknowledged: str) -> None:
             out.write(f"{number}\n")
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [3])
 def test_a_killed_publisher_loses_nothing_acknowledged(
     tmp_path: Path, address: Address, seed: int
 ) -> None:
