@@ -1,6 +1,7 @@
 """A page of a fragment: a value that is computed once and rendered by any writer."""
 
 import re
+from base64 import urlsafe_b64encode
 from datetime import datetime
 from hashlib import blake2b
 from itertools import compress
@@ -141,12 +142,12 @@ def _links(
 # A page ends to be true when the next label of a matching fact ends or starts; new facts may come
 # before that, so the time is bounded by a setting of the dataset. Between two such instants, and
 # as long as nothing is published, the answer is the same up to the instant that it tells. So its
-# entity tag has two parts: a digest of all that decides about the rest of the body (the versions
-# of both stores, the next of those instants, URL, format, settings), and the instant. Equal tags
-# then mean equal bytes; and a client whose tag has the digest of now holds a page that is still
-# right.
+# entity tag has three parts: a digest of all that decides about the rest of the body (the versions
+# of both stores, the next of those instants, URL, format, settings), the instant, and the encoding.
+# Equal tags then mean equal bytes; and a client whose tag has the digest of now holds a page that
+# is still right, however it was encoded.
 
-_TAG: Final = re.compile(r'"([0-9a-f]{24})(?:\.([0-9a-f]{1,16}))?"')
+_TAG: Final = re.compile(r'"([A-Za-z0-9_-]{16})(?:\.([0-9a-f]{1,16}))?(?:~[0-9a-z]{1,8})?"')
 
 
 def max_age(query: PinnedRequest) -> int:
@@ -171,29 +172,47 @@ def kept_until(query: PinnedRequest) -> int | None:
     return min(int(query.now.timestamp()) + max_age(query), int(change.timestamp()) - 1)
 
 
-def entity_tag(query: PinnedRequest, variant: str) -> str:
-    """Return the strong entity tag of the answer in one format, quoted."""
+def content_digest(query: PinnedRequest, media_type: str) -> str:
+    """A digest of what decides about a page in one format, beside the instant that it states."""
     snapshot = query.snapshot
-    text = f"{query.endpoint.version}\n{variant}\n{query.request.page_url}"
-    if snapshot is None:
-        return f'"{blake2b(text.encode(), digest_size=12).hexdigest()}"'
-    change = query.state.next_change
-    text += f"\n{snapshot.sequence}\n{change}\n{query.request.snapshot}"
-    return f'"{blake2b(text.encode(), digest_size=12).hexdigest()}.{snapshot.instant:x}"'
+    text = f"{query.endpoint.version}\n{media_type}\n{query.request.page_url}"
+    if snapshot is not None:
+        change = query.state.next_change
+        text += f"\n{snapshot.sequence}\n{change}\n{query.request.snapshot}"
+    return short_digest(text)
+
+
+def short_digest(text: str) -> str:
+    """A digest of 96 bits, as entity tags have it."""
+    return urlsafe_b64encode(blake2b(text.encode(), digest_size=12).digest()).decode()
+
+
+def entity_tag(content: str, instant: int | None, coding: str = "") -> str:
+    """The strong entity tag of an answer, with its quotation marks.
+
+    Args:
+        content: its `content_digest`.
+        instant: of its snapshot, in microseconds; ``None`` without live facts.
+        coding: a short name of its encoding; empty: none.
+    """
+    at = "" if instant is None else f".{instant:x}"
+    return f'"{content}{at}~{coding}"' if coding else f'"{content}{at}"'
 
 
 def matching_tag(field: str, tag: str) -> str | None:
-    """Return the tag of an ``If-None-Match`` field that matches this one, by weak comparison."""
-    if field == tag:
+    """The tag in an ``If-None-Match`` field whose page is as right as the one with this tag.
+
+    The comparison is weak, as the standard asks for in this field.
+    """
+    if field == tag or field.strip() == "*":
         return tag
-    if field.strip() == "*":
-        return tag
-    digest, _, instant = tag[1:-1].partition(".")
-    for found in _TAG.finditer(field):
-        if found[1] == digest and (
-            found[2] == instant or (found[2] and instant and int(found[2], 16) < int(instant, 16))
-        ):
-            return f'"{found[0].strip(chr(34))}"'
+    own = _TAG.fullmatch(tag)
+    assert own is not None
+    for match in _TAG.finditer(field):
+        same = match[1] == own[1] and match[2] == own[2]
+        older = match[1] == own[1] and match[2] and own[2] and int(match[2], 16) < int(own[2], 16)
+        if same or older:
+            return match[0]
     return None
 
 

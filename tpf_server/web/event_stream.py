@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from hashlib import blake2b
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -31,7 +30,7 @@ from annotations.namespaces import (
 from annotations.terms import Term, Triple, literal_parts
 from tpf_server.errors import NotFoundError, RequestError, SnapshotExpired
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.fragment import matching_tag
+from tpf_server.fragments.fragment import entity_tag, matching_tag, short_digest
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.fragments.writers.base import Chosen
 from tpf_server.store.protocols import BatchRun, FactEvent, LiveStore
@@ -287,7 +286,7 @@ def event_stream(endpoint: Endpoint, request: Request, chosen: Chosen, title: st
     else:
         node = _root(live, nodes)
     text = repr((endpoint.version, chosen.media_type, sorted(asked.items()), node.state))
-    tag = f'"{blake2b(text.encode(), digest_size=12).hexdigest()}"'
+    tag = entity_tag(short_digest(text), None)
     known = request.headers.get("If-None-Match")
     if known is not None and matching_tag(known, tag) is not None:
         response = without_body(304)

@@ -4,19 +4,16 @@ Called by the route of a page, and by the middleware before Flask.
 """
 
 import time
-import zlib
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-import brotli
-from werkzeug.http import parse_accept_header
-
 from tpf_server.errors import RequestError, ServerError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import (
     PinnedRequest,
+    content_digest,
     entity_tag,
     evaluate,
     kept_until,
@@ -26,11 +23,21 @@ from tpf_server.fragments.fragment import (
     pin,
 )
 from tpf_server.fragments.request import read_request
-from tpf_server.fragments.writers.base import LONGEST_ACCEPT, Chosen, Negotiator
+from tpf_server.fragments.writers.base import Chosen, Negotiator
 from tpf_server.store.failures import store_failures
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 from tpf_server.web.memento import at_accepted_datetime, memento_fields
 from tpf_server.web.metrics import Metrics
+from tpf_server.web.page_bodies import (
+    DELTA,
+    Codings,
+    SentPage,
+    accepted_codings,
+    available_dictionary,
+    delta,
+    dictionary_field,
+    encoded,
+)
 from tpf_server.web.responses import (
     COMMON,
     base_of,
@@ -39,50 +46,18 @@ from tpf_server.web.responses import (
     http_instant,
     http_second,
 )
-from tpf_server.web.site import SentPage, Site
-
-# gzip and br for clients that accept them (RFC 9110, section 12.5.3).
-
-# Below this many bytes the header fields outweigh what is saved.
-_SMALLEST = 860
-_GZIP_LEVEL, _BROTLI_QUALITY = 5, 4
-_GZIP_WINDOW = 31
-
-
-def chosen_encoding(accept: str) -> str | None:
-    """Return the preferred encoding of an ``Accept-Encoding`` header; ``None``: none."""
-    return _chosen(accept) if 0 < len(accept) <= LONGEST_ACCEPT else None
-
-
-@lru_cache(maxsize=64)
-def _chosen(accept: str) -> str | None:
-    accepted = parse_accept_header(accept)
-    best = max(("br", "gzip"), key=lambda name: accepted[name])
-    explicit = accepted[best] > 0 and accepted[best] >= (accepted["identity"] or 0)
-    return best if explicit else None
-
-
-def compressed(body: bytes, encoding: str) -> bytes | None:
-    """Return the body in an encoding; ``None`` where that is not worth it."""
-    if len(body) < _SMALLEST:
-        return None
-    packed: bytes
-    if encoding == "br":
-        packed = brotli.compress(body, quality=_BROTLI_QUALITY)
-    else:
-        packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
-        packed = packer.compress(body) + packer.flush()
-    return packed
-
+from tpf_server.web.site import Site
 
 _VARY_STATIC = ("Vary", "Accept, Accept-Encoding")
-_VARY_LIVE = ("Vary", "Accept, Accept-Encoding, Accept-Datetime")
+_VARY_LIVE = ("Vary", "Accept, Accept-Encoding, Accept-Datetime, Available-Dictionary")
 # RFC 5861: what holds no label may be a little old while a cache asks again.
 _STALE = ", stale-while-revalidate=60"
 _LINKED = 0.5
 """Of the time for which snapshots are kept, what a page that is sent again may have used up."""
 _SHOWN = 0.25
 """Seconds; readers of HTML go by the time that it says it was made at."""
+_TEXT: Final = "text"
+"""Among the encodings of kept bodies: the text that clients may have as a dictionary."""
 _POLICY = ("Content-Security-Policy", CONTENT_SECURITY_POLICY)
 
 
@@ -137,56 +112,159 @@ def read_fragment(
     if accepted is not None:
         asked = at_accepted_datetime(asked, endpoint, accepted)
     query = pin(endpoint, asked, now)
-    encoding = None
+    content = content_digest(query, chosen.media_type)
+    instant = None if query.snapshot is None else query.snapshot.instant
+    if "HTTP_IF_NONE_MATCH" in environ or "HTTP_IF_MODIFIED_SINCE" in environ:
+        known = _unchanged(environ, query, entity_tag(content, instant))
+        if known is not None:
+            # About the client's copy, which may be of another instant.
+            return Reply("304 Not Modified", _head(query, known), b"")
+    codings = Codings(None, False)
     if site.settings.compress and "HTTP_ACCEPT_ENCODING" in environ:
-        encoding = chosen_encoding(environ["HTTP_ACCEPT_ENCODING"])
-    tag = entity_tag(query, f"{chosen.media_type} {encoding}")
-    # A pinned page says of itself that it is old, and few ask for it.
-    current = query.snapshot if query.request.snapshot is None else None
-    made = None
-    if current is not None:
-        oldest = endpoint.dataset.settings.retention * _LINKED
-        if chosen.media_type == "text/html":
-            oldest = min(oldest, _SHOWN)
-        made = site.pages.get(tag, current.instant, oldest)
-    known = _unchanged(environ, query, tag)
+        codings = accepted_codings(environ["HTTP_ACCEPT_ENCODING"])
+    page = _Page(site, query, chosen, content, codings)
+    if environ["REQUEST_METHOD"] == "HEAD":
+        # Nothing is said about the length: it would have to be made to be known.
+        return Reply("200 OK", [*_head(query, page.tag()), *_kind(chosen), *_links(query)], b"")
+    sent = page.sent(environ.get("HTTP_AVAILABLE_DICTIONARY"))
+    headers = [*_head(query, sent.tag), *_kind(chosen)]
+    if instant is not None and page.shared and sent.instant < instant:
+        headers.append(("Server-Timing", f"made;dur={(instant - sent.instant) / 1000}"))
+    if page.announced:
+        announcement = dictionary_field(query.request.page_url)
+        if announcement is not None:
+            headers.append(announcement)
+    # Who has a page of before has its links, too.
+    if sent.encoding != DELTA:
+        headers += _links(query)
+    if sent.encoding is not None:
+        headers.append(("Content-Encoding", sent.encoding))
+    headers.append(("Content-Length", str(len(sent.body))))
+    return Reply("200 OK", headers, sent.body)
+
+
+def _head(query: PinnedRequest, tag: str) -> list[tuple[str, str]]:
+    """The header fields that a client needs each time: how long an answer is true, and for whom."""
     stale = _STALE if query.snapshot is None else ""
-    headers = [
-        *_lifetime(int(now.timestamp()), max_age(query), stale),
-        ("ETag", known or (tag if made is None else made.tag)),
-        ("Link", documentation_link(endpoint.base)),
-        *COMMON,
-    ]
+    headers = [*_lifetime(int(query.now.timestamp()), max_age(query), stale), ("ETag", tag)]
     if query.snapshot is None:
         headers.append(_VARY_STATIC)
     else:
         headers.append(_VARY_LIVE)
-        headers += memento_fields(query)
         kept = kept_until(query)
         if kept is not None:
             headers.append(("X-Accel-Expires", f"@{kept}"))
+    return [*headers, *COMMON]
+
+
+def _kind(chosen: Chosen) -> list[tuple[str, str]]:
+    kind = ("Content-Type", f"{chosen.media_type}; charset=utf-8")
+    return [kind, _POLICY] if chosen.media_type == "text/html" else [kind]
+
+
+def _links(query: PinnedRequest) -> list[tuple[str, str]]:
+    """The header fields that stay the same from page to page."""
+    headers = [("Link", documentation_link(query.endpoint.base)), *memento_fields(query)]
     modified = last_modified(query)
     if modified is not None:
         headers.append(("Last-Modified", http_date(modified)))
-    if known is not None:
-        return Reply("304 Not Modified", headers, b"")
-    # A 304 is about the client's copy, which may be of another instant.
-    if made is not None and current is not None and made.instant < current.instant:
-        headers.append(("Server-Timing", f"made;dur={(current.instant - made.instant) / 1000}"))
-    headers.append(("Content-Type", f"{chosen.media_type}; charset=utf-8"))
-    if chosen.media_type == "text/html":
-        headers.append(_POLICY)
-    if environ["REQUEST_METHOD"] == "HEAD":
-        # Nothing is said about the length: it would have to be made to be known.
-        return Reply("200 OK", headers, b"")
-    if made is None:
-        made = _made(query, chosen, encoding, tag)
-        if current is not None:
-            site.pages.put(made)
-    if made.encoding is not None:
-        headers.append(("Content-Encoding", made.encoding))
-    headers.append(("Content-Length", str(len(made.body))))
-    return Reply("200 OK", headers, made.body)
+    return headers
+
+
+class _Page:
+    """The body of an answer: kept, or made and encoded now.
+
+    Args:
+        site: keeps the bodies.
+        query: what is answered.
+        chosen: the format.
+        content: digest of what decides about the text.
+        codings: the encodings that the client takes.
+
+    Attributes:
+        shared: true where others get the same body. A page that is pinned to a snapshot says of
+            itself that it is old, and few ask for it.
+        announced: true where the client may use this page as a dictionary for the next.
+    """
+
+    def __init__(
+        self, site: Site, query: PinnedRequest, chosen: Chosen, content: str, codings: Codings
+    ) -> None:
+        live = query.snapshot is not None
+        self.shared = query.request.snapshot is None
+        self.announced = codings.deltas and self.shared and live
+        self._query = query
+        self._chosen = chosen
+        self._content = content
+        self._codings = codings
+        self._bodies = site.live_pages if live else site.static_pages
+        self._instant = 0 if query.snapshot is None else query.snapshot.instant
+        oldest = query.endpoint.dataset.settings.retention * _LINKED
+        self._oldest = min(oldest, _SHOWN) if chosen.media_type == "text/html" else oldest
+
+    def tag(self) -> str:
+        """The entity tag of the whole page."""
+        kept = self._kept(self._codings.whole)
+        return self._tag(self._instant) if kept is None else kept.tag
+
+    def sent(self, available: str | None) -> SentPage:
+        """The page as it is sent.
+
+        Args:
+            available: the header field ``Available-Dictionary``.
+        """
+        if not self.announced:
+            return self._whole()
+        # Its text is the next dictionary: what is sent must be made of this one.
+        text = self._text()
+        digest = None if available is None else available_dictionary(available)
+        dictionary = None if digest is None else self._bodies.dictionary(digest)
+        if digest is None or dictionary is None:
+            return self._whole(text)
+        key = f"{DELTA} {digest.hex()}"
+        made = self._kept(key)
+        if made is None or made.instant != text.instant:
+            tag = entity_tag(self._content, text.instant, digest.hex()[:8])
+            made = SentPage(tag, text.instant, DELTA, delta(dictionary, text.body))
+            self._bodies.put(self._content, key, made)
+        return made
+
+    def _whole(self, text: SentPage | None = None) -> SentPage:
+        """The page, encoded as a whole; without a text, any that is not too old."""
+        coding = self._codings.whole
+        made = self._kept(coding)
+        if made is None or (text is not None and made.instant != text.instant):
+            instant, body = (self._instant, self._made())
+            if text is not None:
+                instant, body = text.instant, text.body
+            packed = encoded(body, coding)
+            used = None if packed is None else coding
+            made = SentPage(self._tag(instant), instant, used, body if packed is None else packed)
+            if self.shared:
+                self._bodies.put(self._content, coding, made)
+        return made
+
+    def _text(self) -> SentPage:
+        """The text of a page that is announced, which is kept as a dictionary."""
+        made = self._kept(_TEXT)
+        if made is None:
+            made = SentPage(self._tag(self._instant), self._instant, None, self._made())
+            self._bodies.put(self._content, _TEXT, made)
+            self._bodies.keep_dictionary(made.body)
+        return made
+
+    def _made(self) -> bytes:
+        return self._chosen.writer.write(evaluate(self._query)).encode()
+
+    def _kept(self, encoding: str | None) -> SentPage | None:
+        if not self.shared:
+            return None
+        return self._bodies.get(self._content, encoding, self._instant, self._oldest)
+
+    def _tag(self, instant: int) -> str:
+        """The entity tag of the whole page, made at an instant."""
+        coding = (self._codings.whole or "")[:1]
+        return entity_tag(self._content, None if self._query.snapshot is None else instant, coding)
 
 
 @lru_cache(maxsize=64)
@@ -197,15 +275,6 @@ def _lifetime(second: int, age: int, stale: str) -> tuple[tuple[str, str], ...]:
         ("Cache-Control", f"public, max-age={age}{stale}"),
         ("Expires", http_second(second + age)),
     )
-
-
-def _made(query: PinnedRequest, chosen: Chosen, encoding: str | None, tag: str) -> SentPage:
-    body = chosen.writer.write(evaluate(query)).encode()
-    instant = 0 if query.snapshot is None else query.snapshot.instant
-    packed = None if encoding is None else compressed(body, encoding)
-    if packed is None:
-        return SentPage(tag, instant, None, body)
-    return SentPage(tag, instant, encoding, packed)
 
 
 def _query_string(environ: WSGIEnvironment) -> str:

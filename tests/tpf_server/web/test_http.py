@@ -9,6 +9,7 @@ from pathlib import Path
 
 import brotli
 import pytest
+from backports import zstd
 from pyld import jsonld
 from werkzeug.test import EnvironBuilder
 
@@ -34,19 +35,20 @@ def fetch(served: Served, accept: str | None = None) -> tuple[Message, bytes]:
     ("accept", "encoding"),
     [
         ("gzip", "gzip"), ("br", "br"), ("gzip, br", "br"), ("gzip;q=1, br;q=0.5", "gzip"),
-        ("identity", None), ("gzip;q=0", None), ("*", "br"), ("", None), ("zstd", None),
+        ("identity", None), ("gzip;q=0", None), ("*", "br"), ("", None), ("zstd", "zstd"),
+        ("zstd, br", "br"), ("dcz", None), ("gzip, dcz", "gzip"), ("compress", None),
     ],
 )  # fmt: skip
-def test_gzip_and_br_as_accepted(shared: Served, accept: str, encoding: str | None) -> None:
+def test_encodings_as_accepted(shared: Served, accept: str, encoding: str | None) -> None:
     plain, data = fetch(shared)
     packed, packed_data = fetch(shared, accept)
     assert packed.get("Content-Encoding") == encoding
-    assert packed["Vary"] == "Accept, Accept-Encoding, Accept-Datetime"
+    assert packed["Vary"] == "Accept, Accept-Encoding, Accept-Datetime, Available-Dictionary"
     assert int(packed["Content-Length"]) == len(packed_data)
     if encoding is None:
         assert packed_data == data
     else:
-        unpack = gzip.decompress if encoding == "gzip" else brotli.decompress
+        unpack = {"gzip": gzip, "br": brotli, "zstd": zstd}[encoding].decompress
         assert unpack(packed_data) == data
         assert packed["ETag"] != plain["ETag"]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from annotations.labels import Expiration, Fact, Interval, Label
 from tests.support.served import Served, quad
 from tests.tpf_server.conftest import STATIC
-from tpf_server.web.site import PageBodies
+from tpf_server.web.page_bodies import PageBodies
 
 PATHS = (
     "trains", "trains?page=2", "trains.nq?subject=http://example.org/t1", "trains/named-graph.ttl",
@@ -48,7 +48,7 @@ def test_equal_tags_mean_equal_bytes_and_304_means_still_right(
                     continue
                 tag = response.headers["ETag"]
                 with monkeypatch.context() as patched:
-                    patched.setattr(served.app.extensions["tpf_server"], "pages", PageBodies())
+                    patched.setattr(served.app.extensions["tpf_server"], "live_pages", PageBodies())
                     anew = served.get(value)
                 assert _timeless(anew.text) == _timeless(response.text)
                 assert anew.headers["Expires"] == response.headers["Expires"]

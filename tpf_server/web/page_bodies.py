@@ -1,0 +1,196 @@
+"""Bodies of pages: how they are encoded, which ones are kept, and deltas between them.
+
+When facts expire, everybody who looks at them asks for the same page. It is made, and encoded, once
+for all who ask before the next label of it begins or ends and before the next batch. A page states
+the instant at which it was made, as its tag does; ``Server-Timing`` says how long ago that is, so
+that clients can tell the time by it.
+
+A live page is nearly the page of before. A client that accepts ``dcz`` names the page that it has
+by the SHA-256 of its text, and gets what differs: a hundred bytes instead of two thousand. Both
+pages are the same for all readers, so a delta is made once.
+
+Sources: RFC 9110, section 12.5.3; RFC 9842 (Compression Dictionary Transport); RFC 8878 (zstd).
+"""
+
+import re
+import threading
+import zlib
+from base64 import b64decode
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import brotli
+from cachetools import LRUCache
+from werkzeug.http import parse_accept_header
+
+from tpf_server.fragments.writers.base import LONGEST_ACCEPT
+
+if TYPE_CHECKING:
+    from backports import zstd
+else:
+    try:
+        from compression import zstd
+    except ImportError:  # before Python 3.14
+        from backports import zstd
+
+_SMALLEST: Final = 860
+"""Bytes below which the header fields outweigh what is saved."""
+_GZIP_LEVEL, _BROTLI_QUALITY, _ZSTD_LEVEL = 5, 4, 9
+_GZIP_WINDOW: Final = 31
+DELTA: Final = "dcz"
+"""The encoding of a delta: Zstandard with a page of before as dictionary."""
+
+
+class Codings(NamedTuple):
+    """The encodings of a body that a request allows.
+
+    Args:
+        whole: the best one of a whole body; ``None``: as it is.
+        deltas: true where the client can take a delta.
+    """
+
+    whole: str | None
+    deltas: bool
+
+
+def accepted_codings(accept: str) -> Codings:
+    """Read an ``Accept-Encoding`` header."""
+    return _accepted(accept) if 0 < len(accept) <= LONGEST_ACCEPT else Codings(None, False)
+
+
+@lru_cache(maxsize=64)
+def _accepted(accept: str) -> Codings:
+    accepted = parse_accept_header(accept)
+    best = max(("br", "zstd", "gzip"), key=lambda name: accepted[name])
+    explicit = accepted[best] > 0 and accepted[best] >= (accepted["identity"] or 0)
+    # An asterisk stands for encodings that need no dictionary.
+    named = any(name == DELTA and quality > 0 for name, quality in accepted)
+    return Codings(best if explicit else None, named)
+
+
+def encoded(body: bytes, coding: str | None) -> bytes | None:
+    """Encode a body; ``None`` where that is not worth it."""
+    if coding is None or len(body) < _SMALLEST:
+        return None
+    packed: bytes
+    if coding == "br":
+        packed = brotli.compress(body, quality=_BROTLI_QUALITY)
+    elif coding == "zstd":
+        packed = zstd.compress(body, level=_ZSTD_LEVEL)
+    else:
+        packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
+        packed = packer.compress(body) + packer.flush()
+    return packed
+
+
+# Dictionaries (RFC 9842).
+
+_MAGIC: Final = b"\x5e\x2a\x4d\x18\x20\x00\x00\x00"
+_HASH = re.compile(r"\s*:([A-Za-z0-9+/]{43}=):\s*")
+_SPECIAL = re.compile(r"[\\*+?:{}()]")
+_LONGEST_MATCH: Final = 1024
+_OPTIONS: Final = {
+    zstd.CompressionParameter.compression_level: _ZSTD_LEVEL,
+    zstd.CompressionParameter.checksum_flag: 0,
+    zstd.CompressionParameter.dict_id_flag: 0,
+}
+
+
+def available_dictionary(field: str) -> bytes | None:
+    """The SHA-256 in an ``Available-Dictionary`` header; ``None`` where there is none."""
+    match = _HASH.fullmatch(field)
+    return None if match is None else b64decode(match[1])
+
+
+def dictionary_field(url: str) -> tuple[str, str] | None:
+    """The ``Use-As-Dictionary`` header of a page: for the next page of the same URL.
+
+    Returns:
+        ``None`` where the URL is too long for it.
+    """
+    query = _SPECIAL.sub(lambda sign: "\\" + sign[0], urlsplit(url).query)
+    if len(query) >= _LONGEST_MATCH or not query.isascii() or not query.isprintable():
+        return None
+    quoted = query.replace("\\", "\\\\").replace('"', '\\"')
+    return "Use-As-Dictionary", f'match="?{quoted}"'
+
+
+def delta(dictionary: bytes, body: bytes) -> bytes:
+    """Encode a body as what differs from a dictionary."""
+    prefix = zstd.ZstdDict(dictionary, is_raw=True).as_prefix
+    frame = zstd.compress(body, options=_OPTIONS, zstd_dict=prefix)
+    return _MAGIC + sha256(dictionary).digest() + frame
+
+
+# What is kept.
+
+_BYTES: Final = 8 * 2**20
+_OVERHEAD: Final = 400
+
+
+class SentPage(NamedTuple):
+    """A page as it is sent.
+
+    Args:
+        tag: its entity tag.
+        instant: of its snapshot, in microseconds.
+        encoding: of the body, if any.
+        body: as it is sent.
+    """
+
+    tag: str
+    instant: int
+    encoding: str | None
+    body: bytes
+
+
+class PageBodies:
+    """The pages that were used last, by their content and encoding.
+
+    Contents are equal only where URL, format, versions of the stores and the next change by the
+    clock are. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pages: LRUCache[tuple[str, str | None], SentPage] = LRUCache(
+            _BYTES, getsizeof=lambda page: len(page.body) + _OVERHEAD
+        )
+        self._dictionaries: LRUCache[bytes, bytes] = LRUCache(_BYTES, getsizeof=len)
+
+    def get(
+        self, content: str, encoding: str | None, instant: int, seconds: float
+    ) -> SentPage | None:
+        """Find a page.
+
+        Args:
+            content: what decides about the text of the page, beside its instant.
+            encoding: of the body; of a delta, also from which page.
+            instant: of the snapshot that was asked for, in microseconds.
+            seconds: how old it may be: its links are pinned to its instant, and must lead on.
+        """
+        with self._lock:
+            page = self._pages.get((content, encoding))
+        if page is None or not 0 <= instant - page.instant <= seconds * 1_000_000:
+            return None
+        return page
+
+    def put(self, content: str, encoding: str | None, page: SentPage) -> None:
+        """Keep a page, for as long as there is room."""
+        if len(page.body) + _OVERHEAD <= _BYTES:
+            with self._lock:
+                self._pages[content, encoding] = page
+
+    def keep_dictionary(self, body: bytes) -> None:
+        """Keep the text of a page that clients may name as their dictionary."""
+        if len(body) <= _BYTES:
+            digest = sha256(body).digest()
+            with self._lock:
+                self._dictionaries[digest] = body
+
+    def dictionary(self, digest: bytes) -> bytes | None:
+        """The text with this SHA-256, if it is still here."""
+        with self._lock:
+            return self._dictionaries.get(digest)
