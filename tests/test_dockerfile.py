@@ -75,7 +75,7 @@ def test_the_image_has_the_versions_of_everything_else_by_their_hashes() -> None
     assert {name: each for name, each in versions.items() if known.get(name, each) != each} == {}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = [*project["dependencies"], *project["optional-dependencies"]["server"]]
-    assert {re.split(r"[^\w-]", each)[0].lower() for each in needed} <= versions.keys()
+    assert {re.split(r"[^\w.-]", each)[0].lower() for each in needed} <= versions.keys()
 
 
 def test_every_dependency_has_bounds() -> None:

@@ -379,7 +379,7 @@ class Settings:
     allow_service: tuple[str, ...] = setting(
         (), "servers (scheme, host, port) that SERVICE in continuous queries may ask"
     )
-    compress: bool = setting(True, "gzip and br for clients that accept them")
+    compress: bool = setting(True, "br, zstd, gzip and deltas for clients that accept them")
     access_log: bool = setting(False, "write a line for every request to standard error")
     prefixes: dict[str, str] = field(
         default_factory=dict,

@@ -7,6 +7,7 @@ import pytest
 
 from annotations.labels import Expiration, Fact
 from tests.support.served import TMP, Served, quad
+from tests.tpf_server.conftest import STATIC
 from tpf_server.fragments import fragment
 from tpf_server.web import read
 
@@ -71,3 +72,23 @@ def test_a_page_is_made_once_for_all_who_ask_while_it_is_right(
         served.get(pinned)
         served.get(pinned)
         assert len(made) == 2
+
+
+def test_a_page_of_a_static_dataset_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    evaluate = fragment.evaluate
+    monkeypatch.setattr(
+        read, "evaluate", lambda query: made.append(query.request.page_url) or evaluate(query)
+    )
+    with Served(tmp_path, STATIC, live=False) as served:
+        for accept in ("application/trig", "text/html"):
+            first = served.get("trains", accept)
+            served.clock.advance_to(served.clock.now() + timedelta(days=1))
+            again = served.get("trains", accept)
+            assert (again.content, again.headers["ETag"]) == (first.content, first.headers["ETag"])
+        assert len(made) == 2
+        served.get("trains", Accept_Encoding="gzip")
+        served.get("trains?page=2")
+        assert len(made) == 4
