@@ -91,7 +91,7 @@ _MAGIC: Final = b"\x5e\x2a\x4d\x18\x20\x00\x00\x00"
 _HASH = re.compile(r"\s*:([A-Za-z0-9+/]{43}=):\s*")
 _SPECIAL = re.compile(r"[\\*+?:{}()]")
 _LONGEST_MATCH: Final = 1024
-_OPTIONS: Final = {
+_OPTIONS: Final[dict[int, int]] = {
     zstd.CompressionParameter.compression_level: _ZSTD_LEVEL,
     zstd.CompressionParameter.checksum_flag: 0,
     zstd.CompressionParameter.dict_id_flag: 0,
