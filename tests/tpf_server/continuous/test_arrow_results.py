@@ -1,4 +1,4 @@
-"""Results over HTTP as a stream of Arrow: what NDJSON has, as columns."""
+"""Results over HTTP as a stream of Arrow equal NDJSON."""
 
 import json
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What callbacks do stays theirs: they raise, close, register and push while results are given."""
+"""Callbacks raise, close, register and push without effect on other queries."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -38,7 +38,7 @@ class Registered(Protocol):
 
 
 class Hall:
-    """An engine with three queries, which differ in a constant that never matters."""
+    """An engine with three queries that differ in a constant."""
 
     def __init__(self, text: str) -> None:
         self.engine: Any = CsparqlEngine() if "FROM STREAM" in text else Engine()
@@ -63,7 +63,7 @@ def hall(request: pytest.FixtureRequest) -> Hall:
 
 
 def alone(hall: Hall) -> list[Any]:
-    """What a query emits over ten elements."""
+    """Return the emissions of a query over ten elements."""
     found: list[Any] = []
     other = Hall(hall.text)
     other.add(found.append)
@@ -74,7 +74,7 @@ def alone(hall: Hall) -> list[Any]:
 
 
 def plain(emissions: list[Any]) -> list[Any]:
-    """Emissions of queries with other names and constants are compared by instant and rows."""
+    """Return emissions by instant and rows."""
     return [(each.at, [row[:2] for row in each.rows]) for each in emissions]
 
 
@@ -134,7 +134,7 @@ def test_a_callback_may_close_any_query(hall: Hall, closer: int, closed: int) ->
 
 @pytest.mark.parametrize("text", [CQELS, INSTANCES, GROUPS])
 def test_a_callback_may_register_and_push(text: str) -> None:
-    """What comes of it is given after what was there before, and in the order of elements."""
+    """Results follow earlier ones, in the order of elements."""
     hall = Hall(text)
     expected = plain(alone(hall))
     first: list[Any] = []

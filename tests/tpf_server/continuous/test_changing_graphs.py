@@ -36,7 +36,7 @@ PLACES = {
 
 
 class Server:
-    """An application with a live dataset, on a clock that is moved by hand."""
+    """An application with a live dataset, on a manual clock."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "rooms.nq").write_text("<urn:hall> <urn:near> <urn:yard> .\n")
@@ -81,7 +81,7 @@ class Server:
         assert answer.ok, answer.text
 
     def next(self, language: str) -> list[str]:
-        """Where one can go from there, as the query says now."""
+        """Return the current answer."""
         url = f"{ROOT}/queries/{language}/results"
         before = len(self._lines(url))
         self.push()

@@ -1,4 +1,4 @@
-"""What holds now, kept by changes: as the store itself tells it, at every instant."""
+"""Valid facts kept by changes equal those of the store at every instant."""
 
 import contextlib
 import random
@@ -50,7 +50,7 @@ def follow(held: set[Quad], changes: Mapping[Quad, bool]) -> None:
 @pytest.mark.parametrize("key", ["subject-predicate", "triple"])
 @pytest.mark.parametrize("seed", range(6))
 def test_what_holds_is_what_the_store_says(seed: int, key: FactKey, tmp_path: Path) -> None:
-    """Facts that are replaced, ended, corrected, retired; those that begin later; jumps of time."""
+    """Facts are replaced, ended, corrected, retired, or begin later; time jumps."""
     chance = random.Random(seed)
     settings = LiveSettings(key=key, retention=timedelta(seconds=2))
     store = open_live_store(tmp_path / "live.sqlite", settings)

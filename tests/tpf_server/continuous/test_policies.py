@@ -25,9 +25,9 @@ def short(term):
 
 
 def played(window, arrivals, *, semantics="cqels", select="?a", body=BODY, stream="<urn:s>"):
-    """What a CQELS-QL query over one window emits: (time, values) for each emission.
+    """Return (time, values) of each emission of a CQELS-QL query over one window.
 
-    Arrivals are times with the subjects of one element each: ``(1, "xy")`` has two triples.
+    Arrivals are times with the subjects of one element: ``(1, "xy")`` has two triples.
     """
     engine = Engine(semantics=SEMANTICS[semantics])
     query = engine.register(f"SELECT {select} {{ STREAM {stream} [{window}] {body} }}")
@@ -39,7 +39,7 @@ def played(window, arrivals, *, semantics="cqels", select="?a", body=BODY, strea
 
 
 def answered(window, arrivals, *, every="", select="?a", until=None, **settings):
-    """What a C-SPARQL query over one window answers."""
+    """Return the answers of a C-SPARQL query over one window."""
     engine = CsparqlEngine(**settings)
     query = engine.register(
         f"REGISTER QUERY q {every} AS SELECT {select} FROM STREAM <urn:s> [RANGE {window}] {BODY}"
@@ -263,7 +263,7 @@ PRODUCTS = {
 @pytest.mark.parametrize("select", ["*", "(MAX(?c) AS ?n) (MIN(?e) AS ?m)"])
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_a_product_stops_its_query_and_no_other(product, select, policy):
-    """It makes about as many rows as are allowed, and lets go of everything."""
+    """It makes as many rows as allowed, and frees them."""
     engine = Engine(limits=EngineLimits(join_rows=5_000), semantics=SEMANTICS[policy])
     engine.add([(f"<urn:{n}>", "<urn:q>", f"<urn:o{n}>") for n in range(30)])
     took = []
@@ -330,7 +330,7 @@ def stepped(engine, language, select, body, take=None, tail=""):
 @pytest.mark.parametrize("select", ["*", "(MAX(?a) AS ?n) (MIN(?b) AS ?m)"])
 @pytest.mark.parametrize("product", STEPPED)
 def test_a_product_in_a_stepped_window_stops_its_query_and_no_other(product, select, language):
-    """Also of those that share its windows, or differ from it in a constant that is rare."""
+    """Not those that share its windows or differ in a rare constant."""
     engine = CsparqlEngine(limits=EngineLimits(join_rows=5_000))
     greedy = stepped(engine, language, select, f"?a <urn:p> ?b . {STEPPED[product]}")
     took = []
@@ -388,7 +388,7 @@ TEXTS = "(GROUP_CONCAT(?a) AS ?all)"
 @pytest.mark.parametrize("select", [TEXTS, TEXTS.replace("(?a", "(DISTINCT ?a")])
 @pytest.mark.parametrize("policy", ["cqels", "paper"])
 def test_a_text_of_a_window_is_read_anew_as_often_as_rows_are_made(select, policy):
-    """Each element costs as much as its window; so what is read counts."""
+    """Read values count as rows."""
     engine = Engine(limits=EngineLimits(join_rows=5_000), semantics=SEMANTICS[policy])
     greedy = engine.register(f"SELECT {select} {{ STREAM <urn:s> [ALL] {BODY} }}")
     modest = engine.register(f"SELECT {select} {{ STREAM <urn:s> [TRIPLES 20] {BODY} }}")

@@ -1,4 +1,4 @@
-"""Graphs that are kept elsewhere: their pages, their changes, and what stands in the way."""
+"""Graphs of other servers: pages, changes, and failures."""
 
 import json
 import threading
@@ -122,7 +122,7 @@ def test_redirects_within_a_server_are_followed_and_others_never_asked(graph: Re
 
 
 class Dripping:
-    """An answer that does not end, as long as it is wanted."""
+    """An endless answer."""
 
     ok = True
     is_redirect = False
@@ -155,7 +155,7 @@ def test_an_answer_that_does_not_end_is_given_up(
 def test_who_still_waits_for_an_answer_does_not_ask_again(
     graph: RemoteGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The head of an answer may drip as well: nobody can see that from outside."""
+    """Heads may drip as well."""
     there = threading.Event()
 
     def get(*_: object, **__: object) -> None:
@@ -181,7 +181,7 @@ def test_who_still_waits_for_an_answer_does_not_ask_again(
 
 
 def test_queries_follow_what_is_kept_elsewhere(tmp_path: Path) -> None:
-    """Elsewhere is the server itself: so it cannot be read at first, and the state says so."""
+    """The server reads itself, which fails at first."""
     port = free_port()
     config = f"""continuous = true
 stream_time = "elements"

@@ -190,7 +190,7 @@ ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"))
 
 
 def asked_of_a_form(template: str, pattern: QuadPattern) -> RemoteService:
-    """A service that was asked for a pattern; its form has this template."""
+    """A service with this form, asked for a pattern."""
     form, every = FORM.replace("TEMPLATE", template), responses.matchers.query_param_matcher({})
     responses.get(FAR, form, content_type="application/trig", match=[every])
     service = RemoteService(ServiceClause(Term(f"<{FAR}>"), ((pattern,),), False), Session())

@@ -1,6 +1,6 @@
-"""Engines of both languages side by side: the same terms and static data, and answers as if apart.
+"""Engines of both languages share terms and static data, and answer as if apart.
 
-More of them by hand: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
+More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
 """
 
 import os
@@ -56,7 +56,7 @@ def take(found: Found) -> Callable[[Any], None]:
 @settings(max_examples=EXAMPLES or 30, deadline=None)
 @given(st.integers(0, 2**32).map(Random))
 def test_queries_of_both_languages_answer_as_in_engines_apart(random: Random) -> None:
-    """While terms are forgotten as often as can be, queries go, and static data change."""
+    """Terms are forgotten, queries go, static data change."""
     with patch.object(forgetting, "_LEAST", 0), patch.object(forgetting, "_SHARE", 10**9):
         engine = loaded(Engine(semantics=PAPER))
         periodic = CsparqlEngine(beside=engine)

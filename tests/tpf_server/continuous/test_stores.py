@@ -1,4 +1,4 @@
-"""Static data from stores that the loaders wrote, the way Spark writes them."""
+"""Static data from stores of the loaders, written as by Spark."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def test_the_command_reads_stores_as_files(stores: Path) -> None:
 
 
 def test_queries_of_a_server_see_its_datasets(stores: Path) -> None:
-    """All of them as the default graph, and each by its URL; and those that take their place."""
+    """As default graph, by URL, and after replacement."""
     configuration = Configuration(
         Settings(base_url="http://server.test/", data_dir=str(stores), stream_time="elements"),
         tuple(
@@ -126,7 +126,7 @@ BOTH = {
 
 @pytest.fixture(scope="module")
 def by_spark(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that the command wrote, with Spark, and nothing else in its process."""
+    """A store written by the command with Spark."""
     pytest.importorskip("pyspark")
     try:
         find_java(None, os.environ)
@@ -151,7 +151,7 @@ def by_spark(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.spark
 def test_what_spark_loaded_a_server_joins_with_streams(by_spark: Path, tmp_path: Path) -> None:
-    """In its default graph and in named ones, by queries of both languages, over HTTP."""
+    """Default and named graphs, both languages, over HTTP."""
     config = 'continuous = true\nstream_time = "elements"\n'
     config += f'[datasets.city]\nsource = "{by_spark}"\n'
     headers = {"Authorization": f"Bearer {TOKEN}"}

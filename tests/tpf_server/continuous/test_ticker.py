@@ -12,7 +12,7 @@ from tpf_server.continuous.service import ContinuousService
 
 
 class Service:
-    """Fails twice in one way, once in another, and then no more."""
+    """Fails twice in one way, once in another, then works."""
 
     def __init__(self) -> None:
         self.told = 0

@@ -20,7 +20,7 @@ READINGS = {"Q4": 4, "Q5": 3, "Q8": 1, "Q9": 2, "Q10": 3, "Q2": 2}
 
 
 class _Shared:
-    """A static graph of the engine, read from the store that the reference reads too."""
+    """A static graph over the store that the reference reads too."""
 
     def __init__(self, store, graph):
         self._store = store
@@ -90,7 +90,7 @@ NO_RESULTS = ("Q7",)
 
 
 def _for_sparql(text):
-    """The query as SPARQL has it: without comments, FROM NAMED and relative names."""
+    """Return the query without comments, FROM NAMED and relative names."""
     lines = (line.split("###")[0] for line in text.splitlines())
     lines = (line for line in lines if not line.strip().startswith("#"))
     lines = (line.split(" #?")[0] for line in lines if not line.startswith("from named"))

@@ -1,4 +1,4 @@
-"""The conference scenario of the CQELS paper: results known from other engines."""
+"""The conference scenario of the CQELS paper, with results known from other engines."""
 
 import hashlib
 import subprocess

@@ -1,10 +1,11 @@
-"""Query 4 of CSRBench, where its oracle and the definition part: the window that has run empty.
+"""Query 4 of CSRBench, where its oracle and the definition differ: the empty window.
 
-The stream ends with a graph at second 33 in which one sensor has more than 80 degrees. Four seconds
-on the window closes without any, and the average of nothing is 0 (SPARQL 1.1, section 18.5.1.4): a
-solution that was not there before, so it is in the difference between the answers of this instant
-and of the one before (paper 000). Who looks at arrivals alone, or reports windows only that hold
-something, as the benchmark's oracle is set to for CQELS, does not have this row.
+The stream ends with a graph at second 33 with one sensor above 80 degrees. Four seconds later the
+window has none, and the average of nothing is 0 (SPARQL 1.1, section 18.5.1.4): a new solution, so
+it
+is in the difference of two answers (paper 000). The benchmark's oracle, set to report only non-
+empty
+windows for CQELS, lacks this row.
 
 Source: https://github.com/dellaglio/csrbench-oracle
 """

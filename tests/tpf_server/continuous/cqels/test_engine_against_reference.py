@@ -1,4 +1,4 @@
-"""The engine against a recomputation of everything at every arrival, on random streams."""
+"""The engine against a recomputation at every arrival of random streams."""
 
 from collections import Counter
 

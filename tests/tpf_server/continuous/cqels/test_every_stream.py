@@ -30,7 +30,7 @@ CLAUSE = re.compile(r"STREAM (<urn:s\d>) (\[.*?\]) ")
 
 
 def with_variables(random: Random, text: str) -> tuple[str, str]:
-    """A query with variables for some of its streams, and the same said with UNION."""
+    """Return a query with variables for some of its streams, and the same with UNION."""
     varied, union, at = "", "", 0
     while match := CLAUSE.search(text, at):
         varied += text[at : match.start()]
@@ -62,7 +62,7 @@ def _closing(text: str, opening: int) -> int:
 @settings(max_examples=EXAMPLES or 60, deadline=None)
 @given(RANDOM)
 def test_it_is_a_union_of_all_streams(random: Random) -> None:
-    """Nothing is there when the query comes: streams come with their first element."""
+    """Streams come with their first element."""
     text, union = with_variables(random, QueryWriter(random).query(2))
     elements = random_elements(random, random.randint(1, 10))
     engine = loaded(share=random.random() < 0.5)
@@ -114,7 +114,7 @@ def rows(query: RegisteredQuery) -> list[Row]:
 
 
 def test_queries_that_come_later_see_what_comes_later() -> None:
-    """Windows that others use already are shared, and what they hold is not seen."""
+    """Shared windows hide earlier elements."""
     engine = Engine()
     fixed = engine.register("SELECT ?a { STREAM <urn:s1> [RANGE 10ms] { ?a <urn:p> ?b } }")
     engine.push("urn:s1", ("<urn:a>", "<urn:p>", "<urn:b>"), 1)

@@ -1,4 +1,4 @@
-"""Groups under the policy ``cqels``: a row for each new solution, whatever the row was before."""
+"""Groups under the policy ``cqels``: a row for each new solution."""
 
 from collections import Counter
 from random import Random

@@ -1,4 +1,4 @@
-"""What a stream says comes out as it was said, by every way through both engines."""
+"""Literals keep their spelling through both engines."""
 
 import pytest
 

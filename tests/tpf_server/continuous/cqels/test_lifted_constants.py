@@ -1,6 +1,6 @@
-"""Queries that differ in one constant, wherever it stands: recomputed, and each as it is alone.
+"""Queries that differ in one constant, recomputed, and each alone.
 
-More of them by hand: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
+More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
 """
 
 from collections import Counter
@@ -146,7 +146,7 @@ LATE = {
 def test_queries_that_come_late_share_a_plan(
     kind: str, semantics: Semantics, between: bool
 ) -> None:
-    """At once, or as soon as there is nothing in the windows that some of them did not see."""
+    """At once, or when the windows hold nothing that some must not see."""
     engine = loaded(semantics=semantics)
     at = 0
 
@@ -180,7 +180,7 @@ SUMMED = " { STREAM <urn:s> [RANGE 30ms] { ?a <urn:v> ?v } } GROUP BY ?a HAVING(
 
 
 def test_sums_of_plans_that_become_one_are_those_of_each_alone() -> None:
-    """To the last digit, though what is in the windows came to both in another order."""
+    """To the last digit, in any order of arrival."""
     random = Random(1)
     engines = [loaded(semantics=PAPER), Engine(semantics=PAPER, share=False)]
     emitted: list[list[Emission]] = [[], []]

@@ -1,4 +1,4 @@
-"""The localisation scenario of the CQELS paper: its table of results, tick by tick."""
+"""The localisation scenario of the CQELS paper, tick by tick."""
 
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.semantics import CQELS, PAPER
@@ -18,10 +18,11 @@ REACHES = [[], [("m0", "m1")], [("m1", "m2")], [("m2", "m3")]]
 
 
 def test_the_table_of_the_paper():
-    """At ticks 0 to 3; the paper's table leaves out that the window of 2 still holds tick t - 2.
+    """The paper's table omits that the window of 2 still holds tick t - 2.
 
-    Its definition says t' >= t - T, so that at tick 2 m0 of tick 0 is there, in the room of m2
-    itself; at tick 3 m1 of tick 1 is in the room of m3 itself. Neither is connected with itself.
+    Its definition says t' >= t - T: at tick 2 m0 of tick 0 is in the room of m2, at tick 3 m1
+    of tick 1
+    in that of m3; neither is connected with itself.
     """
     for policy in (CQELS, PAPER):
         engine = Engine(semantics=policy)

@@ -1,4 +1,4 @@
-"""The queries of both papers as they are printed there, with the prefixes that they leave out."""
+"""The queries of both papers as printed, with the omitted prefixes."""
 
 from collections.abc import Mapping
 
@@ -113,7 +113,7 @@ def triples(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("order", ["as printed in the queries", "as printed in the grammar"])
 @pytest.mark.parametrize("name", CONFERENCE)
 def test_conference(name: str, order: str) -> None:
-    """The grammar of the paper has the window before the stream, its queries have it behind."""
+    """The paper's grammar has the window before the stream, its queries behind."""
     text = PREFIXES + CONFERENCE[name].replace("$Name$", "Ann")
     if "grammar" in order:
         stream = "<http://deri.org/streams/rfid>"

@@ -1,6 +1,6 @@
-"""Random queries: against a recomputation, and instances that share a plan against each alone.
+"""Random queries against a recomputation, and sharing instances against each alone.
 
-More of them by hand: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
+More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
 """
 
 import os
@@ -98,7 +98,7 @@ def test_differences(random: Random) -> None:
 @example(Random(3000750))
 @example(Random(3002993))
 def test_streams_that_are_ahead_and_behind(random: Random) -> None:
-    """Each has its time; clocks say what time it is, are ahead, behind and set back."""
+    """Clocks are ahead, behind and set back."""
     text = QueryWriter(random).query()
     # Many windows are looked after in another way than few.
     with patch("tpf_server.continuous.engine.windows.window_registry._FEW", len(text) % 2 * 16):
@@ -106,7 +106,7 @@ def test_streams_that_are_ahead_and_behind(random: Random) -> None:
 
 
 def play_apart(random: Random, text: str) -> None:
-    """Let elements come to a query as its streams see the time, and look after each."""
+    """Push elements by the time of their streams, and check after each."""
     engine = loaded()
     # Another one, of whose windows and instants it does not notice anything.
     engine.register(QueryWriter(Random(text)).query(2), lambda _: None, semantics=PAPER)
@@ -141,13 +141,13 @@ def play_apart(random: Random, text: str) -> None:
 
 
 def check(ticks: list[Tick], came: RegisteredQuery, went: RegisteredQuery) -> None:
-    """What was emitted, beside what a recomputation saw."""
+    """Compare emissions with a recomputation."""
     assert emitted(came) == [(when, new) for when, new, _, _ in ticks if new], came.query
     assert emitted(went) == [(when, old) for when, _, old, _ in ticks if old], went.query
 
 
 def give(engine: Engine, arrival: Arrival, way: str) -> None:
-    """Push an element, as a record or a batch where it has the shape of one."""
+    """Push an element, as a record or batch if it has such a shape."""
     stream, at, triples = arrival.stream, arrival.at, arrival.triples
     subject = triples[0][0]
     names = [predicate for _, predicate, _ in triples]
@@ -197,18 +197,18 @@ def test_triples_are_constructed_of_what_is_new(random: Random) -> None:
 
 
 class BrokenError(Exception):
-    """What callbacks raise."""
+    """An error of a callback."""
 
 
 class _Running(NamedTuple):
-    """A query that runs.
+    """A running query with its recomputation.
 
     Args:
-        query: it.
-        place: of what it emits, in a tick of its recomputation.
-        beside: its recomputation.
-        rows: what it has emitted.
-        broken: holds something as soon as its callback raises.
+        query: the query.
+        place: of its emissions in a tick of the recomputation.
+        beside: the recomputation.
+        rows: its emissions.
+        broken: not empty once its callback raises.
     """
 
     query: RegisteredQuery
@@ -224,7 +224,7 @@ class _Running(NamedTuple):
 @example(Random(1001440))
 @example(Random(2007141))
 def test_events_between_elements(random: Random) -> None:
-    """Queries come and go, static data change, callbacks raise: the others do not notice."""
+    """Queries come and go, static data change, callbacks raise."""
     engine = loaded(share=random.random() < 0.8)
     writer = QueryWriter(random)
     texts = [writer.query(2) for _ in range(2)]
@@ -299,15 +299,10 @@ def test_events_between_elements(random: Random) -> None:
 
 
 def play(random: Random, texts: list[str], *, together: bool) -> tuple[list[list[Emission]], int]:
-    """What queries emit while elements come, static data change, queries come, fail and go.
-
-    Args:
-        random: chooses.
-        texts: the queries; about half of them come before any element, the others between them.
-        together: whether in one engine, or each in one of its own.
+    """Play elements, changes of static data, and queries that come, fail and go.
 
     Returns:
-        The emissions of each query, and how many plans were spared.
+        The emissions of each query, and the number of shared plans.
     """
     policy = SEMANTICS[random.choice(list(SEMANTICS))]
     engines = [loaded(semantics=policy) for _ in range(1 if together else len(texts))]
@@ -360,7 +355,7 @@ def play(random: Random, texts: list[str], *, together: bool) -> tuple[list[list
 
 
 def compare(random: Random, texts: list[str]) -> int:
-    """Let queries emit together and each alone, the same; how many plans that spared."""
+    """Compare queries together with each alone; return the number of shared plans."""
     seed = random.random()
     # Many windows and plans are looked after in other ways than few.
     few = random.choice([0, 2, 16])

@@ -1,4 +1,4 @@
-"""Batches of records: the same as each record by itself, or refused whole."""
+"""Batches of records equal single records, or are refused whole."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""Routes of joins: fixed, reviewed, or chosen for each row, they lead to the same answers."""
+"""All routings of joins give the same answers."""
 
 from random import Random
 from unittest.mock import patch
@@ -42,7 +42,7 @@ def joined(random: Random) -> str:
 @settings(max_examples=EXAMPLES or 40, deadline=None)
 @given(RANDOM)
 def test_each_routing_is_right(random: Random) -> None:
-    """Elements come and go, static triples, too; the queries are recomputed beside."""
+    """Recomputed while elements and static triples come and go."""
     text = joined(random)
     with patch("tpf_server.continuous.engine.tick_engine._INTERVAL", 2):
         engine = loaded(routing=random.choice(ROUTINGS))
@@ -69,7 +69,7 @@ STAR = (
 
 
 def route(engine: Engine) -> list[str]:
-    """Where rows of the first stream go."""
+    """Return the route of rows of the first stream."""
     (query,) = engine.queries.values()
     found: list[str] = query.explain()["joins"][0]["inputs"][0]["route"]
     return [label.split()[1] for label in found]
@@ -79,7 +79,7 @@ def route(engine: Engine) -> list[str]:
 @patch("tpf_server.continuous.engine.tick_engine._INTERVAL", 8)
 @patch("tpf_server.continuous.engine.tick_engine._ADAPTATION", 16)
 def test_when_routes_change(routing: Routing) -> None:
-    """Where the most rows are first, and then the fewest."""
+    """The densest stream becomes the sparsest."""
     engine = Engine(routing=routing)
     query = engine.register(STAR)
 

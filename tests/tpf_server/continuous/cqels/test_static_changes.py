@@ -1,4 +1,4 @@
-"""Static data that change while windows hold rows: as if they had been so from the beginning."""
+"""Changes of static data while windows hold rows, as if made before."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -77,14 +77,14 @@ def _change(
 def _last(
     engine: Engine, text: str, history: History, *, before: bool, whole: bool = False
 ) -> Counter[object]:
-    """What the query says at the end.
+    """Return the final answer.
 
     Args:
         engine: without data.
         text: the query.
-        history: what happens.
-        before: whether all changes of the static data come before everything else.
-        whole: whether caches are evaluated anew at changes, instead of following them.
+        history: all events.
+        before: make all changes of static data first.
+        whole: evaluate caches anew instead of updating them.
     """
     if before:
         for step in history:
@@ -109,7 +109,7 @@ def _last(
 @settings(max_examples=40, deadline=None)
 @given(history=histories)
 def test_the_order_of_changes_does_not_matter(name: str, history: History) -> None:
-    """The whole result after the last arrival, whether or not changes say what they are."""
+    """With and without known differences."""
     followed, evaluated, expected = (
         _last(Engine(semantics=PAPER_RSTREAM), QUERIES[name], history, before=before, whole=whole)
         for before, whole in ((False, False), (False, True), (True, False))
@@ -146,7 +146,7 @@ def test_what_follows_a_change_costs_what_it_meets() -> None:
 
 @given(history=histories)
 def test_instances_that_share_a_plan(history: History) -> None:
-    """Queries that differ in a constant, of which one is closed in between."""
+    """One of them is closed in between."""
     text = (
         "SELECT ?a ?c { STREAM <urn:s> [RANGE 6ms] { ?a <urn:p> ?b }"
         " ?b <urn:q> ?c . ?c <urn:r> %s }"

@@ -1,4 +1,4 @@
-"""The DEBS 2015 queries on real trips, against grouping everything anew at each arrival."""
+"""The DEBS 2015 queries on real trips, against recomputation."""
 
 import os
 from collections import Counter
@@ -36,7 +36,7 @@ def values(row):
 
 
 def play(text, trips, semantics):
-    """What a query has emitted after each trip."""
+    """Return the emissions after each trip."""
     engine = Engine(semantics=semantics)
     emissions = []
     engine.register(text, emissions.append)

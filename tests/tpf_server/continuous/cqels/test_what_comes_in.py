@@ -1,4 +1,4 @@
-"""What may be an element: terms, values of records and timestamps; and what is refused, and how."""
+"""Valid and refused elements: terms, values of records, timestamps."""
 
 import math
 from datetime import UTC, date, datetime
@@ -203,7 +203,7 @@ STARS = [
 @settings(max_examples=150, deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from([*SEMANTICS.values()]))
 def test_what_is_refused_changes_nothing(random, policy):
-    """Whenever it comes: as the first record, after a registration, in the midst of others."""
+    """As first record, after a registration, amid others."""
     engines = [Engine(semantics=policy) for _ in range(2)]
     feeds = [each.record_feed("urn:s", ["urn:in", "urn:v"]) for each in engines]
     queries = [[], []]
@@ -233,7 +233,6 @@ def test_what_is_refused_changes_nothing(random, policy):
 
 @pytest.mark.parametrize("at", [-62_135_596_800_001, 253_402_300_800_000, 2**63, 2**70])
 def test_instants_without_a_date_are_refused(at):
-    """What was emitted before can be read in every format."""
     engine = Engine()
     query = engine.register("SELECT ?o { STREAM <urn:s> [RANGE 1s] { ?x <urn:p> ?o } }")
     feed = engine.record_feed("urn:s", ["urn:p"])

@@ -1,4 +1,4 @@
-"""What an arrival costs, counted: in calls and in indexes, not in seconds."""
+"""The cost of an arrival, counted in calls and indexes."""
 
 import gc
 import sys
@@ -57,7 +57,7 @@ def _detections(count: int) -> list[tuple[int, tuple[str, str, str]]]:
 
 
 def _calls(engine: Engine, events: list[tuple[int, tuple[str, str, str]]]) -> int:
-    """How many functions the arrivals call, those of Python itself included."""
+    """Count the functions that arrivals call, including builtins."""
     return _calls_on(engine, "<urn:s>", events)
 
 
@@ -119,10 +119,7 @@ GROUPED = (
     ],
 )
 def test_cost_follows_the_instances_that_match(query: str, between: bool) -> None:
-    """The same five of 20 and of 300 queries have something to say; the others cost nothing.
-
-    It does not matter when they were registered.
-    """
+    """Five of 20 and of 300 queries match."""
     found = []
     for instances in (20, 300):
         engine = _engine(query, instances, between=between)
@@ -138,7 +135,7 @@ def test_cost_follows_the_instances_that_match(query: str, between: bool) -> Non
 
 
 def _watched(monkeypatch: pytest.MonkeyPatch) -> list[RowBag]:
-    """The bags that an index was made for, one for each index."""
+    """Record the bag of each index."""
     filled: list[RowBag] = []
     original = RowBag._filled
 
@@ -151,7 +148,7 @@ def _watched(monkeypatch: pytest.MonkeyPatch) -> list[RowBag]:
 
 
 def test_an_index_over_static_data_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Routes change with the density of the stream; the indexes over the cached sub-query stay."""
+    """Routes change, indexes over cached sub-queries stay."""
     filled = _watched(monkeypatch)
     engine = _engine(STATIC, 50)
     at = 0
@@ -169,7 +166,7 @@ def test_an_index_over_static_data_is_made_once(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_windows_that_no_row_asks_have_no_index() -> None:
-    """Rows that arrive ask the static data; these ask back when they change, and only then."""
+    """Arriving rows probe static data, which probe windows only when they change."""
     engine = Engine()
     graph = engine.static.memory()
     graph.add([(Term("<urn:room0>"), Term("<urn:name>"), Term('"first"'))])
@@ -194,7 +191,7 @@ def test_windows_that_no_row_asks_have_no_index() -> None:
 
 
 def test_a_route_goes_where_the_rows_of_a_cache_find_least() -> None:
-    """Of ten friends nine never come; that is less to look at than twelve rooms nearby."""
+    """Nine of ten friends never come; there are twelve rooms nearby."""
     engine = Engine()
     graph = engine.static.memory()
     for number in range(5):
@@ -228,7 +225,7 @@ ALIKE = (
 
 
 def test_queries_that_say_the_same_are_computed_once() -> None:
-    """Four more of them cost no more than their readers; one that comes later sees less."""
+    """Four more cost only their readers; a later one sees less."""
     found = []
     for copies in (1, 5):
         engine = Engine()
@@ -270,7 +267,7 @@ class _CountingGraph(MemoryGraph):
 
 
 def test_a_predicate_larger_than_estimated_is_not_read_whole() -> None:
-    """Nine hundred papers of one author among twenty thousand: each paper is looked up."""
+    """900 papers of one author among 20,000 are looked up."""
     papers, others = 900, 20_000
     by, name = Term("<urn:by>"), Term("<urn:name>")
     graph = _CountingGraph()
@@ -296,7 +293,7 @@ def test_a_predicate_larger_than_estimated_is_not_read_whole() -> None:
 @pytest.mark.parametrize("constant", ["FILTER", "RANGE"])
 @pytest.mark.parametrize("between", [False, True])
 def test_who_is_told_the_same_is_told_together(constant: str, between: bool) -> None:
-    """All of them want each row; nothing is done for one of them but to tell it."""
+    """All of them want each row."""
     text = "SELECT ?who { STREAM <urn:s> [RANGE %dms] { ?who :seen ?n } FILTER(?n > %d) }"
     found = []
     for count in (20, 220):
@@ -331,7 +328,7 @@ FIRST = {
 
 @pytest.mark.parametrize("kind", FIRST)
 def test_an_order_is_kept_once_for_all_limits(kind: str) -> None:
-    """Of two hundred limits more than twenty have the same news: one order, one row, one word."""
+    """Of 200 limits more than 20 change alike."""
     found = []
     for count in (20, 200):
         engine = Engine(semantics=PAPER)
@@ -369,7 +366,7 @@ def _unlike(number: int, kind: str) -> str:
 @pytest.mark.parametrize("policy", [PAPER, CQELS])
 @pytest.mark.parametrize("kind", ["plain", "groups", "first", "not there"])
 def test_cost_follows_the_stream_that_has_an_element(kind: str, policy: Semantics) -> None:
-    """Ten queries read it; there are none, or 390, that read others."""
+    """Ten queries read it; 0 or 390 read others."""
     found = []
     for count in (10, 400):
         engine = Engine(semantics=policy)
@@ -388,7 +385,7 @@ def test_cost_follows_the_stream_that_has_an_element(kind: str, policy: Semantic
 
 
 def test_an_engine_has_few_attributes() -> None:
-    """Beyond thirty CPython keeps them in a table of the object: an arrival took 15 % longer."""
+    """Beyond thirty CPython uses a table: an arrival took 15 % longer."""
     engine = Engine()
     engine.register(_PREFIX + "SELECT ?who { STREAM <urn:s> [NOW] { ?who :at ?room } }")
     (stream,) = engine.streams.values()
@@ -403,7 +400,7 @@ OFFSETS = _PREFIX + (
 
 
 def test_an_offset_costs_where_its_rows_change() -> None:
-    """Of forty rows: who leaves out more costs nothing, and the others what they are told."""
+    """A larger offset costs nothing."""
     found = []
     for offsets in (range(1, 6), [*range(1, 36), 50], [*range(1, 36), *range(50, 350)]):
         engine = Engine(semantics=PAPER)
@@ -437,7 +434,7 @@ DUE = {
 
 @pytest.mark.parametrize("kind", DUE)
 def test_to_advance_costs_what_is_due(kind: str) -> None:
-    """Ten times as many unlike queries that have something to say take ten times as many calls."""
+    """Ten times as many due queries take ten times as many calls."""
     found = []
     for count in (30, 300):
         engine = Engine(semantics=PAPER if "SLIDE" in DUE[kind] else PAPER_DSTREAM)
@@ -467,7 +464,7 @@ def test_to_advance_costs_what_is_due(kind: str) -> None:
     ],
 )
 def test_the_code_of_a_plan_is_compiled_once(text: str) -> None:
-    """Also where an element between two queries that differ in a constant keeps plans apart."""
+    """Also for plans that an element keeps apart."""
     engine = Engine()
     compiled = []
     for number in range(1, 40):

@@ -1,4 +1,4 @@
-"""The Spark session of these tests: that of the process where there is one already."""
+"""The Spark session of these tests, shared within the process."""
 
 import os
 from collections.abc import Iterator

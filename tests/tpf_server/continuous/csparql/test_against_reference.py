@@ -1,4 +1,4 @@
-"""Random queries over random streams, at every instant beside a recomputation by pyoxigraph."""
+"""Random queries over random streams, recomputed at every instant by pyoxigraph."""
 
 from random import Random
 

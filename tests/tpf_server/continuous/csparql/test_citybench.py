@@ -25,7 +25,7 @@ NO_RESULTS = ("Q7", "Q11", "Q12")
 
 @pytest.fixture(scope="module")
 def static() -> tuple[ox.Store, ox.Store]:
-    """The static data, once as the sensors need them and once as the queries name them."""
+    """Return the static data for the sensors, and for the queries."""
     if not DATA.exists():
         pytest.skip("the shared data are absent")
     named = ox.Store()
@@ -51,7 +51,7 @@ def _for_sparql(text: str) -> str:
 
 
 class _Shared:
-    """A static graph of the engine, read from the store that the reference reads too."""
+    """A static graph over the store that the reference reads too."""
 
     def __init__(self, store: ox.Store, graph: ox.NamedNode) -> None:
         self._store, self._graph = store, graph
@@ -72,7 +72,7 @@ class _Shared:
 def _play(
     static: tuple[ox.Store, ox.Store], name: str
 ) -> tuple[EngineBesideSpark, list[PeriodicAnswer], Reference, int]:
-    """The engine, its answers, what is to be compared with them, and the last instant."""
+    """Return the engine, its answers, the reference, and the last instant."""
     store, named = static
     text = _query(name)
     parsed = parse(text)

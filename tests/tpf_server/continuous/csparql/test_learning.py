@@ -1,4 +1,4 @@
-"""Plans that rest on what streams have not carried: never a wrong answer, and less to do."""
+"""Plans that rely on what streams lack: right answers with less work."""
 
 from dataclasses import replace
 from random import Random
@@ -68,7 +68,7 @@ def parts(query: PeriodicQuery) -> str:
 
 
 def test_what_comes_against_expectation_is_seen_at_once() -> None:
-    """What the window held before stays in it."""
+    """The window keeps its content."""
     made = CsparqlEngine()
     made.add(near("xy", "yz"))
     query = made.register(PAIRS)

@@ -1,7 +1,6 @@
-"""Every example of the paper, with results computed by hand.
+"""Every example of paper 003, with results computed by hand.
 
-The texts are those of paper 003. Where the paper leaves prefixes out they are put in, and where it
-writes ``?Tot`` for what it calls ``?tot`` elsewhere, ``?tot`` stands.
+Omitted prefixes are added, and ``?Tot`` is written ``?tot``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -437,7 +436,7 @@ AGGREGATE { (?tot, SUM(?amount), {?seller, ?market}) }
 
 
 def test_sellers_of_several_markets(engine: CsparqlEngine) -> None:
-    """The two classes of distributable aggregates of section 5.2, each stream one market."""
+    """Both classes of distributable aggregates of section 5.2, each stream one market."""
     text = """
 PREFIX x: <http://stockexchanges.org/exchanges#>
 SELECT DISTINCT {keys} ?tot

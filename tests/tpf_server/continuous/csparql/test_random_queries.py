@@ -1,6 +1,6 @@
-"""Random queries of all of SPARQL while others come, fail and go, beside a recomputation.
+"""Random queries while others come, fail and go, beside a recomputation.
 
-More of them by hand: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
+More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
 """
 
 import os
@@ -35,18 +35,18 @@ TIMELY = (
 
 
 class BrokenError(Exception):
-    """What callbacks raise."""
+    """An error of a callback."""
 
 
 class Beside:
-    """A query of an engine with others, and what it must answer by itself.
+    """A query among others, and its expected answers.
 
     Args:
         engine: runs it.
         random: chooses the query.
         static: N-Quads.
-        clocks: what time it is.
-        others: that run, of which it may be a copy.
+        clocks: the time of streams.
+        others: running queries, of which it may be a copy.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Beside:
         self.found.append((answer.at, solutions(answer.variables, answer.rows)))
 
     def look(self, stream: str | None = None) -> None:
-        """Time has passed on a stream, or on all: answer for what nothing comes of any more."""
+        """Note that time has passed on a stream, or on all."""
         if stream is not None and stream not in self._streams:
             return
         while self._clocks.passed(self._streams, self._done + 1):
@@ -114,7 +114,7 @@ class Beside:
                 self.expected.append((at, self.reference.judged(at)))
 
     def check(self) -> bool:
-        """Whether it goes on, having answered what it must."""
+        """Check the answers; return True if it goes on."""
         if self.broken and self.expected:
             assert (self.query.state, self.found) == ("stopped", [])
             assert isinstance(self.query.error, CallbackError)
@@ -131,10 +131,7 @@ class Beside:
 @given(RANDOM)
 @example(Random(54809))
 def test_events_between_elements(random: Random) -> None:
-    """Queries come and go, static data change, callbacks raise: the others do not notice.
-
-    Streams run ahead of others, of which no query is to be answered too early.
-    """
+    """Queries come and go, static data change, callbacks raise, streams run ahead."""
     clocks = Clocks(random.choice([0, 0, 2]), random.choice([0, 0, 3, 20]))
     by_clock = random.random() < 0.3
     engine = CsparqlEngine(

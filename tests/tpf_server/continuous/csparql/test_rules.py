@@ -1,4 +1,4 @@
-"""Each rewriting rule: what it makes of a query, and that the answers stay the same."""
+"""Each rewriting rule changes the plan and no answer."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,6 @@
-"""Queries that share windows: each answers as if alone; cost follows what is concerned.
+"""Queries that share windows answer as if alone, at the cost of those concerned.
 
-More random ones by hand: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this
-file.
+More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
 """
 
 import gc
@@ -158,7 +157,7 @@ def check(
     timeline: _Timeline,
     changes: list[tuple[int, bool, Triple]],
 ) -> None:
-    """Queries in one engine answer as each in an engine of its own."""
+    """Compare queries in one engine with each in its own."""
     engine = CsparqlEngine()
     load(engine, static)
     changed: list[Change] = []
@@ -199,7 +198,7 @@ def check(
 
 
 def _calls(engine: CsparqlEngine, at: int, stream: str = "urn:s", predicate: str = "p") -> int:
-    """How many functions an arrival calls, those of Python itself included."""
+    """Count the functions that an arrival calls, including builtins."""
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: Any) -> None:
@@ -272,7 +271,7 @@ def test_windows_are_shared_whenever_queries_are_registered(between: bool) -> No
 
 @pytest.mark.parametrize("between", [False, True])
 def test_equal_queries_are_evaluated_once(between: bool) -> None:
-    """At the latest when all is gone that some of them must not see."""
+    """At the latest when the windows hold nothing that some must not see."""
     engine = CsparqlEngine()
     text = (
         "REGISTER QUERY q%s EVERY AS SELECT ?b (COUNT(*) AS ?n)"
@@ -305,7 +304,7 @@ def test_equal_queries_are_evaluated_once(between: bool) -> None:
 
 
 def test_static_triples_are_kept_once_for_all_queries() -> None:
-    """Whatever they do with them; a query keeps those that it has found partners for."""
+    """A query keeps those with partners."""
     held = []
     for count in (1, 20):
         engine = CsparqlEngine()
@@ -330,7 +329,7 @@ def test_static_triples_are_kept_once_for_all_queries() -> None:
 
 
 def test_queries_that_are_due_together_cost_as_many_calls_each() -> None:
-    """Also those that are not due: finding the next one is a matter of the logarithm."""
+    """Finding the next is logarithmic."""
     found = []
     for count in (50, 400):
         engine = CsparqlEngine()
@@ -344,7 +343,6 @@ def test_queries_that_are_due_together_cost_as_many_calls_each() -> None:
 
 
 def test_what_comes_into_a_window_concerns_those_whose_constants_it_has() -> None:
-    """All answer at the instant; the one that wants what came has work with it."""
     found = []
     for count in (20, 220):
         answers: list[list[PeriodicAnswer]] = [[] for _ in range(count)]

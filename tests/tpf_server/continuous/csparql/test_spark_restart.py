@@ -1,4 +1,4 @@
-"""A run on a cluster goes on without loss or repetition, whatever dies."""
+"""A run on a cluster survives any death without loss or repetition."""
 
 import subprocess
 import sys
@@ -63,7 +63,7 @@ def started(
 
 
 def ended(job: "subprocess.Popen[str]") -> str:
-    """What it said in the end."""
+    """Return its final output."""
     try:
         _, said = job.communicate(timeout=400)
     finally:
@@ -95,7 +95,7 @@ def check(directory: Path) -> None:
 def test_driver_and_executors_killed_where_files_have_urls_only(
     spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
-    """Executors share no directory: streams, windows, checkpoint and results are at a URL."""
+    """Streams, windows, checkpoint and results are at a URL."""
     files = tmp_path / "files"
     prepare(files)
     with serving_files(spark_cluster, files) as url:

@@ -1,4 +1,4 @@
-"""The windows of a micro-batch: read, and their state committed, once, whatever is made of them."""
+"""The windows of a micro-batch are read and committed once."""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,6 @@
-"""The operators on Spark beside those of the native engine, over the same contents of windows.
+"""The operators on Spark beside the native engine's, over the same windows.
 
-Without the streaming around it an example costs a few small jobs.
+Without streaming an example costs a few small jobs.
 """
 
 from collections.abc import Sequence

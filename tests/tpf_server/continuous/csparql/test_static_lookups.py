@@ -1,7 +1,6 @@
-"""Static triples that are looked up by keys: what is read, and that changes of them are exact.
+"""Static triples looked up by keys: reads, and exact changes.
 
-More random ones by hand: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this
-file.
+More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
 """
 
 import os
@@ -42,7 +41,7 @@ Triple = tuple[str, str, str]
 
 @pytest.fixture(autouse=True)
 def many_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of streams look up what is as small as what static rows look up."""
+    """Make lookups by streams as small as those by static rows."""
     monkeypatch.setattr(builder, "_MANY", builder._FEW)
 
 
@@ -86,7 +85,7 @@ def papers(people: int) -> list[Triple]:
 
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_query_reads_what_its_constants_lead_to(declared: bool) -> None:
-    """Of its static data, however many there are; what streams it looks up once."""
+    """However many static triples there are."""
     found = []
     for people in (3_000, 9_000):
         engine, graph = counting(papers(people))
@@ -135,7 +134,7 @@ def test_each_key_is_looked_up_once_and_let_go_of_when_nobody_has_it() -> None:
 
 
 def test_where_most_keys_are_needed_all_triples_are_read() -> None:
-    """Together at the cost of a few readings; and then nothing more."""
+    """For the price of a few readings."""
     engine, graph = counting([(f"<urn:b{n}>", "<urn:in>", f"<urn:c{n}>") for n in range(8000)])
     query = engine.register(f"SELECT * {WINDOW} {{ ?a <urn:at> ?b . ?b <urn:in> ?c }}")
     for n in range(8000):
@@ -353,7 +352,7 @@ class Changing:
         return "\n".join([*lines, *(f"{' '.join(triple)} ." for triple in self._stored)])
 
     def _change_memory(self) -> None:
-        """Add or remove some triples, of which some are there, or are not, already."""
+        """Add or remove some triples, present or not."""
         name = self._random.choice(["", "", "urn:g"])
         triples = {random_static(self._random) for _ in range(self._random.randint(1, 3))}
         if self._random.random() < 0.5:
@@ -375,7 +374,7 @@ class Changing:
         self._engine.static.changed(DEFAULT_GRAPH)
 
     def _exchange(self) -> None:
-        """Exchange a store: prepared, prepared without being asked for anything, or not at all."""
+        """Exchange a store, prepared or not."""
         static = self._engine.static
         self._version += 1
         stored = [random_static(self._random) for _ in range(self._random.randint(0, 8))]

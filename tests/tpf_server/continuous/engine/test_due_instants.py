@@ -1,4 +1,4 @@
-"""Instants that are planned, given up and put off, against a table of those that count."""
+"""Planned, cancelled and postponed instants against a table."""
 
 from hypothesis import given
 from hypothesis import strategies as st

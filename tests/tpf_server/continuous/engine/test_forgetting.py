@@ -1,6 +1,6 @@
-"""Engines hold what their queries look at, and nothing of what came before.
+"""Engines hold only what their queries look at.
 
-By hand with millions: ``TPF_ELEMENTS=2000000 ./run test`` and this file.
+With millions: ``TPF_ELEMENTS=2000000 ./run test`` and this file.
 """
 
 import gc
@@ -79,7 +79,7 @@ def element(number: int) -> list[tuple[str, str, str]]:
 
 
 class Run:
-    """A query over a fast stream, and a slow one of which one element came."""
+    """A query over a fast stream, and a slow one with one element."""
 
     def __init__(self, text: str, *, csparql: bool) -> None:
         prefixes = f"PREFIX : <http://e/> PREFIX xsd: <{XSD}> "
@@ -91,7 +91,7 @@ class Run:
         self.engine.push("urn:slow", ("<urn:a>", "<http://e/slow>", '"slow"'), 0)
 
     def play(self, elements: int) -> int:
-        """How much is held after so many more elements: objects, or bytes of the process."""
+        """Return the held objects, or bytes of the process, after more elements."""
         for _ in range(elements):
             number = next(self._numbers)
             self.engine.push("urn:fast", element(number), number)
@@ -101,7 +101,7 @@ class Run:
 
 
 def objects(root: object) -> int:
-    """How many objects can be reached."""
+    """Count the reachable objects."""
     seen = {id(getattr(module, "__dict__", None)) for module in tuple(sys.modules.values())}
     rest: list[object] = [root]
     found = 0

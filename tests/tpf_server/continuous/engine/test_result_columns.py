@@ -1,4 +1,4 @@
-"""Results as record batches of Arrow: the same as the objects, whatever is asked."""
+"""Results as record batches of Arrow equal the objects."""
 
 from datetime import datetime, timedelta
 from random import Random

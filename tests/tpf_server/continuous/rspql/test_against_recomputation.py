@@ -1,7 +1,8 @@
-"""Random queries over random elements, against a recomputation at every millisecond.
+"""Random queries over random elements, recomputed at every millisecond.
 
-The recomputation knows no engine: it lists the fixed windows one by one, looks at each instant
-whether the strategies hold, and evaluates the few query shapes in Python over sets of triples.
+The recomputation lists the windows, checks the strategies at each instant, and evaluates a few
+query
+shapes in Python over sets of triples.
 """
 
 from collections import Counter
@@ -83,7 +84,7 @@ class ElementWindow:
         return frozenset(own[-self.count :])
 
     def closed_by(self, came: list[tuple[int, Element]]) -> bool:
-        """Whether the last element closes it."""
+        """True if the last element closes it."""
         own = [each for each in came if each[1][1] == self.stream]
         return came[-1] in own and len(own) % self.step == 0
 

@@ -1,9 +1,4 @@
-"""Queries with the clauses of the examples of papers 005 and 006 and of RSP4J, by hand.
-
-Each stands for one or several of those: the bar that was a Galeotto, temperatures below ten
-degrees, the most profitable places of taxis, demand compared with the hour before, sensors compared
-with another, colours of two streams.
-"""
+"""Queries with the clauses of the examples of papers 005 and 006 and of RSP4J, by hand."""
 
 from typing import Any
 

@@ -71,7 +71,7 @@ def test_statements_of_one_graph_and_time_are_one_element() -> None:
 
 
 def test_a_line_ends_where_a_line_ends() -> None:
-    """And not at the separators of lines that a string may have inside."""
+    """Not at line separators inside strings."""
     value = "a\u2028b\x85c\x0cd"
     element = {"timestamp": 1, "triple": ["<urn:a>", "<urn:p>", f'"{value}"']}
     lines = [json.dumps(element, ensure_ascii=each) for each in (False, True)]

@@ -1,4 +1,4 @@
-"""Queries that differ in constants they compare with: one plan, and an index over the constants."""
+"""Queries that differ in compared constants share a plan and an index of constants."""
 
 from functools import partial
 from random import Random
@@ -135,7 +135,7 @@ def _note(found: list[int], number: int, _emission: object) -> None:
     ],
 )
 def test_constants_are_found_and_not_tried(text: str, between: bool) -> None:
-    """A thousand thresholds, of which three are under the value: nothing is tried."""
+    """Three of a thousand thresholds are below the value."""
     engine = Engine()
     found: list[int] = []
     for number in range(200):
@@ -152,7 +152,7 @@ def test_constants_are_found_and_not_tried(text: str, between: bool) -> None:
 
 
 def test_a_solution_that_goes_and_comes_at_once_is_new_to_those_who_came_between() -> None:
-    """By difference it stays for one query, and comes for the other."""
+    """It stays for one query, and is new for the other."""
     engine = Engine(semantics=PAPER)
     text = "SELECT ?a { STREAM <urn:s> [RANGE 5ms] { ?a <urn:v> ?v } FILTER(?v > %s) }"
     triple = ("<urn:a>", "<urn:v>", f'"9"^^<{XSD}integer>')

@@ -72,7 +72,7 @@ def test_select(rows: list[Copies], names: list[str]) -> None:
 
 @given(st.lists(solutions, max_size=4), st.lists(st.sampled_from(_VARIABLES), unique=True))
 def test_rows_that_are_remembered(several: list[list[Copies]], names: list[str]) -> None:
-    """The same as those that are made each time, also where their terms are forgotten."""
+    """Also where their terms are forgotten."""
     pattern = "{ STREAM <urn:s> [NOW] { ?a ?b ?c } }"
     form = f"SELECT {' '.join(names)}" if names else "ASK"
     query = parse(f"{form} {pattern}").query
@@ -112,7 +112,7 @@ def _is_triple(triple: Sequence[str | None]) -> bool:
 
 @given(solutions, templates, st.booleans())
 def test_construct(rows: list[Copies], template: list[tuple[str, str, str]], feeds: bool) -> None:
-    """The triples of the template, each copy of a solution with blank nodes of its own."""
+    """Each copy of a solution has its own blank nodes."""
     written = " . ".join(" ".join(triple) for triple in template)
     text = f"CONSTRUCT {{ {written} }} {{ STREAM <urn:s> [NOW] {{ ?a ?b ?c }} }}"
     found = _rows(text, rows, feeds=feeds)
@@ -140,7 +140,7 @@ def test_construct(rows: list[Copies], template: list[tuple[str, str, str]], fee
 
 
 def test_construct_does_not_keep_what_the_template_lacks() -> None:
-    """Static rows that differ in a variable that nobody uses count once: see `Semantics`."""
+    """Static rows that differ in an unused variable count once: see `Semantics`."""
     engine = Engine()
     graph = engine.static.memory()
     graph.add([(Term("<urn:b>"), Term("<urn:q>"), Term(f"<urn:c{i}>")) for i in range(2)])
@@ -154,14 +154,14 @@ def test_construct_does_not_keep_what_the_template_lacks() -> None:
 
 @pytest.mark.parametrize("number", [8, 15])
 def test_an_integer_of_nothing_has_no_text(number: int) -> None:
-    """Neither a position that was never given nor a tag that there is not."""
+    """An unused position, and an unknown tag."""
     dictionary = TermDictionary()
     with pytest.raises(KeyError):
         dictionary.decode(number)
 
 
 def test_constructions_that_differ_in_a_constant_share_a_plan() -> None:
-    """Each makes its own triples, whether the constant is in the stream or in the static data."""
+    """In the stream or in the static data."""
     for pattern in (
         "{ STREAM <urn:s> [NOW] { <urn:a%d> <urn:p> ?b } ?b <urn:q> ?c }",
         "{ STREAM <urn:s> [NOW] { ?a <urn:p> ?b } ?a <urn:q> <urn:c%d> }",

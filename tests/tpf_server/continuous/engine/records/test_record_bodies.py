@@ -1,4 +1,4 @@
-"""Bodies of records: what would unfold is refused before it does, and what is damaged in a line."""
+"""Bodies of records: decompression bombs and damage are refused in a line."""
 
 import struct
 import subprocess
@@ -170,7 +170,7 @@ def old_compression() -> bytes:
 
 
 def only_a_dictionary() -> bytes:
-    """Where the records come after the dictionary they are not compressed."""
+    """Compress only the dictionary."""
     whole = records(**{"urn:x": repeated(LONG, 3)})
     plain, packed = written(whole), written(whole, compression="zstd")
     found = b""

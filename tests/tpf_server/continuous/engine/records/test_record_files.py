@@ -1,4 +1,4 @@
-"""Files of records: the same elements as lines have, and answers, whatever takes them."""
+"""Files of records give the same elements and answers as lines."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def written(
 
 
 def lines(path: Path, rows: list[tuple[Any, ...]]) -> Path:
-    """The same as statements, which are one element where they have one time and graph."""
+    """Return statements, one element for each time and graph."""
     text = ""
     for number, (at, k, subject, x, t) in enumerate(rows):
         instant = f"{t:%Y-%m-%dT%H:%M:%S}Z"
@@ -182,7 +182,7 @@ NO_UTF_8 = pa.Array.from_buffers(
 
 
 def beside_no_utf_8(text: str) -> pa.Array:
-    """A text of a dictionary which has another one, too, that nobody uses."""
+    """A dictionary with an unused text that is no UTF-8."""
     dictionary = pa.concat_arrays([NO_UTF_8, pa.array([text])])
     return pa.DictionaryArray.from_arrays(pa.array([1], pa.int32()), dictionary)
 
@@ -315,7 +315,7 @@ def kept(path: Path, **changed: Any) -> Path:
 
 
 def by_batches_and_by_rows(tmp_path: Path, query: str, path: Path) -> list[Any]:
-    """What the command does with one stream, and with it beside another one."""
+    """Run with one stream, and beside another one."""
     beside = tmp_path / "other.tsv"
     beside.write_text("")
     alone = ["run", query, "--stream", f"urn:s={path}"]

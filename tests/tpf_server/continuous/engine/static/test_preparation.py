@@ -1,4 +1,4 @@
-"""Stores that are exchanged: what changes is found out before, and is what would be found anew."""
+"""Prepared exchanges of stores find the same changes."""
 
 import threading
 from collections import Counter
@@ -62,7 +62,7 @@ def graph(
 
 
 def exchange(engine: Engine, version: str, parts: dict[Term, Triples], how: str) -> None:
-    """Exchange all stores: prepared, prepared without being asked for anything, or not at all."""
+    """Exchange all stores, prepared or not."""
     graphs = {name: [graph(version, name, each)] for name, each in parts.items()}
     prepared = None
     if how != "anew":
@@ -124,7 +124,7 @@ def test_others_push_and_get_answers_while_a_store_is_exchanged(language: str) -
     }[language]
 
     def read() -> None:
-        """The new store is read: it takes until somebody else was served."""
+        """Read the new store until somebody else was served."""
         if threading.current_thread() is exchanging:
             reading.set()
             assert pushed.wait(60)

@@ -122,7 +122,6 @@ steps = st.lists(
 @settings(max_examples=40, deadline=None)
 @given(steps=steps, first=st.lists(st.integers(0, len(QUERIES) - 1), max_size=4))
 def test_together_is_as_alone(steps, first, semantics) -> None:
-    """All queries in one engine emit what each emits in an engine of its own."""
     together, _ = engine_with([], semantics)
     alone: list[Engine] = []
     queries = []

@@ -83,7 +83,7 @@ def test_files_are_read_as_stores_read_them(tmp_path: Path) -> None:
 
 
 class _Held:
-    """A store of a version, with the objects of one subject and predicate."""
+    """A store with a version and the objects of one subject and predicate."""
 
     def __init__(self, version: str, *objects: str) -> None:
         self.version = version
@@ -99,7 +99,7 @@ class _Held:
 
 
 def test_stores_are_exchanged_for_others() -> None:
-    """What both have is neither gone nor new; stores of the same version are not read again."""
+    """Common triples are no change; equal versions are not read."""
     engine = Engine(semantics=PAPER)
     text = "SELECT ?o { STREAM <s> [ALL] { ?e <urn:at> ?a } GRAPH <g> { ?a <urn:p> ?o } }"
     added = engine.register(text)
