@@ -42,21 +42,16 @@ def built_kernel(directory: Path, more: Sequence[str] = ()) -> Path:
     compiler = os.environ.get("CC") or said("CC")
     if os.name != "posix" or not compiler:
         raise OSError("no C compiler is known")
-    # One file for all versions of Python, but for those without a global lock.
-    stable = not said("Py_GIL_DISABLED")
-    suffix = ".abi3.so" if stable else said("EXT_SUFFIX")
-    target = directory / f"{SOURCE.stem}{suffix}"
+    target = directory / SOURCE.with_suffix(".so").name
     new = target.with_name(f"{target.name}.{os.getpid()}")
     linking = shlex.split(said("LDSHARED") or "cc -shared")[1:]
     command = [
         *shlex.split(compiler),
         *(each for each in linking if not each.startswith("-L") and each != "-pthread"),
         *("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"),
-        *(["-DPy_LIMITED_API=0x030B0000"] if stable else []),
-        # See `tpf_client.dataflow.kernels`.
+        # See `tpf_client.dataflow.state.ranked_groups`.
         f"-DSOURCE={zlib.crc32(SOURCE.read_bytes())}L",
         *more,
-        f"-I{sysconfig.get_path('include')}",
         *(str(SOURCE), "-o", str(new)),
     ]
     try:

@@ -1,456 +1,466 @@
-"""The kernel of ranked groups in plain Python, to compare the compiled one with."""
+"""Ranked groups in Python: what those in C are compared with, and do where there is no compiler."""
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import nsmallest
+from itertools import repeat
 from typing import Any, Final
 
 from tpf_client.dataflow.state.ranked_groups import (
-    LEAST,
-    MEDIAN,
+    MIDDLES,
     MOST_PLACES,
     NONE,
-    PARTS,
-    SUM,
     WITH_ROW,
     Branch,
+    By,
     Cells,
-    IntegerColumn,
     Ranking,
 )
-from tpf_client.sparql.expressions.inlined import (
-    DATE_TIME,
-    INTEGER,
-    SCALE_BITS,
-    TAG,
-    TAG_BITS,
-)
+from tpf_client.sparql.expressions.inlined import INTEGER, MOST_SCALE, SCALE_BITS, TAG, TAG_BITS
 
-_SCALE: Final = (1 << SCALE_BITS) - 1
-_LEAST: Final = -(1 << 63)
-_HALF: Final = 1 << 63
-# Instants are behind all numbers.
-_INSTANTS: Final[int] = 10 ** (2 * MOST_PLACES + 1)
-
-
-class _Ordered:
-    """Numbers in order with multiplicities, and their shown values."""
-
-    __slots__ = ("_cells", "_kind")
-
-    def __init__(self, kind: int) -> None:
-        self._kind = kind
-        self._cells: list[tuple[int, int]] = []
-
-    def change(self, cell: int, sign: int) -> None:
-        """Add or remove one."""
-        entry = _value_of(cell), cell
-        if sign > 0:
-            insort(self._cells, entry)
-        else:
-            del self._cells[bisect_left(self._cells, entry)]
-
-    def _ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        cells = self._cells
-        if self._kind == MEDIAN:
-            return cells[(len(cells) - 1) // 2], cells[len(cells) // 2]
-        end = cells[0 if self._kind == LEAST else -1]
-        return end, end
-
-    @property
-    def value(self) -> int:
-        """The value that groups are ordered by."""
-        low, high = self._ends()
-        return (low[0] + high[0]) // 2
-
-    @property
-    def parts(self) -> Cells:
-        """The shown values."""
-        if not self._cells:
-            return (0,) * PARTS
-        low, high = self._ends()
-        return low[1], high[1] if self._kind == MEDIAN else 0, 0
-
-
-class _Total:
-    """The sum of numbers, and how many of them are decimals."""
-
-    __slots__ = ("_decimals", "value")
-
-    def __init__(self) -> None:
-        self.value = self._decimals = 0
-
-    def change(self, cell: int, sign: int) -> None:
-        """One more or one less."""
-        self.value += sign * _value_of(cell)
-        if cell & TAG != INTEGER:
-            self._decimals += sign
-
-    @property
-    def parts(self) -> Cells:
-        """What is shown."""
-        low = (self.value + _HALF) % (2 * _HALF) - _HALF
-        return low, self.value >> 64, self._decimals
+_ONE: Final = 10**MOST_PLACES
+_CELL_BITS: Final = 64
+_CELL_MASK: Final = (1 << _CELL_BITS) - 1
+_CELL_ZERO: Final = 1 << 63
+_REMEMBERED: Final = 50_000
 
 
 class _Group:
-    """A group: how many of its rows count and their numbers, for each branch."""
+    """A group: how many rows hold it, and of each branch how many count and their numbers."""
 
-    __slots__ = ("held", "key", "numbers", "sizes")
+    __slots__ = ("held", "key", "numbers", "rank", "sizes", "tail")
 
     def __init__(self, key: Cells, branches: Sequence[Branch]) -> None:
         self.key = key
         self.held = 0
         self.sizes = [0] * len(branches)
-        self.numbers: list[list[_Ordered | _Total]] = [
-            [_Total() if kind == SUM else _Ordered(kind) for kind in branch.numbers]
-            for branch in branches
-        ]
+        # In order; see `_packed`.
+        self.numbers: list[list[list[int]]] = [[[] for _ in range(b.medians)] for b in branches]
+        # Its place among the best, if it is one of them.
+        self.rank: tuple[Any, ...] | None = None
+        self.tail: tuple[int, ...] | None = None
 
 
 class _Entry:
-    """A row in a branch."""
+    """A row behind an EXISTS."""
 
-    __slots__ = ("at", "group", "keys", "mine", "numbers", "passes", "theirs")
+    __slots__ = ("group", "left", "mine", "passes", "right", "theirs")
 
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.group: _Group | None = None
-        self.numbers: Cells = ()
-        self.keys = (0, 0)
-        self.mine = self.theirs = 0
-        self.passes = True
+    def __init__(self, group: _Group | None, left: int, right: int, mine: int, theirs: int) -> None:
+        self.group = group
+        self.left = left
+        self.right = right
+        self.mine = mine
+        self.theirs = theirs
+        self.passes = False
 
 
 class _Partner:
-    """Rows that meet: those on the left, the values on the right, and the most of these."""
+    """Rows of both windows with the same key, and the largest value of the right ones."""
 
     __slots__ = ("left", "most", "right")
 
     def __init__(self) -> None:
         self.left: deque[_Entry] = deque()
         self.right: deque[int] = deque()
-        self.most = _LEAST
+        self.most = WITH_ROW
+
+
+class _Rows:
+    """The rows of a branch in its window.
+
+    Attributes:
+        entries: the time of each, and its group with its numbers, or an `_Entry`.
+        others: likewise in the other window.
+        partners: what meets there.
+    """
+
+    __slots__ = ("branch", "entries", "gated", "negated", "number", "other_width", "others",
+                 "partners", "width")  # fmt: skip
+
+    def __init__(self, number: int, branch: Branch) -> None:
+        self.number = number
+        self.branch = branch
+        self.width = branch.width
+        self.other_width = branch.other_width
+        self.gated = branch.other_width != NONE
+        self.negated = branch.negated
+        self.entries: deque[tuple[int, Any, Cells]] = deque()
+        self.others: deque[tuple[int, _Entry]] = deque()
+        self.partners: dict[int, _Partner] = {}
 
 
 class RankedGroups:
-    """The window, its groups and the best of them.
+    """The rows of windows, their groups and the best of them.
 
     Attributes:
-        changed: true if the last row of `run` may have changed the shown groups.
-        refused: true if `run` stopped before a row whose subject is in the window.
-        passed: the instant before the next row at which the shown groups may have changed (see
+        changed: whether the last row that `run` took may have changed what is shown.
+        passed: the instant before the next row at which what is shown may have changed (see
             `Ranking.ticks`); `WITH_ROW` where that came with the last one.
     """
 
     def __init__(self, ranking: Ranking) -> None:
         self._ranking = ranking
-        self._branches = list(enumerate(ranking.branches))
-        # Of which branch the cells of a row are, and where among its own.
+        self._rows = [_Rows(number, each) for number, each in enumerate(ranking.branches)]
+        # For each place behind the keys: of which branch it is, and what of it.
         self._places = [
-            (number, behind) for number, each in self._branches for behind in range(each.shown)
+            (number, behind)
+            for number, each in enumerate(ranking.branches)
+            for behind in range(each.shown)
         ]
-        self._width = max(max(each.width, each.other_width) for each in ranking.branches)
-        # The subjects, and the entries of each branch that are not gone: there, and beyond a gate.
-        self._log: deque[tuple[int, int]] = deque()
-        self._subjects: set[int] = set()
-        self._entries: list[deque[_Entry]] = [deque() for _ in ranking.branches]
-        self._others: list[deque[_Entry]] = [deque() for _ in ranking.branches]
-        self._partners: list[dict[int, _Partner]] = [{} for _ in ranking.branches]
         self._groups: dict[Cells, _Group] = {}
         self._touched: dict[_Group, None] = {}
-        # The best groups in their order, those that are among them, and whether these are all.
         self._best: list[tuple[Any, ...]] = []
-        self._ranks: dict[_Group, tuple[Any, ...]] = {}
         self._all = True
         self._reserve = max(32, 3 * ranking.wanted)
-        self._before: list[Cells] | None = None
+        self._amounts = [self._amount_of(each) for each in ranking.order]
+        self._keys_only = all(
+            each.place < ranking.keys and each.over == NONE for each in ranking.order[1:]
+        ) and all(place < ranking.keys for place in ranking.ties)
+        self._packed: dict[int, int] = {}
+        self._at = WITH_ROW
         self.changed = False
-        self.refused = False
         self.passed = WITH_ROW
-
-    def __len__(self) -> int:
-        """Return the number of rows in the window."""
-        return len(self._log)
 
     @property
     def groups(self) -> int:
-        """Return the number of groups that have rows."""
+        """How many groups have rows, even if none counts."""
         return len(self._groups)
 
-    def batch(self, columns: Sequence[IntegerColumn], /) -> list[Any]:
-        """Prepare rows for `run`.
+    def batch(self, columns: Sequence[Any], /) -> list[Any]:
+        """Rows as `run` takes them.
 
         Args:
-            columns: ascending times; subjects, unique in the window; then for each branch the keys,
-                column by column, and a flag for wanted rows; its numbers (integers
-                or decimals; for the
-                least and the most instants, too), column by column; with another
-                window its key here and
-                there, and the values here and there.
+            columns: when rows come, none before the one before it; then for each branch the keys,
+                column by column, and whether the row is wanted; its numbers (integers or decimals),
+                column by column; with another window its key as it is here, as it is there, and the
+                values here and there.
         """
         rest = iter([column.tolist() for column in columns])
-        found: list[Any] = [next(rest), next(rest)]
-        for _, branch in self._branches:
-            keys = list(zip(*[next(rest) for _ in range(self._ranking.keys)], strict=True))
+        found: list[Any] = [next(rest)]
+        for rows in self._rows:
+            keys: Any = zip(*[next(rest) for _ in range(self._ranking.keys)], strict=True)
             wanted = next(rest)
-            cells = [key if flag else None for key, flag in zip(keys, wanted, strict=True)]
-            nothing: list[Any] = [()] * len(cells)
-            numbers = [next(rest) for _ in branch.numbers]
-            gate = [next(rest) for _ in range(4 * (branch.other_width != NONE))]
-            met = zip(*gate, strict=True) if gate else [None] * len(cells)
-            given = zip(*numbers, strict=True) if numbers else nothing
-            found.append(list(zip(cells, given, met, strict=True)))
+            keys = [key if flag else None for key, flag in zip(keys, wanted, strict=True)]
+            if rows.gated:
+                keys = list(zip(keys, *[next(rest) for _ in range(4)], strict=True))
+            elif rows.branch.medians:
+                numbers = [self._packs(next(rest)) for _ in range(rows.branch.medians)]
+                keys = list(zip(keys, zip(*numbers, strict=True), strict=True))
+            else:
+                keys = list(zip(keys, repeat(())))
+            found.append(keys)
         return found
 
-    def run(self, batch: Any, start: int, stop: int, quiet: bool = False, /) -> int:
-        """Take rows until one may have changed the shown groups.
+    def run(self, batch: Any, start: int, stop: int, /) -> int:
+        """Take rows one after the other, until one may have changed what is shown.
 
         Args:
             batch: the rows.
             start: the first of them.
             stop: the first that is not taken.
-            quiet: go on after changes.
 
         Returns:
-            The first row that was not taken; see `changed` and `refused`.
+            The number of the first row that was not taken; see `changed`.
         """
-        times, rows, *parts = batch
-        subjects, touched, apart = self._subjects, self._touched, self._ranking.apart
-        self.changed = self.refused = False
+        times, *parts = batch
+        touched = self._touched
+        enter = [
+            (part, self._enter_gated(rows) if rows.gated else self._enter(rows))
+            for rows, part in zip(self._rows, parts, strict=True)
+        ]
+        ticks, apart = self._ranking.ticks, self._ranking.apart
+        self.changed = False
         self.passed = WITH_ROW
-        self._before = None
+        now = self._at
         for number in range(start, stop):
-            at, subject = times[number], rows[number]
-            if subject in subjects:
-                self.refused = True
-                return number
-            if self._ranking.ticks and not quiet and self._pass(at):
-                self.changed = True
-                return number
-            self._let_go(at)
-            matters = False
-            if apart and touched and self._place():
-                matters = True
-                self._before = self.shown()
-            self._log.append((at, subject))
-            subjects.add(subject)
-            for (place, branch), part in zip(self._branches, parts, strict=True):
-                self._enter(place, branch, at, *part[number])
-            if touched:
-                matters |= self._place()
-            if matters and not quiet:
+            at = times[number]
+            if at != now:
+                if (ticks or apart) and self.pass_to(at - (not apart)):
+                    return number
+                self._let_go(at)
+                now = self._at = at
+            for part, take in enter:
+                take(at, part[number])
+            if touched and self._place():
                 self.changed = True
                 return number + 1
-            self._before = None
         return stop
 
-    def shown(self) -> list[Cells]:
-        """Return the rows of the shown groups."""
-        best = self._best[self._ranking.offset : self._ranking.wanted]
-        return [self._row(self._groups[key]) for *_, key in best]
+    def pass_to(self, until: int) -> bool:
+        """Let time pass until an instant; whether what is shown may have changed at `passed`.
 
-    def before(self) -> list[Cells] | None:
-        """Return the groups shown before the last row came, and after others had gone
-        (`Ranking.apart`).
-
-        ``None``: the same as before they went.
+        With `Ranking.ticks` it stops at the first instant at which that is so.
         """
-        return self._before
+        self.changed = False
+        while True:
+            at = until + 1
+            for rows in self._rows:
+                if rows.entries:
+                    at = min(at, rows.entries[0][0] + rows.width + 1)
+                if rows.others:
+                    at = min(at, rows.others[0][0] + rows.other_width + 1)
+            if at > until:
+                return False
+            if not self._ranking.ticks:
+                at = until
+            self._let_go(at)
+            self._at = at
+            if self._touched and self._place():
+                self.passed = at
+                self.changed = True
+                return True
+
+    def shown(self) -> list[Cells]:
+        """The rows of the groups that are shown."""
+        best = self._best[self._ranking.offset : self._ranking.wanted]
+        return [self._row(self._groups[rank[-1]]) for rank in best]
 
     # --------------------------------------------------------------------------------- rows
 
-    def _pass(self, until: int) -> bool:
-        """Let time pass until a row comes, or shown groups may have changed; return True then."""
-        while True:
-            at = until
-            for place, branch in self._branches:
-                entries, others = self._entries[place], self._others[place]
-                if entries:
-                    at = min(at, entries[0].at + branch.width + 1)
-                if others:
-                    at = min(at, others[0].at + branch.other_width + 1)
-            if at >= until:
-                return False
-            self._let_go(at)
-            if self._touched and self._place():
-                self.passed = at
-                return True
-
     def _let_go(self, at: int) -> None:
-        """Remove rows that are too old."""
-        log = self._log
-        for place, branch in self._branches:
-            entries, others = self._entries[place], self._others[place]
-            while entries and entries[0].at < at - branch.width:
-                self._leave(place, entries.popleft())
-            while others and others[0].at < at - branch.other_width:
-                self._leave_other(place, branch, others.popleft())
-        while log and log[0][0] < at - self._width:
-            self._subjects.discard(log.popleft()[1])
+        """Drop what is too old."""
+        for rows in self._rows:
+            entries, others = rows.entries, rows.others
+            first = at - rows.width
+            while entries and entries[0][0] < first:
+                _, entry, numbers = entries.popleft()
+                if rows.gated:
+                    self._leave_gated(rows, entry)
+                else:
+                    self._count(rows.number, entry, numbers, -1)
+                    entry.held -= 1
+            first = at - rows.other_width
+            while others and others[0][0] < first:
+                self._leave_other(rows, others.popleft()[1])
 
-    def _enter(
-        self, place: int, branch: Branch, at: int, key: Cells | None, numbers: Cells, gate: Any
-    ) -> None:
-        if key is None and gate is None:
-            return
-        entry = _Entry(at)
-        if gate is not None:
-            entry.keys, entry.mine, entry.theirs = gate[:2], gate[2], gate[3]
-            self._others[place].append(entry)
-            right = self._partner(place, entry.keys[1])
-            right.right.append(entry.theirs)
-            if entry.theirs > right.most:
-                right.most = entry.theirs
-                self._look_again(place, branch, right)
+    def _enter(self, rows: _Rows) -> Callable[[int, Any], None]:
+        groups, touched, append = self._groups, self._touched, rows.entries.append
+        number, branches, medians = rows.number, self._ranking.branches, rows.branch.medians
+
+        def take(at: int, part: Any) -> None:
+            key, numbers = part
             if key is None:
                 return
-            left = self._partner(place, entry.keys[0])
-            left.left.append(entry)
-            entry.passes = (left.most > entry.mine) != branch.negated
-        assert key is not None
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = _Group(key, self._ranking.branches)
-        group.held += 1
-        entry.group, entry.numbers = group, numbers
-        self._entries[place].append(entry)
-        if entry.passes:
-            self._count(place, group, numbers, 1)
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = _Group(key, branches)
+            group.held += 1
+            group.sizes[number] += 1
+            if medians:
+                for ordered, value in zip(group.numbers[number], numbers):  # noqa: B905 (hot)
+                    insort(ordered, value)
+            touched[group] = None
+            append((at, group, numbers))
 
-    def _leave(self, place: int, entry: _Entry) -> None:
+        return take
+
+    def _enter_gated(self, rows: _Rows) -> Callable[[int, Any], None]:
+        groups, touched, partners = self._groups, self._touched, rows.partners
+        number, branches, negated = rows.number, self._ranking.branches, rows.negated
+        append, append_other = rows.entries.append, rows.others.append
+
+        def take(at: int, part: Any) -> None:
+            key, left, right, mine, theirs = part
+            group = None
+            if key is not None:
+                group = groups.get(key)
+                if group is None:
+                    group = groups[key] = _Group(key, branches)
+                group.held += 1
+            entry = _Entry(group, left, right, mine, theirs)
+            append_other((at, entry))
+            partner = partners.get(right)
+            if partner is None:
+                partner = partners[right] = _Partner()
+            partner.right.append(theirs)
+            if theirs > partner.most:
+                partner.most = theirs
+                self._look_again(rows, partner)
+            if group is None:
+                return
+            if left != right:
+                partner = partners.get(left)
+                if partner is None:
+                    partner = partners[left] = _Partner()
+            partner.left.append(entry)
+            append((at, entry, ()))
+            if (partner.most > mine) != negated:
+                entry.passes = True
+                group.sizes[number] += 1
+                touched[group] = None
+
+        return take
+
+    def _leave_gated(self, rows: _Rows, entry: _Entry) -> None:
         group = entry.group
         assert group is not None
         if entry.passes:
-            self._count(place, group, entry.numbers, -1)
+            self._count(rows.number, group, (), -1)
         group.held -= 1
         if not group.held:
             self._touched[group] = None
-        partner = self._partners[place].get(entry.keys[0])
-        if partner is not None:
-            partner.left.popleft()
-            self._forget(place, entry.keys[0], partner)
-
-    def _leave_other(self, place: int, branch: Branch, entry: _Entry) -> None:
-        partner = self._partners[place][entry.keys[1]]
-        partner.right.popleft()
-        if entry.theirs == partner.most and entry.theirs not in partner.right:
-            partner.most = max(partner.right, default=_LEAST)
-            self._look_again(place, branch, partner)
-        self._forget(place, entry.keys[1], partner)
-
-    def _partner(self, place: int, key: int) -> _Partner:
-        found = self._partners[place].get(key)
-        if found is None:
-            found = self._partners[place][key] = _Partner()
-        return found
-
-    def _forget(self, place: int, key: int, partner: _Partner) -> None:
+        partner = rows.partners[entry.left]
+        partner.left.popleft()
         if not partner.left and not partner.right:
-            del self._partners[place][key]
+            del rows.partners[entry.left]
 
-    def _look_again(self, place: int, branch: Branch, partner: _Partner) -> None:
+    def _leave_other(self, rows: _Rows, entry: _Entry) -> None:
+        partner = rows.partners[entry.right]
+        right = partner.right
+        theirs = right.popleft()
+        if theirs == partner.most and theirs not in right:
+            partner.most = max(right, default=WITH_ROW)
+            self._look_again(rows, partner)
+        if not partner.left and not right:
+            del rows.partners[entry.right]
+
+    def _look_again(self, rows: _Rows, partner: _Partner) -> None:
         for entry in partner.left:
-            passes = (partner.most > entry.mine) != branch.negated
+            passes = (partner.most > entry.mine) != rows.negated
             if passes != entry.passes:
                 entry.passes = passes
                 assert entry.group is not None
-                self._count(place, entry.group, entry.numbers, 1 if passes else -1)
+                self._count(rows.number, entry.group, (), 1 if passes else -1)
 
-    def _count(self, place: int, group: _Group, numbers: Cells, sign: int) -> None:
-        group.sizes[place] += sign
+    def _count(self, branch: int, group: _Group, numbers: Cells, sign: int) -> None:
+        group.sizes[branch] += sign
         self._touched[group] = None
-        for kept, cell in zip(group.numbers[place], numbers, strict=True):
-            kept.change(cell, sign)
+        if numbers:
+            for ordered, value in zip(group.numbers[branch], numbers):  # noqa: B905 (hot)
+                del ordered[bisect_left(ordered, value)]
+
+    def _packs(self, cells: list[int]) -> list[int]:
+        packed = self._packed
+        if len(packed) > _REMEMBERED:
+            packed.clear()
+        for cell in {*cells}.difference(packed):
+            packed[cell] = _value_of(cell) << _CELL_BITS | (cell + _CELL_ZERO)
+        return [packed[cell] for cell in cells]
 
     # -------------------------------------------------------------------------------- order
 
     def _place(self) -> bool:
-        """Put groups in order; return True if shown groups may have changed."""
-        best, ranks, wanted = self._best, self._ranks, self._ranking.wanted
-        touched = list(self._touched)
-        self._touched.clear()
-        matters = False
+        """Put groups where they belong now; whether that may matter to what is shown."""
+        best, wanted = self._best, self._ranking.wanted
+        touched, matters = self._touched, False
         for group in touched:
-            if group in ranks:
-                place = bisect_left(best, ranks.pop(group))
+            if group.rank is not None:
+                place = bisect_left(best, group.rank)
                 del best[place]
+                group.rank = None
                 matters = matters or place < wanted
+        lead, whole = self._amounts[0], self._is_whole
         for group in touched:
             if not group.held:
                 del self._groups[group.key]
-            if not self._is_whole(group):
+            if not whole(group):
                 continue
-            # Most are behind by what decides first.
-            if not self._all and (not best or self._amount(group, 0) > best[-1][0]):
+            amount = lead(group)
+            if not self._all and (not best or amount > best[-1][0]):
                 continue
-            rank = self._rank(group)
+            rank = self._rank(group, amount)
             if not self._all and rank > best[-1]:
                 continue
-            ranks[group] = rank
+            group.rank = rank
             insort(best, rank)
             matters = matters or len(best) <= wanted or rank <= best[wanted - 1]
+        touched.clear()
         if len(best) > 2 * self._reserve:
-            for *_, key in best[self._reserve :]:
-                del ranks[self._groups[key]]
+            for rank in best[self._reserve :]:
+                self._groups[rank[-1]].rank = None
             del best[self._reserve :]
             self._all = False
         elif len(best) < wanted and not self._all:
-            every = [self._rank(each) for each in self._groups.values() if self._is_whole(each)]
-            best[:] = nsmallest(self._reserve, every)
-            self._all = len(best) == len(every)
-            self._ranks = {self._groups[rank[-1]]: rank for rank in best}
+            self._choose_anew()
             matters = True
         return matters
 
+    def _choose_anew(self) -> None:
+        best, groups, lead = self._best, self._groups, self._amounts[0]
+        for rank in best:
+            groups[rank[-1]].rank = None
+        every = [self._rank(each, lead(each)) for each in groups.values() if self._is_whole(each)]
+        best[:] = nsmallest(self._reserve, every)
+        self._all = len(best) == len(every)
+        for rank in best:
+            groups[rank[-1]].rank = rank
+
     def _is_whole(self, group: _Group) -> bool:
-        return all(
-            branch.least <= size <= branch.most
-            for (_, branch), size in zip(self._branches, group.sizes, strict=True)
-        )
+        for size, branch in zip(group.sizes, self._ranking.branches):  # noqa: B905 (hot)
+            if not branch[1] <= size <= branch[2]:
+                return False
+        return True
 
     def _row(self, group: _Group) -> Cells:
         row = list(group.key)
         for size, numbers in zip(group.sizes, group.numbers, strict=True):
             row.append(size)
             for each in numbers:
-                row += each.parts
+                row += _middles(each)
         return tuple(row)
 
-    def _rank(self, group: _Group) -> tuple[Any, ...]:
-        """Return the sort value of a group, and its key."""
-        row: Iterable[int] = ()
-        if self._ranking.ties:
-            whole = self._row(group)
-            row = [whole[place] for place in self._ranking.ties]
-        by = [self._amount(group, number) for number in range(len(self._ranking.order))]
-        return (*by, *row, group.key)
+    def _rank(self, group: _Group, lead: int) -> tuple[Any, ...]:
+        """What a group is sorted by, and its key."""
+        tail = group.tail
+        if tail is None:
+            whole: Iterable[int] = group.key if self._keys_only else self._row(group)
+            cells = tuple(whole)
+            tail = (
+                *[amount(group) for amount in self._amounts[1:]],
+                *[cells[place] for place in self._ranking.ties],
+            )
+            if self._keys_only:
+                group.tail = tail
+        return (lead, *tail, group.key)
 
-    def _amount(self, group: _Group, number: int) -> int:
-        """Return a number of a condition, in one scale for all."""
-        place, over, descending = self._ranking.order[number]
-        if place < self._ranking.keys:
-            found = _value_of(group.key[place])
-        else:
-            branch, behind = self._places[place - self._ranking.keys]
-            if behind:
-                found = group.numbers[branch][(behind - 1) // PARTS].value
-            else:
-                found = group.sizes[branch] * 10**MOST_PLACES
-        if over != NONE:
-            size = group.sizes[self._places[over - self._ranking.keys][0]]
+    def _amount_of(self, by: By) -> Callable[[_Group], int]:
+        """A function for the number that a condition looks at, of one scale for all groups."""
+        place, over, descending = by
+        keys, sign = self._ranking.keys, -1 if descending else 1
+        if place < keys:
+            return self._divided(lambda group: _value_of(group.key[place]), over, sign)
+        branch, behind = self._places[place - keys]
+        if behind:
+            number = (behind - 1) // MIDDLES
+            return self._divided(lambda group: _middle(group.numbers[branch][number]), over, sign)
+        if over == NONE:
+            return lambda group: sign * group.sizes[branch]
+        return self._divided(lambda group: group.sizes[branch] * _ONE, over, sign)
+
+    def _divided(
+        self, number: Callable[[_Group], int], over: int, sign: int
+    ) -> Callable[[_Group], int]:
+        if over == NONE:
+            return lambda group: sign * number(group)
+        divisor = self._places[over - self._ranking.keys][0]
+
+        def quotient(group: _Group) -> int:
             # Towards zero.
-            found = found // size if found >= 0 else -(-found // size)
-        return -found if descending else found
+            found, size = number(group), group.sizes[divisor]
+            return sign * (found // size if found >= 0 else -(-found // size))
+
+        return quotient
 
 
 def _value_of(cell: int) -> int:
-    """Return the value of a cell, in one scale for all."""
+    """The value of a cell, of one scale for all."""
     if cell & TAG == INTEGER:
-        return (cell >> TAG_BITS) * 10**MOST_PLACES
-    if cell & TAG == DATE_TIME:
-        return (cell >> TAG_BITS) * 10**MOST_PLACES + _INSTANTS
+        return (cell >> TAG_BITS) * _ONE
     rest = cell >> TAG_BITS
-    factor: int = 10 ** (MOST_PLACES - (rest & _SCALE))
+    factor: int = 10 ** (MOST_PLACES - (rest & MOST_SCALE))
     return (rest >> SCALE_BITS) * factor
+
+
+def _middle(ordered: list[int]) -> int:
+    count = len(ordered)
+    return (ordered[count - 1 >> 1] >> _CELL_BITS) + (ordered[count >> 1] >> _CELL_BITS) >> 1
+
+
+def _middles(ordered: list[int]) -> Cells:
+    count = len(ordered)
+    if not count:
+        return 0, 0
+    low, high = ordered[count - 1 >> 1], ordered[count >> 1]
+    return (low & _CELL_MASK) - _CELL_ZERO, (high & _CELL_MASK) - _CELL_ZERO

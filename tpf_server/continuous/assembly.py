@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 
 from annotations.clock import Clock
 from annotations.terms import DEFAULT_GRAPH, Term
-from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.iris import resolve
 from tpf_server.continuous.changing_graphs import ChangingGraphs, RemoteGraphs
@@ -25,6 +24,7 @@ from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
     UnsupportedContinuousQueryError,
 )
+from tpf_server.continuous.engine.plans.batch_report import Kernel
 from tpf_server.continuous.engine.semantics import EngineLimits
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.hosting import Policies

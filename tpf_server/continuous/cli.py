@@ -23,7 +23,6 @@ from annotations.clock import SystemClock
 from annotations.terms import Term
 from annotations.wording import counted, how_to_install
 from tpf_client.commands import NamedOutput
-from tpf_client.dataflow.kernels import KERNELS, Kernel
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
 from tpf_server.continuous.changing_graphs import asked_once
 from tpf_server.continuous.cqels.engine import Engine
@@ -50,7 +49,7 @@ from tpf_server.continuous.engine.files import (
     opened_records,
     read_stream,
 )
-from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS
+from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS, KERNELS, Kernel
 from tpf_server.continuous.engine.query_engine import ParsedQuery
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS

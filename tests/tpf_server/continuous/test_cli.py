@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from tpf_client.dataflow.kernels import compiled_groups
+from tpf_client.dataflow.state.ranked_groups import library
 from tpf_server.continuous import cli
 from tpf_server.continuous.cli import app
 from tpf_server.continuous.cqels.engine import Engine
@@ -160,12 +160,12 @@ GROUP BY ?b ORDER BY DESC(?c) ?b LIMIT 2"""
     ],
 )
 def test_explain_says_what_is_compiled(files, query, options, kernel, reason):
-    if kernel == "compiled" and compiled_groups() is None:
+    if kernel == "compiled" and library() is None:
         kernel = "off"
     found = json.loads(run(files, "--explain", *options, query=query).output)["batches"]
     assert found["kernel"] == kernel
     assert found["operators"] == ([] if kernel == "off" else ["window", "groups", "order"])
-    missing = compiled_groups() is None and reason is None and kernel == "off"
+    missing = library() is None and reason is None and kernel == "off"
     assert missing or found.get("reason") == reason
     assert run(files, *options, query=query).exit_code == 0
 

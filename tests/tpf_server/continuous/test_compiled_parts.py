@@ -8,7 +8,7 @@ from flask import Flask
 
 from annotations.clock import ManualClock
 from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_client.dataflow.kernels import compiled_groups
+from tpf_client.dataflow.state.ranked_groups import library
 from tpf_server.continuous.assembly import continuous_service
 from tpf_server.continuous.engine.plans.batch_report import OFF
 from tpf_server.continuous.web import continuous_blueprint
@@ -48,7 +48,7 @@ def test_the_setting_decides(kernel):
         assert (found["kernel"], found["operators"]) == ("off", [])
         assert found["reason"] == OFF
         return
-    if kernel == "compiled" and compiled_groups() is None:
+    if kernel == "compiled" and library() is None:
         assert (found["kernel"], "without a compiler" in found["reason"]) == ("off", True)
     else:
         assert found == {"kernel": kernel, "operators": ["window", "groups", "order"]}

@@ -263,10 +263,6 @@ class Distinct(Node):
         """Whether there is no solution now."""
         return not self._counts
 
-    def clear(self) -> None:
-        """Forget all solutions."""
-        self._counts.clear()
-
     def _push(self, solution: Solution, count: int) -> None:
         counts = self._counts
         before = counts.get(solution, 0)

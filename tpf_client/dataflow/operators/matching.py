@@ -74,12 +74,6 @@ class Matching(Node):
         """Whether something happened to a left solution."""
         return bool(self._touched)
 
-    def clear(self) -> None:
-        """Forget all solutions; nothing may be held back."""
-        assert not self._touched
-        self._left.clear()
-        self._right.clear()
-
     def matched(self, left: Solution, right: Solution, count: int) -> None:
         """A matching pair appears or vanishes `count` times (at once, not at the flush)."""
 

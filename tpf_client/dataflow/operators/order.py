@@ -286,12 +286,6 @@ class TopK(Node):
         if matters:
             self._show(new, gone)
 
-    def clear(self) -> None:
-        """Forget all rows, but not what was shown; somebody else says what to `show`."""
-        self._sorted.clear()
-        self._entries.clear()
-        self._all = True
-
     def _shorten(self, reserve: int) -> None:
         ordered = self._sorted
         for entry in ordered[reserve:]:

@@ -1,248 +1,136 @@
-/* Ranked groups in C: what ranked_groups.py says, row for row.
+/* Ranked groups in C: row for row what `tests/support/ranked_groups.py` does.
 
-   The window is a ring of entries, numbered as they came. Each has a time, a subject, and for each
-   branch what is known of it there. Its subjects are in a set; groups, and the rows that a gate
-   lets meet, in tables: open addressing with linear probing, and what is deleted leaves no gap.
-   What is in a table has a slot, whose number is never that of another meanwhile. The best groups
-   are an array of slots in their order. A row makes no Python object; no code of others runs
-   meanwhile.
+   The window is a ring of entries, numbered as they came. Each has a time, and for each branch the
+   slot of its group, its numbers, and its fields of an EXISTS. Groups, and the keys by which rows
+   meet in an EXISTS, are in hash tables with linear probing; what is in a table has a slot, whose
+   number is not reused meanwhile. The best groups are an array of slots in their order.
 
-   Everything that a row may need is reserved before it changes anything. So where memory runs out,
-   the state is that after the row before. */
+   Room for some rows is reserved before they come. Where memory runs out nothing is shown any more:
+   the caller drops the state. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TAG_BITS 3
 #define INTEGER 1
-#define DATE_TIME 3
 #define SCALE_BITS 5
 #define MOST_PLACES 18
 #define NONE (-1)
 #define WITH_ROW INT64_MIN
-#define MOST_KEYS 64
-#define MOST_BRANCHES 8
-#define MOST_NUMBERS 8
-#define FEW 4
+#define RESERVED_ROWS 64
+#define EXPORTED __attribute__((visibility("default")))
 
-/* Where the fields of a gate are in an entry, from its first one. */
+/* Fields of an EXISTS in an entry. */
 enum { LEFT, RIGHT, MINE, THEIRS, NEXT_LEFT, NEXT_RIGHT, PASSES, GATE_FIELDS };
-/* What is kept of the numbers of a group: as `Number` has it. */
-enum { MEDIAN, SUM, LEAST, MOST, KINDS };
-/* What is shown of it: the number or the lower one in the middle, the higher one; or of a sum. */
-enum { LOW, HIGH, DECIMALS, PARTS };
+
+/* As `flat` in `ranked_groups.py` lays them out: a condition of the order; what is at a place of a
+   row behind the keys (a size where `median` is `NONE`, else a middle); a branch. */
+typedef struct {
+    int64_t place, over, descending;
+} Condition;
 
 typedef struct {
-    int place, over, descending;
-} Condition;
+    int64_t branch, median, high;
+} Place;
+
+typedef struct {
+    int64_t width, least, most, medians, other_width, gated, negated;
+    /* Its first field in an entry, that of its EXISTS, its first list of a group, its column. */
+    int64_t group, gate, list, column;
+} Shape;
 
 /* Slots for tuples of cells: `table` has the number of a slot and one, or 0. */
 typedef struct {
-    int keys;
+    int64_t keys;
     int64_t *cell, *held, *free_slot, *table;
-    size_t slots, slot_count, free_count, count, room;
+    size_t slots, slot_count, count, room;
 } Table;
 
-/* The numbers of a group in their order. */
+/* Numbers in their order. */
 typedef struct {
     int64_t *cell;
     size_t count, room;
 } Ordered;
-
-/* Their sum, in parts of 10^-18, and how many are decimals. */
-typedef struct {
-    __int128 sum;
-    int64_t decimals;
-} Total;
-
-/* Numbers of a branch: of which kind, and where they are: of a group, in an entry, in a batch. */
-typedef struct {
-    int kind, of_group, cell, column;
-    int64_t *spare;
-} Number;
-
-/* What is at a place of a row behind the keys: a size (`number` is `NONE`), or a number's part. */
-typedef struct {
-    int branch, number, part;
-} Place;
 
 /* Rows that meet: chains of entries, oldest first, and the most that those on the right have. */
 typedef struct {
     int64_t left_first, left_last, right_first, right_last, most;
 } Partner;
 
+/* What a branch keeps: the first entries that are not gone, and who meets. */
 typedef struct {
-    int64_t width, other_width, least, most;
-    int gated, negated, numbers;
-    Number number[MOST_NUMBERS];
-    /* Where its fields are in an entry, and its columns in a batch. */
-    int group, gate, column, gate_column;
-    /* The first entries that are not gone. */
     int64_t gone, other_gone;
     Table partners;
     Partner *partner;
 } Branch;
 
+/* The sizes of a ranking. `ticks`: stop at each instant at which something goes; `apart`: stop
+   before a row for which something went. */
 typedef struct {
-    PyObject_HEAD
-    int keys, conditions, ties, branches, lists, totals, stride, columns, row_width;
-    Condition *order;
-    int *tie;
+    int64_t keys, offset, wanted, width, apart, ticks, branches, conditions, ties, places;
+    int64_t lists, stride, columns;
+} Sizes;
+
+/* `changed`: what is shown may have changed with the row that came last, or, where it is not
+   `WITH_ROW`, at the instant `passed` before the next one. These are read from outside. */
+typedef struct {
+    int64_t changed, passed;
+    int64_t *given;
+    Sizes is;
+    const Shape *shape;
+    const Place *place;
+    const Condition *order;
+    const int64_t *tie;
     Branch *branch;
-    Place *place;
-    Py_buffer *column;
-    Py_ssize_t offset, wanted, reserve;
-    int64_t width;
-    char apart, ticks, changed, refused;
-    /* At which instant, before the next row, what is shown changed; or `WITH_ROW`. */
-    int64_t passed;
+    ptrdiff_t reserve, best_count;
+    int64_t now;
+    int failed, all_best;
     /* The window: `log_room` is a power of two; entries from `first` to before `next`. */
-    int64_t *log;
+    int64_t *log, first, next;
     size_t log_room;
-    int64_t first, next;
-    /* Its subjects; `subject_used` says which places are taken. */
-    int64_t *subject;
-    unsigned char *subject_used;
-    size_t subject_room;
-    /* Of groups: how many rows each branch counts, their numbers, what decides first. */
+    /* Of each slot: rows that each branch counts, medians, what decides first. */
     Table groups;
-    int64_t *size;
+    int64_t *size, *touched, *best;
     Ordered *ordered;
-    Total *total;
     __int128 *lead;
     unsigned char *is_touched, *is_best;
-    int64_t *touched, *best;
     size_t touched_count;
-    Py_ssize_t best_count;
-    int all_best;
-    /* What was shown before the last row came. */
-    int64_t *before;
-    Py_ssize_t before_count;
 } Ranked;
-
-static const int64_t power[MOST_PLACES + 1] = {
-    1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000, 10000000000,
-    100000000000, 1000000000000, 10000000000000, 100000000000000, 1000000000000000,
-    10000000000000000, 100000000000000000, 1000000000000000000,
-};
-
-static uint64_t mixed(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= UINT64_C(0xbf58476d1ce4e5b9);
-    x ^= x >> 27;
-    x *= UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
-static uint64_t hash_of(const int64_t *cells, int keys)
-{
-    uint64_t found = (uint64_t)keys;
-    for (int n = 0; n < keys; n++)
-        found = mixed(found + UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)cells[n]);
-    return found;
-}
 
 static int64_t *entry_of(const Ranked *self, int64_t number)
 {
-    return self->log + ((size_t)number & (self->log_room - 1)) * (size_t)self->stride;
+    return self->log + ((size_t)number & (self->log_room - 1)) * (size_t)self->is.stride;
 }
 
-/* ------------------------------------------------------------------------------- memory */
-
-/* Make an array longer, given where the pointer to it is; whether that could be done. */
+/* Make an array longer, given where the pointer to it is; returns 0 where that fails. */
 static int longer(void *array, size_t count, size_t each)
 {
-    void *found;
-    if (each && count > (size_t)PY_SSIZE_T_MAX / each)
+    void *grown;
+    if (each && count > (size_t)PTRDIFF_MAX / each)
         return 0;
-    size_t bytes = count * each;
-    /* Pointers of every type are written here: as bytes, since none may be read as another. */
-    memcpy(&found, array, sizeof found);
-    found = realloc(found, bytes > 0 ? bytes : 1);
-    if (found == NULL)
+    memcpy(&grown, array, sizeof grown);
+    grown = realloc(grown, count * each + 1);
+    if (grown == NULL)
         return 0;
-    memcpy(array, &found, sizeof found);
+    memcpy(array, &grown, sizeof grown);
     return 1;
-}
-
-static int reserve_log(Ranked *self)
-{
-    size_t count = (size_t)(self->next - self->first), each = (size_t)self->stride * 8;
-    if (count < self->log_room)
-        return 1;
-    size_t room = self->log_room ? 2 * self->log_room : 64;
-    if (room > (size_t)PY_SSIZE_T_MAX / each)
-        return 0;
-    int64_t *log = malloc(room * each);
-    if (log == NULL)
-        return 0;
-    for (int64_t n = self->first; n < self->next; n++)
-        memcpy(log + ((size_t)n & (room - 1)) * (size_t)self->stride, entry_of(self, n), each);
-    free(self->log);
-    self->log = log;
-    self->log_room = room;
-    return 1;
-}
-
-static size_t place_of_subject(const Ranked *self, int64_t subject)
-{
-    size_t mask = self->subject_room - 1, place = mixed((uint64_t)subject) & mask;
-    while (self->subject_used[place] && self->subject[place] != subject)
-        place = (place + 1) & mask;
-    return place;
-}
-
-static int reserve_subject(Ranked *self)
-{
-    /* There are as many subjects as entries; half of the places stay free. */
-    if (2 * ((size_t)(self->next - self->first) + 1) <= self->subject_room)
-        return 1;
-    size_t room = self->subject_room ? 2 * self->subject_room : 128;
-    int64_t *subject = calloc(room, sizeof(int64_t));
-    unsigned char *used = calloc(room, 1);
-    if (subject == NULL || used == NULL) {
-        free(subject);
-        free(used);
-        return 0;
-    }
-    free(self->subject);
-    free(self->subject_used);
-    self->subject = subject;
-    self->subject_used = used;
-    self->subject_room = room;
-    for (int64_t n = self->first; n < self->next; n++) {
-        int64_t each = entry_of(self, n)[1];
-        size_t place = place_of_subject(self, each);
-        subject[place] = each;
-        used[place] = 1;
-    }
-    return 1;
-}
-
-static void drop_subject(Ranked *self, int64_t subject)
-{
-    size_t mask = self->subject_room - 1, gap = place_of_subject(self, subject), place = gap;
-    if (!self->subject_used[gap])
-        return;
-    for (;;) {
-        place = (place + 1) & mask;
-        if (!self->subject_used[place])
-            break;
-        size_t home = mixed((uint64_t)self->subject[place]) & mask;
-        if (((place - home) & mask) >= ((place - gap) & mask)) {
-            self->subject[gap] = self->subject[place];
-            gap = place;
-        }
-    }
-    self->subject_used[gap] = 0;
 }
 
 /* ------------------------------------------------------------------------------- tables */
+
+static uint64_t hash_of(const int64_t *cells, int64_t keys)
+{
+    uint64_t hash = (uint64_t)keys;
+    for (int64_t n = 0; n < keys; n++) {
+        hash += UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)cells[n];
+        hash = (hash ^ hash >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+        hash = (hash ^ hash >> 27) * UINT64_C(0x94d049bb133111eb);
+        hash ^= hash >> 31;
+    }
+    return hash;
+}
 
 static const int64_t *cells_of(const Table *table, int64_t slot)
 {
@@ -253,25 +141,18 @@ static size_t place_of(const Table *table, const int64_t *cells)
 {
     size_t mask = table->room - 1, place = hash_of(cells, table->keys) & mask;
     size_t bytes = (size_t)table->keys * sizeof(int64_t);
-    while (table->table[place]) {
-        if (memcmp(cells_of(table, table->table[place] - 1), cells, bytes) == 0)
-            break;
+    while (table->table[place] &&
+           memcmp(cells_of(table, table->table[place] - 1), cells, bytes) != 0)
         place = (place + 1) & mask;
-    }
     return place;
 }
 
-/* How many slots there will be, so that as many more as that are free. */
-static size_t slots_for(const Table *table, size_t more)
+/* Make room for `more` keys than there are now. */
+static int reserve_slots(Table *self, size_t more)
 {
-    if (table->free_count + table->slots - table->slot_count >= more)
-        return table->slots;
-    return table->slots ? 2 * table->slots : 64;
-}
-
-/* Make room for `slots` slots, and `more` than there are now. */
-static int reserve_slots(Table *self, size_t slots, size_t more)
-{
+    size_t slots = self->slots, room = self->room ? self->room : 128, before = self->room;
+    while (slots - self->count < more)
+        slots = slots ? 2 * slots : 64;
     if (slots > self->slots) {
         if (!longer(&self->cell, slots, (size_t)self->keys * sizeof(int64_t)) ||
             !longer(&self->held, slots, sizeof(int64_t)) ||
@@ -279,9 +160,10 @@ static int reserve_slots(Table *self, size_t slots, size_t more)
             return 0;
         self->slots = slots;
     }
-    if (2 * (self->count + more) <= self->room)
+    while (room < 2 * (self->count + more))
+        room *= 2;
+    if (room == before)
         return 1;
-    size_t room = self->room ? 2 * self->room : 128, before = self->room;
     int64_t *table = calloc(room, sizeof(int64_t)), *old = self->table;
     if (table == NULL)
         return 0;
@@ -300,8 +182,8 @@ static int64_t hold(Table *self, const int64_t *cells, int *is_new)
     size_t place = place_of(self, cells);
     *is_new = !self->table[place];
     if (*is_new) {
-        int64_t slot = self->free_count ? self->free_slot[--self->free_count]
-                                        : (int64_t)self->slot_count++;
+        size_t free_count = self->slot_count - self->count;
+        int64_t slot = free_count ? self->free_slot[free_count - 1] : (int64_t)self->slot_count++;
         memcpy(self->cell + slot * self->keys, cells, (size_t)self->keys * sizeof(int64_t));
         self->held[slot] = 0;
         self->table[place] = slot + 1;
@@ -312,13 +194,12 @@ static int64_t hold(Table *self, const int64_t *cells, int *is_new)
     return slot;
 }
 
+/* Forget a slot that nothing holds. */
 static void drop(Table *self, int64_t slot)
 {
     size_t mask = self->room - 1, gap = place_of(self, cells_of(self, slot)), place = gap;
-    for (;;) {
-        place = (place + 1) & mask;
-        if (!self->table[place])
-            break;
+    /* Move back what would not be found behind the gap. */
+    while (self->table[place = (place + 1) & mask]) {
         size_t home = hash_of(cells_of(self, self->table[place] - 1), self->keys) & mask;
         if (((place - home) & mask) >= ((place - gap) & mask)) {
             self->table[gap] = self->table[place];
@@ -326,8 +207,7 @@ static void drop(Table *self, int64_t slot)
         }
     }
     self->table[gap] = 0;
-    self->free_slot[self->free_count++] = slot;
-    self->count--;
+    self->free_slot[self->slot_count - self->count--] = slot;
 }
 
 static void free_table(Table *self)
@@ -342,137 +222,96 @@ static void free_table(Table *self)
 
 static __int128 value_of(int64_t cell)
 {
-    int64_t rest = cell >> TAG_BITS, tag = cell & ((1 << TAG_BITS) - 1);
-    if (tag == INTEGER)
+    static const int64_t power[MOST_PLACES + 1] = {
+        1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000, 10000000000,
+        100000000000, 1000000000000, 10000000000000, 100000000000000, 1000000000000000,
+        10000000000000000, 100000000000000000, 1000000000000000000,
+    };
+    int64_t rest = cell >> TAG_BITS, scale = rest & ((1 << SCALE_BITS) - 1);
+    if ((cell & ((1 << TAG_BITS) - 1)) == INTEGER)
         return (__int128)rest * power[MOST_PLACES];
-    /* Instants are behind all numbers. */
-    if (tag == DATE_TIME)
-        return ((__int128)rest + (__int128)power[MOST_PLACES] * 10) * power[MOST_PLACES];
-    int64_t scale = rest & ((1 << SCALE_BITS) - 1);
-    if (scale > MOST_PLACES)
-        scale = MOST_PLACES;
-    return (__int128)(rest >> SCALE_BITS) * power[MOST_PLACES - scale];
+    return (__int128)(rest >> SCALE_BITS) * power[scale < MOST_PLACES ? MOST_PLACES - scale : 0];
 }
 
 static int64_t *sizes_of(const Ranked *self, int64_t slot)
 {
-    return self->size + slot * self->branches;
+    return self->size + slot * self->is.branches;
 }
 
-static Ordered *ordered_of(const Ranked *self, const Number *number, int64_t slot)
+static Ordered *ordered_of(const Ranked *self, int64_t branch, int64_t slot, int64_t median)
 {
-    return self->ordered + slot * self->lists + number->of_group;
+    return self->ordered + slot * self->is.lists + self->shape[branch].list + median;
 }
 
-static Total *total_of(const Ranked *self, const Number *number, int64_t slot)
+/* What is shown of a group at a place of a row. */
+static int64_t shown_of(const Ranked *self, int64_t slot, int64_t place)
 {
-    return self->total + slot * self->totals + number->of_group;
-}
-
-static int64_t part_of(const Ranked *self, const Number *number, int64_t slot, int part)
-{
-    if (number->kind == SUM) {
-        const Total *total = total_of(self, number, slot);
-        if (part == DECIMALS)
-            return total->decimals;
-        return (int64_t)(part == LOW ? total->sum : total->sum >> 64);
-    }
-    const Ordered *numbers = ordered_of(self, number, slot);
-    if (!numbers->count || part == DECIMALS || (part == HIGH && number->kind != MEDIAN))
-        return 0;
-    switch (number->kind) {
-    case LEAST:
-        return numbers->cell[0];
-    case MOST:
-        return numbers->cell[numbers->count - 1];
-    default:
-        return numbers->cell[part == LOW ? (numbers->count - 1) / 2 : numbers->count / 2];
-    }
-}
-
-/* What is shown of a group at a place behind its keys. */
-static int64_t shown_of(const Ranked *self, int64_t slot, int behind)
-{
-    const Place *place = self->place + behind;
-    if (place->number == NONE)
-        return sizes_of(self, slot)[place->branch];
-    return part_of(self, self->branch[place->branch].number + place->number, slot, place->part);
-}
-
-/* What the numbers of a group come to, in parts of 10^-18. */
-static __int128 number_of(const Ranked *self, const Number *number, int64_t slot)
-{
-    if (number->kind == SUM)
-        return total_of(self, number, slot)->sum;
-    __int128 low = value_of(part_of(self, number, slot, LOW));
-    if (number->kind != MEDIAN)
-        return low;
-    return (low + value_of(part_of(self, number, slot, HIGH))) / 2;
+    if (place < self->is.keys)
+        return cells_of(&self->groups, slot)[place];
+    const Place *behind = self->place + (place - self->is.keys);
+    if (behind->median == NONE)
+        return sizes_of(self, slot)[behind->branch];
+    const Ordered *numbers = ordered_of(self, behind->branch, slot, behind->median);
+    return numbers->count ? numbers->cell[(numbers->count - !behind->high) / 2] : 0;
 }
 
 /* What a group is ordered by, in parts of 10^-18. */
 static __int128 amount(const Ranked *self, int64_t slot, const Condition *by)
 {
-    __int128 found;
-    if (by->place < self->keys) {
-        found = value_of(cells_of(&self->groups, slot)[by->place]);
-    } else {
-        const Place *place = self->place + (by->place - self->keys);
-        if (place->number == NONE)
-            found = (__int128)sizes_of(self, slot)[place->branch] * power[MOST_PLACES];
-        else
-            found = number_of(self, self->branch[place->branch].number + place->number, slot);
-    }
-    if (by->over != NONE) {
-        int64_t size = shown_of(self, slot, by->over - self->keys);
-        found = size ? found / size : 0;
-    }
-    return by->descending ? -found : found;
+    int64_t cell = shown_of(self, slot, by->place), behind = by->place - self->is.keys;
+    int is_size = behind >= 0 && self->place[behind].median == NONE;
+    __int128 value = value_of(is_size ? cell * (1 << TAG_BITS) | INTEGER : cell);
+    if (behind >= 0 && !is_size)
+        value = (value + value_of(shown_of(self, slot, by->place + 1))) / 2;
+    if (by->over != NONE)
+        value /= shown_of(self, slot, by->over);
+    return by->descending ? -value : value;
 }
 
-/* Whether a group comes before (negative) or after another one; never 0 for two. */
-static int compared(const Ranked *self, int64_t one, int64_t other)
+/* True if a group comes before another one. */
+static int is_before(const Ranked *self, int64_t one, int64_t other)
 {
     if (self->lead[one] != self->lead[other])
-        return self->lead[one] < self->lead[other] ? -1 : 1;
-    for (int n = 1; n < self->conditions; n++) {
+        return self->lead[one] < self->lead[other];
+    for (int n = 1; n < self->is.conditions; n++) {
         __int128 a = amount(self, one, self->order + n), b = amount(self, other, self->order + n);
         if (a != b)
-            return a < b ? -1 : 1;
+            return a < b;
     }
-    for (int n = 0; n < self->ties; n++) {
-        int place = self->tie[n];
-        int64_t a, b;
-        if (place < self->keys) {
-            a = cells_of(&self->groups, one)[place];
-            b = cells_of(&self->groups, other)[place];
-        } else {
-            a = shown_of(self, one, place - self->keys);
-            b = shown_of(self, other, place - self->keys);
-        }
+    for (int64_t n = 0; n < self->is.ties; n++) {
+        int64_t a = shown_of(self, one, self->tie[n]), b = shown_of(self, other, self->tie[n]);
         if (a != b)
-            return a < b ? -1 : 1;
+            return a < b;
     }
     return 0;
 }
 
-/* Whether a group has as many rows in each branch as it must. */
+/* True if a group has as many rows in each branch as it must. */
 static int is_whole(const Ranked *self, int64_t slot)
 {
     const int64_t *sizes = sizes_of(self, slot);
-    for (int n = 0; n < self->branches; n++)
-        if (sizes[n] < self->branch[n].least || sizes[n] > self->branch[n].most)
+    for (int64_t n = 0; n < self->is.branches; n++)
+        if (sizes[n] < self->shape[n].least || sizes[n] > self->shape[n].most)
             return 0;
     return 1;
 }
 
-/* Put a slot among the best; returns where. */
-static Py_ssize_t put(Ranked *self, int64_t slot)
+static void cut(Ranked *self, ptrdiff_t count)
 {
-    Py_ssize_t low = 0, high = self->best_count;
+    while (self->best_count > count)
+        self->is_best[self->best[--self->best_count]] = 0;
+}
+
+/* Put a slot among the best, unless it is behind the last one and others are left out; returns
+   where, or `PTRDIFF_MAX`. */
+static ptrdiff_t put(Ranked *self, int64_t slot)
+{
+    ptrdiff_t low = 0, high = self->best_count;
+    if (!self->all_best && (!high || is_before(self, self->best[high - 1], slot)))
+        return PTRDIFF_MAX;
     while (low < high) {
-        Py_ssize_t middle = low + (high - low) / 2;
-        if (compared(self, slot, self->best[middle]) < 0)
+        ptrdiff_t middle = low + (high - low) / 2;
+        if (is_before(self, slot, self->best[middle]))
             high = middle;
         else
             low = middle + 1;
@@ -485,42 +324,33 @@ static Py_ssize_t put(Ranked *self, int64_t slot)
     return low;
 }
 
-static void cut(Ranked *self, Py_ssize_t count)
-{
-    while (self->best_count > count)
-        self->is_best[self->best[--self->best_count]] = 0;
-}
-
 static void choose_anew(Ranked *self)
 {
-    Py_ssize_t count = 0;
     cut(self, 0);
+    self->all_best = 1;
     for (size_t n = 0; n < self->groups.room; n++) {
         int64_t slot = self->groups.table[n] - 1;
         if (slot < 0 || !is_whole(self, slot))
             continue;
-        count++;
-        if (self->best_count == self->reserve) {
-            if (compared(self, slot, self->best[self->best_count - 1]) > 0)
-                continue;
-            cut(self, self->reserve - 1);
-        }
         put(self, slot);
+        if (self->best_count > self->reserve) {
+            cut(self, self->reserve);
+            self->all_best = 0;
+        }
     }
-    self->all_best = self->best_count == count;
 }
 
 static void drop_group(Ranked *self, int64_t slot)
 {
     drop(&self->groups, slot);
-    for (int n = 0; n < self->lists; n++) {
-        Ordered *numbers = self->ordered + slot * self->lists + n;
+    for (int64_t n = 0; n < self->is.lists; n++) {
+        Ordered *numbers = self->ordered + slot * self->is.lists + n;
         free(numbers->cell);
         memset(numbers, 0, sizeof(Ordered));
     }
 }
 
-/* Put what was touched where it belongs now; whether that may matter to what is shown. */
+/* Put what was touched where it belongs now; returns 1 if that may matter to what is shown. */
 static int placed(Ranked *self)
 {
     int matters = 0;
@@ -529,14 +359,14 @@ static int placed(Ranked *self)
         self->is_touched[slot] = 0;
         if (!self->is_best[slot])
             continue;
-        Py_ssize_t place = 0;
+        ptrdiff_t place = 0;
         while (self->best[place] != slot)
             place++;
         self->best_count--;
         memmove(self->best + place, self->best + place + 1,
                 (size_t)(self->best_count - place) * sizeof(int64_t));
         self->is_best[slot] = 0;
-        matters |= place < self->wanted;
+        matters |= place < self->is.wanted;
     }
     /* What decides first, of all of them, before any is compared. */
     for (size_t n = 0; n < self->touched_count; n++)
@@ -544,22 +374,16 @@ static int placed(Ranked *self)
             self->lead[self->touched[n]] = amount(self, self->touched[n], self->order);
     for (size_t n = 0; n < self->touched_count; n++) {
         int64_t slot = self->touched[n];
-        if (!self->groups.held[slot]) {
+        if (!self->groups.held[slot])
             drop_group(self, slot);
-            continue;
-        }
-        if (!is_whole(self, slot))
-            continue;
-        if (!self->all_best && (!self->best_count ||
-                                compared(self, slot, self->best[self->best_count - 1]) > 0))
-            continue;
-        matters |= put(self, slot) < self->wanted;
+        else if (is_whole(self, slot))
+            matters |= put(self, slot) < self->is.wanted;
     }
     self->touched_count = 0;
     if (self->best_count > 2 * self->reserve) {
         cut(self, self->reserve);
         self->all_best = 0;
-    } else if (self->best_count < self->wanted && !self->all_best) {
+    } else if (self->best_count < self->is.wanted && !self->all_best) {
         choose_anew(self);
         matters = 1;
     }
@@ -576,8 +400,8 @@ static void touch(Ranked *self, int64_t slot)
     }
 }
 
-/* The first number that is not before a cell. */
-static size_t place_of_number(const Ordered *numbers, int64_t cell)
+/* One number more or less, in the order of their values. */
+static int change_ordered(Ordered *numbers, int64_t cell, int sign)
 {
     __int128 value = value_of(cell);
     size_t low = 0, high = numbers->count;
@@ -589,112 +413,45 @@ static size_t place_of_number(const Ordered *numbers, int64_t cell)
         else
             high = middle;
     }
-    return low;
-}
-
-/* One number more or less of those that are kept in their order. */
-static void change_ordered(Number *number, Ordered *numbers, int64_t cell, int sign)
-{
-    if (numbers->cell == NULL) {
-        numbers->cell = number->spare;
-        numbers->room = FEW;
-        number->spare = NULL;
+    if (sign > 0 && numbers->count == numbers->room) {
+        size_t room = numbers->room ? 2 * numbers->room : 4;
+        if (!longer(&numbers->cell, room, sizeof(int64_t)))
+            return 0;
+        numbers->room = room;
     }
-    size_t place = place_of_number(numbers, cell);
-    int64_t *there = numbers->cell + place;
+    int64_t *there = numbers->cell + low;
+    size_t behind = (numbers->count - low) * sizeof(int64_t);
     if (sign > 0) {
-        memmove(there + 1, there, (numbers->count - place) * sizeof(int64_t));
+        memmove(there + 1, there, behind);
         *there = cell;
-        numbers->count++;
     } else {
-        numbers->count--;
-        memmove(there, there + 1, (numbers->count - place) * sizeof(int64_t));
+        memmove(there, there + 1, behind - sizeof(int64_t));
     }
-}
-
-/* One more or one less row of a group. */
-static void count(Ranked *self, Branch *branch, const int64_t *entry, int sign)
-{
-    int64_t slot = entry[branch->group];
-    sizes_of(self, slot)[branch - self->branch] += sign;
-    touch(self, slot);
-    for (int n = 0; n < branch->numbers; n++) {
-        Number *number = branch->number + n;
-        int64_t cell = entry[number->cell];
-        if (number->kind != SUM) {
-            change_ordered(number, ordered_of(self, number, slot), cell, sign);
-            continue;
-        }
-        Total *total = total_of(self, number, slot);
-        /* Who gives the numbers sees that it cannot be too much; if it is, the rest is right. */
-        unsigned __int128 value = (unsigned __int128)value_of(cell);
-        total->sum = (__int128)((unsigned __int128)total->sum + (sign > 0 ? value : -value));
-        total->decimals += (cell & ((1 << TAG_BITS) - 1)) == INTEGER ? 0 : sign;
-    }
-}
-
-static int64_t group_of(Ranked *self, const int64_t *cells)
-{
-    int is_new;
-    int64_t slot = hold(&self->groups, cells, &is_new);
-    if (is_new) {
-        memset(sizes_of(self, slot), 0, (size_t)self->branches * sizeof(int64_t));
-        memset(self->total + slot * self->totals, 0, (size_t)self->totals * sizeof(Total));
-        self->is_touched[slot] = self->is_best[slot] = 0;
-    }
-    return slot;
-}
-
-static int reserve_groups(Ranked *self)
-{
-    size_t more = (size_t)self->branches, slots = slots_for(&self->groups, more);
-    size_t before = self->groups.slots, lists = (size_t)self->lists;
-    size_t totals = (size_t)self->totals;
-    if (slots > before) {
-        /* Each may stay longer where another fails: `groups.slots` is what all of them have. */
-        if (!longer(&self->size, slots * more, sizeof(int64_t)) ||
-            !longer(&self->ordered, slots * lists, sizeof(Ordered)) ||
-            !longer(&self->total, slots * totals, sizeof(Total)) ||
-            !longer(&self->lead, slots, sizeof(__int128)) ||
-            !longer(&self->is_touched, slots, 1) || !longer(&self->is_best, slots, 1) ||
-            !longer(&self->touched, slots, sizeof(int64_t)) ||
-            !longer(&self->best, slots, sizeof(int64_t)))
-            return 0;
-        memset(self->ordered + before * lists, 0, (slots - before) * lists * sizeof(Ordered));
-    }
-    return reserve_slots(&self->groups, slots, more);
-}
-
-/* Room for one more number of a group, be it there or not. */
-static int reserve_number(Ranked *self, Number *number, const int64_t *cells)
-{
-    /* For a list that is new when the row comes: there is one at most. */
-    if (number->spare == NULL) {
-        number->spare = malloc(FEW * sizeof(int64_t));
-        if (number->spare == NULL)
-            return 0;
-    }
-    int64_t slot = self->groups.table[place_of(&self->groups, cells)] - 1;
-    if (slot < 0)
-        return 1;
-    Ordered *numbers = ordered_of(self, number, slot);
-    if (numbers->count < numbers->room)
-        return 1;
-    size_t room = numbers->room ? 2 * numbers->room : FEW;
-    if (!longer(&numbers->cell, room, sizeof(int64_t)))
-        return 0;
-    numbers->room = room;
+    numbers->count += (size_t)sign;
     return 1;
 }
 
-/* -------------------------------------------------------------------------------- gates */
-
-/* How many rows of a partner's left side count, after `most` became another one. */
-static void look_again(Ranked *self, Branch *branch, const Partner *partner)
+/* One more or one less row of a group. */
+static void count(Ranked *self, int64_t branch, const int64_t *entry, int sign)
 {
+    const Shape *shape = self->shape + branch;
+    int64_t slot = entry[shape->group];
+    sizes_of(self, slot)[branch] += sign;
+    touch(self, slot);
+    for (int64_t n = 0; n < shape->medians && !self->failed; n++)
+        if (!change_ordered(ordered_of(self, branch, slot, n), entry[shape->group + 1 + n], sign))
+            self->failed = 1;
+}
+
+/* ------------------------------------------------------------------------------- EXISTS */
+
+/* Count again the rows of a partner's left side, after `most` became another one. */
+static void look_again(Ranked *self, int64_t branch, const Partner *partner)
+{
+    const Shape *shape = self->shape + branch;
     for (int64_t number = partner->left_first; number != NONE;) {
-        int64_t *entry = entry_of(self, number), *gate = entry + branch->gate;
-        int passes = (partner->most > gate[MINE]) != branch->negated;
+        int64_t *entry = entry_of(self, number), *gate = entry + shape->gate;
+        int passes = (partner->most > gate[MINE]) != shape->negated;
         if (passes != gate[PASSES]) {
             gate[PASSES] = passes;
             count(self, branch, entry, passes ? 1 : -1);
@@ -703,674 +460,290 @@ static void look_again(Ranked *self, Branch *branch, const Partner *partner)
     }
 }
 
-static void release(Branch *branch, int64_t slot)
-{
-    if (!--branch->partners.held[slot])
-        drop(&branch->partners, slot);
-}
-
-static int64_t partner_of(Branch *branch, int64_t key)
+static Partner *partner_of(Branch *branch, int64_t key, int64_t *slot)
 {
     int is_new;
-    int64_t slot = hold(&branch->partners, &key, &is_new);
+    *slot = hold(&branch->partners, &key, &is_new);
     if (is_new)
-        branch->partner[slot] = (Partner){NONE, NONE, NONE, NONE, INT64_MIN};
-    return slot;
+        branch->partner[*slot] = (Partner){NONE, NONE, NONE, NONE, INT64_MIN};
+    return branch->partner + *slot;
 }
 
-static int reserve_partners(Branch *branch)
+/* A row comes to both sides; `given` has its keys here and there, and its values. */
+static void enter_gate(Ranked *self, int64_t branch, int64_t number, const int64_t *given)
 {
-    size_t slots = slots_for(&branch->partners, 2);
-    if (slots > branch->partners.slots && !longer(&branch->partner, slots, sizeof(Partner)))
-        return 0;
-    return reserve_slots(&branch->partners, slots, 2);
-}
-
-static void enter_gate(Ranked *self, Branch *branch, int64_t number, const Py_buffer *column,
-                       Py_ssize_t row)
-{
-    int64_t *entry = entry_of(self, number), *gate = entry + branch->gate;
+    const Shape *shape = self->shape + branch;
+    int64_t *entry = entry_of(self, number), *gate = entry + shape->gate;
     gate[NEXT_LEFT] = gate[NEXT_RIGHT] = gate[LEFT] = NONE;
     gate[PASSES] = 0;
-    gate[MINE] = ((const int64_t *)column[2].buf)[row];
-    gate[THEIRS] = ((const int64_t *)column[3].buf)[row];
-    gate[RIGHT] = partner_of(branch, ((const int64_t *)column[1].buf)[row]);
-    Partner *right = branch->partner + gate[RIGHT];
+    gate[MINE] = given[2];
+    gate[THEIRS] = given[3];
+    Partner *right = partner_of(self->branch + branch, given[1], gate + RIGHT);
     if (right->right_last == NONE)
         right->right_first = number;
     else
-        entry_of(self, right->right_last)[branch->gate + NEXT_RIGHT] = number;
+        entry_of(self, right->right_last)[shape->gate + NEXT_RIGHT] = number;
     right->right_last = number;
     if (gate[THEIRS] > right->most) {
         right->most = gate[THEIRS];
         look_again(self, branch, right);
     }
-    if (entry[branch->group] == NONE)
+    if (entry[shape->group] == NONE)
         return;
-    gate[LEFT] = partner_of(branch, ((const int64_t *)column[0].buf)[row]);
-    Partner *left = branch->partner + gate[LEFT];
+    Partner *left = partner_of(self->branch + branch, given[0], gate + LEFT);
     if (left->left_last == NONE)
         left->left_first = number;
     else
-        entry_of(self, left->left_last)[branch->gate + NEXT_LEFT] = number;
+        entry_of(self, left->left_last)[shape->gate + NEXT_LEFT] = number;
     left->left_last = number;
-    gate[PASSES] = (left->most > gate[MINE]) != branch->negated;
+    gate[PASSES] = (left->most > gate[MINE]) != shape->negated;
     if (gate[PASSES])
         count(self, branch, entry, 1);
 }
 
 /* A row is too old for a branch. */
-static void leave(Ranked *self, Branch *branch, int64_t number)
+static void leave(Ranked *self, int64_t branch, int64_t number)
 {
-    const int64_t *entry = entry_of(self, number), *gate = entry + branch->gate;
-    int64_t slot = entry[branch->group];
+    const Shape *shape = self->shape + branch;
+    const int64_t *entry = entry_of(self, number), *gate = entry + shape->gate;
+    int64_t slot = entry[shape->group];
     if (slot == NONE)
         return;
-    if (!branch->gated || gate[PASSES])
+    if (!shape->gated || gate[PASSES])
         count(self, branch, entry, -1);
     if (!--self->groups.held[slot])
         touch(self, slot);
-    if (!branch->gated)
+    if (!shape->gated)
         return;
-    Partner *left = branch->partner + gate[LEFT];
+    Partner *left = self->branch[branch].partner + gate[LEFT];
     left->left_first = gate[NEXT_LEFT];
     if (left->left_first == NONE)
         left->left_last = NONE;
-    release(branch, gate[LEFT]);
+    if (!--self->branch[branch].partners.held[gate[LEFT]])
+        drop(&self->branch[branch].partners, gate[LEFT]);
 }
 
-/* A row is too old for the right side of a gate. */
-static void leave_gate(Ranked *self, Branch *branch, int64_t number)
+/* A row is too old for the right side of an EXISTS. */
+static void leave_gate(Ranked *self, int64_t branch, int64_t number)
 {
-    const int64_t *gate = entry_of(self, number) + branch->gate;
-    Partner *right = branch->partner + gate[RIGHT];
+    int64_t place = self->shape[branch].gate, most = INT64_MIN;
+    const int64_t *gate = entry_of(self, number) + place;
+    Partner *right = self->branch[branch].partner + gate[RIGHT];
     right->right_first = gate[NEXT_RIGHT];
     if (right->right_first == NONE)
         right->right_last = NONE;
-    if (gate[THEIRS] == right->most) {
-        int64_t most = INT64_MIN;
-        for (int64_t n = right->right_first; n != NONE && most < right->most;) {
-            const int64_t *other = entry_of(self, n) + branch->gate;
-            most = other[THEIRS] > most ? other[THEIRS] : most;
-            n = other[NEXT_RIGHT];
-        }
-        if (most != right->most) {
-            right->most = most;
-            look_again(self, branch, right);
-        }
+    for (int64_t n = right->right_first; n != NONE && most < right->most;) {
+        const int64_t *other = entry_of(self, n) + place;
+        most = other[THEIRS] > most ? other[THEIRS] : most;
+        n = other[NEXT_RIGHT];
     }
-    release(branch, gate[RIGHT]);
+    if (most != right->most) {
+        right->most = most;
+        look_again(self, branch, right);
+    }
+    if (!--self->branch[branch].partners.held[gate[RIGHT]])
+        drop(&self->branch[branch].partners, gate[RIGHT]);
 }
 
 /* --------------------------------------------------------------------------------- rows */
 
-static Py_ssize_t shown_count(const Ranked *self)
+/* Make room for so many rows. */
+static int reserve(Ranked *self, size_t rows)
 {
-    Py_ssize_t last = self->best_count < self->wanted ? self->best_count : self->wanted;
-    return last > self->offset ? last - self->offset : 0;
-}
-
-/* Whether the entry `*number` is there and older than an instant minus a width. */
-static int is_gone(const Ranked *self, int64_t number, int64_t at, int64_t width)
-{
-    int64_t first;
-    if (__builtin_sub_overflow(at, width, &first))
-        first = INT64_MIN;
-    return number < self->next && entry_of(self, number)[0] < first;
-}
-
-static void write_row(const Ranked *self, int64_t slot, int64_t *row)
-{
-    memcpy(row, cells_of(&self->groups, slot), (size_t)self->keys * sizeof(int64_t));
-    for (int n = 0; n < self->row_width - self->keys; n++)
-        row[self->keys + n] = shown_of(self, slot, n);
-}
-
-static int reserve_row(Ranked *self, Py_ssize_t row, int64_t *cells)
-{
-    if (!reserve_log(self) || !reserve_subject(self) || !reserve_groups(self))
-        return 0;
-    for (int n = 0; n < self->branches; n++) {
-        Branch *branch = self->branch + n;
-        if (branch->gated && !reserve_partners(branch))
+    size_t each = (size_t)self->is.stride * sizeof(int64_t), room = self->log_room, before;
+    while (room < (size_t)(self->next - self->first) + rows)
+        room = room ? 2 * room : 64;
+    if (room > self->log_room) {
+        int64_t *log = room > (size_t)PTRDIFF_MAX / each ? NULL : malloc(room * each);
+        if (log == NULL)
             return 0;
-        if (!branch->numbers)
-            continue;
-        for (int key = 0; key < self->keys; key++)
-            cells[key] = ((const int64_t *)self->column[branch->column + key].buf)[row];
-        for (int each = 0; each < branch->numbers; each++)
-            if (branch->number[each].kind != SUM &&
-                !reserve_number(self, branch->number + each, cells))
-                return 0;
+        for (int64_t n = self->first; n < self->next; n++)
+            memcpy(log + ((size_t)n & (room - 1)) * (size_t)self->is.stride, entry_of(self, n), each);
+        free(self->log);
+        self->log = log;
+        self->log_room = room;
     }
-    return 1;
+    for (int64_t n = 0; n < self->is.branches; n++) {
+        Branch *branch = self->branch + n;
+        if (!reserve_slots(&branch->partners, 2 * rows) ||
+            !longer(&branch->partner, branch->partners.slots, sizeof(Partner)))
+            return 0;
+    }
+    size_t lists = (size_t)self->is.lists, branches = (size_t)self->is.branches;
+    before = self->groups.slots;
+    if (!reserve_slots(&self->groups, rows * branches))
+        return 0;
+    size_t slots = self->groups.slots;
+    if (slots == before)
+        return 1;
+    if (!longer(&self->ordered, slots * lists, sizeof(Ordered))) {
+        self->groups.slots = before;
+        return 0;
+    }
+    memset(self->ordered + before * lists, 0, (slots - before) * lists * sizeof(Ordered));
+    return longer(&self->size, slots * branches, sizeof(int64_t)) &&
+           longer(&self->lead, slots, sizeof(__int128)) &&
+           longer(&self->is_touched, slots, 1) && longer(&self->is_best, slots, 1) &&
+           longer(&self->touched, slots, sizeof(int64_t)) &&
+           longer(&self->best, slots, sizeof(int64_t));
 }
 
-/* What is too old at an instant goes. */
+/* The instant at which an entry is too old; never, where it has not come. */
+static int64_t end_of(const Ranked *self, int64_t number, int64_t width)
+{
+    return number < self->next ? entry_of(self, number)[0] + width + 1 : INT64_MAX;
+}
+
+/* Let go what is too old at an instant. */
 static void let_go(Ranked *self, int64_t at)
 {
-    for (int n = 0; n < self->branches; n++) {
+    self->now = at;
+    for (int64_t n = 0; n < self->is.branches; n++) {
+        const Shape *shape = self->shape + n;
         Branch *branch = self->branch + n;
-        while (is_gone(self, branch->gone, at, branch->width))
-            leave(self, branch, branch->gone++);
-        while (branch->gated && is_gone(self, branch->other_gone, at, branch->other_width))
-            leave_gate(self, branch, branch->other_gone++);
+        while (end_of(self, branch->gone, shape->width) <= at)
+            leave(self, n, branch->gone++);
+        while (shape->gated && end_of(self, branch->other_gone, shape->other_width) <= at)
+            leave_gate(self, n, branch->other_gone++);
     }
-    while (is_gone(self, self->first, at, self->width))
-        drop_subject(self, entry_of(self, self->first++)[1]);
+    while (end_of(self, self->first, self->is.width) <= at)
+        self->first++;
 }
 
-/* The first instant at which the entry `number` has gone, or `soonest` where that is earlier. */
-static int64_t sooner(const Ranked *self, int64_t number, int64_t width, int64_t soonest)
-{
-    int64_t last;
-    if (number >= self->next || __builtin_add_overflow(entry_of(self, number)[0], width, &last))
-        return soonest;
-    return last < soonest ? last + 1 : soonest;
-}
-
-/* Let time pass until a row comes, or what is shown may have changed; whether it has. */
+/* Let time pass to before an instant, or to when what is shown may have changed; returns 1 then. */
 static int pass(Ranked *self, int64_t until)
 {
     for (;;) {
-        int64_t at = until;
-        for (int n = 0; n < self->branches; n++) {
-            const Branch *branch = self->branch + n;
-            at = sooner(self, branch->gone, branch->width, at);
-            if (branch->gated)
-                at = sooner(self, branch->other_gone, branch->other_width, at);
+        int64_t at = INT64_MAX;
+        for (int64_t n = 0; n < self->is.branches; n++) {
+            const Shape *shape = self->shape + n;
+            int64_t end = end_of(self, self->branch[n].gone, shape->width);
+            at = end < at ? end : at;
+            end = shape->gated ? end_of(self, self->branch[n].other_gone, shape->other_width) : at;
+            at = end < at ? end : at;
         }
         if (at >= until)
             return 0;
-        let_go(self, at);
+        let_go(self, self->is.ticks ? at : until - 1);
         if (self->touched_count && placed(self)) {
-            self->passed = at;
+            self->passed = self->now;
+            self->changed = 1;
             return 1;
         }
     }
 }
 
-/* Take a row; whether it may have changed what is shown. */
-static int take(Ranked *self, Py_ssize_t row, int64_t *cells)
+/* Take a row; returns 1 if it may have changed what is shown. */
+static int take(Ranked *self, const int64_t *row)
 {
-    int64_t at = ((const int64_t *)self->column[0].buf)[row];
-    int64_t subject = ((const int64_t *)self->column[1].buf)[row];
-    int matters = 0;
-    let_go(self, at);
-    if (self->apart && self->touched_count && placed(self)) {
-        matters = 1;
-        self->before_count = shown_count(self);
-        for (Py_ssize_t n = 0; n < self->before_count; n++)
-            write_row(self, self->best[self->offset + n], self->before + n * self->row_width);
-    }
+    let_go(self, row[0]);
     int64_t number = self->next++, *entry = entry_of(self, number);
-    entry[0] = at;
-    entry[1] = subject;
-    size_t place = place_of_subject(self, subject);
-    self->subject[place] = subject;
-    self->subject_used[place] = 1;
-    for (int n = 0; n < self->branches; n++) {
-        Branch *branch = self->branch + n;
-        const Py_buffer *column = self->column + branch->column;
-        entry[branch->group] = NONE;
-        if (((const int64_t *)column[self->keys].buf)[row]) {
-            for (int key = 0; key < self->keys; key++)
-                cells[key] = ((const int64_t *)column[key].buf)[row];
-            entry[branch->group] = group_of(self, cells);
-            for (int each = 0; each < branch->numbers; each++) {
-                const Number *number = branch->number + each;
-                entry[number->cell] = ((const int64_t *)self->column[number->column].buf)[row];
+    entry[0] = row[0];
+    for (int64_t n = 0; n < self->is.branches; n++) {
+        const Shape *shape = self->shape + n;
+        const int64_t *cells = row + shape->column, *rest = cells + self->is.keys;
+        entry[shape->group] = NONE;
+        if (*rest++) {
+            int is_new;
+            int64_t slot = entry[shape->group] = hold(&self->groups, cells, &is_new);
+            if (is_new) {
+                memset(sizes_of(self, slot), 0, (size_t)self->is.branches * sizeof(int64_t));
+                self->is_touched[slot] = self->is_best[slot] = 0;
             }
-            if (!branch->gated)
-                count(self, branch, entry, 1);
+            memcpy(entry + shape->group + 1, rest, (size_t)shape->medians * sizeof(int64_t));
+            if (!shape->gated)
+                count(self, n, entry, 1);
         }
-        if (branch->gated)
-            enter_gate(self, branch, number, self->column + branch->gate_column, row);
+        if (shape->gated)
+            enter_gate(self, n, number, rest);
     }
-    if (self->touched_count)
-        matters |= placed(self);
-    return matters;
-}
-
-static Py_ssize_t taken(Ranked *self, Py_ssize_t start, Py_ssize_t stop, int quiet)
-{
-    const int64_t *times = self->column[0].buf, *subjects = self->column[1].buf;
-    int64_t cells[MOST_KEYS];
-    for (Py_ssize_t row = start; row < stop; row++) {
-        if (!reserve_row(self, row, cells)) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        if (self->subject_used[place_of_subject(self, subjects[row])]) {
-            self->refused = 1;
-            return row;
-        }
-        self->before_count = -1;
-        if (self->ticks && !quiet && pass(self, times[row])) {
-            self->changed = 1;
-            return row;
-        }
-        if (take(self, row, cells) && !quiet) {
-            self->changed = 1;
-            return row + 1;
-        }
-    }
-    self->before_count = -1;
-    return stop;
+    return self->touched_count && placed(self);
 }
 
 /* ------------------------------------------------------------------------- for Python */
 
-static int is_column(const Py_buffer *column)
+EXPORTED void ranked_free(Ranked *self)
 {
-    const char *format = column->format ? column->format : "B";
-    return column->ndim == 1 && column->itemsize == (Py_ssize_t)sizeof(int64_t) &&
-           (strcmp(format, "l") == 0 || strcmp(format, "q") == 0);
-}
-
-static PyObject *ranked_run(PyObject *object, PyObject *arguments)
-{
-    Ranked *self = (Ranked *)object;
-    PyObject *batch;
-    Py_ssize_t start, stop, done = -1;
-    int quiet = 0, opened = 0;
-    if (!PyArg_ParseTuple(arguments, "O!nn|p", &PyTuple_Type, &batch, &start, &stop, &quiet))
-        return NULL;
-    if (PyTuple_Size(batch) != self->columns) {
-        PyErr_SetString(PyExc_ValueError, "a batch has another number of columns");
-        return NULL;
-    }
-    Py_buffer *column = self->column;
-    for (; opened < self->columns; opened++) {
-        PyObject *each = PyTuple_GetItem(batch, opened);
-        if (PyObject_GetBuffer(each, &column[opened], PyBUF_CONTIG_RO | PyBUF_FORMAT) < 0)
-            goto finish;
-        if (!is_column(&column[opened]) || column[opened].len != column[0].len) {
-            opened++;
-            PyErr_SetString(PyExc_ValueError, "columns are integers of 64 bits, of one length");
-            goto finish;
-        }
-    }
-    if (start < 0 || stop < start || stop > column[0].len / (Py_ssize_t)sizeof(int64_t)) {
-        PyErr_SetString(PyExc_ValueError, "there is no such row");
-        goto finish;
-    }
-    self->changed = self->refused = 0;
-    self->passed = WITH_ROW;
-    self->before_count = -1;
-    done = taken(self, start, stop, quiet);
-finish:
-    while (opened)
-        PyBuffer_Release(&column[--opened]);
-    return done < 0 ? NULL : PyLong_FromSsize_t(done);
-}
-
-static PyObject *ranked_batch(PyObject *object, PyObject *arguments)
-{
-    PyObject *columns;
-    (void)object;
-    return PyArg_ParseTuple(arguments, "O", &columns) ? PySequence_Tuple(columns) : NULL;
-}
-
-static PyObject *row_of(const Ranked *self, const int64_t *cells)
-{
-    PyObject *row = PyTuple_New(self->row_width);
-    for (int n = 0; row != NULL && n < self->row_width; n++) {
-        PyObject *value = PyLong_FromLongLong(cells[n]);
-        if (value == NULL) {
-            Py_DECREF(row);
-            return NULL;
-        }
-        PyTuple_SetItem(row, n, value);
-    }
-    return row;
-}
-
-static PyObject *ranked_shown(PyObject *object, PyObject *nothing)
-{
-    Ranked *self = (Ranked *)object;
-    int64_t cells[MOST_KEYS + (1 + PARTS * MOST_NUMBERS) * MOST_BRANCHES];
-    (void)nothing;
-    PyObject *rows = PyList_New(0);
-    for (Py_ssize_t n = 0; rows != NULL && n < shown_count(self); n++) {
-        write_row(self, self->best[self->offset + n], cells);
-        PyObject *row = row_of(self, cells);
-        if (row == NULL || PyList_Append(rows, row) < 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(row);
-    }
-    return rows;
-}
-
-static PyObject *ranked_before(PyObject *object, PyObject *nothing)
-{
-    Ranked *self = (Ranked *)object;
-    (void)nothing;
-    if (self->before_count < 0)
-        Py_RETURN_NONE;
-    PyObject *rows = PyList_New(0);
-    for (Py_ssize_t n = 0; rows != NULL && n < self->before_count; n++) {
-        PyObject *row = row_of(self, self->before + n * self->row_width);
-        if (row == NULL || PyList_Append(rows, row) < 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(row);
-    }
-    return rows;
-}
-
-static Py_ssize_t ranked_length(PyObject *object)
-{
-    return (Py_ssize_t)(((Ranked *)object)->next - ((Ranked *)object)->first);
-}
-
-static PyObject *ranked_groups(PyObject *object, void *nothing)
-{
-    (void)nothing;
-    return PyLong_FromSize_t(((Ranked *)object)->groups.count);
-}
-
-static size_t bytes_of_table(const Table *table)
-{
-    return (table->slots * (size_t)(table->keys + 2) + table->room) * sizeof(int64_t);
-}
-
-/* What it takes: the arrays are not Python's. */
-static PyObject *ranked_sizeof(PyObject *object, PyObject *nothing)
-{
-    const Ranked *self = (Ranked *)object;
-    size_t branches = (size_t)self->branches, lists = (size_t)self->lists, bytes = sizeof(Ranked);
-    size_t totals = (size_t)self->totals;
-    (void)nothing;
-    bytes += (size_t)(self->conditions + 1) * sizeof(Condition);
-    bytes += (size_t)(self->ties + 1) * sizeof(int);
-    bytes += MOST_BRANCHES * sizeof(Branch) + (size_t)self->columns * sizeof(Py_buffer);
-    bytes += (1 + PARTS * MOST_NUMBERS) * MOST_BRANCHES * sizeof(Place);
-    bytes += self->log_room * (size_t)self->stride * sizeof(int64_t);
-    bytes += self->subject_room * (sizeof(int64_t) + 1);
-    bytes += bytes_of_table(&self->groups);
-    bytes += self->groups.slots * ((branches + 2) * sizeof(int64_t) + lists * sizeof(Ordered) +
-                                   totals * sizeof(Total) + sizeof(__int128) + 2);
-    for (size_t n = 0; n < self->groups.slots * lists; n++)
-        bytes += self->ordered[n].room * sizeof(int64_t);
-    for (size_t n = 0; n < branches; n++) {
-        const Branch *branch = self->branch + n;
-        bytes += bytes_of_table(&branch->partners);
-        bytes += branch->partners.slots * sizeof(Partner);
-        for (int each = 0; each < branch->numbers; each++)
-            bytes += branch->number[each].spare == NULL ? 0 : FEW * sizeof(int64_t);
-    }
-    if (self->apart)
-        bytes += (size_t)(self->wanted - self->offset) * (size_t)self->row_width * sizeof(int64_t);
-    return PyLong_FromSize_t(bytes);
-}
-
-static int wrong(void)
-{
-    if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "a ranking that makes no sense");
-    return 0;
-}
-
-/* Whether groups can be ordered by what is at a place of a row, or that be divided by it. */
-static int is_number(const Ranked *self, int place, int divides)
-{
-    if (place < self->keys)
-        return place >= 0 && !divides;
-    if (place >= self->row_width)
-        return 0;
-    const Place *behind = self->place + (place - self->keys);
-    return behind->number == NONE || (behind->part == LOW && !divides);
-}
-
-/* The kinds of the numbers of a branch; whether they are right. */
-static int read_numbers(Ranked *self, Branch *branch, PyObject *kinds)
-{
-    if (PyTuple_Size(kinds) > MOST_NUMBERS)
-        return wrong();
-    for (; branch->numbers < PyTuple_Size(kinds); branch->numbers++) {
-        Number *number = branch->number + branch->numbers;
-        long kind = PyLong_AsLong(PyTuple_GetItem(kinds, branch->numbers));
-        /* Through a gate numbers come at any time, and there is no room for them in advance. */
-        if (PyErr_Occurred() || kind < 0 || kind >= KINDS || (kind != SUM && branch->gated))
-            return wrong();
-        number->kind = (int)kind;
-        number->of_group = kind == SUM ? self->totals++ : self->lists++;
-        number->cell = self->stride++;
-        number->column = self->columns++;
-    }
-    return 1;
-}
-
-static int read_branches(Ranked *self, PyObject *branches)
-{
-    self->stride = 2;
-    self->columns = 2;
-    self->row_width = self->keys;
-    self->branch = calloc(MOST_BRANCHES, sizeof(Branch));
-    self->place = calloc((1 + PARTS * MOST_NUMBERS) * MOST_BRANCHES, sizeof(Place));
-    if (self->branch == NULL || self->place == NULL) {
-        PyErr_NoMemory();
-        return 0;
-    }
-    for (; self->branches < PyTuple_Size(branches); self->branches++) {
-        Branch *branch = self->branch + self->branches;
-        PyObject *each = PyTuple_GetItem(branches, self->branches), *kinds;
-        long long width, least, most, other;
-        if (!PyTuple_Check(each)) {
-            PyErr_SetString(PyExc_TypeError, "a branch is a tuple");
-            return 0;
-        }
-        if (!PyArg_ParseTuple(each, "LLLO!Lp", &width, &least, &most, &PyTuple_Type, &kinds,
-                              &other, &branch->negated))
-            return 0;
-        branch->gated = other >= 0;
-        if (width < 0 || least < 1 || other < -1)
-            return wrong();
-        branch->width = width;
-        branch->other_width = other;
-        branch->least = least;
-        branch->most = most;
-        branch->partners.keys = 1;
-        branch->group = self->stride++;
-        branch->column = self->columns;
-        self->columns += self->keys + 1;
-        if (!read_numbers(self, branch, kinds))
-            return 0;
-        branch->gate = self->stride;
-        self->stride += branch->gated ? GATE_FIELDS : 0;
-        branch->gate_column = self->columns;
-        self->columns += branch->gated ? 4 : 0;
-        Place *place = self->place + (self->row_width - self->keys);
-        *place++ = (Place){self->branches, NONE, 0};
-        for (int n = 0; n < PARTS * branch->numbers; n++)
-            *place++ = (Place){self->branches, n / PARTS, n % PARTS};
-        self->row_width += 1 + PARTS * branch->numbers;
-        self->width = width > self->width ? width : self->width;
-        self->width = other > self->width ? other : self->width;
-    }
-    self->column = calloc((size_t)self->columns, sizeof(Py_buffer));
-    if (self->column == NULL)
-        PyErr_NoMemory();
-    return self->column != NULL;
-}
-
-/* The conditions of an order and the columns of its ties; whether they are right. */
-static int read_order(Ranked *self, PyObject *order, PyObject *ties)
-{
-    self->conditions = (int)PyTuple_Size(order);
-    self->ties = (int)PyTuple_Size(ties);
-    self->order = calloc((size_t)self->conditions + 1, sizeof(Condition));
-    self->tie = calloc((size_t)self->ties + 1, sizeof(int));
-    if (self->order == NULL || self->tie == NULL) {
-        PyErr_NoMemory();
-        return 0;
-    }
-    for (int n = 0; n < self->conditions; n++) {
-        Condition *by = self->order + n;
-        PyObject *each = PyTuple_GetItem(order, n);
-        if (!PyTuple_Check(each)) {
-            PyErr_SetString(PyExc_TypeError, "a condition is a tuple");
-            return 0;
-        }
-        if (!PyArg_ParseTuple(each, "iip", &by->place, &by->over, &by->descending))
-            return 0;
-        if (!is_number(self, by->place, 0) || (by->over != NONE && !is_number(self, by->over, 1)))
-            return wrong();
-    }
-    for (int n = 0; n < self->ties; n++) {
-        long place = PyLong_AsLong(PyTuple_GetItem(ties, n));
-        if (PyErr_Occurred() || place < 0 || place >= self->row_width)
-            return wrong();
-        self->tie[n] = (int)place;
-    }
-    return 1;
-}
-
-static void ranked_free(PyObject *object)
-{
-    Ranked *self = (Ranked *)object;
-    PyTypeObject *type = Py_TYPE(object);
-    for (size_t n = 0; n < self->groups.slots * (size_t)self->lists; n++)
+    for (size_t n = 0; self->ordered && n < self->groups.slots * (size_t)self->is.lists; n++)
         free(self->ordered[n].cell);
-    for (int n = 0; n < self->branches; n++) {
+    for (int64_t n = 0; n < self->is.branches; n++) {
         free_table(&self->branch[n].partners);
         free(self->branch[n].partner);
-        for (int each = 0; each < self->branch[n].numbers; each++)
-            free(self->branch[n].number[each].spare);
     }
     free_table(&self->groups);
-    void *arrays[] = {
-        self->order, self->tie, self->branch, self->place, self->column, self->log,
-        self->subject, self->subject_used, self->size, self->ordered, self->total, self->lead,
-        self->is_touched, self->is_best, self->touched, self->best, self->before,
-    };
+    void *arrays[] = {self->given, self->branch,     self->log,     self->size,    self->ordered,
+                      self->lead,  self->is_touched, self->is_best, self->touched, self->best};
     for (size_t n = 0; n < sizeof(arrays) / sizeof(arrays[0]); n++)
         free(arrays[n]);
-    freefunc release_it = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release_it(object);
-    Py_DECREF(type);
+    free(self);
 }
 
-static int read_ranking(Ranked *self, PyObject *ranking)
+/* The ranking of which `given` has so many numbers, with nothing in it; `NULL`: no memory. */
+EXPORTED Ranked *ranked_new(const int64_t *given, int64_t count)
 {
-    PyObject *branches, *order, *ties;
-    /* As `Ranking` has them. */
-    Py_ssize_t keys = 0, offset = 0, wanted = 0;
-    int apart = 0, ticks = 0;
-    if (!PyArg_ParseTuple(ranking, "nO!O!O!nnpp", &keys, &PyTuple_Type, &branches, &PyTuple_Type,
-                          &order, &PyTuple_Type, &ties, &offset, &wanted, &apart, &ticks))
-        return 0;
-    if (keys < 1 || keys > MOST_KEYS || PyTuple_Size(order) < 1 || PyTuple_Size(order) > 1000 ||
-        PyTuple_Size(ties) > 1000 || PyTuple_Size(branches) < 1 ||
-        PyTuple_Size(branches) > MOST_BRANCHES || offset < 0 || wanted <= offset ||
-        wanted > PY_SSIZE_T_MAX / 1024)
-        return wrong();
-    self->keys = self->groups.keys = (int)keys;
-    self->offset = offset;
-    self->wanted = wanted;
-    self->reserve = 3 * wanted < 32 ? 32 : 3 * wanted;
-    self->apart = (char)apart;
-    self->ticks = (char)ticks;
-    self->passed = WITH_ROW;
+    size_t bytes = (size_t)count * sizeof(int64_t);
+    Ranked *self = calloc(1, sizeof(Ranked));
+    if (self == NULL)
+        return NULL;
+    memcpy(&self->is, given, sizeof(Sizes));
+    self->branch = calloc((size_t)self->is.branches, sizeof(Branch));
+    self->given = malloc(bytes);
+    if (self->branch == NULL || self->given == NULL) {
+        self->is.branches = 0;
+        ranked_free(self);
+        return NULL;
+    }
+    memcpy(self->given, given, bytes);
+    self->shape = (const Shape *)(self->given + sizeof(Sizes) / sizeof(int64_t));
+    self->place = (const Place *)(self->shape + self->is.branches);
+    self->order = (const Condition *)(self->place + self->is.places);
+    self->tie = (const int64_t *)(self->order + self->is.conditions);
+    self->groups.keys = self->is.keys;
+    for (int64_t n = 0; n < self->is.branches; n++)
+        self->branch[n].partners.keys = 1;
+    self->reserve = 3 * self->is.wanted < 32 ? 32 : 3 * self->is.wanted;
+    self->passed = self->now = WITH_ROW;
     self->all_best = 1;
-    self->before_count = -1;
-    if (!read_branches(self, branches) || !read_order(self, order, ties))
-        return 0;
-    if (apart) {
-        size_t each = (size_t)self->row_width * sizeof(int64_t);
-        self->before = calloc((size_t)(wanted - offset), each);
-        if (self->before == NULL) {
-            PyErr_NoMemory();
-            return 0;
-        }
-    }
-    return 1;
+    return self;
 }
 
-static PyObject *ranked_new(PyTypeObject *type, PyObject *arguments, PyObject *named)
+/* Take rows until one may have changed what is shown, or that changed before a row (see `Sizes`).
+   Returns the first row that was not taken; -1 where memory ran out. */
+EXPORTED int64_t ranked_run(Ranked *self, const int64_t *rows, int64_t start, int64_t stop)
 {
-    PyObject *ranking;
-    if (named != NULL && PyDict_Size(named)) {
-        PyErr_SetString(PyExc_TypeError, "a ranking, without a name");
-        return NULL;
+    int64_t row = start;
+    self->changed = 0;
+    self->passed = WITH_ROW;
+    for (; row < stop && !self->changed && !self->failed; row++) {
+        const int64_t *here = rows + row * self->is.columns;
+        if ((row - start) % RESERVED_ROWS == 0 && !reserve(self, RESERVED_ROWS))
+            self->failed = 1;
+        else if ((self->is.ticks || self->is.apart) && pass(self, here[0] + self->is.apart))
+            break;
+        else
+            self->changed = take(self, here);
     }
-    if (!PyArg_ParseTuple(arguments, "O!", &PyTuple_Type, &ranking))
-        return NULL;
-    allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    Ranked *self = (Ranked *)make(type, 0);
-    if (self != NULL && !read_ranking(self, ranking))
-        Py_CLEAR(self);
-    return (PyObject *)self;
+    return self->failed ? -1 : row;
 }
 
-static PyMethodDef methods[] = {
-    {"batch", ranked_batch, METH_VARARGS, "Rows as `run` takes them."},
-    {"run", ranked_run, METH_VARARGS, "Take rows until one may have changed what is shown."},
-    {"shown", ranked_shown, METH_NOARGS, "The keys and sizes of the groups that are shown."},
-    {"before", ranked_before, METH_NOARGS, "What was shown before the last row came."},
-    {"__sizeof__", ranked_sizeof, METH_NOARGS, "Bytes, with all that it keeps."},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyMemberDef members[] = {
-    {"changed", T_BOOL, offsetof(Ranked, changed), READONLY, "Whether the last row may matter."},
-    {"refused", T_BOOL, offsetof(Ranked, refused), READONLY, "Whether a row was not taken."},
-    {"passed", T_LONGLONG, offsetof(Ranked, passed), READONLY, "When it changed without a row."},
-    {NULL, 0, 0, 0, NULL},
-};
-
-static PyGetSetDef properties[] = {
-    {"groups", ranked_groups, NULL, "How many groups there are.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
-
-static PyType_Slot slots[] = {
-    {Py_tp_doc, "The window, its groups and the best of them."},
-    {Py_tp_new, ranked_new},
-    {Py_tp_dealloc, ranked_free},
-    {Py_tp_methods, methods},
-    {Py_tp_members, members},
-    {Py_tp_getset, properties},
-    {Py_sq_length, ranked_length},
-    {0, NULL},
-};
-
-static PyType_Spec spec = {
-    .name = "tpf_client.dataflow.state._ranked_groups.RankedGroups",
-    .basicsize = sizeof(Ranked),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
-
-static int fill(PyObject *module)
+/* Let time pass until an instant, or until what is shown may have changed. */
+EXPORTED void ranked_pass_to(Ranked *self, int64_t until)
 {
-    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    if (type == NULL)
-        return -1;
-    int failed = PyModule_AddObjectRef(module, "RankedGroups", type);
-    Py_DECREF(type);
+    self->changed = 0;
+    pass(self, until + 1);
+}
+
+/* Write the rows of the groups that are shown; returns how many there are. */
+EXPORTED int64_t ranked_shown(const Ranked *self, int64_t *cells)
+{
+    ptrdiff_t last = self->best_count < self->is.wanted ? self->best_count : self->is.wanted;
+    for (ptrdiff_t n = self->is.offset; n < last; n++)
+        for (int64_t place = 0; place < self->is.keys + self->is.places; place++)
+            *cells++ = shown_of(self, self->best[n], place);
+    return last > self->is.offset ? last - self->is.offset : 0;
+}
+
 #ifdef SOURCE
-    /* Of this file, as it was compiled: who imports it sees whether it still is the one. */
-    if (failed == 0)
-        failed = PyModule_AddIntConstant(module, "SOURCE", SOURCE);
+/* Of this file, as it was compiled: the caller sees whether it still is the one. */
+EXPORTED const int64_t ranked_source = SOURCE;
 #endif
-    return failed;
-}
-
-static PyModuleDef_Slot module_slots[] = {
-    {Py_mod_exec, fill},
-    {0, NULL},
-};
-
-static PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "_ranked_groups",
-    .m_doc = "Ranked groups in C.",
-    .m_size = 0,
-    .m_slots = module_slots,
-};
-
-PyMODINIT_FUNC PyInit__ranked_groups(void)
-{
-    return PyModuleDef_Init(&definition);
-}

@@ -184,13 +184,6 @@ class Groups:
 
         return push
 
-    def clear(self) -> None:
-        """Forget all solutions; nothing may be touched."""
-        assert self.keyed
-        assert not self.touched
-        self._live.clear()
-        self.by_key.clear()
-
     def drained(self) -> list[Solution]:
         """The keys of what was touched since this was last called; empty groups are forgotten."""
         keys = []

@@ -1,34 +1,33 @@
 """A sliding window, the groups of its rows, and the best of these: one state for all three.
 
-It is what windows, `Groups`, `SemiJoin`, `KeyedJoin` and `TopK` keep together, for a query that
-counts and orders, without a solution being made of any row: rows are columns of integers. It is
-written in C (`_ranked_groups.c`), which is built with the package where there is a compiler (see
-`kernels`); here is how it is asked.
+Keep what windows, `Groups`, `SemiJoin`, `KeyedJoin` and `TopK` keep together, for a query that
+counts, takes medians and orders. Rows are columns of integers; none becomes a solution. The state
+is in C (`_ranked_groups.c`), built with the package where there is a compiler.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol
+import ctypes
+import zlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from weakref import finalize
 
-# What is counted and ordered of the rows of windows, and what keeps it (see `RankedState`).
+import numpy as np
 
 Cells = tuple[int, ...]
 
 MOST_PLACES: Final = 18
-"""Of decimals with more digits behind the point keys are not ordered here."""
-MEDIAN, SUM, LEAST, MOST = range(4)
-"""What is kept of the numbers of a group, and shown of it."""
-PARTS: Final = 3
-"""So much is shown of numbers. The two in the middle, or the least or the most, and then zeros; of
-a sum, which is given in parts of 10^-`MOST_PLACES`, the lower and the higher 64 bits, and how many
-of the numbers are decimals."""
-LOW, HIGH, DECIMALS = range(PARTS)
-MOST_SUMMED: Final = 10**10
-"""The numbers of a sum are less than this, and more than its negative: as many as fit into a memory
-never need more than 128 bits."""
+"""Decimals with more digits behind the point are not ordered here."""
+MIDDLES: Final = 2
+"""Cells that are shown of numbers: the lower and the higher one in the middle, or zeros."""
 NONE: Final = -1
 WITH_ROW: Final = -(1 << 63)
-"""Before every instant: it happened when a row came."""
+"""Before every instant: the change came with a row."""
 MOST_SIZE: Final = (1 << 63) - 1
+_EXISTS_FIELDS: Final = 7
+_SOURCE: Final = Path(__file__).with_name("_ranked_groups.c")
+_LIBRARY: Final = _SOURCE.with_suffix(".so")
 
 
 class Branch(NamedTuple):
@@ -36,37 +35,35 @@ class Branch(NamedTuple):
 
     Args:
         width: how long a row stays.
-        least: how many rows of this branch a group has at least, to be shown; 1 or more.
-        most: how many at most.
-        numbers: what is kept of numbers of its rows: `MEDIAN`, `SUM`, `LEAST` or `MOST`. Where
-            another window is looked at these are sums.
-        other_width: the rows of another window are looked at, too: how long these stay there. A
-            row counts where the other window has one with the same key and a larger value than its
-            own. `NONE`: each counts.
+        least: rows of this branch that a group needs to be shown; 1 or more.
+        most: rows that it may have at most.
+        medians: how many columns of numbers have their medians taken; 0 with another window.
+        other_width: how long rows of the other window of an EXISTS stay. A row counts where that
+            has one with the same key and a larger value than its own. `NONE`: each counts.
         negated: it counts where that has none.
     """
 
     width: int
     least: int = 1
     most: int = MOST_SIZE
-    numbers: tuple[int, ...] = ()
+    medians: int = 0
     other_width: int = NONE
     negated: bool = False
 
     @property
     def shown(self) -> int:
-        """How many cells of a row it has: a size, and the parts of its numbers."""
-        return 1 + PARTS * len(self.numbers)
+        """How many cells of a row it has: a size, and the middles of its numbers."""
+        return 1 + MIDDLES * self.medians
 
 
 class By(NamedTuple):
-    """What groups are ordered by.
+    """A condition of an order.
 
     Args:
-        place: of a row (see `Ranking`): of a key, of a size, or of the first part of numbers.
-            Cells are integers or decimals; the least and the most are instants, too.
+        place: of a row (see `Ranking`): of a key, a size, or the first cell of numbers. Cells are
+            integers or decimals.
         over: the place of a size by which that is divided, to `MOST_PLACES` digits; or `NONE`.
-        descending: whether the largest is first.
+        descending: the largest is first.
     """
 
     place: int
@@ -75,21 +72,21 @@ class By(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """What is counted and ordered; a row is what is shown of a group.
+    """Groups and their order.
 
-    A row has the cells of the key; then for each branch how many rows count, and `PARTS` integers
-    for each of its numbers (0 where no row counts).
+    A row has the cells of the key; then for each branch how many rows count, and `MIDDLES` cells
+    for each of its numbers.
 
     Args:
         keys: how many columns the keys of groups have.
-        branches: how rows come to groups. Shown are groups with rows from all of them.
+        branches: how rows come to groups. Groups with rows from all of them are shown.
         order: by what groups are ordered.
-        ties: the places of a row by whose cells, as they are, groups are ordered that are equal so
-            far; all of the key.
+        ties: the places of a row by whose cells groups are ordered that are equal so far; all of
+            the key are among them.
         offset: how many of the first groups are not shown.
         wanted: how many groups are shown, with those.
-        apart: whether what goes before a row comes is looked at by itself.
-        ticks: whether each instant counts at which something goes between two rows.
+        apart: stop before a row for which something went.
+        ticks: stop at each instant at which something goes between two rows.
     """
 
     keys: int
@@ -101,64 +98,116 @@ class Ranking(NamedTuple):
     apart: bool
     ticks: bool
 
+    def flat(self) -> Iterator[int]:
+        """The numbers that `ranked_new` reads: sizes, branches, places, order and ties."""
+        stride, lists, columns = 1, 0, 1
+        shapes: list[int] = []
+        places: list[int] = []
+        for number, branch in enumerate(self.branches):
+            width, least, most, medians, other_width, negated = branch
+            gated = other_width != NONE
+            layout = stride, stride + 1 + medians, lists, columns
+            shapes += [width, least, most, medians, other_width, gated, negated, *layout]
+            places += [number, NONE, 0]
+            for median in range(medians):
+                places += [number, median, 0, number, median, 1]
+            stride += 1 + medians + gated * _EXISTS_FIELDS
+            lists += medians
+            columns += self.keys + 1 + medians + gated * 4
+        width = max(max(each.width, each.other_width) for each in self.branches)
+        yield from (self.keys, self.offset, self.wanted, width, self.apart, self.ticks)
+        yield from (len(self.branches), len(self.order), len(self.ties), len(places) // 3)
+        yield from (lists, stride, columns, *shapes, *places)
+        for each in self.order:
+            yield from each
+        yield from self.ties
 
-class IntegerColumn(Protocol):
-    """A column of integers of 64 bits."""
 
-    def tolist(self) -> list[int]:
-        """All of them."""
+class RankedGroups:
+    """The rows of windows, their groups and the best of them; empty at first."""
 
-
-class RankedState(Protocol):
-    """The window, its groups and the best of them; `_ranked_groups.c` is it.
-
-    Attributes:
-        changed: whether the last row that `run` took may have changed what is shown.
-        refused: whether `run` stopped before a row that it cannot take, because its subject was
-            there when it came; nothing has gone for it yet.
-        passed: the instant before the next row at which what is shown may have changed (see
-            `Ranking.ticks`); `WITH_ROW` where that came with the last one.
-    """
-
-    changed: bool
-    refused: bool
-    passed: int
-
-    def __len__(self) -> int: ...
+    def __init__(self, ranking: Ranking) -> None:
+        found = library()
+        assert found is not None
+        self._library = found
+        given = np.array([*ranking.flat()], np.int64)
+        state = found.ranked_new(_address(given), len(given))
+        if not state:
+            raise MemoryError
+        self._state = ctypes.c_void_p(state)
+        finalize(self, found.ranked_free, self._state)
+        self._columns = ranking.keys + sum(each.shown for each in ranking.branches)
+        self._shown = np.empty((ranking.wanted, self._columns), np.int64)
+        self._told = (ctypes.c_int64 * 2).from_address(state)
 
     @property
-    def groups(self) -> int:
-        """How many groups have rows, even if none counts."""
+    def changed(self) -> bool:
+        """True if what is shown may have changed where `run` or `pass_to` stopped."""
+        return bool(self._told[0])
 
-    def batch(self, columns: Sequence[IntegerColumn], /) -> Any:
+    @property
+    def passed(self) -> int:
+        """The instant at which it changed without a row (see `Ranking`), or `WITH_ROW`."""
+        return self._told[1]
+
+    def batch(self, columns: Sequence[Any]) -> Any:
         """Rows as `run` takes them.
 
         Args:
-            columns: when rows come, none before the one before it; their subjects, each of which
-                is in the window at most once; then for each branch the keys, column by column, and
-                whether the row is wanted; its numbers (integers or decimals; for the least and the
-                most instants, too), column by column; with another window its key as it is here, as
-                it is there, and the values here and there.
+            columns: arrays of 64-bit integers: when rows come, none before the one before it; then
+                for each branch the keys, column by column, and whether the row is wanted; its
+                numbers (integers or decimals), column by column; with another window its key as it
+                is here, as it is there, and the values here and there.
         """
+        return np.ascontiguousarray(np.stack(columns, axis=1), np.int64)
 
-    def run(self, batch: Any, start: int, stop: int, quiet: bool = False, /) -> int:
-        """Take rows one after the other, until one may have changed what is shown.
-
-        Args:
-            batch: the rows.
-            start: the first of them.
-            stop: the first that is not taken.
-            quiet: go on where that happens.
+    def run(self, batch: Any, start: int, stop: int) -> int:
+        """Take rows one after the other, until what is shown may have changed.
 
         Returns:
-            The number of the first row that was not taken; see `changed` and `refused`.
+            The number of the first row that was not taken; see `changed` and `passed`.
         """
+        done: int = self._library.ranked_run(self._state, _address(batch), start, stop)
+        if done < 0:
+            raise MemoryError
+        return done
+
+    def pass_to(self, until: int) -> bool:
+        """Let time pass until an instant; whether what is shown may have changed at `passed`.
+
+        With `Ranking.ticks` it stops at the first instant at which that is so.
+        """
+        self._library.ranked_pass_to(self._state, until)
+        return self.changed
 
     def shown(self) -> list[Cells]:
         """The rows of the groups that are shown."""
+        count = self._library.ranked_shown(self._state, _address(self._shown))
+        return [tuple(row) for row in self._shown[:count].tolist()]
 
-    def before(self) -> list[Cells] | None:
-        """What was shown before the last row came, and after others had gone (`Ranking.apart`).
 
-        ``None``: the same as before they went.
-        """
+@cache
+def library() -> ctypes.CDLL | None:
+    """The functions in C; ``None`` where they were not compiled of the source as it is."""
+    try:
+        found = ctypes.CDLL(str(_LIBRARY))
+        source = ctypes.c_int64.in_dll(found, "ranked_source").value
+    except (OSError, ValueError):
+        return None
+    if _SOURCE.exists() and source != zlib.crc32(_SOURCE.read_bytes()):
+        return None
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    for function, result, arguments in (
+        (found.ranked_new, pointer, (pointer, number)),
+        (found.ranked_free, None, (pointer,)),
+        (found.ranked_run, number, (pointer, pointer, number, number)),
+        (found.ranked_pass_to, None, (pointer, number)),
+        (found.ranked_shown, number, (pointer, pointer)),
+    ):
+        function.restype = result
+        function.argtypes = arguments
+    return found
+
+
+def _address(array: np.ndarray[Any, np.dtype[np.int64]]) -> int:
+    return int(array.ctypes.data)

@@ -5,17 +5,17 @@ from datetime import datetime
 from typing import Any
 
 from annotations.terms import Term
-from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.errors import UnsupportedQueryError
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.engine.delivery import Callback
 from tpf_server.continuous.engine.elements.elements import EARLIEST, LATEST, milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.plans.batch_report import Kernel
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.records.records import RecordFeed
 from tpf_server.continuous.engine.semantics import BASE, CQELS, EngineLimits, Semantics
-from tpf_server.continuous.engine.tick_engine import FusingEngine
+from tpf_server.continuous.engine.tick_engine import TickEngine
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 
 # Queries whose results are elements of another stream.
@@ -56,7 +56,7 @@ def _reached(target: Term, others: Collection[RegisteredQuery]) -> set[Term]:
 __all__ = ["Engine", "EngineLimits", "RegisteredQuery"]
 
 
-class Engine(FusingEngine):
+class Engine(TickEngine):
     """Continuous queries over streams and static data.
 
     Args:
@@ -160,6 +160,7 @@ class Engine(FusingEngine):
             UnsupportedContinuousQueryError, UnknownStreamError, UnknownGraphError, LimitError: see
                 `register`.
         """
+        self.settle()
         name = self._begin(query, name)
         registered = RegisteredQuery(name, query, callback, self.limits.backlog, self._drop)
         for stream in registered.reads:

@@ -1,4 +1,4 @@
-"""What happens when many records arrive at once: plans may take them as columns."""
+"""Streams, their windows and the plans over these, moved on by what arrives and as time passes."""
 
 import re
 from collections import deque
@@ -9,7 +9,6 @@ from typing import Final
 from weakref import WeakSet
 
 from annotations.terms import Term
-from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import milliseconds
@@ -21,6 +20,7 @@ from tpf_server.continuous.engine.errors import (
     WindowLimitError,
 )
 from tpf_server.continuous.engine.forgetting import Forgetting
+from tpf_server.continuous.engine.plans.batch_report import Kernel
 from tpf_server.continuous.engine.plans.fused_plan import FusedRows
 from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.plans.plan import Plan
@@ -44,10 +44,6 @@ from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
 #
 # There is one thread and no clock: time is what the elements say, and what `advance` says. All
 # windows move with it, except those over streams that are behind or ahead (see `StreamTime`).
-
-# What an engine of plans consists of: streams, windows over them, plans over these.
-#
-# What happens to them with each element, and as time passes, is in `TickEngine`.
 
 # How what an arrival derived gets to queries, and from these to streams.
 
@@ -232,8 +228,8 @@ class Housekeeping:
 _IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
 
 
-class PlanEngine(QueryEngine[RegisteredQuery]):
-    """Streams, their windows and the plans over these, before anything moves them.
+class TickEngine(QueryEngine[RegisteredQuery]):
+    """Streams, their windows and the plans over these, moved on by arrivals.
 
     Args:
         base: what relative IRIs are relative to.
@@ -333,7 +329,6 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
         self._limit = -NEVER if present is None else present
 
     def _changing(self, change: GraphChange) -> Callable[[], None]:
-        self.settle()
         finishing = self._plans.changing(change)
 
         def finish() -> None:
@@ -370,7 +365,6 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
         term = self.name(name)
         found = self.streams.get(term)
         if found is None:
-            self.settle()
             if not _IRI.fullmatch(term):
                 raise StreamNameError(f"not an IRI: {term}")
             found = self.streams[term] = ElementStream(term)
@@ -390,23 +384,14 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
         term = self.name(name)
         if term not in self.streams:
             raise UnknownStreamError(f"there is no stream {term}")
-        self.settle()
         del self.streams[term]
         self._plans.stream_gone(term)
         self._emitter.emit(self.arrivals, self.time or 0)
 
     def settle(self) -> None:
-        """Something else comes than records as columns: everything is where operators find it."""
+        """Give the operators the rows that plans have as columns."""
         if self._plans.fusion.active is not None:
             self._plans.fusion.settle()
-
-    def _check_open(self) -> None:
-        super()._check_open()
-        self.settle()
-
-    def _tick(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
-        """An element comes into the windows of its stream."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------------------- housekeeping
 
@@ -446,10 +431,6 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
     def _let_go(self, registered: RegisteredQuery) -> None:
         self.settle()
         self._plans.remove(registered)
-
-
-class TickEngine(PlanEngine):
-    """Streams, their windows and the plans over these, moved on by arrivals; see `PlanEngine`."""
 
     # ------------------------------------------------------------------------- what arrives
 
@@ -540,6 +521,9 @@ class TickEngine(PlanEngine):
             if at <= front:
                 self._move_to(behind, at)
                 self._changed(at)
+        fused = self._plans.fusion.active
+        if fused is not None and at > front:
+            fused.advance(at, lambda instant, _: self._emit_at(instant))
         self._pass_until(at + 1)
         self._told = at
         for each in self.streams.values():
@@ -700,13 +684,7 @@ class TickEngine(PlanEngine):
         if self.ticking:
             self._windows.admit(self.front)
 
-
-def _may_emit(plan: Plan, *, slides: Callable[[Plan], bool]) -> bool:
-    return plan.nets or slides(plan)
-
-
-class FusingEngine(TickEngine):
-    """An engine to which records come in batches; for the arguments see `TickEngine`."""
+    # ------------------------------------------------------------------------------ batches
 
     def fused(self, stream: ElementStream, takers: Sequence[WindowInput]) -> FusedStream | None:
         """The plans that take records of a stream as columns.
@@ -738,17 +716,20 @@ class FusingEngine(TickEngine):
         long = len(times) > found.room(self.limits.window_rows)
         if late or long or not stream.plain:
             return 0
+        if not found.active:
+            # The state begins with empty windows.
+            self._let_go_before(stream, int(times[0]))
+            if self._plans.fusion.together is not found:
+                return 0
         self._plans.fusion.active = found
 
         def passed(at: int, count: int) -> None:
-            self.front = at
             if count:
                 stream.latest = at
             self.arrivals += count
             stream.elements += count
             stream.triples += count * triples
-            if self._plans.awake:
-                self._emitter.emit(self.arrivals, at)
+            self._emit_at(at)
 
         done = found.run(rows, passed)
         # At the end of a batch: to look for terms is to settle.
@@ -758,3 +739,21 @@ class FusingEngine(TickEngine):
         if not found.active:
             self._plans.fusion.active = None
         return done
+
+    def _let_go_before(self, stream: ElementStream, at: int) -> None:
+        """Let go what is too old for an element that is about to arrive."""
+        if self.ticking:
+            self.reach(stream, at)
+        self._move(stream, at)
+        self._admit()
+        self._plans.phase.inserting = False
+
+    def _emit_at(self, at: int) -> None:
+        """Emit what changed when rows came as columns, or went at an instant."""
+        self.front = at
+        if self._plans.awake:
+            self._emitter.emit(self.arrivals, at)
+
+
+def _may_emit(plan: Plan, *, slides: Callable[[Plan], bool]) -> bool:
+    return plan.nets or slides(plan)

@@ -1,6 +1,5 @@
-"""Ranked groups, in Python and C, against recounting the window after each row."""
+"""Ranked groups against counting the window anew after each row."""
 
-import importlib.util
 import os
 import random
 import subprocess
@@ -9,20 +8,15 @@ from array import array
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.ranked_groups import RankedGroups
-from tpf_client.dataflow.kernels import compiled_groups
+from tpf_client.dataflow.state import ranked_groups
 from tpf_client.dataflow.state.ranked_groups import (
-    LEAST,
-    MEDIAN,
-    MOST,
+    MIDDLES,
     MOST_SIZE,
     NONE,
-    PARTS,
-    SUM,
     WITH_ROW,
     Branch,
     By,
@@ -35,13 +29,12 @@ EXAMPLES = 20
 
 
 @pytest.fixture(params=["python", "compiled"])
-def made(request):
+def make(request):
     if request.param == "python":
         return RankedGroups
-    found = compiled_groups()
-    if found is None:
+    if ranked_groups.library() is None:
         pytest.skip("built without a compiler")
-    return found
+    return ranked_groups.RankedGroups
 
 
 class Column(array):
@@ -52,45 +45,28 @@ def column(values):
     return Column("q", values)
 
 
-INSTANTS = 10**19
-
-
 def number_of(cell):
-    if cell & 7 == 3:
-        # Behind all numbers.
-        return Fraction((cell >> 3) + INSTANTS)
     return Fraction(cell >> 3) if cell & 7 == 1 else Fraction(decimal_of(cell))
 
 
 def cut_off(value, digits=18):
-    """Truncate a fraction to a decimal with so many digits."""
+    """A fraction as a decimal with so many digits behind the point, those behind cut off."""
     whole = int(abs(value) * 10**digits)
     return Fraction(whole if value >= 0 else -whole, 10**digits)
 
 
-def parts_of(kind, cells):
-    """Return the shown values of numbers, and the sort value."""
-    if kind == SUM:
-        value = sum((number_of(each) for each in cells), Fraction(0))
-        whole = int(value * 10**18)
-        low, high = whole & (1 << 64) - 1, whole >> 64
-        low -= (low >> 63) << 64
-        return (low, high, sum(each & 7 != 1 for each in cells)), value
-    if not cells:
-        return (0,) * PARTS, None
+def middles_of(cells):
+    """What is shown of numbers, and what groups are ordered by there."""
     ordered = sorted(cells, key=lambda each: (number_of(each), each))
-    if kind == MEDIAN:
-        low, high = ordered[(len(cells) - 1) // 2], ordered[len(cells) // 2]
-        return (low, high, 0), (number_of(low) + number_of(high)) / 2
-    end = ordered[0 if kind == LEAST else -1]
-    return (end, 0, 0), number_of(end)
+    low, high = ordered[(len(cells) - 1) // 2], ordered[len(cells) // 2]
+    return (low, high), (number_of(low) + number_of(high)) / 2
 
 
 def places_of(ranking):
-    """Return the columns of size and numbers for each branch."""
+    """Of each branch where its size is in a row, and where its numbers begin."""
     found, place = [], ranking.keys
     for branch in ranking.branches:
-        numbers = [place + 1 + PARTS * number for number in range(len(branch.numbers))]
+        numbers = [place + 1 + MIDDLES * number for number in range(branch.medians)]
         found.append((place, numbers))
         place += branch.shown
     return found
@@ -102,11 +78,11 @@ def best(window, ranking, at):
     for number, branch in enumerate(ranking.branches):
         gate = branch.other_width != NONE
         others = {}
-        for when, _, parts in window if gate else ():
+        for when, parts in window if gate else ():
             _, there, _, theirs = parts[number][2]
             if when >= at - branch.other_width:
                 others[there] = max(theirs, others.get(there, theirs))
-        for when, _, parts in window:
+        for when, parts in window:
             key, cells, met = parts[number]
             if key is None or when < at - branch.width:
                 continue
@@ -121,8 +97,8 @@ def best(window, ranking, at):
             for branch, part in zip(ranking.branches, parts, strict=True):
                 by[len(row)] = Fraction(len(part))
                 row.append(len(part))
-                for number, kind in enumerate(branch.numbers):
-                    shown, by[len(row)] = parts_of(kind, [cells[number] for cells in part])
+                for number in range(branch.medians):
+                    shown, by[len(row)] = middles_of([cells[number] for cells in part])
                     row += shown
             rows.append(tuple(row))
             values[rows[-1]] = by
@@ -140,13 +116,11 @@ def best(window, ranking, at):
 
 def some_branch(chance):
     kind = chance.choice(("count", "numbers", "numbers", "gate"))
-    some = (SUM,) if kind == "gate" else (MEDIAN, SUM, LEAST, MOST)
-    most = {"count": 0, "numbers": 3, "gate": 1}[kind]
     return Branch(
         width=chance.choice((0, 3, 20, 300)),
         least=chance.choice((1, 1, 1, 2)),
         most=chance.choice((MOST_SIZE, MOST_SIZE, 3)),
-        numbers=tuple([chance.choice(some) for _ in range(chance.randint(0, most))]),
+        medians=chance.randint(0, 3) if kind == "numbers" else 0,
         other_width=chance.choice((0, 3, 20, 300)) if kind == "gate" else NONE,
         negated=chance.random() < 0.6,
     )
@@ -172,15 +146,18 @@ def some_ranking(chance):
         ties=tuple(ties),
         offset=offset,
         wanted=offset + chance.choice((1, 3, 10, 40)),
-        apart=chance.random() < 0.5,
-        ticks=chance.random() < 0.5,
+        **chance.choice(
+            (
+                {"apart": False, "ticks": False},
+                {"apart": True, "ticks": False},
+                {"apart": False, "ticks": True},
+            )
+        ),
     )
 
 
-def some_cells(chance, kind=MEDIAN):
-    """Integers, decimals of equal or large values, and instants."""
-    if kind in (LEAST, MOST) and chance.random() < 0.3:
-        return chance.choice((-(10**16), 0, 10**15, 253402300799 * 10**6)) << 3 | 3
+def some_cells(chance):
+    """Integers and decimals, some of them of the same value, and some large."""
     return chance.choice(
         (
             *(inline_integer(n) for n in (-3, 0, 1, 2, 2**59)),
@@ -191,27 +168,27 @@ def some_cells(chance, kind=MEDIAN):
 
 
 def some_parts(chance, ranking):
-    """A row in each branch: its key, its number, and its values beyond the gate."""
+    """What a row is in each branch: its key, its number, and what is beyond the gate."""
     own = tuple(some_cells(chance) for _ in range(ranking.keys))
     parts = []
     for branch in ranking.branches:
         key = own if chance.random() < 0.7 else tuple(some_cells(chance) for _ in own)
         met = [chance.randrange(4), chance.randrange(4), *[chance.choice((-9, 0, 7, 8))] * 2]
         met[3] += chance.randrange(3) - 1
-        cells = tuple([some_cells(chance, kind) for kind in branch.numbers])
+        cells = tuple([some_cells(chance) for _ in range(branch.medians)])
         parts.append((key if chance.random() < 0.9 else None, cells, tuple(met)))
     return parts
 
 
-def columns_of(ranking, times, subjects, rows):
+def columns_of(ranking, times, rows):
     """Columns as a state takes them."""
-    found = [times, subjects]
+    found = [times]
     for number, branch in enumerate(ranking.branches):
         parts = [row[number] for row in rows]
         nothing = (0,) * ranking.keys
         found += [[(key or nothing)[n] for key, _, _ in parts] for n in range(ranking.keys)]
         found.append([key is not None for key, _, _ in parts])
-        found += [[cells[n] for _, cells, _ in parts] for n in range(len(branch.numbers))]
+        found += [[cells[n] for _, cells, _ in parts] for n in range(branch.medians)]
         if branch.other_width != NONE:
             found += [[met[n] for _, _, met in parts] for n in range(4)]
     return [column(each) for each in found]
@@ -238,9 +215,8 @@ def check(make, seed, rows=160):
         size = min(rows, chance.choice((1, 7, 50)))
         rows -= size
         times = [at := at + chance.choice(steps) for _ in range(size)]
-        subjects = [chance.randrange(-(10**6), 10**6) for _ in range(size)]
         parts = [some_parts(chance, ranking) for _ in range(size)]
-        batch = state.batch(columns_of(ranking, times, subjects, parts))
+        batch = state.batch(columns_of(ranking, times, parts))
         done = 0
         while done < size:
             before = done
@@ -250,114 +226,42 @@ def check(make, seed, rows=160):
                 same_until(now)
                 passed = now
                 window = [each for each in window if each[0] >= now - width]
-                then = best(window, ranking, now)
-                window.append((now, subjects[row], parts[row]))
+                # What goes before a row comes is seen by itself.
+                assert not ranking.apart or best(window, ranking, now) == shown
+                window.append((now, parts[row]))
                 found = best(window, ranking, now)
                 if row < done - 1 or not state.changed or state.passed != WITH_ROW:
                     assert found == shown
-                    assert not ranking.apart or then == shown
-                elif ranking.apart:
-                    assert then == (shown if state.before() is None else state.before())
                 shown = found
             if state.passed != WITH_ROW:
-                assert ranking.ticks
                 assert state.changed
-                assert passed < state.passed < times[done]
-                same_until(state.passed)
+                if ranking.ticks:
+                    assert passed < state.passed < times[done]
+                    same_until(state.passed)
+                else:
+                    assert ranking.apart
+                    assert state.passed == times[done]
                 passed = state.passed
                 window = [each for each in window if each[0] >= passed - width]
                 shown = best(window, ranking, passed)
             assert state.shown() == shown
-            assert len(state) == len(window)
-            assert sys.getsizeof(state) > 0
-            if state.refused:
-                assert any(subjects[done] == subject for _, subject, _ in window)
-                # Somebody else takes it; here it goes on without.
-                for each in (times, subjects, parts):
-                    del each[done]
-                size -= 1
-                batch = state.batch(columns_of(ranking, times, subjects, parts))
+    until = at + chance.choice((0, 4, 400))
+    while state.pass_to(until):
+        same_until(state.passed)
+        passed = state.passed
+        window = [each for each in window if each[0] >= passed - width]
+        shown = best(window, ranking, passed)
+        assert state.shown() == shown
+    same_until(until)
+    assert state.shown() == best(window, ranking, until)
+    while state.pass_to(at + 1000):
+        pass
+    assert state.shown() == []
 
 
-def test_they_are_the_window_counted_anew(made):
+def test_they_are_the_window_counted_anew(make):
     for seed in range(EXAMPLES):
-        check(made, seed)
-
-
-COUNTS = Ranking(
-    1, (Branch(5),), (By(1, NONE, descending=True),), (0, 1), 0, 2, apart=False, ticks=False
-)
-
-
-def test_a_subject_that_is_there_is_refused_and_nothing_happens(made):
-    state = made(COUNTS)
-    one = inline_integer(1)
-    batch = state.batch([column(each) for each in ([0, 9, 9], [7, 7, 8], [one] * 3, [1] * 3)])
-    assert state.run(batch, 0, 3, True) == 1
-    assert (state.refused, state.changed, len(state)) == (True, False, 1)
-    assert state.shown() == [(one, 1)]
-    assert state.run(batch, 2, 3) == 3
-    assert not state.refused
-    assert len(state) == state.groups == 1
-
-
-def test_wrong_use_of_the_compiled_one_is_an_error():
-    make = compiled_groups()
-    if make is None:
-        pytest.skip("built without a compiler")
-    right: Any = COUNTS
-    branch: Any = COUNTS.branches[0]
-    wrongs: list[Any] = [
-        right._replace(keys=0),
-        right._replace(keys=65),
-        right._replace(order=()),
-        *(right._replace(order=(By(*each, True),)) for each in ((2, -1), (4, -1), (1, 0), (0, 2))),
-        right._replace(order=((1, -1),)),
-        right._replace(ties=(-1,)),
-        right._replace(ties=(4,)),
-        right._replace(wanted=0),
-        right._replace(branches=()),
-        right._replace(branches=(branch,) * 9),
-        right._replace(branches=(1,)),
-        *(
-            right._replace(branches=(branch._replace(**each),))
-            for each in (
-                {"width": -1},
-                {"width": 2**63},
-                {"least": 0},
-                {"other_width": -2},
-                {"numbers": (MEDIAN,), "other_width": 3},
-                {"numbers": (4,)},
-                {"numbers": (-1,)},
-                {"numbers": (SUM,) * 9},
-                {"numbers": ("1",)},
-                {"numbers": [SUM]},
-            )
-        ),
-        (*right[:1], (1,), *right[2:]),
-        (),
-    ]
-    for wrong in wrongs:
-        with pytest.raises((ValueError, TypeError, OverflowError)):
-            make(wrong)
-    state = make(COUNTS)
-    short, long = column([1]), column([1, 2])
-    for batch in (
-        (short, short, short),
-        (short, short, long, short),
-        (short, short, array("i", [1]), short),
-        (short, short, array("d", [1]), short),
-        (short, short, [1], short),
-        (short, short, None, short),
-        [short, short, short, short],
-    ):
-        with pytest.raises((ValueError, TypeError, BufferError)):
-            state.run(batch, 0, 1)
-    for start, stop in ((-1, 1), (2, 2), (0, 2), (1, 0)):
-        with pytest.raises(ValueError, match="no such row"):
-            state.run((short,) * 4, start, stop)
-    assert len(state) == 0
-    assert state.run((short,) * 4, 0, 1) == 1
+        check(make, seed)
 
 
 def test_it_is_clean_under_sanitizers(tmp_path):
@@ -396,11 +300,9 @@ def test_it_is_clean_under_sanitizers(tmp_path):
 def play(directory):
     """Random rows for the extension in a directory."""
     (file,) = Path(directory).glob("*.so")
-    spec: Any = importlib.util.spec_from_file_location("_ranked_groups", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    vars(ranked_groups)["_LIBRARY"] = file
     for seed in range(8):
-        check(module.RankedGroups, seed)
+        check(ranked_groups.RankedGroups, seed)
     print("clean")  # noqa: T201
 
 

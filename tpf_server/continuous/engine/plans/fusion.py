@@ -1,12 +1,11 @@
 """Which plans of an engine take batches of records as columns (see `FusedStream`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import UNBOUND, Solution
-from tpf_client.dataflow.kernels import Kernel, kernel_asked, kernel_in_use, why_not_compiled
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.basic import Distinct, Extend, Filter, Project
 from tpf_client.dataflow.operators.group import Group
@@ -16,16 +15,13 @@ from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
 from tpf_client.dataflow.operators.order import TopK
 from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.dataflow.state.ranked_groups import (
-    LEAST,
-    MEDIAN,
-    MOST,
+    MIDDLES,
     MOST_SIZE,
     NONE,
-    PARTS,
-    SUM,
     Branch,
     By,
     Ranking,
+    library,
 )
 from tpf_client.sparql.algebra import Call, Constant, Expression, VariableRef
 from tpf_client.sparql.expressions.compiler import is_volatile
@@ -34,13 +30,15 @@ from tpf_client.sparql.ordering import SortKey
 from tpf_server.continuous.engine.delivery import Phase
 from tpf_server.continuous.engine.plans.batch_report import (
     EVERY,
-    FAILED,
     OFF,
     OTHERS,
     OTHERWISE,
     REORDERED,
     UNFIT,
+    WITHOUT,
+    Kernel,
     batch_report,
+    kernel_asked,
 )
 from tpf_server.continuous.engine.plans.fused_plan import (
     FusedPlan,
@@ -54,26 +52,19 @@ from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.windows.star_window import StarWindow
 
-# Which plans can be one state (see `FusedPlan`), and what they come to.
-#
-# Those that show the first of the groups of a window's records (`ORDER BY … LIMIT`), where groups
-# are counted, or have sums, averages, extremes or medians; also groups of several windows that are
-# joined by their keys, and rows that count only where another window has one of the same key, or
-# has none (EXISTS).
+# A plan can be one state (see `FusedPlan`) if it shows the first groups of a window's records
+# (`ORDER BY … LIMIT`), which are counted or have medians; also groups of several windows that are
+# joined by their keys, and rows that count only where another window has, or lacks, one of the same
+# key (EXISTS).
 
-_MOST_BRANCHES: Final = 8
-_MOST_NUMBERS: Final = 8
-_MOST_KEYS: Final = 64
-_MOST_CONDITIONS: Final = 1000
 _MOST_WIDTH: Final = 1 << 62
 _MOST_WANTED: Final = 10_000
-"""Of more the place is found faster where they are a sorted list (see `TopK`)."""
-_KINDS: Final = {"MEDIAN": MEDIAN, "SUM": SUM, "AVG": SUM, "MIN": LEAST, "MAX": MOST}
+"""With more, a sorted list finds a row's position faster (see `TopK`)."""
 _TURNED: Final = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
 
 
 class _NotFusibleError(Exception):
-    """It is something else."""
+    """The plan is for the operators."""
 
 
 class _Value(NamedTuple):
@@ -97,18 +88,15 @@ class _Reader:
         self.windows = plan.leaves.subscriptions
         self.groups: list[GroupShape] = []
         self.branches: list[Branch] = []
-        self.distinct: list[Distinct] = []
         self.keys = 0
         # The branch of each size, by its place.
         self.sizes: dict[int, int] = {}
-        # The places of the least and the most, which may be instants.
-        self.extremes: set[int] = set()
         self.seen: set[Node] = set()
         self.used: set[object] = set()
         self._encode = plan.flow.dictionary.encode
 
     def part(self, node: Node) -> _Part:
-        """What a node is that is asked for its rows."""
+        """Read a node that is asked for its rows."""
         self.seen.add(node)
         if type(node) is Group:
             return self._group(node)
@@ -145,36 +133,29 @@ class _Reader:
     def _group(self, node: Group) -> _Part:
         how = node.groups.how
         keys, number = len(how.keys), len(self.groups)
-        if not 0 < keys <= _MOST_KEYS or number >= _MOST_BRANCHES:
-            raise _NotFusibleError
-        if self.groups and keys != self.keys:
+        if not keys or (self.groups and keys != self.keys):
             raise _NotFusibleError
         self.keys = keys
-        kinds, numbers, shown = _numbers(how)
+        medians, shown = _medians(how)
         gate, upstream = None, node.upstream
-        # Through a gate rows come to groups again, at any time.
-        if type(upstream) is SemiJoin and {*kinds} <= {SUM}:
+        if type(upstream) is SemiJoin and not medians:
             gate = self._gate(upstream)
             self.seen.add(upstream)
             upstream = upstream.left
         source = self._source(upstream)
         first = keys + sum(each.shown for each in self.branches)
         self.sizes[first] = number
-        self.groups.append(GroupShape(source, node, tuple(range(keys)), numbers, shown, gate))
+        self.groups.append(GroupShape(source, node, tuple(range(keys)), shown, gate))
         self.branches.append(
             Branch(
                 width=source.window.width,
-                numbers=kinds,
+                medians=medians,
                 other_width=NONE if gate is None else gate.other.window.width,
                 negated=gate is not None and gate.node.negated,
             )
         )
         values = [_Value(place) for place in range(keys)]
-        for place, written in zip(shown, how.written, strict=True):
-            averages = place and written.name == "AVG"
-            if place and _KINDS[written.name] in (LEAST, MOST):
-                self.extremes.add(first + place)
-            values.append(_Value(first + place, first if averages else NONE))
+        values += [_Value(first + place) for place in shown]
         return _Part(tuple(values), lambda parts: parts[number])
 
     def _join(self, node: KeyedJoin) -> _Part:
@@ -204,7 +185,7 @@ class _Reader:
         return _Part((*left.values, *values), lambda parts: one(parts) + rest(two(parts)))
 
     def _limit(self, node: Filter, values: Sequence[_Value | None]) -> None:
-        """A condition on how many rows a group has."""
+        """Read a condition on how many rows a group has."""
         match node.expression:
             case Call(name, (VariableRef(variable), Constant(term))) if name in _TURNED:
                 pass
@@ -228,7 +209,7 @@ class _Reader:
     def _quotient(
         self, expression: Expression | None, values: Mapping[Variable, _Value | None]
     ) -> _Value | None:
-        """What a computed column is: nothing that is known, or a value divided by a size."""
+        """Read a computed column: a value divided by a size, or ``None``."""
         match expression:
             case Call("/", (VariableRef(one), VariableRef(other))):
                 dividend, divisor = values.get(one), values.get(other)
@@ -236,13 +217,10 @@ class _Reader:
                 return None
         if dividend is None or divisor is None or dividend.over != NONE:
             return None
-        # An instant is divided by nothing.
-        if dividend.place in self.extremes:
-            return None
         return _Value(dividend.place, divisor.place) if self.is_size(divisor) else None
 
     def is_size(self, value: _Value) -> bool:
-        """Whether a value is how many rows count."""
+        """True if a value is how many rows count."""
         return value.place in self.sizes and value.over == NONE
 
     def _gate(self, node: SemiJoin) -> GateShape:
@@ -252,7 +230,6 @@ class _Reader:
             raise _NotFusibleError
         if type(right) is Distinct:
             self.seen.add(right)
-            self.distinct.append(right)
             right = right.upstream
         other = self._source(right)
         if not node.expressions:
@@ -294,30 +271,24 @@ class _Reader:
         raise _NotFusibleError
 
 
-def _numbers(how: Grouping) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """What is kept of which arguments of aggregates, and where each aggregate is shown."""
-    arguments = how.expressions[len(how.keys) :]
+def _medians(how: Grouping) -> tuple[int, tuple[int, ...]]:
+    """How many medians there are, and where each aggregate is shown."""
     if any(each is None or is_volatile(each) for each in how.expressions):
         raise _NotFusibleError
-    kept: dict[tuple[int, Expression | None], int] = {}
-    shown, place = [], 0
+    count, shown = 0, []
     for (_, factory), written in zip(how.aggregates, how.written, strict=True):
         if factory is None:
             shown.append(0)
             continue
-        if written.name not in _KINDS or written.distinct:
+        if written.name != "MEDIAN" or written.distinct:
             raise _NotFusibleError
-        # A sum and an average of the same are kept once.
-        number = kept.setdefault((_KINDS[written.name], arguments[place]), place)
-        shown.append(1 + PARTS * [*kept.values()].index(number))
-        place += 1
-    if place != len(arguments) or len(kept) > _MOST_NUMBERS:
-        raise _NotFusibleError
-    return tuple([kind for kind, _ in kept]), tuple(kept.values()), tuple(shown)
+        shown.append(1 + MIDDLES * count)
+        count += 1
+    return count, tuple(shown)
 
 
 def plan_shape(plan: Plan) -> PlanShape | None:
-    """What a plan comes to; ``None``: it does something else."""
+    """Read a plan; ``None``: it is for the operators."""
     leaves, order = plan.leaves, plan.flow.nodes[-1] if plan.flow.nodes else None
     if plan.lifted or leaves.caches or leaves.unions or leaves.instance_bags:
         return None
@@ -342,7 +313,6 @@ def plan_shape(plan: Plan) -> PlanShape | None:
         ranking._replace(offset=offset, wanted=wanted, apart=plan.flushes_early, ticks=plan.nets),
         order,
         part.row,
-        tuple(reader.distinct),
     )
 
 
@@ -367,7 +337,7 @@ def _ranking(reader: _Reader, part: _Part, by: Sequence[tuple[int, bool]]) -> Ra
             raise _NotFusibleError
         ties.append(value.place)
         missing.discard(value.place)
-    if missing or max(len(order), len(ties)) > _MOST_CONDITIONS:
+    if missing:
         raise _NotFusibleError
     return Ranking(
         reader.keys,
@@ -390,16 +360,16 @@ def _projected(row: RowOf, places: Sequence[int]) -> RowOf:
 
 
 class Fusion:
-    """Knows the plans that can, and those that do.
+    """Choose, when a plan is registered, whether it takes batches of records as columns.
 
     Args:
         plans: of the engine.
         phase: of the engine.
         kernel: what keeps the state of a plan; ``None``: what the environment says.
-        reorders: whether elements wait for late ones: they are put in order one by one.
+        reorders: elements wait for late ones, so they are put in order one by one.
 
     Attributes:
-        active: the plans whose state is with them, and not with their operators.
+        active: the plans whose rows are with them, and not with their operators.
     """
 
     def __init__(
@@ -408,18 +378,18 @@ class Fusion:
         self.active: FusedStream | None = None
         self._plans = plans
         self._phase = phase
-        self._kernel = kernel_in_use(kernel)
         self._refusal = REORDERED if reorders else None
-        if self._kernel == "off":
-            missing = None if kernel_asked(kernel) == "off" else why_not_compiled()
-            self._refusal = missing or OFF
+        if kernel_asked(kernel) == "off":
+            self._refusal = OFF
+        elif library() is None:
+            self._refusal = WITHOUT
         self._fused: dict[Plan, FusedPlan] = {}
         self._together: FusedStream | None = None
 
     def added(self, plan: Plan) -> None:
-        """There is one more plan."""
+        """Choose for one more plan."""
         self._together = None
-        # Who emits at every arrival wants to be asked at every one.
+        # A query that emits at every arrival is asked at every one.
         refusal = self._refusal or (None if plan.delivery.silent else EVERY)
         shape = None if refusal else plan_shape(plan)
         if shape is not None:
@@ -427,50 +397,42 @@ class Fusion:
         plan.batches = partial(self._report, plan, refusal or OTHERWISE)
 
     def _report(self, plan: Plan, refusal: str) -> dict[str, Any]:
-        """How a plan takes batches of records now; after it windows say what they hold."""
+        """Say how a plan takes batches of records now."""
         if self.active is not None:
             self.active.trim()
-        found = self._fused.get(plan)
-        if found is None:
+        fused = self._fused.get(plan)
+        if fused is None:
             return batch_report("off", reason=refusal)
         if len(self._plans) != len(self._fused):
             return batch_report("off", reason=OTHERS)
-        failure = self._together.failure if self._together is not None else None
-        if failure is not None:
-            error = f"{type(failure).__name__}: {failure}"
-            return batch_report("off", reason=f"{FAILED}: {error}")
         if any(each.unfit for each in self._fused.values()):
             # The operators took them in the place of all plans.
-            return batch_report("off", reason=UNFIT if found.unfit else OTHERS)
-        return batch_report(self._kernel, found.operators)
+            return batch_report("off", reason=UNFIT if fused.unfit else OTHERS)
+        return batch_report("compiled", fused.operators)
 
     def removed(self, plan: Plan) -> None:
-        """A plan is gone."""
+        """Forget a plan that has ended."""
         self._together = None
         self._fused.pop(plan, None)
 
     @property
     def together(self) -> FusedStream | None:
-        """All plans, if all of them can."""
+        """All plans, if all of them take batches."""
         if len(self._plans) != len(self._fused) or not self._fused:
             return None
         if self._together is None:
             self._together = FusedStream(list(self._fused.values()), self._phase)
         return self._together
 
-    def holders(self) -> list[object]:
-        """What holds terms and is not with the operators; where nothing can tell, it is again."""
-        found = [] if self.active is None else self.active.holders()
-        if found is None:
-            self.settle(briefly=True)
-        return found or []
+    def holders(self) -> Iterable[object]:
+        """What holds terms beside the operators."""
+        if self.active is not None and self.active.makes_terms:
+            # Nothing but the state holds them, and that cannot be looked through.
+            self.settle()
+        return [] if self.active is None else self.active.holders()
 
-    def settle(self, *, briefly: bool = False) -> None:
-        """The operators get back what is theirs.
-
-        Args:
-            briefly: only to be looked at: what comes next may be taken again.
-        """
+    def settle(self) -> None:
+        """Give the operators the rows of their windows."""
         if self.active is not None:
             active, self.active = self.active, None
-            active.settle(briefly=briefly)
+            active.settle()

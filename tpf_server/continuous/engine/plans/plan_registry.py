@@ -6,12 +6,12 @@ from typing import Any, Final, NamedTuple, Protocol
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_blank_node, is_literal
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.algebra import Query, Row
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.engine.delivery import Delivery, Phase
 from tpf_server.continuous.engine.errors import EngineLimitError
+from tpf_server.continuous.engine.plans.batch_report import Kernel
 from tpf_server.continuous.engine.plans.fusion import Fusion
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.registered_query import (

@@ -41,7 +41,7 @@ from tpf_server.continuous.engine.records.record_reading import (
     inlined_value,
     term_text,
 )
-from tpf_server.continuous.engine.tick_engine import FusingEngine
+from tpf_server.continuous.engine.tick_engine import TickEngine
 from tpf_server.continuous.engine.windows.streams import ElementStream
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
@@ -66,7 +66,7 @@ class RecordFeed:
 
     def __init__(
         self,
-        engine: FusingEngine,
+        engine: TickEngine,
         encode: Callable[[str], TermId],
         stream: ElementStream,
         predicates: Sequence[str],
@@ -234,7 +234,7 @@ class RecordFeed:
             }
         except OverflowError:
             return 0
-        rows = FusedRows(times, subjects, cells, {})
+        rows = FusedRows(times, subjects, cells)
         return self._engine.fuse(plans, self._stream, rows, len(self._predicates))
 
     def _check_terms(self, name: str, column: pa.Array) -> None:

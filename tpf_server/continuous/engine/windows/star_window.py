@@ -169,28 +169,6 @@ class StarWindow(WindowInput):
         if any(parts):
             self._enter(at, (subject, parts))
 
-    def entries(self) -> list[tuple[int, TermId, Solution]] | None:
-        """The time, subject and row of each element that it holds, oldest first.
-
-        ``None`` where an element is not just a row, or it holds more than these.
-        """
-        live = self._star.live
-        more = self._hidden or self._waiting or self._bag is not None or self._schedule_at
-        if more or len(live) != len(self._log):
-            return None
-        found = []
-        for at, subject, _ in self._log:
-            row = live[subject]
-            if not isinstance(row, tuple):
-                return None
-            found.append((at, subject, row))
-        return found
-
-    def clear(self) -> None:
-        """Forget these; who listens is not told."""
-        self._log.clear()
-        self._star.live.clear()
-
     def _present(self) -> Iterable[tuple[Solution, int]]:
         return self._star.rows()
 

@@ -1,9 +1,6 @@
 """Batches that a plan takes as columns, against the operators: the same rows, in the same order."""
 
-import gc
 import random
-import sys
-import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -12,20 +9,20 @@ import pyarrow as pa
 import pytest
 
 from tests.support.ranked_groups import RankedGroups
-from tpf_client.dataflow import kernels
-from tpf_client.dataflow.kernels import compiled_groups
 from tpf_client.dataflow.operators.order import TopK
+from tpf_client.dataflow.state.ranked_groups import library
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.errors import ElementError, WindowLimitError
 from tpf_server.continuous.engine.plans.batch_report import (
     EVERY,
-    FAILED,
     OFF,
     OTHERS,
     OTHERWISE,
     REORDERED,
     UNFIT,
+    WITHOUT,
 )
+from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.semantics import (
     CQELS,
     PAPER,
@@ -35,7 +32,7 @@ from tpf_server.continuous.engine.semantics import (
     EngineLimits,
 )
 
-EXAMPLES = 4
+EXAMPLES = 5
 XSD = "http://www.w3.org/2001/XMLSchema#"
 NAMES = ["urn:x", "urn:n", "urn:k", "urn:m"]
 TYPES = [pa.decimal128(30, 2), pa.int64(), pa.string(), pa.string()]
@@ -76,33 +73,12 @@ JOINED = (
     " GROUP BY ?n ORDER BY DESC(?c) ?n LIMIT 3",
     "SELECT ?n (MEDIAN(?x) AS ?c) {{ " + STAR + " }} GROUP BY ?n ORDER BY DESC(?c) ?n LIMIT 2",
 )
-AGGREGATED = (
-    "SELECT ?k (SUM(?n) AS ?a) (COUNT(*) AS ?c) {{ " + STAR + " }}"
-    " GROUP BY ?k ORDER BY DESC(?a) ?k LIMIT 2",
-    "SELECT ?n (AVG(?x) AS ?a) (SUM(?x) AS ?b) {{ " + STAR + " }} GROUP BY ?n ORDER BY ?a LIMIT 2",
-    "SELECT ?k (MIN(?x) AS ?a) (MAX(?n) AS ?b) (AVG(?n) AS ?c) {{ " + STAR + " }}"
-    " GROUP BY ?k HAVING (COUNT(?s) > 1) ORDER BY ?c DESC(?b) LIMIT 3",
-    "SELECT ?n (SUM(?x * ?x + ?n) AS ?a) (MEDIAN(?x) AS ?b) (MAX(?x) AS ?c) (MIN(?x) AS ?d) {{ "
-    + STAR
-    + " }} GROUP BY ?n ORDER BY DESC(?d) ?b LIMIT 2 OFFSET 1",
-    "SELECT ?n (AVG(?x + ?n) AS ?a) (SUM(?n) / COUNT(?x) AS ?b) {{ "
-    + STAR
-    + " FILTER NOT EXISTS {{ "
-    + ROWS
-    + "?t <urn:k> ?k ; <urn:x> ?z }} FILTER (?x >= ?z) }} }} GROUP BY ?n ORDER BY ?b ?n LIMIT 3",
-    "SELECT ?n ?a ?b {{ {{ SELECT ?n (MAX(?x) AS ?a) {{ " + STAR + " }} GROUP BY ?n }}"
-    " {{ SELECT ?n (AVG(?y) AS ?b) (SUM(?y) AS ?c) {{ " + ROWS + "?t <urn:x> ?y ; <urn:n> ?n }} }}"
-    " GROUP BY ?n }} }} ORDER BY DESC(?c) ?n LIMIT 2",
-    "SELECT ?k (SUM(?k) AS ?a) (COUNT(*) AS ?c) {{ "
-    + STAR
-    + " }} GROUP BY ?k ORDER BY DESC(?c) LIMIT 2",
-)
 CONSTANTS = (
-    "SELECT ?n (SUM(1) AS ?a) (MIN(3) AS ?b) {{ " + STAR + " }}"
-    " GROUP BY ?n ORDER BY DESC(?a) ?n LIMIT 3",
-    "SELECT ?n ?z (AVG(0.5) AS ?a) (MEDIAN(?x) AS ?b) (SUM(?n) AS ?c) {{ " + STAR + " }}"
-    " GROUP BY ?n (1 AS ?z) ORDER BY DESC(?c) ?n LIMIT 2",
-    "SELECT ?z ?n (MAX(-1.5) AS ?a) (COUNT(*) AS ?c) {{ " + STAR + " }}"
+    "SELECT ?n (MEDIAN(3) AS ?b) (COUNT(*) AS ?a) {{ " + STAR + " }}"
+    " GROUP BY ?n ORDER BY DESC(?b) ?n LIMIT 3",
+    "SELECT ?n ?z (MEDIAN(0.5) AS ?a) (MEDIAN(?x) AS ?b) {{ " + STAR + " }}"
+    " GROUP BY ?n (1 AS ?z) ORDER BY DESC(?b) ?n LIMIT 2",
+    "SELECT ?z ?n (MEDIAN(-1.5) AS ?a) (COUNT(*) AS ?c) {{ " + STAR + " }}"
     " GROUP BY (2 > 1 AS ?z) ?n ORDER BY DESC(?c) ?n LIMIT 3",
 )
 OTHER = "SELECT ?s ?x { STREAM <urn:s> [RANGE 3ms] { ?s <urn:x> ?x ; <urn:n> ?n } }"
@@ -112,8 +88,10 @@ OTHER = "SELECT ?s ?x { STREAM <urn:s> [RANGE 3ms] { ?s <urn:x> ?x ; <urn:n> ?n 
 def kernel(request, monkeypatch):
     """The kernel, once with the state in plain Python in its place."""
     if request.param == "python":
-        monkeypatch.setattr(kernels, "compiled_groups", lambda: RankedGroups)
-    elif compiled_groups() is None:
+        plans = "tpf_server.continuous.engine.plans"
+        monkeypatch.setattr(f"{plans}.fused_plan.RankedGroups", RankedGroups)
+        monkeypatch.setattr(f"{plans}.fusion.library", lambda: RankedGroups)
+    elif library() is None:
         pytest.skip("built without a compiler")
     return "compiled"
 
@@ -123,8 +101,8 @@ def record(chance, subjects):
     return (
         chance.randrange(subjects),
         (
-            amount.scaleb(-2) if chance.random() < 0.99 else Decimal(10**25).scaleb(-2),
-            chance.choice((0, 1, 2, 3) if chance.random() < 0.99 else (2**62, 10**10, -(10**12))),
+            amount.scaleb(-2) if chance.random() < 0.998 else Decimal(10**25).scaleb(-2),
+            chance.choice((0, 1, 2, 3) if chance.random() < 0.998 else (2**62, 10**10, -(10**12))),
             chance.choice(('"a"', '"b"@en', "<urn:c>")),
             chance.choice(('"m"', "<urn:m>", '"a"')),
         ),
@@ -139,6 +117,8 @@ def some_steps(chance):
     subjects = chance.choice((10**6, 10**6, 60))
     for _ in range(chance.randint(2, 7)):
         rows = []
+        # Windows that are empty are for the state again.
+        at += chance.choice((0, 0, 300))
         for _ in range(chance.choice((1, 5, 40, 120))):
             at = max(0, at + chance.choice(gaps) - (chance.random() < 0.002) * 5)
             rows.append((*record(chance, subjects), at))
@@ -152,10 +132,15 @@ def some_steps(chance):
     return steps
 
 
-def play(texts, semantics, steps, kernel):
+def play(texts, semantics, steps, kernel, monkeypatch):
     """All emissions, and what the engine says of itself."""
     engine = Engine(semantics=semantics, kernel=kernel)
     seen: list[Any] = []
+    taken: list[int] = []
+    run = FusedStream.run
+    monkeypatch.setattr(
+        FusedStream, "run", lambda self, *given: (taken.append(run(self, *given)), taken[-1])[1]
+    )
 
     def taker(name):
         return lambda each: seen.append((name, *each))
@@ -163,7 +148,6 @@ def play(texts, semantics, steps, kernel):
     for name, text in enumerate(texts):
         engine.register(text, taker(name))
     feed = engine.record_feed("urn:s", NAMES, "urn:r/")
-    taken = 0
     for kind, what in steps:
         if kind == "batch":
             values = zip(*[values for _, values, _ in what], strict=True)
@@ -173,7 +157,6 @@ def play(texts, semantics, steps, kernel):
                 pa.RecordBatch.from_arrays(arrays, names=NAMES),
                 pa.array([at for _, _, at in what]),
             )
-            taken += any(w.elsewhere for w in engine.stream("urn:s").inputs)
             continue
         subject, values, at = what
         match kind:
@@ -196,16 +179,16 @@ def play(texts, semantics, steps, kernel):
                 engine.sweep()
             case "finish":
                 engine.finish()
-    assert not any(FAILED in batches(each)[2] for each in engine.queries.values())
+    monkeypatch.setattr(FusedStream, "run", run)
     said = engine.arrivals, engine.dropped, engine.time, engine.stream("urn:s").triples
-    return seen, said, taken
+    return seen, said, sum(taken)
 
 
 def some_texts(chance, several):
     """One query, or some beside each other."""
     texts = []
     for _ in range(chance.randint(2, 3) if several else 1):
-        text = chance.choice(chance.choice((FUSED, JOINED, AGGREGATED, CONSTANTS)))
+        text = chance.choice(chance.choice((FUSED, JOINED, CONSTANTS)))
         widths = {name: chance.choice((0, 5, 40, 200)) for name in ("width", "more")}
         texts.append(text.format(**widths))
     return texts
@@ -215,19 +198,17 @@ def some_texts(chance, several):
 @pytest.mark.parametrize("semantics", [PAPER, CQELS, PAPER_DSTREAM, PAPER_ANSWER])
 def test_batches_give_what_the_operators_give(kernel, semantics, several, monkeypatch):
     taken = 0
-    for seed in range(9, 9 + EXAMPLES):
-        # Often, so that windows are adopted that are not empty.
-        monkeypatch.setattr("tpf_server.continuous.engine.plans.fused_stream._PATIENCE", seed % 2)
+    for seed in range(EXAMPLES):
         chance = random.Random(seed)
         texts = some_texts(chance, several)
         steps = some_steps(chance)
-        *found, fused = play(texts, semantics, steps, kernel)
-        *wanted, never = play(texts, semantics, steps, "off")
+        *found, fused = play(texts, semantics, steps, kernel, monkeypatch)
+        *wanted, never = play(texts, semantics, steps, "off", monkeypatch)
         assert found == wanted, seed
         assert not never
         taken += fused
     # It is about something.
-    assert taken
+    assert taken > 100
 
 
 def batch(numbers, key='"a"'):
@@ -252,7 +233,7 @@ def batches(query):
     return found["kernel"], found["operators"], found.get("reason", "")
 
 
-TEXTS = (*JOINED, *AGGREGATED, *CONSTANTS)
+TEXTS = (*JOINED, *CONSTANTS)
 
 
 def test_an_explanation_says_which_operators_are_one(kernel):
@@ -270,16 +251,7 @@ def test_an_explanation_says_which_operators_are_one(kernel):
         ["window", "groups", "median", "join", "order"],
         *[["window", "groups", "exists", "order"]] * 2,
         ["window", "groups", "median", "order"],
-        ["window", "groups", "sum", "order"],
-        ["window", "groups", "avg", "sum", "order"],
-        ["window", "groups", "min", "max", "avg", "order"],
-        ["window", "groups", "sum", "median", "max", "min", "order"],
-        ["window", "groups", "exists", "avg", "sum", "order"],
-        ["window", "groups", "max", "avg", "sum", "join", "order"],
-        ["window", "groups", "sum", "order"],
-        ["window", "groups", "sum", "min", "order"],
-        ["window", "groups", "avg", "median", "sum", "order"],
-        ["window", "groups", "max", "order"],
+        *[["window", "groups", "median", "order"]] * 3,
     ]
 
 
@@ -288,16 +260,11 @@ def test_an_explanation_says_which_operators_are_one(kernel):
     [
         *[
             f"SELECT ?k ({each} AS ?c) {{{{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?c) LIMIT 3"
-            for each in ("SUM(DISTINCT ?n)", "SAMPLE(?n)", "SUM(RAND())", "COUNT(?n + 1)")
+            for each in ("MEDIAN(DISTINCT ?n)", "SUM(?n)", "MEDIAN(RAND())", "COUNT(?n + 1)")
         ],
         "SELECT ?k (SUM(?n) AS ?c) {{ " + STAR + " }} GROUP BY ?k HAVING (?c > 3)"
         " ORDER BY DESC(?c) LIMIT 3",
-        "SELECT ?k "
-        + " ".join(f"(SUM(?n + {n}) AS ?a{n})" for n in range(9))
-        + " {{ "
-        + STAR
-        + " }} GROUP BY ?k ORDER BY ?a0 LIMIT 3",
-        "SELECT (SUM(?n) AS ?a) ?k {{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?a) LIMIT 3",
+        "SELECT (MEDIAN(?n) AS ?a) ?k {{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?a) LIMIT 3",
         "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " }} GROUP BY ?k",
         "SELECT ?c (COUNT(*) AS ?d) {{ " + STAR + " BIND(?n AS ?c) }}"
         " GROUP BY ?c ORDER BY DESC(?d + 1) LIMIT 3",
@@ -316,11 +283,6 @@ def test_an_explanation_says_which_operators_are_one(kernel):
         ],
         "SELECT ?k (COUNT(*) AS ?c) {{ STREAM <urn:s> [RANGE 100000000000000000h]"
         " {{ ?s <urn:k> ?k ; <urn:n> ?n }} }} GROUP BY ?k ORDER BY DESC(?c) LIMIT 3",
-        "SELECT ?k (COUNT(*) AS ?c) {{ "
-        + STAR
-        + " }} GROUP BY ?k "
-        + " ".join(f"(?x + {each} AS ?k{each})" for each in range(66))
-        + " ORDER BY DESC(?c) LIMIT 3",
     ],
 )
 def test_other_queries_are_for_the_operators(kernel, text):
@@ -348,13 +310,9 @@ def test_beside_a_query_that_takes_records_one_by_one_all_are(kernel):
 
 
 def test_without_a_compiler_the_operators_are_used_and_that_is_said(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tpf_client.dataflow.state._ranked_groups", None)
-    compiled_groups.cache_clear()
-    try:
-        _, query, _ = engine_of(FUSED[1], kernel="compiled")
-        assert batches(query) == ("off", [], "the package was built without a compiler")
-    finally:
-        compiled_groups.cache_clear()
+    monkeypatch.setattr("tpf_server.continuous.engine.plans.fusion.library", lambda: None)
+    _, query, _ = engine_of(FUSED[1], kernel="compiled")
+    assert batches(query) == ("off", [], WITHOUT)
 
 
 @pytest.mark.parametrize("semantics", [PAPER, PAPER_ANSWER])
@@ -421,12 +379,7 @@ def test_what_is_refused_is_refused_whole_where_nobody_takes_it(kernel):
         ("integer",),
     ],
 )
-@pytest.mark.parametrize("patience", [0, 8])
-def test_answers_in_which_keys_have_equal_values_are_ordered_as_the_operators_do(
-    kernel, patience, kinds, monkeypatch
-):
-    stream = "tpf_server.continuous.engine.plans.fused_stream"
-    monkeypatch.setattr(f"{stream}._PATIENCE", patience)
+def test_answers_in_which_keys_have_equal_values_are_ordered_as_the_operators_do(kernel, kinds):
     text = "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?c) ?k LIMIT 4"
     for seed in range(12):
         found = []
@@ -457,7 +410,9 @@ def test_an_answer_with_a_total_order_is_what_the_state_shows(kernel, order, mon
     compared = []
     show = TopK.show
     monkeypatch.setattr(TopK, "show", lambda node, now: (compared.append(now), show(node, now))[1])
-    text = "SELECT ?n (SUM(?x) AS ?a) {{ " + STAR + " }} GROUP BY ?n ORDER BY " + order + " LIMIT 3"
+    text = (
+        "SELECT ?n (COUNT(*) AS ?a) {{ " + STAR + " }} GROUP BY ?n ORDER BY " + order + " LIMIT 3"
+    )
     found = []
     for wanted in ("off", kernel):
         compared.clear()
@@ -473,13 +428,10 @@ def test_an_answer_with_a_total_order_is_what_the_state_shows(kernel, order, mon
     assert bool(compared) == (order == "DESC(?a)")
 
 
-def test_what_is_no_exact_number_is_for_the_operators_and_nothing_is_lost(kernel, monkeypatch):
-    monkeypatch.setattr("tpf_server.continuous.engine.plans.fused_stream._PATIENCE", 0)
-    whole = pa.array([1, 10**10 - 1, 1 - 10**10])
-    text = "SELECT ?k (SUM(?n) AS ?a) (AVG(?n) AS ?c) {{ " + STAR + " }} GROUP BY ?k"
+def test_what_is_no_number_is_for_the_operators_and_nothing_is_lost(kernel):
+    whole = pa.array([1, 7, -7])
+    text = "SELECT ?k (MEDIAN(?n) AS ?a) (COUNT(*) AS ?c) {{ " + STAR + " }} GROUP BY ?k"
     for odd in (
-        pa.array([1, 10**10, 1]),
-        pa.array([1, 1, -(10**10)]),
         pa.array(['"0.1"^^<http://www.w3.org/2001/XMLSchema#double>'] * 3),
         pa.array(['"x"', '"2"^^<http://www.w3.org/2001/XMLSchema#integer>', '"3"']),
     ):
@@ -491,12 +443,13 @@ def test_what_is_no_exact_number_is_for_the_operators_and_nothing_is_lost(kernel
                 some = batch([1, 2, 3]).set_column(1, "urn:n", values)
                 subjects = pa.array([at, at + 10, at + 20])
                 feed.push_batch(subjects, some, pa.array([60 * at] * 3))
+                engine.advance(60 * at + 90 * (at == 2))
                 taken = any(each.elsewhere for each in engine.stream("urn:s").inputs)
                 said.append((taken, batches(query)[2] == UNFIT))
             found.append(list(query))
         assert found[0] == found[1]
-        # A batch that does not fit, and those that find it in the window.
-        assert said == [(True, False), *[(False, True)] * 3, (True, False)]
+        # Until the window is empty again.
+        assert said == [(True, False), *[(False, True)] * 2, (False, True), (True, False)]
 
 
 @pytest.mark.parametrize("tie", ["?k", "?n", ""])
@@ -513,81 +466,6 @@ def test_an_explanation_says_who_took_the_last_batch(kernel, tie):
         assert batches(query)[::2] == ((kernel, "") if taken else ("off", UNFIT))
 
 
-@pytest.mark.parametrize("kept", [0, 2])
-def test_each_query_says_whether_its_values_of_the_last_batch_were_exact(kernel, kept, monkeypatch):
-    monkeypatch.setattr("tpf_server.continuous.engine.plans.fused_stream._PATIENCE", 0)
-    engine = Engine(semantics=PAPER, kernel=kernel)
-    groups = " {{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?a) LIMIT 3"
-    queries = [
-        engine.register(f"SELECT ?k (SUM({each}) AS ?a){groups}".format(width=30))
-        for each in ("?n", "?x")
-    ]
-    feed = engine.record_feed("urn:s", NAMES, "urn:r/")
-    said = []
-    odd_ones = (None, "urn:n", None, "urn:x", "urn:n", None)
-    # Where one is odd there are rows of the one before; after it there are none.
-    for first, column in zip((0, 10, 100, 110, 210, 310), odd_ones, strict=True):
-        # The operators get the rows, and let go what is too old.
-        engine.advance(first)
-        some = batch([1, 2, 3])
-        if column is not None:
-            # Of some batches the first rows are taken, with those that the operators have.
-            odd = [1, 2, 3]
-            odd[kept] = 10**10
-            place = NAMES.index(column)
-            some = some.set_column(place, column, pa.array(map(Decimal, odd), TYPES[0]))
-        feed.push_batch(pa.array([first, first + 1, first + 2]), some, pa.array([first] * 3))
-        said.append(tuple(batches(each)[2] == UNFIT for each in queries))
-    wanted = [(column == "urn:n", column == "urn:x") for column in odd_ones]
-    assert said == wanted
-
-
-def entry_size(text, kernel, count):
-    """Bytes for each entry of a window that holds so many, with its groups and their order."""
-    engine, _, feed = engine_of(text, kernel=kernel)
-    chance = random.Random(1)
-    some = [(n, chance.randrange(count // 3), chance.choice(KEYS)) for n in range(count)]
-    # What is the same for all: code, routes, terms.
-    feed.push_batch(pa.array([count]), batch([1]), pa.array([0]))
-    engine.advance(10**6)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        for first in range(0, count, 500):
-            part = some[first : first + 500]
-            values = batch([number for _, number, _ in part])
-            keys = pa.array([key for _, _, key in part])
-            values = values.set_column(2, "urn:k", keys)
-            subjects = pa.array([subject for subject, _, _ in part])
-            feed.push_batch(subjects, values, pa.array([10**6] * len(part)))
-        gc.collect()
-        traced = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    # Arrays of the compiled one are its own, and not seen by Python.
-    states = [each._state for each in engine._plans.fusion._fused.values()]
-    own = sum(0 if isinstance(each, RankedGroups) else sys.getsizeof(each) for each in states)
-    return (traced + own) / count
-
-
-KEYS = ('"a"', '"b"@en', "<urn:c>")
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        *((text, count) for text in FUSED[:2] for count in (1000, 1500, 2100)),
-        (JOINED[0], 700),
-        (AGGREGATED[3], 1500),
-    ],
-)
-def test_an_entry_of_a_window_takes_no_more_than_half_of_what_the_operators_need(text, count):
-    if compiled_groups() is None:
-        pytest.skip("built without a compiler")
-    sizes = {each: entry_size(text, each, count) for each in ("compiled", "off")}
-    assert 40 < sizes["compiled"] <= sizes["off"] / 2, sizes
-
-
 def test_terms_that_are_in_the_window_are_not_forgotten(kernel):
     engine, query, feed = engine_of(FUSED[1], kernel=kernel)
     some = np.arange(50)
@@ -598,8 +476,7 @@ def test_terms_that_are_in_the_window_are_not_forgotten(kernel):
 
 
 @pytest.mark.parametrize("key", ["?k", '(CONCAT(STR(?k), "x") AS ?k)', "(STR(?n) AS ?k)"])
-def test_to_forget_terms_gives_nothing_back_that_nothing_else_holds(kernel, key, monkeypatch):
-    monkeypatch.setattr("tpf_server.continuous.engine.plans.fused_stream._PATIENCE", 0)
+def test_to_forget_terms_gives_nothing_back_that_nothing_else_holds(kernel, key):
     text = "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " }}" + f" GROUP BY {key}"
     found, active = [], []
     for wanted in ("off", kernel):
@@ -640,78 +517,16 @@ def test_terms_that_are_computed_of_groups_are_not_taken_for_forgotten_ones(kern
     assert len(found[0]) > 50
 
 
-@pytest.mark.parametrize("name", ["MIN", "MAX"])
-def test_instants_are_divided_by_nothing(kernel, name):
-    text = f"SELECT ?n ({name}(?k) / COUNT(*) AS ?a) {{{{ {STAR} }}}} GROUP BY ?n"
-    days = [f'"2020-01-0{day}T00:00:00Z"^^<{XSD}dateTime>' for day in (9, 5, 3)]
-    found = []
-    for wanted in ("off", kernel):
-        _, query, feed = engine_of(f"{text} ORDER BY ?a LIMIT 2", kernel=wanted)
-        for at in (1, 20):
-            some = batch([1, 2, 3]).set_column(2, "urn:k", pa.array(days))
-            feed.push_batch(pa.array([at, at + 1, at + 2]), some, pa.array([at] * 3))
-        found.append(list(query))
-    assert found[0] == found[1]
-    assert len(found[0]) == 2
-
-
 @pytest.mark.parametrize("text", CONSTANTS)
-def test_a_constant_may_be_a_key_or_what_is_aggregated(kernel, text):
+def test_a_constant_may_be_a_key_or_what_is_aggregated(kernel, text, monkeypatch):
     some = [(each, (Decimal(each % 5), each % 3, '"a"', '"m"'), each) for each in range(60)]
     steps = [("batch", some[:30]), ("batch", some[30:])]
     text = text.format(width=20)
-    *found, fused = play([text], PAPER, steps, kernel)
-    *wanted, _ = play([text], PAPER, steps, "off")
+    *found, fused = play([text], PAPER, steps, kernel, monkeypatch)
+    *wanted, _ = play([text], PAPER, steps, "off", monkeypatch)
     assert found == wanted
-    assert fused == 2
+    assert fused == len(some)
     assert len(found[0]) > 10
-
-
-@pytest.mark.parametrize("semantics", [PAPER, PAPER_ANSWER])
-@pytest.mark.parametrize("place", [0, 1])
-@pytest.mark.parametrize(
-    ("broken", "calls"),
-    [
-        ("prepared", 2),
-        ("take", 0),
-        ("answer", 0),
-        ("batch", 2),
-        ("go_on", 3),
-        ("show_before", 3),
-        ("show", 3),
-    ],
-)
-def test_what_a_state_raises_stops_no_query(kernel, semantics, place, broken, calls, monkeypatch):
-    monkeypatch.setattr("tpf_server.continuous.engine.plans.fused_stream._PATIENCE", 0)
-    groups = " {{ " + STAR + " }} GROUP BY ?n ORDER BY DESC(?a) ?n LIMIT 3"
-    texts = [f"SELECT ?n ({each} AS ?a){groups}" for each in ("SUM(?x)", "COUNT(?k)")]
-    found = []
-    for wanted in ("off", kernel):
-        engine = Engine(semantics=semantics, kernel=wanted)
-        queries = [engine.register(text.format(width=30)) for text in texts]
-        feed = engine.record_feed("urn:s", NAMES, "urn:r/")
-        feed.push(1000, (Decimal(3), 1, '"a"', '"m"'), 0)
-        if wanted == kernel:
-            state = list(engine._plans.fusion._fused.values())[place]
-            whole, left = getattr(state, broken), [calls]
-
-            def fail(*arguments, whole=whole, left=left):
-                if not left[0]:
-                    raise MemoryError("too much")
-                left[0] -= 1
-                return whole(*arguments)
-
-            monkeypatch.setattr(state, broken, fail)
-        for first in range(0, 80, 20):
-            some = list(range(first, first + 20))
-            feed.push_batch(pa.array(some), batch([each % 7 for each in some]), pa.array(some))
-        found.append((engine.arrivals, [list(each) for each in queries]))
-    assert found[0] == found[1]
-    said = ("off", [], f"{FAILED}: MemoryError: too much")
-    assert [batches(each) for each in queries] == [said, said]
-    # Other queries have other states.
-    queries[place].close()
-    assert batches(queries[1 - place])[0] == kernel
 
 
 def test_an_interrupted_batch_leaves_nothing_that_has_not_arrived(kernel):
