@@ -6,7 +6,7 @@ usage: python watch_async.py [URL of the dataset] [updates of each]
 import asyncio
 import sys
 
-from tpf_client import Client
+from tpf_client import AsyncClient
 
 QUERIES = {
     "delays": "SELECT ?train ?delay { ?train <http://example.org/train#delay> ?delay }",
@@ -15,19 +15,18 @@ QUERIES = {
 }
 
 
-async def watch(client: Client, name: str, count: int) -> None:
-    with client.stream(QUERIES[name]) as stream:
-        async for update in stream:
-            print(f"{name}: {len(update.added)} added, {len(update.removed)} removed")
-            count -= 1
-            if not count:
-                return
+async def watch(client: AsyncClient, name: str, count: int) -> None:
+    async for update in client.stream(QUERIES[name]):
+        print(f"{name}: {len(update.added)} added, {len(update.removed)} removed")
+        count -= 1
+        if not count:
+            return
 
 
 async def main() -> None:
     url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:3000/trains"
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 10
-    with Client(url) as client:
+    async with AsyncClient(url) as client:
         await asyncio.gather(*(watch(client, name, count) for name in QUERIES))
 
 

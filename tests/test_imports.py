@@ -20,10 +20,11 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client.sparql": {"rdflib", "re2", "regex"},
     "tpf_client.dataflow": set(),
     "tpf_client.fragments": {
-        "cachetools", "pyoxigraph", "requests", "uritemplate", "urllib3",
+        "cachetools", "js", "pyodide", "pyoxigraph", "requests", "uritemplate", "urllib3",
     },
     "tpf_client.planner": set(),
     "tpf_client.streaming": set(),
+    "tpf_client.async_client": {"rdflib", "requests"},
     "tpf_client.client": {"rdflib", "requests"},
     "tpf_client.endpoint": {"rdflib"},
     "tpf_client.store": {"rdflib"},

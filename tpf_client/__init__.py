@@ -12,11 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tpf_client.async_client import AsyncClient
     from tpf_client.client import Client
     from tpf_client.solutions import Solution, Solutions
     from tpf_client.stream import Stream, Update
 
 _WHERE = {
+    "AsyncClient": "tpf_client.async_client",
     "Client": "tpf_client.client",
     "Stream": "tpf_client.stream",
     "Update": "tpf_client.stream",
@@ -24,7 +26,7 @@ _WHERE = {
     "Solutions": "tpf_client.solutions",
 }
 
-__all__ = ["Client", "Solution", "Solutions", "Stream", "Update"]
+__all__ = ["AsyncClient", "Client", "Solution", "Solutions", "Stream", "Update"]
 
 
 def __getattr__(name: str) -> Any:

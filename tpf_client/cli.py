@@ -17,7 +17,7 @@ from rich.live import Live
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
 from annotations.seconds import seconds_from
-from tpf_client.client import MOST_GRACE, Client
+from tpf_client.client import Client
 from tpf_client.commands import printable
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.fragments.destinations import not_a_url
@@ -32,6 +32,7 @@ from tpf_client.printing import (
     print_answer,
     refusal,
 )
+from tpf_client.queries import MOST_GRACE
 from tpf_client.sparql.parser import parse_query
 
 if TYPE_CHECKING:

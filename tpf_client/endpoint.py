@@ -19,7 +19,7 @@ from annotations.follower_slots import FollowerSlots
 from annotations.instants import FIRST, shifted
 from annotations.seconds import check_seconds
 from annotations.urls import is_called, origin_of
-from tpf_client.client import LEAST_PERIOD, MOST_GRACE, Client
+from tpf_client.client import Client
 from tpf_client.errors import (
     ClientError,
     ClosedError,
@@ -41,6 +41,7 @@ from tpf_client.protocol import (
     query_of,
     seconds_of,
 )
+from tpf_client.queries import LEAST_PERIOD, MOST_GRACE
 from tpf_client.solutions import graph_text
 from tpf_client.sparql.algebra import DatasetClause
 from tpf_client.sparql.parser import with_dataset

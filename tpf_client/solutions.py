@@ -1,6 +1,6 @@
 """What a user of the client sees: solutions of rdflib terms, and their formats."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ class Solution(Mapping[str, "Identifier"]):
         wanted = name if name.startswith("?") else f"?{name}"
         for variable, term in zip(self._variables, self.row, strict=True):
             if variable == wanted and term is not None:
-                return rdflib_term(term)
+                return _shown(term)
         raise KeyError(name)
 
     def __getattr__(self, name: str) -> "Identifier":
@@ -67,6 +67,15 @@ class Solution(Mapping[str, "Identifier"]):
     def to_json(self) -> dict[str, Any]:
         """The solution as a binding of the SPARQL 1.1 Query Results JSON Format."""
         return results.json_binding(self._variables, self.row)
+
+
+def _shown(term: Term) -> "Identifier":
+    """A term for users: of rdflib, or, where that is not installed, its N-Triples text."""
+    try:
+        return rdflib_term(term)
+    except ImportError:
+        plain: Any = term
+        return plain  # type: ignore[no-any-return]
 
 
 class Solutions:
@@ -155,41 +164,6 @@ def _writer(name: str) -> results.ResultWriter:
     if name not in results.RESULT_WRITERS:
         raise ValueError(f"no format {name!r}: {', '.join(results.RESULT_WRITERS)}")
     return results.RESULT_WRITERS[name]
-
-
-class AsyncSolutions:
-    """The solutions of a SELECT query for ``async for``; leaving the loop does not stop them.
-
-    Args:
-        solutions: what to iterate, in threads.
-    """
-
-    def __init__(self, solutions: Solutions) -> None:
-        self._solutions = solutions
-        self.variables = solutions.variables
-
-    async def __aiter__(self) -> AsyncIterator[Solution]:
-        """The solutions, as they become known."""
-        import asyncio
-
-        rows = iter(self._solutions)
-        try:
-            while (row := await asyncio.to_thread(next, rows, None)) is not None:
-                yield row
-        except asyncio.CancelledError:
-            self.close()
-            raise
-
-    async def all(self) -> Solutions:
-        """All solutions, read to the end."""
-        import asyncio
-
-        await asyncio.to_thread(list, self._solutions)
-        return self._solutions
-
-    def close(self) -> None:
-        """Stop what is still under way."""
-        self._solutions.close()
 
 
 def data_frame(variables: tuple[str, ...], solutions: Iterable[Solution]) -> "pandas.DataFrame":

@@ -1,7 +1,6 @@
 """A continuous query as its user sees it: a stream of updates."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -267,115 +266,26 @@ class Update:
         return result
 
 
-class Stream:
-    """A continuous query: iterate over its updates, `async for`, or `start` it with a callback.
+class Updates:
+    """What a continuous query tells, however it is read.
 
-    However it is read, the next evaluation waits until the last update was taken: a slow consumer
-    gets one update with all that changed meanwhile, and nothing piles up. Leaving the loop,
-    `close`, or closing the client stops all its requests.
+    Args:
+        streamer: evaluates it.
+        form: of the query.
+        ordered: whether it orders its answer.
     """
 
     def __init__(
-        self,
-        streamer: Streamer,
-        scheduler: Callable[[], Scheduler],
-        *,
-        form: QueryForm = "SELECT",
-        ordered: bool = False,
+        self, streamer: Streamer, *, form: QueryForm = "SELECT", ordered: bool = False
     ) -> None:
         self.streamer = streamer
         self._form = form
         self._ordered = ordered
-        self._scheduler = scheduler
-        self._updates: Iterator[Update] | None = None
-        self._job: Job | None = None
         self._answered = False
 
     def now(self) -> datetime:
         """The present instant on the server's clock, as far as that is known."""
         return self.streamer.now()
-
-    def __iter__(self) -> Iterator[Update]:
-        """The updates; the first one without an error holds the whole answer.
-
-        Raises:
-            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
-                Other failures are updates with an error.
-        """
-        if self._updates is None:
-            self._updates = map(self._update, self.streamer.ticks())
-        return self._updates
-
-    async def __aiter__(self) -> AsyncIterator[Update]:
-        """The updates, without blocking the event loop.
-
-        Raises:
-            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
-                Other failures are updates with an error.
-        """
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[Update | None] = loop.create_future()
-
-        def hand_over(update: Update | None) -> None:
-            if not waiting.done():
-                waiting.set_result(update)
-
-        def tell(update: Update | None) -> None:
-            # A loop that was closed meanwhile wants nothing any more.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(hand_over, update)
-
-        def deliver(tick: Tick) -> Literal["go on", "pause"]:
-            tell(self._update(tick))
-            return "pause"
-
-        job = self._started(deliver)
-        job.when_ended(lambda: tell(None))
-        try:
-            while (update := await waiting) is not None:
-                waiting = loop.create_future()
-                yield update
-                job.resume()
-        finally:
-            self.close()
-        if job.error is not None:
-            raise job.error
-
-    def start(
-        self,
-        on_update: Callable[[Update], object],
-        on_end: Callable[[BaseException | None], object] = lambda _: None,
-    ) -> Self:
-        """Call `on_update` with every update, in a thread of the client; returns at once.
-
-        Args:
-            on_update: gets the updates; what it raises ends the stream.
-            on_end: called when there are no more, with the error that ended it.
-        """
-
-        def deliver(tick: Tick) -> Literal["go on", "pause"]:
-            on_update(self._update(tick))
-            return "go on"
-
-        job = self._started(deliver)
-        job.when_ended(lambda: on_end(job.error))
-        return self
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait until a started stream has ended; ``False``: it has not within that time.
-
-        Raises:
-            SourceError: its first evaluation failed.
-            Exception: whatever its callback raised, which ended it.
-        """
-        if self._job is None:
-            raise RuntimeError("the stream was not started")
-        ended = self._job.wait(seconds)
-        if ended and self._job.error is not None:
-            raise self._job.error
-        return ended
 
     def explain(self) -> str:
         """What is static, what is dynamic and why, once there was an update."""
@@ -400,16 +310,9 @@ class Stream:
     def close(self) -> None:
         """Stop, from whatever thread."""
         self.streamer.close()
-        if self._job is not None:
-            self._job.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _update(self, tick: Tick) -> Update:
+    def update(self, tick: Tick) -> Update:
+        """What a tick tells the user."""
         added = zip(tick.added, tick.spans, strict=True)
         self._answered = self._answered or tick.error is None
         return Update(
@@ -429,6 +332,91 @@ class Stream:
             tuple(Solution(tick.variables, row) for row in tick.late),
             tick,
         )
+
+
+class Stream(Updates):
+    """A continuous query: iterate over its updates, or `start` it with a callback.
+
+    However it is read, the next evaluation waits until the last update was taken: a slow consumer
+    gets one update with all that changed meanwhile, and nothing piles up. Leaving the loop,
+    `close`, or closing the client stops all its requests.
+
+    Args:
+        streamer: evaluates it.
+        scheduler: evaluates what is started.
+        form: of the query.
+        ordered: whether it orders its answer.
+    """
+
+    def __init__(
+        self,
+        streamer: Streamer,
+        scheduler: Callable[[], Scheduler],
+        *,
+        form: QueryForm = "SELECT",
+        ordered: bool = False,
+    ) -> None:
+        super().__init__(streamer, form=form, ordered=ordered)
+        self._scheduler = scheduler
+        self._updates: Iterator[Update] | None = None
+        self._job: Job | None = None
+
+    def __iter__(self) -> Iterator[Update]:
+        """The updates; the first one without an error holds the whole answer.
+
+        Raises:
+            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
+                Other failures are updates with an error.
+        """
+        if self._updates is None:
+            self._updates = map(self.update, self.streamer.ticks())
+        return self._updates
+
+    def start(
+        self,
+        on_update: Callable[[Update], object],
+        on_end: Callable[[BaseException | None], object] = lambda _: None,
+    ) -> Self:
+        """Call `on_update` with every update, in a thread of the client; returns at once.
+
+        Args:
+            on_update: gets the updates; what it raises ends the stream.
+            on_end: called when there are no more, with the error that ended it.
+        """
+
+        def deliver(tick: Tick) -> Literal["go on", "pause"]:
+            on_update(self.update(tick))
+            return "go on"
+
+        job = self._started(deliver)
+        job.when_ended(lambda: on_end(job.error))
+        return self
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until a started stream has ended; ``False``: it has not within that time.
+
+        Raises:
+            SourceError: its first evaluation failed.
+            Exception: whatever its callback raised, which ended it.
+        """
+        if self._job is None:
+            raise RuntimeError("the stream was not started")
+        ended = self._job.wait(seconds)
+        if ended and self._job.error is not None:
+            raise self._job.error
+        return ended
+
+    def close(self) -> None:
+        """Stop, from whatever thread."""
+        super().close()
+        if self._job is not None:
+            self._job.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _started(self, deliver: TakeTick) -> Job:
         if self._job is not None or self._updates is not None:

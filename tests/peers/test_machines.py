@@ -34,7 +34,7 @@ from tests.support.oracle import Publications
 from tests.support.peers import NGINX, POSTGRES, PROJECT
 from tests.support.running_server import TOKEN, n_quads
 from tpf_client import Client
-from tpf_client.fragments.transport import Limits
+from tpf_client.fragments.responses import Limits
 
 ROUNDS = int(os.environ.get("TPF_MACHINE_ROUNDS", "0"))
 TRAINS = 7

@@ -20,7 +20,7 @@ from tests.browser.test_live_page import Serving
 from tests.support.peers import NGINX, PROJECT
 from tests.support.running_server import TOKEN, RunningServer
 from tpf_client import Client, Solutions
-from tpf_client.fragments.transport import Limits
+from tpf_client.fragments.responses import Limits
 from tpf_client.planner.key_answers import BLOCK_BYTES
 
 STATIC = "".join(f"<http://example.org/s{n}> <http://example.org/p> <x:o> .\n" for n in range(300))

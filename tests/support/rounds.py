@@ -4,7 +4,6 @@ Nothing depends on speed: answers come in the order of requests, exactly one rou
 a random order.
 """
 
-import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from random import Random
 from unittest import mock
 
 from tpf_client.fragments.fetcher import Done, Fetcher, Request, Statistics
+from tpf_client.planner.driver import Woken
 
 
 class Rounds:
@@ -43,11 +43,11 @@ class Rounds:
         """Count the round trips of clients used in the block."""
         rounds, submit = self, Fetcher.submit
 
-        class Arrivals(queue.SimpleQueue[Callable[[], None]]):
-            def get(self, block: bool = True, timeout: float | None = None) -> Callable[[], None]:
-                while self.empty():
+        class AnsweredInRounds(Woken):
+            def wait(self, timeout: float | None = None) -> bool:
+                while not self.is_set():
                     rounds._answer_next()
-                return super().get(block, timeout)
+                return True
 
         def later(
             fetcher: Fetcher,
@@ -72,7 +72,7 @@ class Rounds:
             rounds._under_way.append((rounds.passed + 1, deliver))
 
         with (
-            mock.patch("tpf_client.planner.driver.queue.SimpleQueue", Arrivals),
+            mock.patch("tpf_client.planner.driver.Woken", AnsweredInRounds),
             mock.patch.object(Fetcher, "submit", later),
         ):
             yield

@@ -8,7 +8,7 @@ from tests.support.served import BASE, Served
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tpf_client.dataflow.build.builder import build_query
 from tpf_client.dataflow.operators.basic import Output
-from tpf_client.fragments.fetcher import Fetcher
+from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves
 from tpf_client.sparql.expressions.dates import DateTime
@@ -30,7 +30,7 @@ def ticks(served: Served, path: str, query: str, until: datetime) -> Iterator[Ti
 
     session = WsgiSession()
     session.mount(BASE, WsgiAdapter(served.app, served.requests))
-    fetcher = Fetcher(clock=served.clock, session=session, parallelism=0)
+    fetcher = ThreadedFetcher(clock=served.clock, session=session, parallelism=0)
     streamer = Streamer(
         fetcher,
         [BASE + path],

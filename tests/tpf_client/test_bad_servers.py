@@ -28,7 +28,7 @@ from tpf_client.errors import (
     ParseError,
     SourceError,
 )
-from tpf_client.fragments.transport import Limits
+from tpf_client.fragments.responses import Limits
 
 EX = "http://example.org/"
 QUERY = f"SELECT * {{ ?s <{EX}name> ?n ; <{EX}size> ?z }}"

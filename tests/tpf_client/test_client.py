@@ -1,6 +1,5 @@
 """The client as its users see it, over the real server in process."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -24,7 +23,6 @@ from tpf_client.errors import (
     QuerySyntaxError,
     UnsupportedQueryError,
 )
-from tpf_client.solutions import AsyncSolutions
 
 EX = "http://example.org/"
 PREFIX = f"PREFIX : <{EX}> "
@@ -181,7 +179,8 @@ def test_nothing_labelled_is_said_and_answered_once(tmp_path: Path) -> None:
 
 
 def test_exported_names() -> None:
-    assert sorted(tpf_client.__all__) == ["Client", "Solution", "Solutions", "Stream", "Update"]
+    names = ["AsyncClient", "Client", "Solution", "Solutions", "Stream", "Update"]
+    assert sorted(tpf_client.__all__) == names
     for name in tpf_client.__all__:
         assert getattr(tpf_client, name).__name__ == name
     with pytest.raises(AttributeError):
@@ -205,23 +204,6 @@ print(*sys.modules)
     ours = {name for name in loaded if name.startswith("tpf_client")}
     assert not {name for name in ours if name.startswith("tpf_client.stream")}
     assert len(ours) < 150
-
-
-def test_coroutines(client: Client) -> None:
-    async def ask() -> tuple[list[str], object, int]:
-        answer = await client.aquery(PREFIX + "SELECT ?n { ?s :name ?n } ORDER BY ?n")
-        assert isinstance(answer, AsyncSolutions)
-        names = [str(row["n"]) async for row in answer]
-        again = [str(row["n"]) for row in await answer.all()]
-        assert names == again
-        return names, await client.aquery(PREFIX + "ASK { ?s :name 'B' }"), len(names)
-
-    assert asyncio.run(ask()) == (["B", "X", 'A\n"a"'], True, 3)
-
-
-def test_coroutines_get_errors(client: Client) -> None:
-    with pytest.raises(QuerySyntaxError):
-        asyncio.run(client.aquery("SELECT"))
 
 
 def test_progress(client: Client) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tpf_client import Client
 from tpf_client.endpoint import SparqlEndpoint
-from tpf_client.fragments.transport import Limits
+from tpf_client.fragments.responses import Limits
 from tpf_client.planner.budget import Allowance
 
 

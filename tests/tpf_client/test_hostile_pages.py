@@ -22,7 +22,7 @@ from tests.support.live_server import BASE, START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client, Solutions
 from tpf_client.errors import ClientError
-from tpf_client.fragments.transport import Limits
+from tpf_client.fragments.responses import Limits
 
 PAGES = int(os.environ.get("TPF_HOSTILE_PAGES", "150"))
 """How many distorted pages there are at least."""

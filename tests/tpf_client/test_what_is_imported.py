@@ -14,6 +14,8 @@ LIBRARIES = {
     "requests", "uritemplate", "urllib3",
 }  # fmt: skip
 """All that a query takes from libraries; the first where it is installed."""
+HTTP = {"brotli", "certifi", "charset_normalizer", "idna", "requests", "urllib3"}
+"""What comes with the first client that is made."""
 SLOW = {"asyncio", "sqlite3", "unittest", "xml.dom", "xml.etree", "xml.sax"}
 """Of the standard library, what takes long to import and is not needed."""
 LATER = {
@@ -78,7 +80,7 @@ def check(modules: set[str], libraries: set[str], later: set[str], most: int) ->
 
 
 def test_the_client() -> None:
-    check(imported("from tpf_client import Client"), LIBRARIES, SLOW | LATER, 150)
+    check(imported("from tpf_client import Client"), LIBRARIES - HTTP, SLOW | LATER, 150)
     check(imported("import tpf_client"), set(), SLOW | LATER, 1)
 
 
@@ -90,6 +92,68 @@ with Client({url!r}) as client:
     assert [each.row for each in found] == [('"o"',)]
 """
     check(imported(program), LIBRARIES | {"regex", "re2"}, SLOW | LATER, 160)
+
+
+MISSING = [
+    "google", "pyoxigraph", "rdflib", "re2", "regex", "requests", "rich", "typer", "urllib3",
+    "waitress",
+]  # fmt: skip
+"""What a browser's tab does without."""
+IN_A_LOOP = r"""
+import asyncio
+from datetime import UTC, datetime
+from tpf_client import AsyncClient
+from tpf_client.fragments.responses import Fields, Response
+import tpf_client.tab
+
+URL = "http://server.test/d"
+HYDRA = "http://www.w3.org/ns/hydra/core#"
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+ABOUT = f"<{URL}#metadata>"
+LINES = [
+    r'<urn:s> <urn:p> "Zug \u00fc" .',
+    f"{ABOUT} <http://xmlns.com/foaf/0.1/primaryTopic> <{URL}> {ABOUT} .",
+    f'<{URL}> <{HYDRA}totalItems> "1"^^<http://www.w3.org/2001/XMLSchema#integer> {ABOUT} .',
+    f"<{URL}> <{HYDRA}search> _:f {ABOUT} .",
+    f'_:f <{HYDRA}template> "{URL}{{?s,p,o}}" {ABOUT} .',
+]
+for name, role in (("s", "subject"), ("p", "predicate"), ("o", "object")):
+    LINES += [
+        f"_:f <{HYDRA}mapping> _:{name} {ABOUT} .",
+        f'_:{name} <{HYDRA}variable> "{name}" {ABOUT} .',
+        f"_:{name} <{HYDRA}property> <{RDF}{role}> {ABOUT} .",
+    ]
+accepted = set()
+
+
+class Pages:
+    async def get(self, url, headers):
+        accepted.add(headers["Accept"])
+        now = datetime.now(UTC)
+        fields = Fields({"content-type": "application/n-quads"})
+        return Response(200, fields, "\n".join(LINES).encode(), now, now)
+
+    def close(self):
+        pass
+
+
+async def main():
+    async with AsyncClient(URL, http=Pages()) as client:
+        text = "SELECT ?o { ?s <urn:p> ?o FILTER REGEX(?o, '^z.g', 'i') }"
+        return [row["o"] async for row in client.query(text)]
+
+
+assert asyncio.run(main()) == ['"Zug ü"']
+assert accepted == {"application/n-quads,application/n-triples;q=0.5"}
+"""
+
+
+def test_a_query_in_an_event_loop_needs_two_libraries() -> None:
+    """As in a browser's tab: what is not there cannot be imported."""
+    program = f"sys.modules.update(dict.fromkeys({MISSING!r}))\n{IN_A_LOOP}"
+    tops = {each.partition(".")[0] for each in imported(program) if not each.startswith("_")}
+    others = tops - sys.stdlib_module_names - {"annotations", "tpf_client", *MISSING}
+    assert others <= {"cachetools", "uritemplate"}
 
 
 def test_a_command_loads_beside_what_reads_its_arguments_no_more(url: str) -> None:

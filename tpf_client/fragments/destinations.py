@@ -8,14 +8,18 @@ another.
 import ipaddress
 import re
 import socket
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin, urlsplit
 
 from tpf_client.errors import OriginError, SourceError
 
+IN_BROWSER: Final = sys.platform == "emscripten"
+"""Whether the browser sends the requests, and decides itself which addresses they may go to."""
+_KEPT: Final = "!#$%&'()*+,/:;=?@[]~"
 _PORTS = {"http": 80, "https": 443}
 _URL = re.compile(
     r"(?P<scheme>https?)://"
@@ -57,11 +61,26 @@ def origin(url: str) -> Origin:
 def _origin(url: str) -> Origin:
     plain = _USER.sub("", url, count=1)
     if not plain.isascii():
-        import requests
-
-        with suppress(requests.RequestException, ValueError):
-            plain = requests.Request("GET", plain).prepare().url or ""
+        plain = _in_ascii(plain)
     return _exactly(plain)
+
+
+def _in_ascii(url: str) -> str:
+    """A URL as it is sent; where that is not known, as it is."""
+    try:
+        import requests
+    except ImportError:
+        # The browser's way.
+        with suppress(ValueError):
+            parts = urlsplit(url)
+            host = parts.netloc.encode("idna").decode("ascii")
+            return parts._replace(
+                netloc=host, path=quote(parts.path, _KEPT), query=quote(parts.query, _KEPT)
+            ).geturl()
+        return url
+    with suppress(requests.RequestException, ValueError):
+        return requests.Request("GET", url).prepare().url or ""
+    return url
 
 
 _known_origin: Final = lru_cache(_KNOWN)(_origin)
@@ -157,7 +176,7 @@ class Destinations:
             OriginError: it is an address of a private network, and the datasets are not.
             SourceError: it is none.
         """
-        if origin(url) in self._allowed or not is_private(url):
+        if IN_BROWSER or origin(url) in self._allowed or not is_private(url):
             return url
         if not any(map(is_private, self._urls)):
             raise OriginError(url, "data lead to a private address")

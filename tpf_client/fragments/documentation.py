@@ -5,6 +5,7 @@ to the documentation.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from tpf_client.fragments.form import Form
 _REL: Final = f"{HYDRA}apiDocumentation"
 _ADDRESSES: Final = ("http://www.w3.org/ns/hydra", "https://www.w3.org/ns/hydra")
 _MARK: Final = b"www.w3.org"
+_LINK: Final = re.compile(r"<([^<>]*)>([^<]*)")
+_RELATION: Final = re.compile(r""";\s*rel\s*=\s*["']?([^"';]*)""", re.IGNORECASE)
 _LONGEST: Final = 10_000
 _MOST_CONTEXTS: Final = 1_000
 """What is put in is longer than an address: a document with more of them is left as it is."""
@@ -40,11 +43,10 @@ def documented_at(headers: Mapping[str, str]) -> str | None:
     field = headers.get("Link", "")
     if _REL not in field or len(field) > _LONGEST:
         return None
-    from requests.utils import parse_header_links
-
-    for link in parse_header_links(field):
-        if _REL in link.get("rel", "").split():
-            return str(link["url"])
+    for url, parameters in _LINK.findall(field):
+        rel = _RELATION.search(parameters)
+        if rel is not None and _REL in rel[1].split():
+            return str(url)
     return None
 
 

@@ -1,30 +1,25 @@
-"""Pages over HTTP: pooled, merged, cached by freshness, in threads or inline."""
+"""Pages over HTTP: merged and cached by freshness, whoever sends the requests."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from http import HTTPStatus
+from typing import TypeAlias
 
 from cachetools import LRUCache
 
 from annotations.clock import Clock
-from annotations.event_reader import ServerEvent
 from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from tpf_client.errors import ClientError, ClosedError, ConnectionFailedError, PageError, ParseError
+from tpf_client.errors import ClosedError, PageError, ParseError
 from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import age, lifetime, made_before, read_http_date
 from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.fragments.page_reader import ACCEPTED_FORMATS, PageReader
-from tpf_client.fragments.transport import Limits, Response, Transport
-
-if TYPE_CHECKING:
-    import requests
-
+from tpf_client.fragments.responses import Limits, Response
 
 # Pages kept for reuse, bounded in bytes.
 
@@ -202,7 +197,9 @@ Done: TypeAlias = Callable[[FetchOutcome], None]
 
 
 @dataclass(slots=True)
-class _InFlight:
+class InFlight:
+    """A request under way, and who waits for it."""
+
     request: Request
     waiting: list[tuple[Done, threading.Event | None]]
     work: Statistics | None
@@ -216,14 +213,11 @@ class _InFlight:
 
 
 class Fetcher:
-    """Gets pages. Thread-safe; one for all queries of a client.
+    """Gets pages, by requests that a subclass sends. Thread-safe; one for all queries of a client.
 
     Args:
-        session: requests session to use (tests mount applications on it); ``None``: connections of
-            its own.
         clock: our clock.
-        parallelism: requests in flight per host; 0: every request runs where it is asked for,
-            which makes runs on a manual clock deterministic.
+        parallelism: requests in flight per host.
         cache_bytes: memory for pages.
         limits: timeouts, retries, sizes.
         destinations: decides where redirects, links and forms may lead.
@@ -234,7 +228,6 @@ class Fetcher:
         self,
         *,
         clock: Clock,
-        session: "requests.Session | None" = None,
         parallelism: int = 8,
         cache_bytes: int = 64 * 2**20,
         limits: Limits | None = None,
@@ -246,16 +239,12 @@ class Fetcher:
         self.clock = clock
         self.destinations = destinations or Destinations()
         limits = self.limits = limits or Limits()
-        self._transport = Transport(
-            clock, limits, self.destinations, session=session, connections=max(parallelism, 1)
-        )
         self._reader = PageReader(vocabulary, _GROWTH * limits.max_page_bytes)
         self._cache = PageCache(cache_bytes)
         self._lock = threading.Lock()
-        self._pools: dict[Origin, ThreadPoolExecutor] = {}
         self._clocks: dict[Origin, ServerClock] = {}
-        self._in_flight: dict[str, _InFlight] = {}
-        self._closed = threading.Event()
+        self._in_flight: dict[str, InFlight] = {}
+        self._closed = False
 
     def server_clock(self, url: str) -> ServerClock:
         """What is known of the clock of the server of this URL."""
@@ -279,13 +268,8 @@ class Fetcher:
         if kept is not None:
             done(kept)
             return
-        if self._closed.is_set():
+        if self._closed:
             done(ClosedError(f"{request.url}: the client is closed"))
-            return
-        if self.parallelism == 0:
-            answer = self._answer(request, cancelled, work)
-            if cancelled is None or not cancelled.is_set():
-                done(answer)
             return
         with self._lock:
             under_way = self._in_flight.get(request.url)
@@ -293,74 +277,20 @@ class Fetcher:
                 under_way.waiting.append((done, cancelled))
                 self._add(work, merged=1)
                 return
-            entry = _InFlight(request, [(done, cancelled)], work)
+            entry = InFlight(request, [(done, cancelled)], work)
             self._in_flight[request.url] = entry
-            pool = self._pools.get(origin(request.url))
-            if pool is None:
-                pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="tpf")
-                self._pools[origin(request.url)] = pool
-        try:
-            future = pool.submit(self._run, entry)
-        except RuntimeError as error:
-            # No thread can be started, or the client was closed just now.
-            self._deliver(entry, ConnectionFailedError(request.url, str(error)))
-            return
-
-        def surface(finished: Future[None]) -> None:
-            # A defect of ours must reach who waits, too, instead of leaving them waiting.
-            defect = None if finished.cancelled() else finished.exception()
-            if finished.cancelled():
-                self._deliver(entry, ClosedError(f"{request.url}: the client is closed"))
-            elif defect is not None:
-                self._deliver(entry, defect)
-
-        future.add_done_callback(surface)
-
-    def get(self, request: Request, cancelled: threading.Event | None = None) -> Page:
-        """The page, waited for in this thread.
-
-        Raises:
-            SourceError: it could not be had.
-            ClosedError: `cancelled` was set, or the fetcher is closed.
-        """
-        kept = self._kept(request)
-        if kept is not None:
-            return kept
-        answer = self._answer(request, cancelled)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    def events(
-        self, url: str, last: str | None, seconds: float, over: threading.Event, most: int
-    ) -> Iterator[ServerEvent]:
-        """Server-sent events, as they come, until the server ends them or `over`.
-
-        Args:
-            url: where they are.
-            last: the id of the last event that was heard.
-            seconds: of silence after which they count as lost.
-            over: ends it, when something comes.
-            most: characters of an event.
-
-        Raises:
-            SourceError: they cannot be had, or are lost.
-        """
-        self._count(None, requests=1)
-        return self._transport.events(
-            url, last, seconds, lambda: over.is_set() or self._closed.is_set(), most
-        )
+        self._begin(entry)
 
     def close(self) -> None:
-        """Stop all requests, and let go of connections and threads."""
-        self._closed.set()
+        """Stop all requests."""
+        self._closed = True
         with self._lock:
-            pools = list(self._pools.values())
             for entry in self._in_flight.values():
                 entry.cancelled.set()
-        for pool in pools:
-            pool.shutdown(wait=False, cancel_futures=True)
-        self._transport.close()
+
+    def _begin(self, entry: InFlight) -> None:
+        """Send a request; `_deliver` what comes of it."""
+        raise NotImplementedError
 
     def _kept(self, request: Request, work: Statistics | None = None) -> Page | None:
         page = self._cache.get(request.url)
@@ -375,14 +305,7 @@ class Fetcher:
             self._add(work, cache_hits=1)
         return page
 
-    def _run(self, entry: _InFlight) -> None:
-        with self._lock:
-            if entry.over():
-                self._forget(entry)
-                return
-        self._deliver(entry, self._answer(entry.request, entry.cancelled, entry.work, entry.over))
-
-    def _deliver(self, entry: _InFlight, answer: "FetchOutcome") -> None:
+    def _deliver(self, entry: InFlight, answer: "FetchOutcome") -> None:
         with self._lock:
             self._forget(entry)
             waiting, entry.waiting = entry.waiting, []
@@ -390,25 +313,12 @@ class Fetcher:
             if cancelled is None or not cancelled.is_set():
                 done(answer)
 
-    def _forget(self, entry: _InFlight) -> None:
+    def _forget(self, entry: InFlight) -> None:
         if self._in_flight.get(entry.request.url) is entry:
             del self._in_flight[entry.request.url]
 
-    def _answer(
-        self,
-        request: Request,
-        cancelled: threading.Event | None,
-        work: Statistics | None = None,
-        over: Callable[[], bool] | None = None,
-    ) -> FetchOutcome:
-        """The page, or the error.
-
-        Args:
-            request: what is wanted.
-            cancelled: set when nobody wants it any more.
-            work: counts what is done.
-            over: whether nobody wants what came any more; by default `cancelled` tells.
-        """
+    def _asked(self, request: Request) -> tuple[Page | None, dict[str, str]]:
+        """What is kept of a page, and the head of the request for it."""
         kept = self._cache.get(request.url)
         headers = {"Accept": ACCEPTED_FORMATS}
         if kept is not None and kept.etag:
@@ -417,20 +327,25 @@ class Fetcher:
             # Labels tell that the page is outdated although HTTP calls it fresh: caches on the way
             # shall ask the server, too.
             headers["Cache-Control"] = "max-age=0"
-        try:
-            response = self._transport.get(
-                request.url,
-                headers,
-                cancelled,
-                on_request=lambda retry: self._count(work, requests=1, retries=int(retry)),
-                on_bytes=lambda count: self._count(work, bytes=count),
-            )
-            if response.status == 304:
-                self._count(work, not_modified=1)
-            tell = over or (lambda: cancelled is not None and cancelled.is_set())
-            page = self._page(request, response, kept, tell)
-        except ClientError as error:
-            return error
+        return kept, headers
+
+    def _taken(
+        self, entry: InFlight, kept: Page | None, response: Response, over: Callable[[], bool]
+    ) -> Page:
+        """The page that came.
+
+        Args:
+            entry: the request.
+            kept: what is kept of it.
+            response: to the request.
+            over: whether nobody wants it any more.
+
+        Raises:
+            ClientError: it is none.
+        """
+        if response.status == HTTPStatus.NOT_MODIFIED:
+            self._count(entry.work, not_modified=1)
+        page = self._page(entry.request, response, kept, over)
         self._cache.put(page)
         return page
 
@@ -451,7 +366,9 @@ class Fetcher:
             fallback = date
         # Whoever could make two bodies with one hash could as well send what it likes.
         digest = hash(response.body)
-        if kept is not None and (response.status == 304 or digest == kept.digest):
+        if kept is not None and (
+            response.status == HTTPStatus.NOT_MODIFIED or digest == kept.digest
+        ):
             evaluated_at = max(kept.evaluated_at, fallback)
             return replace(
                 kept,

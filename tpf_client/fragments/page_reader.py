@@ -16,7 +16,13 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-import pyoxigraph as ox
+try:
+    import pyoxigraph as ox
+except ImportError:
+    # Without it, as in a browser, pages come in the formats of lines.
+    HAS_PARSER = False
+else:
+    HAS_PARSER = True
 
 from annotations.errors import NestingError
 from annotations.labels import Fact
@@ -26,6 +32,7 @@ from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_client.errors import ClosedError, PageError, PageTooLargeError, ParseError
 from tpf_client.fragments.blank_nodes import SKOLEM_PATH, kept_quad
 from tpf_client.fragments.documentation import with_hydra_context
+from tpf_client.fragments.line_formats import LINE_FORMATS, quads_of_lines
 from tpf_client.fragments.page import LineMemo, PageMetadata, ParsedLine, Scope
 from tpf_client.fragments.page_description import (
     fact_labels,
@@ -39,6 +46,8 @@ from tpf_client.fragments.page_description import (
 ACCEPTED_FORMATS = (
     "application/trig,application/n-quads;q=0.9,text/turtle;q=0.6,"
     "application/n-triples;q=0.5,application/ld+json;q=0.3"
+    if HAS_PARSER
+    else "application/n-quads,application/n-triples;q=0.5"
 )
 
 _BY_LINES: Final = ("application/trig", "text/turtle")
@@ -109,7 +118,7 @@ class PageReader:
             ClosedError: it is no longer needed.
         """
         lines = None
-        if before is not None and not bare and essence(media_type) in _BY_LINES:
+        if HAS_PARSER and before is not None and not bare and essence(media_type) in _BY_LINES:
             lines = read_lines(body, url, before, self._most)
         graphs = set() if lines is None else metadata_graphs(lines.named(), url)
         if lines is not None and graphs:
@@ -162,22 +171,10 @@ def parse_page_body(
         ClosedError: nobody wants them any more.
     """
     kind = essence(media_type)
-    rdf_format = ox.RdfFormat.from_media_type(kind) if kind else None
-    if rdf_format is None:
-        raise ParseError(url, f"answered with {kind or 'no media type'} instead of RDF")
-    graphs: dict[object, Term] = {}
     quads: list[Quad] = []
     size = 0
-    if rdf_format == ox.RdfFormat.JSON_LD:
-        body = with_hydra_context(body)
     try:
-        for quad in quads_of_body(body, rdf_format, url):
-            name = quad.graph_name
-            graph = graphs.get(name)
-            if graph is None:
-                default = isinstance(name, ox.DefaultGraph)
-                graph = graphs[name] = DEFAULT_GRAPH if default else Term(str(name))
-            read = quad_of(quad, graph)
+        for read in _parsed(body, kind, url) if HAS_PARSER else _parsed_lines(body, kind, url):
             size += quad_size(read)
             if size > most:
                 # A prefix may stand for much.
@@ -193,8 +190,45 @@ def parse_page_body(
     return quads
 
 
-def quads_of_body(body: bytes, rdf_format: ox.RdfFormat, url: str) -> Iterator[ox.Quad]:
-    """Parse a body; all RDF that the client reads comes through here.
+def _parsed_lines(body: bytes, kind: str, url: str) -> Iterator[Quad]:
+    """Parse a body where nothing reads other formats than those of lines.
+
+    Raises:
+        ParseError: it has another format.
+        ValueError: it is malformed; raised while it is iterated over.
+    """
+    if kind not in LINE_FORMATS:
+        reason = f"answered with {kind or 'no media type'} instead of N-Quads or N-Triples"
+        raise ParseError(url, reason)
+    return quads_of_lines(body, triples=kind != LINE_FORMATS[0])
+
+
+def _parsed(body: bytes, kind: str, url: str) -> Iterator[Quad]:
+    """Parse a body.
+
+    Raises:
+        ParseError: it is not RDF.
+        NestingError: it cannot be parsed without harm.
+        SyntaxError: it is malformed.
+        ValueError: the URL is no IRI.
+    """
+    rdf_format = ox.RdfFormat.from_media_type(kind) if kind else None
+    if rdf_format is None:
+        raise ParseError(url, f"answered with {kind or 'no media type'} instead of RDF")
+    if rdf_format == ox.RdfFormat.JSON_LD:
+        body = with_hydra_context(body)
+    graphs: dict[object, Term] = {}
+    for quad in quads_of_body(body, rdf_format, url):
+        name = quad.graph_name
+        graph = graphs.get(name)
+        if graph is None:
+            default = isinstance(name, ox.DefaultGraph)
+            graph = graphs[name] = DEFAULT_GRAPH if default else Term(str(name))
+        yield quad_of(quad, graph)
+
+
+def quads_of_body(body: bytes, rdf_format: "ox.RdfFormat", url: str) -> "Iterator[ox.Quad]":
+    """Parse a body; all RDF that the client reads with a library comes through here.
 
     Raises:
         NestingError: it cannot be parsed without harm, or has a term that is too long; the latter
@@ -206,7 +240,7 @@ def quads_of_body(body: bytes, rdf_format: ox.RdfFormat, url: str) -> Iterator[o
     return short_terms(ox.parse(body, rdf_format, base_iri=url), body)
 
 
-def quad_of(parsed: ox.Quad, graph: Term) -> Quad:
+def quad_of(parsed: "ox.Quad", graph: Term) -> Quad:
     """What was parsed as a quad of ours, in this graph."""
     value = parsed.object
     object_ = _triple_term(value) if isinstance(value, ox.Triple) else Term(str(value))
@@ -218,7 +252,7 @@ def quad_size(quad: Quad) -> int:
     return len(quad[0]) + len(quad[1]) + len(quad[2]) + 3 * _TERM
 
 
-def _triple_term(triple: ox.Triple) -> Term:
+def _triple_term(triple: "ox.Triple") -> Term:
     subject, object_ = triple.subject, triple.object
     inner = _triple_term(object_) if isinstance(object_, ox.Triple) else str(object_)
     return Term(f"<<( {subject} {triple.predicate} {inner} )>>")

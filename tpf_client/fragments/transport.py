@@ -6,7 +6,6 @@ a number of bytes, and another thread can end it.
 """
 
 import io
-import json
 import math
 import random
 import re
@@ -16,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from http.cookiejar import DefaultCookiePolicy
@@ -34,30 +32,18 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from annotations.clock import Clock
 from annotations.event_reader import EventReader, ServerEvent, event_headers
-from annotations.namespaces import HYDRA
-from annotations.seconds import check_seconds
-from annotations.terms import Term, is_literal, literal_parts
 from tpf_client.errors import (
     ClosedError,
     ConnectionFailedError,
     HttpError,
     PageTooLargeError,
-    ParseError,
     SourceError,
 )
 from tpf_client.fragments.destinations import Destinations
-from tpf_client.fragments.freshness import read_http_date, whole_number
-from tpf_client.fragments.page_reader import parse_page_body
+from tpf_client.fragments.responses import PHRASES, Limits, Response, attempts
 
-_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 5
-_DESCRIPTION = Term(f"<{HYDRA}description>")
-_EXPLAINED = 10_000
-"""Bytes of the body of an error that are read."""
-_EXPLAINED_MEMORY: Final = 100 * _EXPLAINED
-"""Bytes of memory that what it says may take."""
-_PHRASES: Final = {int(status): status.phrase for status in HTTPStatus}
 _WIRE = 2**20
 """Bytes of a response that are neither its decompressed body nor that much again."""
 _MOST_HEAD: Final = 2**18
@@ -70,63 +56,6 @@ _PREPARED: Final = 1_024
 
 class _TooLongError(ValueError):
     """A response with more bytes than are allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How patient and how generous a client is.
-
-    Args:
-        connect_timeout: seconds until a connection stands.
-        read_timeout: seconds between two bytes.
-        total_timeout: seconds for one whole response; one that takes longer is not asked for again.
-        retries: how often a failed request is sent again.
-        backoff: seconds before the first retry, doubled for each further one, with full jitter.
-        max_backoff: seconds at most, also where the server asks for more (``Retry-After``); a
-            server that asks for more than that fails the request.
-        max_page_bytes: bytes of a decompressed body at most. What it says may take eight times as
-            much memory.
-        max_query_bytes: bytes of the pages that one query reads at most, and those that one
-            evaluation of a continuous query does.
-        max_query_requests: how many pages it may want, those included that are kept.
-        max_query_seconds: how long it may read and work, without what its caller does between two
-            solutions.
-
-    Raises:
-        ValueError: seconds that cannot be reckoned with.
-    """
-
-    connect_timeout: float = 10.0
-    read_timeout: float = 30.0
-    total_timeout: float = 120.0
-    retries: int = 3
-    backoff: float = 0.25
-    max_backoff: float = 30.0
-    max_page_bytes: int = 64 * 2**20
-    max_query_bytes: int = 2**30
-    max_query_requests: int = 1_000_000
-    max_query_seconds: float = 3600.0
-
-    def __post_init__(self) -> None:
-        check_seconds(
-            connect_timeout=self.connect_timeout,
-            read_timeout=self.read_timeout,
-            total_timeout=self.total_timeout,
-            backoff=self.backoff,
-            max_backoff=self.max_backoff,
-            max_query_seconds=self.max_query_seconds,
-        )
-
-
-@dataclass(slots=True)
-class Response:
-    """A whole response, with the instants (our clock) between which it was made."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    sent: datetime
-    received: datetime
 
 
 class Exchange:
@@ -147,6 +76,7 @@ class Exchange:
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self.ended = False
+        self.finished = False
 
     @property
     def over(self) -> bool:
@@ -173,6 +103,10 @@ class Exchange:
                 # Not that of TLS, which would take away from the other thread what it reads with.
                 with suppress(OSError):
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def finish(self) -> None:
+        """Take note that nothing is read any more: its connection may be used by others."""
+        self.finished = True
 
     def before_read(self, sock: socket.socket) -> None:
         """Set the timeout of the socket to the time that is left.
@@ -437,35 +371,54 @@ class Transport:
             SourceError: no such response; the leaf class says why.
             ClosedError: `cancelled` was set.
         """
-        attempt = 0
+        tries = attempts(url, self._limits, self._jitter)
+        retry, pause = False, next(tries)
         while True:
+            if pause:
+                self._clock.wait_until(self._clock.now() + timedelta(seconds=pause), cancelled)
             if self._closed or (cancelled is not None and cancelled.is_set()):
                 raise ClosedError(f"{url}: the request was cancelled")
-            on_request(attempt > 0)
-            wish: float | None = None
-            failure: SourceError
-            exchange = self._exchange()
+            on_request(retry)
+            answer = self._tried(url, headers, cancelled)
+            if isinstance(answer, Response):
+                on_bytes(len(answer.body))
             try:
-                response = self._once(url, headers, exchange, cancelled)
-            except ConnectionFailedError as error:
-                if exchange.over:
-                    # It came, too slowly: the next one would do so as well.
-                    raise
-                failure = error
-            else:
-                on_bytes(len(response.body))
-                if response.status in (200, 304):
-                    return response
-                failure = HttpError(url, response.status, _explanation(response))
-                if response.status not in _RETRIED:
-                    raise failure
-                wish = self._retry_after(response)
-            if attempt >= self._limits.retries or (wish or 0.0) > self._limits.max_backoff:
-                raise failure
-            pause = min(self._limits.backoff * 2**attempt, self._limits.max_backoff)
-            seconds = self._jitter.uniform(0, pause) if wish is None else wish
-            self._clock.wait_until(self._clock.now() + timedelta(seconds=seconds), cancelled)
-            attempt += 1
+                retry, pause = True, tries.send(answer)
+            except StopIteration as stop:
+                response: Response = stop.value
+                return response
+
+    def once(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Response:
+        """One response, whatever its status, of one request with its redirects.
+
+        Args:
+            url: what to get.
+            headers: of the request.
+            exchange: lets another thread end it.
+
+        Raises:
+            SourceError: there is none.
+        """
+        return self._once(url, headers, exchange, None)
+
+    def exchange(self) -> Exchange:
+        """The limits of one request, for `once`."""
+        limits = self._limits
+        size = 2 * limits.max_page_bytes + _WIRE
+        return Exchange(limits.total_timeout, limits.read_timeout, size, limits.connect_timeout)
+
+    def _tried(
+        self, url: str, headers: Mapping[str, str], cancelled: threading.Event | None
+    ) -> Response | ConnectionFailedError:
+        """The response to one request, or why there is none, where the next one may have one."""
+        exchange = self.exchange()
+        try:
+            return self._once(url, headers, exchange, cancelled)
+        except ConnectionFailedError as error:
+            if exchange.over:
+                # It came, too slowly: the next one would do so as well.
+                raise
+            return error
 
     def events(
         self, url: str, last: str | None, seconds: float, over: Callable[[], bool], most: int
@@ -479,28 +432,12 @@ class Transport:
         exchange = Exchange(math.inf, seconds, math.inf, self._limits.connect_timeout)
         with self._asking(url, exchange), self._requests.get(url, headers, exchange) as raw:
             if raw.status_code != HTTPStatus.OK:
-                raise HttpError(url, raw.status_code, _PHRASES.get(raw.status_code, ""))
+                raise HttpError(url, raw.status_code, PHRASES.get(raw.status_code, ""))
             reader = EventReader(most)
             for chunk in _pieces(raw, eager=True):
                 if over():
                     return
                 yield from reader.feed(chunk)
-
-    def _retry_after(self, response: Response) -> float | None:
-        text = response.headers.get("Retry-After", "").strip()
-        seconds = whole_number(text)
-        if seconds is not None:
-            return float(seconds)
-        until = read_http_date(text)
-        if until is None:
-            return None
-        now = read_http_date(response.headers.get("Date")) or response.received
-        return max((until - now).total_seconds(), 0.0)
-
-    def _exchange(self) -> Exchange:
-        limits = self._limits
-        size = 2 * limits.max_page_bytes + _WIRE
-        return Exchange(limits.total_timeout, limits.read_timeout, size, limits.connect_timeout)
 
     def _once(
         self,
@@ -526,6 +463,7 @@ class Transport:
             reason = "timed out" if _is_timeout(error) else _cause(error)
             raise ConnectionFailedError(url, reason) from error
         finally:
+            exchange.finish()
             self._exchanges.discard(exchange)
 
     def _follow(
@@ -566,27 +504,6 @@ class Transport:
                 raise ClosedError(f"{url}: the request was cancelled")
             chunks.append(chunk)
         return b"".join(chunks)
-
-
-def _explanation(response: Response) -> str:
-    """The first words of an error's body, where it is text for humans."""
-    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    text = _PHRASES.get(response.status, "")
-    body = response.body[:_EXPLAINED]
-    if kind == "text/plain":
-        text = body.decode("utf-8", "replace")
-    elif kind in ("application/problem+json", "application/json"):
-        with suppress(ValueError, RecursionError):
-            problem = json.loads(body)
-            if isinstance(problem, dict):
-                text = str(problem.get("detail") or problem.get("title") or text)
-    else:
-        with suppress(ParseError, PageTooLargeError):
-            quads = parse_page_body(body, kind, "urn:error", _EXPLAINED_MEMORY)
-            said = {quad.predicate: quad.object for quad in quads}
-            described = said.get(_DESCRIPTION, "")
-            text = literal_parts(described).lexical if is_literal(described) else text
-    return " ".join(text.split())[:300]
 
 
 def _is_timeout(error: BaseException) -> bool:

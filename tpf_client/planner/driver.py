@@ -1,17 +1,22 @@
-"""Runs tasks: generators that yield the requests they need and are resumed with the pages.
+"""Tasks and steps: the work of a query as generators, which wait for nothing by themselves.
 
-Everything but the requests happens in the thread of whoever calls `Driver.step`, in the order in
-which responses arrive; so the dataflow that the tasks feed needs no locks.
+A *task* yields the requests it needs and is resumed with their pages; a `Driver` runs many of them
+side by side. *Steps* are the work of a whole query: whoever runs them gets an `Ask` where nothing
+can go on before a response comes, sends its requests, and goes on when one has come. So a query has
+no thread, no connection and no event loop in it; `answered` runs one in a thread, and
+`tpf_client.async_client` in an event loop.
+
+Everything but the requests happens where the steps are resumed, in the order in which responses
+arrive; so the dataflow that the tasks feed needs no locks.
 """
 
-import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from tpf_client.errors import ClosedError, SourceLimitError
 from tpf_client.fragments.destinations import Origin, origin
@@ -77,38 +82,98 @@ PAUSE: Sequence[Request] = []
 """What a task yields to go on only when nothing else does; it is resumed with no pages."""
 
 
+class Send(NamedTuple):
+    """A request to send.
+
+    Args:
+        request: the page that is wanted.
+        deliver: takes the page or the error, in whatever thread.
+    """
+
+    request: Request
+    deliver: Callable[[FetchOutcome], None]
+
+
+class Ask(NamedTuple):
+    """What steps yield where they need a response: of these requests, or of earlier ones.
+
+    Args:
+        requests: to be sent now.
+        seconds: how long to wait for a response at most; 0: not at all, others may go first.
+    """
+
+    requests: Sequence[Send]
+    seconds: float
+
+
+Steps: TypeAlias = Generator[Ask, None, T]
+"""Work that yields where it needs a response, and returns its result."""
+Begin: TypeAlias = Callable[[Callable[[], None], Callable[[BaseException], None]], None]
+"""Spawns tasks; gets what to call when all of them are done, and when one fails."""
+Waking: TypeAlias = Callable[[], object]
+"""Called, in whatever thread, when who waits for something should look again."""
+
+_ANYWHERE = Origin("", None)
+_BREATH = 64
+"""Responses after which others that share a thread may go first."""
+
+
 class Driver:
     """The tasks of one query.
 
     Args:
         fetcher: gets the pages; its limits are those of the query.
         url: the dataset, for errors.
+        timer: seconds, for the limit of time.
     """
 
-    def __init__(self, fetcher: Fetcher, url: str = "") -> None:
+    def __init__(
+        self, fetcher: Fetcher, url: str = "", timer: Callable[[], float] = monotonic
+    ) -> None:
         self.fetcher = fetcher
         self.requests = 0
         self.work = Statistics()
         """What was done for this query."""
         self._url = url
-        self.begin()
-        self._inline = fetcher.parallelism == 0
-        self._todo: dict[Origin, Turns[tuple[Request, Callable[[FetchOutcome], None]]]] = {}
-        self._under_way: Counter[Origin] = Counter()
-        self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._outstanding = 0
+        self._timer = timer
+        self._wake: Waking = _nobody
+        self._closed = False
+        self._most = fetcher.parallelism or 1
+        """How many requests to a host may be under way; where each runs where it is asked for,
+        all hosts together have one."""
         self._paused: deque[Callable[[], None]] = deque()
         self._cancelled = threading.Event()
+        self.begin()
+        self.restart()
 
     def begin(self) -> None:
         """What is allowed is allowed anew: for the next evaluation of a continuous query."""
         self._asked = self._bytes = 0
         self._seconds = 0.0
 
+    def restart(self) -> None:
+        """Drop all tasks and their requests; others may be begun."""
+        self._cancelled.set()
+        self._cancelled = threading.Event()
+        self._todo: dict[Origin, Turns[tuple[Request, Callable[[FetchOutcome], None]]]] = {}
+        self._under_way: Counter[Origin] = Counter()
+        self._sends: list[Send] = []
+        self._arrived: deque[Callable[[], None]] = deque()
+        self._outstanding = 0
+        self._paused.clear()
+        self._since: float | None = None
+        """When it began to wait."""
+        self._breath = 0
+
     @property
     def cancelled(self) -> threading.Event:
-        """Set when nobody wants the answers any more."""
+        """Set when nobody wants the answers to the present requests any more."""
         return self._cancelled
+
+    @property
+    def closed(self) -> bool:
+        """Whether the query was closed."""
+        return self._closed
 
     @property
     def outstanding(self) -> int:
@@ -129,6 +194,14 @@ class Driver:
         """Let the task go on that has paused for longest."""
         self._paused.popleft()()
 
+    def when_woken(self, action: Waking) -> None:
+        """Call `action`, in whatever thread, when a response came, or the query was closed."""
+        self._wake = action
+
+    def wake(self) -> None:
+        """Let who waits look again, from whatever thread."""
+        self._wake()
+
     def spawn(
         self,
         task: Task[T],
@@ -146,68 +219,86 @@ class Driver:
         """
         self._advance(_Started(task, done, failed, turn), None)
 
-    def run(self, task: Task[T]) -> T:
+    def run(self, task: Task[T]) -> Steps[T]:
         """Run one task to its end, others beside it.
 
         Raises:
             SourceError: what the task raised.
-            ClosedError: the query was cancelled meanwhile.
+            ClosedError: the query was closed meanwhile.
         """
         results: list[T] = []
-        errors: list[BaseException] = []
-        self.spawn(task, results.append, errors.append)
-        while not results and not errors:
-            self.step()
-        if errors:
-            raise errors[0]
+
+        def begin(done: Callable[[], None], failed: Callable[[BaseException], None]) -> None:
+            def keep(result: T) -> None:
+                results.append(result)
+                done()
+
+            self.spawn(task, keep, failed)
+
+        yield from self.until(begin)
         return results[0]
 
-    def step(self) -> bool:
-        """Handle the next response, waiting for it; ``False`` where none is under way.
+    def until(self, begin: "Begin") -> Steps[None]:
+        """Go on until what `begin` spawns has called one of the functions that it gets.
+
+        Args:
+            begin: gets what to call when all is done, and when something fails.
+
+        Raises:
+            SourceError: what failed.
+            ClosedError: the query was closed meanwhile.
+        """
+        ended: list[BaseException | None] = []
+        begin(lambda: ended.append(None), ended.append)
+        while not ended:
+            step = self.step()
+            if isinstance(step, Ask):
+                yield step
+        if ended[0] is not None:
+            raise ended[0]
+
+    def step(self) -> Ask | bool:
+        """Handle the next response; ``False`` where none is under way, `Ask` where none came.
 
         Raises:
             SourceLimitError: the query takes more than is allowed.
-            ClosedError: the query was cancelled meanwhile.
+            ClosedError: the query was closed meanwhile.
         """
-        if self._cancelled.is_set():
+        if self._closed:
             raise ClosedError("the query was closed")
+        now = self._timer()
+        if self._since is not None:
+            self._seconds += now - self._since
+            self._since = None
         if self._outstanding == 0:
             return False
-        started = monotonic()
-        try:
-            return self._next()
-        finally:
-            self._seconds += monotonic() - started
-
-    def _next(self) -> bool:
         left = self.fetcher.limits.max_query_seconds - self._seconds
         if left <= 0:
             raise self._exceeded("max_query_seconds")
-        waiting = next(filter(None, self._todo.values()), None) if self._inline else None
-        if waiting is not None:
-            request, handle = waiting.take()
-            answers: list[FetchOutcome] = []
-            self.fetcher.submit(request, answers.append, self._cancelled, self.work)
-            if not answers:
-                raise ClosedError("the query was closed")
-            self._outstanding -= 1
-            handle(answers[0])
-            return True
-        try:
-            arrived = self._arrived.get(timeout=min(left, threading.TIMEOUT_MAX))
-        except queue.Empty:
-            raise self._exceeded("max_query_seconds") from None
-        if self._cancelled.is_set():
-            raise ClosedError("the query was closed")
+        if _ANYWHERE in self._todo and not self._arrived:
+            # One after the other: whose turn it is shows when nobody has more to ask for.
+            self._send(_ANYWHERE)
+        if self._sends or not self._arrived:
+            sends, self._sends = self._sends, []
+            self._since, self._breath = now, 0
+            return Ask(sends, 0 if self._arrived else left)
+        self._breath += 1
+        if self._breath > _BREATH:
+            self._breath = 0
+            return Ask((), 0)
+        arrived = self._arrived.popleft()
         self._outstanding -= 1
-        arrived()
+        try:
+            arrived()
+        finally:
+            self._seconds += self._timer() - now
         return True
 
     def close(self) -> None:
-        """Stop: nothing is asked any more, and what arrives is not looked at."""
+        """Stop, from whatever thread: nothing is asked any more, and nothing that comes is read."""
+        self._closed = True
         self._cancelled.set()
-        self._todo.clear()
-        self._arrived.put(lambda: None)
+        self._wake()
 
     def _exceeded(self, limit: str) -> SourceLimitError:
         most: float = getattr(self.fetcher.limits, limit)
@@ -223,39 +314,43 @@ class Driver:
 
     def _ask(self, request: Request, handle: Callable[[FetchOutcome], None], turn: int) -> None:
         # First: what cannot be asked is not waited for.
-        where = origin(request.url)
+        where = origin(request.url) if self.fetcher.parallelism else _ANYWHERE
         self._url = self._url or request.url
         self._asked += 1
+        self._outstanding += 1
         if self._asked > self.fetcher.limits.max_query_requests:
             too_many = self._exceeded("max_query_requests")
-            self._outstanding += 1
-            self._arrived.put(lambda: handle(too_many))
+            self._arrived.append(lambda: handle(too_many))
             return
-        self._outstanding += 1
         self.requests += 1
         self._todo.setdefault(where, Turns()).add(turn, (request, handle))
-        self._send(where)
+        if where is not _ANYWHERE:
+            self._send(where)
 
     def _send(self, where: Origin) -> None:
         """Let as many requests to a host be under way as may be."""
         waiting = self._todo[where]
-        while waiting and self._under_way[where] < self.fetcher.parallelism:
+        while waiting and self._under_way[where] < self._most:
             self._under_way[where] += 1
-            request, handle = waiting.take()
-            arrive = partial(self._arrive, where, handle)
-            self.fetcher.submit(request, arrive, self._cancelled, self.work)
+            self._sends.append(self._sent(where, *waiting.take()))
 
-    def _arrive(
-        self, where: Origin, handle: Callable[[FetchOutcome], None], answer: FetchOutcome
-    ) -> None:
-        """Take in an answer, in whatever thread."""
+    def _sent(
+        self, where: Origin, request: Request, handle: Callable[[FetchOutcome], None]
+    ) -> Send:
+        cancelled, arrived = self._cancelled, self._arrived
 
-        def take_in() -> None:
-            self._under_way[where] -= 1
-            self._send(where)
-            handle(answer)
+        def deliver(answer: FetchOutcome) -> None:
+            def take_in() -> None:
+                self._under_way[where] -= 1
+                if where is not _ANYWHERE:
+                    self._send(where)
+                handle(answer)
 
-        self._arrived.put(take_in)
+            if not cancelled.is_set():
+                arrived.append(take_in)
+                self._wake()
+
+        return Send(request, deliver)
 
     def _advance(self, run: "_Started", pages: Sequence[Page] | BaseException | None) -> None:
         while True:
@@ -312,3 +407,61 @@ class Driver:
 
         for place, request in enumerate(requests):
             self._ask(request, handler(place), turn)
+
+
+def _nobody() -> None:
+    """Nobody waits."""
+
+
+# Steps in a thread.
+
+
+class Woken(threading.Event):
+    """What a thread waits for that runs steps: a response came, or the query was closed."""
+
+
+def answered(
+    steps: Generator[Ask | T, None, object], driver: Driver, wake: Waking | None = None
+) -> Generator[T]:
+    """What steps yield beside requests; these are sent, and waited for in this thread.
+
+    Args:
+        steps: of a query.
+        driver: of the same query.
+        wake: called, too, whenever who waits should look again.
+    """
+    woken = Woken()
+
+    def wakes() -> None:
+        woken.set()
+        if wake is not None:
+            wake()
+
+    driver.when_woken(wakes)
+    with closing(steps):
+        for step in steps:
+            if isinstance(step, Ask):
+                send(step, driver)
+                if step.seconds:
+                    woken.wait(min(step.seconds, threading.TIMEOUT_MAX))
+                    woken.clear()
+            else:
+                yield step
+
+
+def finished(steps: Steps[T], driver: Driver) -> T:
+    """The result of steps, for which this thread waits."""
+    results: list[T] = []
+
+    def kept() -> Steps[None]:
+        results.append((yield from steps))
+
+    for _ in answered(kept(), driver):
+        pass
+    return results[0]
+
+
+def send(ask: Ask, driver: Driver) -> None:
+    """Send requests; whoever `Driver.when_woken` names is told when something came."""
+    for request, deliver in ask.requests:
+        driver.fetcher.submit(request, deliver, driver.cancelled, driver.work)

@@ -7,9 +7,9 @@ when it may have become wrong, and its subscribers get the difference.
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from annotations.instants import LAST
 from annotations.labels import Fact
@@ -21,7 +21,7 @@ from tpf_client.dataflow.node import Dataflow
 from tpf_client.errors import UnstableError
 from tpf_client.fragments.form import PATTERN_VARIABLES, Block
 from tpf_client.planner.demand import Demand, Need
-from tpf_client.planner.driver import PAUSE, Driver, Task
+from tpf_client.planner.driver import PAUSE, Ask, Begin, Driver, Steps, Task
 from tpf_client.planner.live_fragment import (
     Enough,
     Freshness,
@@ -33,6 +33,8 @@ from tpf_client.planner.live_fragment import (
 )
 from tpf_client.planner.reading import Content
 from tpf_client.planner.source import Estimate, Source
+
+T = TypeVar("T")
 
 # How long fragments are in truth, where their servers' counts are wrong.
 
@@ -76,6 +78,49 @@ _Name: TypeAlias = tuple[Source, QuadPattern, Block | None]
 
 class _EnoughError(Exception):
     """Ends the reading of a fragment."""
+
+
+@dataclass(slots=True)
+class Learned:
+    """What was learned to plan a query once.
+
+    Args:
+        estimates: how much there is of patterns, whatever their variables are called.
+        services: the sources of the endpoints of SERVICE.
+    """
+
+    estimates: dict[tuple[Source, QuadPattern], Estimate] = field(default_factory=dict)
+    services: dict[Term, Source] = field(default_factory=dict)
+
+
+class MissingEstimates(Exception):  # noqa: N818 - it is no error: what was begun is begun again
+    """A query cannot be planned before it is known how much there is of some patterns.
+
+    Args:
+        begin: learns that.
+    """
+
+    def __init__(self, begin: Begin) -> None:
+        self.begin = begin
+        super().__init__("estimates are missing")
+
+
+def planned(driver: Driver, make: Callable[[Learned], T]) -> Steps[T]:
+    """Plan a query as often as it takes until all is known that its plan depends on.
+
+    Args:
+        driver: of the query.
+        make: plans it with what was learned.
+
+    Raises:
+        SourceError: a fragment could not be had.
+    """
+    learned = Learned()
+    while True:
+        try:
+            return make(learned)
+        except MissingEstimates as missing:
+            yield from driver.until(missing.begin)
 
 
 _MAX_PASSES = 8
@@ -136,6 +181,7 @@ class Evaluation:
         live: whether fragments are kept up to date.
         freshness: for how long fragments are taken to hold.
         lengths: what was found out about the lengths of fragments.
+        learned: what is known of them already.
     """
 
     def __init__(
@@ -146,7 +192,9 @@ class Evaluation:
         live: bool = False,
         freshness: Freshness | None = None,
         lengths: Lengths | None = None,
+        learned: Learned | None = None,
     ) -> None:
+        self.learned = learned or Learned()
         self.lengths = lengths or Lengths()
         self.on_surprise: Callable[[], bool] | None = None
         """Told when a fragment is much longer than it should be; whether to stop reading it."""
@@ -160,6 +208,8 @@ class Evaluation:
         self.lookups: list[Lookups] = []
         self.leaves: list[Leaf] = []
         """Each part that asks for something."""
+        self.built: list[list[Any]] = [self.leaves, self.lookups, self.dataflow.nodes]
+        """The lists that grow when a part of the query is built."""
         self.warnings: dict[str, None] = {}
         self.held = HeldFacts()
         """The facts that a continuous query looks at, with their labels."""
@@ -263,8 +313,10 @@ class Evaluation:
 
     # ----------------------------------------------------------------- running
 
-    def work(self) -> bool:
+    def work(self) -> Ask | bool:
         """Do one piece of work; ``False`` where there is none left before the next flush.
+
+        Where nothing can be done before a response comes, it is an `Ask`.
 
         Raises:
             SourceError: a fragment could not be read; what was read stays.
@@ -277,7 +329,7 @@ class Evaluation:
             error, self._errors = self._errors[0], []
             raise error
         if self._later:
-            self._later.popleft()()
+            self._act(self._later.popleft())
             return True
         if self.live and self.driver.idle and any(each.need.limited for each in self.leaves):
             # What operators hold back may be enough.
@@ -288,6 +340,19 @@ class Evaluation:
             self.driver.resume()
             return True
         return self.driver.step()
+
+    def _act(self, action: Callable[[], None]) -> None:
+        """Do what waited for the dataflow to rest; again, where estimates are missing for it."""
+        sizes, later = [(each, len(each)) for each in self.built], len(self._later)
+        try:
+            action()
+        except MissingEstimates as missing:
+            # What was built until then has no input yet.
+            for each, size in sizes:
+                del each[size:]
+            while len(self._later) > later:
+                self._later.pop()
+            missing.begin(lambda: self._later.append(action), self._errors.append)
 
     def _pump(self) -> bool:
         """Let lookups ask for what is worth asking now; whether any did."""
@@ -313,7 +378,7 @@ class Evaluation:
         patient = [lookup for lookup in reversed(self.lookups) if lookup.patient]
         return any(lookup.pump(complete=True) for lookup in patient)
 
-    def settle(self) -> None:
+    def settle(self) -> Steps[None]:
         """Work and flush until nothing moves any more.
 
         Raises:
@@ -321,8 +386,9 @@ class Evaluation:
             ClosedError: the query was closed.
         """
         while True:
-            while self.work():
-                pass
+            while worked := self.work():
+                if isinstance(worked, Ask):
+                    yield worked
             self.dataflow.flush()
             if not self.unsettled:
                 return
@@ -335,7 +401,7 @@ class Evaluation:
         # What is there already may answer at once: then there is something to flush.
         return self._pump() or bool(self._later)
 
-    def bring_up_to(self, instant: datetime) -> datetime:
+    def bring_up_to(self, instant: datetime) -> Steps[datetime]:
         """Make every fragment hold at one instant, `instant` or later, and settle.
 
         Returns:
@@ -352,7 +418,7 @@ class Evaluation:
                 self._reload(fragment, instant)
         self._look_for_labels(instant)
         for _ in range(_MAX_PASSES):
-            self.settle()
+            yield from self.settle()
             fragments = self.fragments()
             instant = max([instant, *(each.evaluated_at for each in fragments)])
             fresh = self.freshness

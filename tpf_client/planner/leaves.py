@@ -21,7 +21,7 @@ from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_client.dataflow.operators.lookup_join import LookupJoin
 from tpf_client.planner.demand import Choice, Demand, Need, demand_of
 from tpf_client.planner.driver import URGENT, Task
-from tpf_client.planner.evaluation import Evaluation, Leaf, Lookups
+from tpf_client.planner.evaluation import Evaluation, Leaf, Lookups, MissingEstimates
 from tpf_client.planner.key_answers import KeyAnswers, LookupReport, extractor
 from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, canonical_pattern
 from tpf_client.planner.source import Estimate, Source, Star
@@ -326,16 +326,23 @@ class FragmentLeaves:
         evaluation: the query.
         source: who answers; by default the source of the query.
         explain: whether to count what comes out of each step.
+        plan: takes in the steps of the plan.
     """
 
     def __init__(
-        self, evaluation: Evaluation, source: Source | None = None, *, explain: bool = False
+        self,
+        evaluation: Evaluation,
+        source: Source | None = None,
+        *,
+        explain: bool = False,
+        plan: list[Step] | None = None,
     ) -> None:
         self._source = source or evaluation.source
-        self.plan: list[Step] = []
+        self.plan: list[Step] = [] if plan is None else plan
+        evaluation.built.append(self.plan)
         self._evaluation = evaluation
         self._explain = explain
-        self._estimates: dict[QuadPattern, Estimate] = {}
+        self._known: set[QuadPattern] = set()
         self._stars: dict[tuple[str, str], Star] = {}
         self._part = 0
         self.pattern: Pattern | None = None
@@ -343,45 +350,63 @@ class FragmentLeaves:
         self._fed = False
 
     def prepare(self, patterns: Iterable[QuadPattern]) -> None:
-        """Learn how much there is of all these patterns, in one round of requests.
+        """See that it is known how much there is of all these patterns.
 
-        To be called with all patterns of a query before the first `bgp`.
+        To be called with all patterns of a query before the first `bgp`: one round of requests
+        tells.
 
         Raises:
-            SourceError: a fragment could not be had.
+            MissingEstimates: it is not known yet.
         """
         patterns = tuple(patterns)
-        names = [
-            name
-            for name in dict.fromkeys(canonical_pattern(pattern) for pattern in patterns)
-            if name not in self._estimates
-        ]
+        names = {canonical_pattern(pattern) for pattern in patterns} - self._known
         if not names:
             return
-        driver = self._evaluation.driver
-        driver.run(self._source.begin())
-        errors: list[BaseException] = []
-
-        def learn(name: QuadPattern) -> Task[None]:
-            told = yield from self._source.estimate(name)
-            self._estimates[name] = self._evaluation.lengths.corrected(self._source, name, told)
-
-        for name in names:
-            driver.spawn(learn(name), lambda _: None, errors.append)
-        while not errors and any(name not in self._estimates for name in names):
-            driver.step()
-        if errors:
-            raise errors[0]
+        estimates = self._evaluation.learned.estimates
+        missing = [
+            name
+            for name in dict.fromkeys(map(canonical_pattern, patterns))
+            if name in names and (self._source, name) not in estimates
+        ]
+        if missing:
+            raise MissingEstimates(partial(self._learn, missing))
+        self._known |= names
         self._gather_stars(patterns)
+
+    def _learn(
+        self,
+        names: Sequence[QuadPattern],
+        done: Callable[[], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Ask how much there is; see `Begin`."""
+        driver, missing = self._evaluation.driver, set(names)
+        estimates, lengths = self._evaluation.learned.estimates, self._evaluation.lengths
+
+        def learn(name: QuadPattern) -> Task[QuadPattern]:
+            told = yield from self._source.estimate(name)
+            estimates[self._source, name] = lengths.corrected(self._source, name, told)
+            return name
+
+        def learned(name: QuadPattern) -> None:
+            missing.remove(name)
+            if not missing:
+                done()
+
+        def begun(_: object) -> None:
+            for name in names:
+                driver.spawn(learn(name), learned, failed)
+
+        driver.spawn(self._source.begin(), begun, failed)
 
     def estimate(self, pattern: QuadPattern) -> Estimate:
         """How much there is of a pattern.
 
         Raises:
-            SourceError: its fragment could not be had.
+            MissingEstimates: it is not known yet.
         """
         self.prepare([pattern])
-        return self._estimates[canonical_pattern(pattern)]
+        return self._evaluation.learned.estimates[self._source, canonical_pattern(pattern)]
 
     def expected(self, patterns: Sequence[QuadPattern]) -> float:
         """About how many solutions these patterns have: as many as the smallest has matches."""

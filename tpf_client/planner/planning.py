@@ -19,7 +19,6 @@ from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.fragment_source import FragmentSource
 from tpf_client.planner.leaves import FragmentLeaves
 from tpf_client.planner.service import SilentSource, services_of
-from tpf_client.planner.source import Source
 from tpf_client.sparql.algebra import (
     BGP,
     Path,
@@ -51,7 +50,7 @@ def plan_query(
     *,
     strict: bool = False,
 ) -> Output:
-    """Build the dataflow of a query, after one round of requests that tells how much there is.
+    """Build the dataflow of a query, which depends on how much there is (see `planned`).
 
     Args:
         query: what to answer.
@@ -64,7 +63,7 @@ def plan_query(
 
     Raises:
         UnsupportedQueryError: the query cannot be answered; no request was sent.
-        SourceError: a fragment could not be had.
+        MissingEstimates: it is not known yet.
     """
     services: dict[Term, FragmentLeaves] = {}
     silent, loud = (
@@ -75,28 +74,16 @@ def plan_query(
 
     def service(endpoint: Term) -> FragmentLeaves:
         if endpoint not in services:
-            fetcher, url = evaluation.driver.fetcher, iri_value(endpoint)
+            url = iri_value(endpoint)
             quiet = endpoint not in loud and (endpoint in silent or by_name)
             if allowed is not None and url not in allowed:
                 reason = "SERVICE may not ask it here"
                 raise ServiceError(url, reason, endpoint) if quiet else OriginError(url, reason)
-            asked = list(services_of(query.pattern))
-            source: Source = FragmentSource(
-                fetcher,
-                url,
-                once=not evaluation.live,
-                named=endpoint not in {each.endpoint for each in asked},
-                service=True,
-                joined=any(
-                    _joins(each.pattern)
-                    for each in asked
-                    if each.endpoint == endpoint or is_variable(each.endpoint)
-                ),
-            )
-            if quiet:
-                source = SilentSource(source, endpoint)
-            services[endpoint] = FragmentLeaves(evaluation, source)
-            services[endpoint].plan = leaves.plan
+            sources = evaluation.learned.services
+            if endpoint not in sources:
+                source = _service_source(evaluation, query, endpoint)
+                sources[endpoint] = SilentSource(source, endpoint) if quiet else source
+            services[endpoint] = FragmentLeaves(evaluation, sources[endpoint], plan=leaves.plan)
         return services[endpoint]
 
     check(query, allowed, strict=strict)
@@ -123,6 +110,23 @@ def plan_query(
         # A graph is handed out when it is complete.
         leaves.not_hurried(0)
     return output
+
+
+def _service_source(evaluation: Evaluation, query: Query, endpoint: Term) -> FragmentSource:
+    """Who answers at an endpoint of SERVICE."""
+    asked = list(services_of(query.pattern))
+    return FragmentSource(
+        evaluation.driver.fetcher,
+        iri_value(endpoint),
+        once=not evaluation.live,
+        named=endpoint not in {each.endpoint for each in asked},
+        service=True,
+        joined=any(
+            _joins(each.pattern)
+            for each in asked
+            if each.endpoint == endpoint or is_variable(each.endpoint)
+        ),
+    )
 
 
 class _NoFragments:

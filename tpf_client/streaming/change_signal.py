@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from tpf_client.errors import SourceError
-from tpf_client.fragments.fetcher import Fetcher
+from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 
 Heard: TypeAlias = Callable[[bool, frozenset[str] | None], object]
 """Told whether changes are being told now, and which predicates changed; ``None``: perhaps any."""
@@ -32,7 +32,7 @@ class ChangeSignals:
         fetcher: connects.
     """
 
-    def __init__(self, fetcher: Fetcher) -> None:
+    def __init__(self, fetcher: ThreadedFetcher) -> None:
         self._fetcher = fetcher
         self._lock = threading.Lock()
         self._signals: dict[str, _Signal] = {}
@@ -68,7 +68,7 @@ class ChangeSignals:
 class _Signal:
     """What is told at one URL."""
 
-    def __init__(self, fetcher: Fetcher, url: str) -> None:
+    def __init__(self, fetcher: ThreadedFetcher, url: str) -> None:
         self._fetcher = fetcher
         self._url = url
         self._heard: list[Heard] = []

@@ -9,12 +9,13 @@ import heapq
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from annotations.clock import Clock
+from annotations.instants import FIRST
 from tpf_client.streaming.streamer import Streamer, Tick
 
 TakeTick: TypeAlias = Callable[[Tick], Literal["go on", "pause"]]
@@ -41,11 +42,12 @@ class Job:
         self.error: BaseException | None = None
         self._scheduler = scheduler
         self._deliver = deliver
-        self._steps: Generator[Tick | datetime] = streamer.steps()
+        self._due: datetime | None = None
+        """What it waits for; ``None``: it is being evaluated, or its consumer is busy."""
+        self._looks = streamer.looks(self._wake)
         self._ended = threading.Event()
         self._ending = threading.Lock()
         self._on_end: list[Callable[[], object]] = []
-        streamer.when_heard(lambda: scheduler.put(self))
 
     @property
     def ended(self) -> bool:
@@ -74,16 +76,25 @@ class Job:
         """Evaluate it again when it is due, after its consumer had made it pause."""
         self._scheduler.put(self)
 
-    def advance(self) -> datetime | None:
-        """Evaluate it; returns when to do so again, ``None``: not before it is put back."""
+    def advance(self, now: datetime) -> datetime | None:
+        """Evaluate it; returns when to do so again, ``None``: not before it is put back.
+
+        Args:
+            now: the instant on our clock.
+        """
         try:
             while not self.streamer.closed:
-                step = next(self._steps, None)
+                # Whoever hears something says so before he wakes it, and looks whether it waits.
+                if self._due is not None and now < self._due and not self.streamer.early:
+                    return self._due
+                self._due = None
+                step = next(self._looks, None)
                 if step is None:
                     break
                 if isinstance(step, datetime):
-                    return step
-                if self._deliver(step) == "pause":
+                    self._due = step
+                    now = FIRST
+                elif self._deliver(step) == "pause":
                     return None
         except Exception as error:  # noqa: BLE001 - whatever a consumer raises ends its query alone
             self.error = error
@@ -91,8 +102,12 @@ class Job:
         self._end()
         return None
 
+    def _wake(self) -> None:
+        if self._due is not None:
+            self._scheduler.put(self)
+
     def _end(self) -> None:
-        self._steps.close()
+        self._looks.close()
         with self._ending:
             self._ended.set()
         for action in self._on_end:
@@ -141,7 +156,7 @@ class Scheduler:
                 self._jobs.add(job)
         if closed:
             streamer.close()
-            job.advance()
+            job.advance(self._clock.now())
         else:
             self.put(job)
         return job
@@ -172,7 +187,7 @@ class Scheduler:
         with self._lock:
             left = [job for job in self._jobs if job not in self._busy]
         for job in left:
-            job.advance()
+            job.advance(self._clock.now())
 
     def run(self, until: datetime | None = None) -> None:
         """Evaluate what is due until closed, or until an instant of our clock."""
@@ -209,7 +224,7 @@ class Scheduler:
             work()
 
     def _advance(self, job: Job) -> None:
-        at = job.advance()
+        at = job.advance(self._clock.now())
         with self._lock:
             again = self._busy.pop(job)
             if job.ended:

@@ -19,8 +19,8 @@ from tpf_client.dataflow.operators.basic import Output
 from tpf_client.errors import ClosedError, ServiceError, SourceError, UnstableError
 from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.planner.budget import Budget
-from tpf_client.planner.driver import Driver, Task
-from tpf_client.planner.evaluation import Evaluation
+from tpf_client.planner.driver import Ask, Driver, Steps, Task, Waking, answered
+from tpf_client.planner.evaluation import Evaluation, Learned, planned
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.live_fragment import Freshness
 from tpf_client.planner.service import Services
@@ -93,15 +93,17 @@ SAFETY: Final = timedelta(minutes=5)
 """How often fragments are looked at all the same, whose server tells what changes."""
 
 
-class Ear:
+class ChangeListener:
     """Listens for one query; what is heard waits until the query is evaluated.
 
     Args:
         signals: where things are heard.
+        wake: called, in whatever thread, when something is heard.
     """
 
-    def __init__(self, signals: ChangeSignals) -> None:
+    def __init__(self, signals: ChangeSignals, wake: Callable[[], object]) -> None:
         self._signals = signals
+        self._wake = wake
         self._lock = threading.Lock()
         self._urls: Sequence[str] = ()
         self._ends: list[Callable[[], None]] = []
@@ -109,13 +111,13 @@ class Ear:
         self._interest: frozenset[str] | None = None
         self._changed: set[str] = set()
         self._all = False
-        self._news = threading.Event()
-        self._ended = threading.Event()
-        self.on_news: Callable[[], object] = lambda: None
+        self._ended = False
+        self.news = False
+        """Whether something was heard that no evaluation knows of."""
 
     def follow(self, urls: Sequence[str]) -> None:
         """Listen at these URLs from now on, and nowhere else."""
-        if urls == self._urls or self._ended.is_set():
+        if urls == self._urls or self._ended:
             return
         ends, self._ends, self._urls = self._ends, [], urls
         for end in ends:
@@ -138,15 +140,15 @@ class Ear:
                     self._changed |= mine
                     if not mine and not turned:
                         return
-                self._news.set()
-            self.on_news()
+                self.news = True
+            self._wake()
 
         return heard
 
     def tell(self, evaluation: Evaluation) -> None:
         """Let an evaluation that begins know what was heard."""
         with self._lock:
-            self._news.clear()
+            self.news = False
             changed, self._changed = frozenset(self._changed), set()
             every, self._all = self._all, False
             up = bool(self._up) and all(self._up.values())
@@ -170,8 +172,8 @@ class Ear:
         with self._lock:
             self._interest = evaluation.predicates()
         soonest = shifted(clock.now(), max(schedule.min_interval, schedule.least))
-        while clock.now() < wake and not self._ended.is_set():
-            if not self._news.is_set():
+        while clock.now() < wake and not self._ended:
+            if not self.news:
                 yield wake
             elif clock.now() < soonest:
                 yield min(soonest, wake)
@@ -179,20 +181,12 @@ class Ear:
                 return True
         return False
 
-    def wait_until(self, instant: datetime, clock: Clock) -> None:
-        """Wait until an instant, or until something is heard that was not before."""
-        if self._news.is_set():
-            clock.wait_until(instant, self._ended)
-        else:
-            clock.wait_until(instant, self._news)
-
     def close(self) -> None:
-        """Listen no more; who waits goes on."""
-        self._ended.set()
+        """Listen no more."""
+        self._ended = True
         ends, self._ends = self._ends, []
         for end in ends:
             end()
-        self._news.set()
 
 
 # A continuous query as it is planned now, until it has to be planned anew.
@@ -360,6 +354,7 @@ class Streamer:
         signals: where to hear of changes that servers tell, to look at once; ``None``: nowhere.
 
     Attributes:
+        clock: our clock.
         began: when the last evaluation began.
         took: how long the last evaluation took, its planning included.
     """
@@ -384,7 +379,6 @@ class Streamer:
         signals: ChangeSignals | None = None,
     ) -> None:
         self._explain = explain
-        self._ear = None if signals is None else Ear(signals)
         self.began = clock.now()
         self.took = timedelta(0)
         self._budgets = budgets
@@ -395,13 +389,14 @@ class Streamer:
         self._fetcher = fetcher
         self._urls = urls
         self._build = build
-        self._clock = clock
+        self.clock = clock
         self._schedule = schedule or Schedule()
         self._freshness = freshness or Freshness(static_recheck=timedelta(seconds=60))
         self._until = until
         self._keep_checking = keep_checking
         self._quiet = quiet
-        self._driver = Driver(fetcher)
+        self.driver = Driver(fetcher)
+        self._listener = None if signals is None else ChangeListener(signals, self.driver.wake)
         self._told: set[str] = set()
         self._changes: datetime | None = None
         self._detected_until: datetime | None = None
@@ -422,32 +417,32 @@ class Streamer:
     @property
     def pages(self) -> int:
         """How many pages were wanted so far, those that were kept included."""
-        return self._driver.requests
+        return self.driver.requests
 
     @property
     def work(self) -> Statistics:
         """What was requested for it so far, and what was there already."""
-        return replace(self._driver.work)
+        return replace(self.driver.work)
 
     def now(self) -> datetime:
         """The present instant on the server's clock, as far as that is known."""
-        return self._clock.now() if self.running is None else self.running.now()
+        return self.clock.now() if self.running is None else self.running.now()
 
     @property
     def closed(self) -> bool:
         """Whether it was stopped."""
-        return self._driver.cancelled.is_set()
+        return self.driver.closed
+
+    @property
+    def early(self) -> bool:
+        """Whether it is to go on before the instant that it named."""
+        return self.closed or (self._listener is not None and self._listener.news)
 
     def close(self) -> None:
         """Stop at once, from whatever thread."""
-        self._driver.close()
-        if self._ear is not None:
-            self._ear.close()
-
-    def when_heard(self, action: Callable[[], object]) -> None:
-        """Call `action`, in whatever thread, when it is to go on earlier than it said."""
-        if self._ear is not None:
-            self._ear.on_news = action
+        if self._listener is not None:
+            self._listener.close()
+        self.driver.close()
 
     def ticks(self) -> Iterator[Tick]:
         """Evaluate now, and again whenever something expires, until closed.
@@ -456,17 +451,31 @@ class Streamer:
             SourceError: the first evaluation failed, by more than facts that expired meanwhile.
                 Other failures are ticks with an error, but in a replay, which ends.
         """
-        with closing(self.steps()) as steps:
-            for step in steps:
+        woken = threading.Event()
+        with closing(self.looks(woken.set)) as looks:
+            for step in looks:
                 if isinstance(step, Tick):
                     yield step
-                elif self._ear is not None:
-                    self._ear.wait_until(step, self._clock)
-                elif not self._clock.wait_until(step, self._driver.cancelled):
+                    continue
+                while not self.clock.wait_until(step, woken):
+                    woken.clear()
+                    if self.early:
+                        break
+                if self.closed:
                     return
 
-    def steps(self) -> Generator[Tick | datetime]:
-        """The same, but it does not wait: it yields the instant, on our clock, to go on at.
+    def looks(self, wake: Waking | None = None) -> Generator[Tick | datetime]:
+        """What `steps` yields beside requests, which this thread sends and waits for.
+
+        Args:
+            wake: called, in whatever thread, when it may have to go on before an instant.
+        """
+        return answered(self.steps(), self.driver, wake)
+
+    def steps(self) -> Generator[Ask | Tick | datetime]:
+        """Evaluate again and again, but neither send requests nor wait.
+
+        It yields what is to be asked, ticks, and the instants, on our clock, to go on at.
 
         Raises:
             SourceError: the first evaluation failed, by more than facts that expired meanwhile.
@@ -474,7 +483,7 @@ class Streamer:
         """
         try:
             for step in self._limited(self._steps()):
-                if self._past is not None and not isinstance(step, Tick):
+                if self._past is not None and isinstance(step, datetime):
                     self._past.advance_to(step)
                 else:
                     yield step
@@ -483,7 +492,7 @@ class Streamer:
         finally:
             self.close()
 
-    def _limited(self, steps: Iterator[Tick | datetime]) -> Iterator[Tick | datetime]:
+    def _limited(self, steps: Iterator[Ask | Tick | datetime]) -> Generator[Ask | Tick | datetime]:
         """The same, each evaluation within its budget.
 
         Raises:
@@ -495,8 +504,9 @@ class Streamer:
         while True:
             with self._budgets() as budget, budget.explaining():
                 self._budget = budget
-                budget.on_stop(self._driver.close)
-                step = next(steps, None)
+                budget.on_stop(self.driver.close)
+                while isinstance(step := next(steps, None), Ask):
+                    yield step
             if step is None:
                 return
             yield step
@@ -505,31 +515,32 @@ class Streamer:
         if self._budget is not None:
             self._budget.pass_change(solution, count)
 
-    def _steps(self) -> Generator[Tick | datetime]:
-        running = self._start(self._driver.run(self._detect()))
+    def _steps(self) -> Generator[Ask | Tick | datetime]:
+        detected = yield from self.driver.run(self._detect())
+        running = yield from self._start(detected)
         first, without_service, failures, checked_at = True, False, 0, running.now()
         before: list[Row] | None = None
         waited: datetime | None = None
         while True:
-            self.began = self._clock.now()
+            self.began = self.clock.now()
             try:
-                self._driver.begin()
+                self.driver.begin()
                 detected = running.detected
                 if not first and self._should_check(running, checked_at):
                     checked_at = running.now()
-                    detected = detected.extended(self._driver.run(self._detect()))
+                    detected = detected.extended((yield from self.driver.run(self._detect())))
                 forgiven = not first and self._forgive()
                 changed = not detected.like(running.detected)
                 if changed or running.outgrown or forgiven or without_service:
                     before = running.told_rows() if before is None else before
-                    running = self._start(detected)
+                    running = yield from self._start(detected)
                     without_service = False
                 # Later bounds of the server's clock may be wider than those that we waited by.
                 reached = running.now() if waited is None else max(running.now(), waited)
-                if self._ear is not None:
-                    self._ear.follow(running.detected.signals)
-                    self._ear.tell(running.evaluation)
-                at = running.evaluation.bring_up_to(reached)
+                if self._listener is not None:
+                    self._listener.follow(running.detected.signals)
+                    self._listener.tell(running.evaluation)
+                at = yield from running.evaluation.bring_up_to(reached)
             except ServiceError as error:
                 self._leave_out(error)
                 without_service = True
@@ -546,11 +557,11 @@ class Streamer:
                 yield self._failure(running, error, None if over else again, before)
                 if over:
                     return
-                yield self._clock.now() + pause
+                yield self.clock.now() + pause
                 waited = None
                 continue
             self.evaluations += 1
-            self.took = self._clock.now() - self.began
+            self.took = self.clock.now() - self.began
             running.measure()
             tick = self._tick(running, at, before)
             before = None
@@ -564,9 +575,11 @@ class Streamer:
                 return
             wake = running.evaluation.source.wake_at(instant)
             waited = instant
-            if self._ear is None:
+            if self._listener is None:
                 yield wake
-            elif (yield from self._ear.wait(wake, self._clock, self._schedule, running.evaluation)):
+            elif (
+                yield from self._listener.wait(wake, self.clock, self._schedule, running.evaluation)
+            ):
                 waited = None
 
     def _next(self, tick: Tick, checked_at: datetime) -> datetime | None:
@@ -588,11 +601,11 @@ class Streamer:
         self._detected_until = detected.fresh_until
         return detected
 
-    def _start(self, detected: Detected) -> PlannedQuery:
+    def _start(self, detected: Detected) -> Steps[PlannedQuery]:
         """Plan the query anew, without those of its SILENT services that fail."""
         while True:
             try:
-                self.running = self._planned(detected)
+                self.running = yield from planned(self.driver, partial(self._planned, detected))
             except ServiceError as error:
                 self._leave_out(error)
             else:
@@ -601,17 +614,19 @@ class Streamer:
     def _leave_out(self, error: ServiceError) -> None:
         if self._services is None:
             raise error
-        self._services.fail(error, self._clock.now())
+        self._services.fail(error, self.clock.now())
 
     def _forgive(self) -> bool:
         """Whether a service that failed some time ago shall be asked again."""
         if self._services is None or not self._services.failed:
             return False
         period = self._keep_checking or self._freshness.static_recheck or SERVICE_RETRY
-        return self._services.forgive(self._clock.now() - period)
+        return self._services.forgive(self.clock.now() - period)
 
-    def _planned(self, detected: Detected) -> PlannedQuery:
-        evaluation = Evaluation(self._driver, detected.source, live=True, freshness=self._freshness)
+    def _planned(self, detected: Detected, learned: Learned) -> PlannedQuery:
+        evaluation = Evaluation(
+            self.driver, detected.source, live=True, freshness=self._freshness, learned=learned
+        )
         if self._budgets is not None:
             evaluation.dataflow.guard = self._guard
         leaves = FragmentLeaves(evaluation, explain=self._explain)

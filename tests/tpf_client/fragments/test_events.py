@@ -10,7 +10,7 @@ import pytest
 
 from annotations.clock import SystemClock
 from annotations.event_reader import ServerEvent
-from tpf_client.fragments.fetcher import Fetcher
+from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 
 
 class Events(BaseHTTPRequestHandler):
@@ -43,7 +43,7 @@ def read() -> Iterator[Read]:
 
     def events(body: str, last: str | None = None, most: int = 1000) -> list[ServerEvent]:
         Events.body = body.encode()
-        with closing(Fetcher(clock=SystemClock())) as fetcher:
+        with closing(ThreadedFetcher(clock=SystemClock())) as fetcher:
             return list(fetcher.events(url, last, 10.0, threading.Event(), most))
 
     yield events

@@ -22,10 +22,11 @@ from tpf_client.errors import (
     SourceError,
 )
 from tpf_client.fragments import page_reader
-from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, Request
+from tpf_client.fragments.fetcher import FetchOutcome, Request
 from tpf_client.fragments.page import Page
 from tpf_client.fragments.page_reader import PageReader, ReadPage
-from tpf_client.fragments.transport import Limits
+from tpf_client.fragments.responses import Limits
+from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 
 URL = "http://ex.org/d?p=x"
 START = datetime(2020, 1, 1, tzinfo=UTC)
@@ -39,10 +40,10 @@ BODY = (
 TRIG = {"content_type": "application/trig"}
 
 
-def _fetcher(clock: ManualClock | None = None, **options: object) -> Fetcher:
+def _fetcher(clock: ManualClock | None = None, **options: object) -> ThreadedFetcher:
     # One of the kind that `responses` answers in the place of.
     session = requests.Session()
-    return Fetcher(
+    return ThreadedFetcher(
         clock=clock or ManualClock(START),
         parallelism=0,
         session=session,
@@ -237,7 +238,7 @@ def test_identical_requests_under_way_are_merged() -> None:
 
     with responses.RequestsMock() as server:
         server.add_callback("GET", URL, slow, content_type=None)
-        fetcher = Fetcher(clock=SystemClock(), parallelism=4, session=requests.Session())
+        fetcher = ThreadedFetcher(clock=SystemClock(), parallelism=4, session=requests.Session())
         answers: list[FetchOutcome] = []
         done = threading.Semaphore(0)
 
@@ -279,7 +280,7 @@ def test_a_thread_that_cannot_be_started_is_a_failure_of_its_page(
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    fetcher = Fetcher(clock=SystemClock())
+    fetcher = ThreadedFetcher(clock=SystemClock())
     monkeypatch.setattr(threading.Thread, "start", refuse)
     for _ in range(2):
         # Nobody is left to wait for the one that could not be asked for.
@@ -306,7 +307,7 @@ def test_a_page_that_is_read_heeds_who_gives_up(parallelism: int) -> None:
             return looks > 4
 
     session = requests.Session()
-    fetcher = Fetcher(clock=ManualClock(START), parallelism=parallelism, session=session)
+    fetcher = ThreadedFetcher(clock=ManualClock(START), parallelism=parallelism, session=session)
     if parallelism:
         fetcher.submit(Request(URL), lambda _: None, Impatient())
         for pool in list(fetcher._pools.values()):

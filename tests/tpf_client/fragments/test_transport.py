@@ -12,7 +12,8 @@ import requests
 from annotations.clock import SystemClock
 from tpf_client.errors import ConnectionFailedError, SourceError
 from tpf_client.fragments.destinations import Destinations
-from tpf_client.fragments.transport import Limits, Transport
+from tpf_client.fragments.responses import Limits
+from tpf_client.fragments.transport import Transport
 
 
 class _Echo(BaseHTTPRequestHandler):

@@ -18,7 +18,7 @@ from tests.support.live_server import BASE, START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
 from tpf_client import Client
-from tpf_client.fragments.transport import Limits
+from tpf_client.fragments.responses import Limits
 from tpf_client.streaming.streamer import Schedule
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset

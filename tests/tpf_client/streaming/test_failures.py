@@ -17,7 +17,7 @@ from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
 from tpf_client import Client
 from tpf_client.errors import ConnectionFailedError, UnstableError
-from tpf_client.fragments.transport import Limits
+from tpf_client.fragments.responses import Limits
 from tpf_client.stream import Update
 
 

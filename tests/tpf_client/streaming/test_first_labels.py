@@ -108,7 +108,7 @@ def test_first_labelled_facts_are_seen_when_pages_are_stale(
         ):
             stream = client.stream(text, every=every, until=end)
             seen: Counter[tuple[str | None, ...]] = Counter()
-            for step in stream.streamer.steps():
+            for step in stream.streamer.looks():
                 if isinstance(step, Tick):
                     assert step.error is None
                     seen = seen + Counter(step.added) - Counter(step.removed)

@@ -28,7 +28,7 @@ from tests.tpf_client.streaming.test_timelines import (
     serve,
 )
 from tpf_client import Client
-from tpf_client.client import MOST_GRACE
+from tpf_client.queries import MOST_GRACE
 from tpf_client.sparql.parser import parse_query
 from tpf_client.streaming.streamer import Tick
 
@@ -124,7 +124,7 @@ def follow(
         lateness = Lateness(model, grace)
         steps = [
             client.stream(query, every=1, static_recheck=0, keep_checking=1, quiet=True,
-                          until=until, grace=grace).streamer.steps()
+                          until=until, grace=grace).streamer.looks()
             for query in queries
         ]  # fmt: skip
         while (now := server.clock.now()) <= until:
@@ -212,7 +212,7 @@ def test_a_grace_runs_out_at_its_instant_however_long_pages_are_fresh(
         seen: Counter[tuple[str | None, ...]] = Counter()
         end_of_stream = START + 60 * SECOND
         stream = client.stream(query, grace=grace, quiet=True, until=end_of_stream)
-        for step in stream.streamer.steps():
+        for step in stream.streamer.looks():
             if isinstance(step, datetime):
                 server.clock.advance_to(step)
                 continue
@@ -238,7 +238,7 @@ OTHER = PAGE._replace(object=literal("6"))
 def stream_of(server: LiveServer, client: Client, query: str, grace: float) -> Iterator[Tick]:
     """The ticks of a query, second by second; its clock goes on when the next one is taken."""
     stream = client.stream(query, every=1, static_recheck=0, keep_checking=1, grace=grace)
-    for step in stream.streamer.steps():
+    for step in stream.streamer.looks():
         if isinstance(step, Tick):
             yield step
         else:

@@ -98,7 +98,7 @@ def play(timeline: Timeline, view: str, queries: list[str], **options: Any) -> i
                     )
                 except (QuerySyntaxError, UnsupportedQueryError):
                     continue
-                held.append(Held(query, engine, stream.streamer.steps()))
+                held.append(Held(query, engine, stream.streamer.looks()))
             while server.clock.now() < until and held:
                 now = server.clock.now()
                 for each in held:

@@ -117,7 +117,7 @@ def test_any_so_many_of_the_solutions(
             )
             seen: Counter[tuple[str | None, ...]] = Counter()
             ticks = 0
-            for step in stream.streamer.steps():
+            for step in stream.streamer.looks():
                 if isinstance(step, datetime):
                     server.clock.advance_to(step)
                     continue

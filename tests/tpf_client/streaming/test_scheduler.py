@@ -27,18 +27,16 @@ class Waiting:
 
     def __init__(self, *, closed: bool = False) -> None:
         self.closed = closed
+        self.early = False
         self.waits = threading.Event()
 
-    def steps(self) -> Iterator[object]:
+    def looks(self, _wake: object) -> Iterator[object]:
         while True:
             self.waits.set()
             yield LAST
 
     def close(self) -> None:
         self.closed = True
-
-    def when_heard(self, _action: object) -> None:
-        pass
 
 
 def _never(_tick: object) -> Any:

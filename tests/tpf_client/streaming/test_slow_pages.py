@@ -8,7 +8,7 @@ import pytest
 
 from annotations.clock import ManualClock
 from tests.support.live_server import START
-from tpf_client.fragments.fetcher import Fetcher
+from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 from tpf_client.streaming.streamer import Schedule, Streamer
 
 
@@ -18,7 +18,8 @@ def test_what_was_due_before_an_evaluation_ended_is_looked_at_soon(
 ) -> None:
     """Pages are read one after the other: the first may be due when the last one came."""
     clock = ManualClock(START)
-    streamer = Streamer(Fetcher(clock=clock), ["http://server.test/d"], lambda *_: None, clock)  # type: ignore[arg-type]
+    unbuilt: Any = None
+    streamer = Streamer(ThreadedFetcher(clock=clock), ["http://server.test/d"], unbuilt, clock)
     wake = None if due is None else START + timedelta(seconds=due)
     running: Any = SimpleNamespace(evaluation=SimpleNamespace(wake_at=lambda: wake))
     found = streamer._valid_until(running, START)

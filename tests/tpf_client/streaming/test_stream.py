@@ -12,7 +12,7 @@ from annotations.clock import SystemClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
-from tpf_client import Client, Update
+from tpf_client import AsyncClient, Client, Update
 from tpf_client.errors import SourceError
 
 PERIOD = timedelta(seconds=10)
@@ -119,7 +119,12 @@ def test_async_for_goes_at_the_pace_of_its_reader(tmp_path: Path) -> None:
 
     seen: list[tuple[list[str], int, int]] = []
 
-    async def read(client: Client) -> None:
+    async def read() -> None:
+        client = AsyncClient(server.url, session=server.session(), clock=clock, parallelism=2)
+        async with client:
+            await updates(client)
+
+    async def updates(client: AsyncClient) -> None:
         async for update in client.stream(QUERY.format(0)):
             seen.append((_delays(update), len(update.added), len(update.removed)))
             if len(seen) == 2:
@@ -129,8 +134,7 @@ def test_async_for_goes_at_the_pace_of_its_reader(tmp_path: Path) -> None:
             await asyncio.sleep(2.2)
 
     publish(0, 2)
-    with Client(server.url, session=server.session(), clock=clock, parallelism=2) as client:
-        asyncio.run(asyncio.wait_for(read(client), 30))
+    asyncio.run(asyncio.wait_for(read(), 30))
     server.close()
     assert seen == [(["0"], 1, 0), (["3"], 1, 1)]
 

@@ -186,7 +186,7 @@ def _follow(server: LiveServer, view: str, model: Publications, queries: list[st
             except (QuerySyntaxError, UnsupportedQueryError):
                 # Random texts may bind a variable twice, or BIND what EXISTS would substitute.
                 continue
-            followers.append(Follower(query, engine, stream.streamer.steps()))
+            followers.append(Follower(query, engine, stream.streamer.looks()))
         now = server.clock.now()
         while True:
             wakes = [follower.advance(now) for follower in followers]

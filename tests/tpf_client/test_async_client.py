@@ -1,0 +1,275 @@
+"""The client for coroutines: the same answers as the client that waits, and nothing left behind."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+
+from annotations.clock import ManualClock, SystemClock
+from annotations.labels import Expiration, Fact
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import START, LiveServer
+from tests.support.random_sparql import QueryWriter, random_quads
+from tests.support.running_server import RunningServer
+from tpf_client import AsyncClient, Client, Solutions
+from tpf_client.errors import (
+    ClosedError,
+    QuerySyntaxError,
+    SourceError,
+    UnsupportedQueryError,
+)
+
+T = TypeVar("T")
+
+DELAY = iri("http://example.org/train#delay")
+SECOND = timedelta(seconds=1)
+
+
+def _run(
+    server: LiveServer, work: Callable[[AsyncClient], Awaitable[T]], **options: Any
+) -> tuple[T, AsyncClient]:
+    """What work with a client gives, and the client, which is closed."""
+
+    async def main() -> tuple[T, AsyncClient]:
+        options.setdefault("clock", server.clock)
+        async with AsyncClient(server.url, session=server.session(), **options) as client:
+            return await asyncio.wait_for(work(client), 200), client
+
+    return asyncio.run(main())
+
+
+def _static(folder: Path, count: int, page_size: int = 5) -> LiveServer:
+    quads = [Quad(iri(f"http://ex.org/{n}"), DELAY, literal(str(n))) for n in range(count)]
+    most = {"max_page_size": page_size}
+    return LiveServer(folder, quads, live=False, page_size=page_size, server=most)
+
+
+def test_each_form_of_query_over_a_running_server(tmp_path: Path) -> None:
+    (tmp_path / "d.nt").write_text(
+        "".join(f"<urn:s{n}> <urn:p> <urn:o{n % 3}> .\n" for n in range(250))
+    )
+
+    async def ask(url: str) -> list[Any]:
+        async with AsyncClient(url) as client:
+            rows = [row async for row in client.query("SELECT * { ?s <urn:p> ?o . ?t <urn:p> ?o }"
+                                                      " ORDER BY ?s LIMIT 5")]  # fmt: skip
+            all_rows = await client.query("SELECT ?s { ?s <urn:p> <urn:o1> }")
+            graph: Any = await client.query("CONSTRUCT { ?o <urn:q> ?s } { ?s <urn:p> ?o }")
+            assert isinstance(all_rows, Solutions)
+            return [
+                [str(row["s"]) for row in rows],
+                len(list(all_rows)),
+                await client.query("ASK { <urn:s7> <urn:p> <urn:o1> }"),
+                await client.query("ASK { <urn:s7> <urn:p> <urn:o2> }"),
+                len(graph),
+                (await client.words()).predicates,
+            ]
+
+    with RunningServer(tmp_path, "", "d.nt") as server:
+        found = asyncio.run(ask(f"{server.url}d"))
+    assert found == [["urn:s0"] * 5, 83, True, False, 250, ("urn:p",)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_queries_have_the_answers_of_the_client_that_waits(
+    seed: int, tmp_path: Path
+) -> None:
+    random = Random(seed)
+    server = LiveServer(tmp_path, sorted(random_quads(random)), live=False, page_size=3)
+    texts = [QueryWriter(random).query() for _ in range(25)]
+
+    def told(answer: Any) -> object:
+        if isinstance(answer, Solutions):
+            return Counter(row.row for row in answer)
+        return answer if isinstance(answer, bool) else set(answer)
+
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        expected = {}
+        for text in texts:
+            try:
+                expected[text] = told(client.query(text))
+            except (QuerySyntaxError, UnsupportedQueryError) as error:
+                expected[text] = type(error)
+
+    async def ask(client: AsyncClient) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for text in texts:
+            try:
+                found[text] = told(await client.query(text))
+            except (QuerySyntaxError, UnsupportedQueryError) as error:
+                found[text] = type(error)
+        return found
+
+    found, _ = _run(server, ask)
+    server.close()
+    assert found == expected
+
+
+def test_the_first_rows_come_before_the_last_requests(tmp_path: Path) -> None:
+    server = _static(tmp_path, 1_000, page_size=10)
+
+    async def ask(client: AsyncClient) -> int:
+        rows = 0
+        async for _ in client.query(f"SELECT * {{ ?s {DELAY} ?o }}"):
+            rows += 1
+            if rows == 3:
+                break
+        return rows
+
+    assert _run(server, ask, parallelism=2)[0] == 3
+    server.close()
+    assert len(server.log) < 20
+
+
+def test_a_query_that_is_cancelled_sends_nothing_more(tmp_path: Path) -> None:
+    server = _static(tmp_path, 1_000, page_size=5)
+
+    async def ask(client: AsyncClient) -> int:
+        reading = asyncio.ensure_future(client.query(f"SELECT * {{ ?s {DELAY} ?o }}")._whole())
+        while len(server.log) < 5:
+            await asyncio.sleep(0.001)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await asyncio.sleep(0.05)
+        before = len(server.log)
+        await asyncio.sleep(0.2)
+        return len(server.log) - before
+
+    assert _run(server, ask)[0] == 0
+    server.close()
+    assert len(server.log) < 100
+
+
+def test_nothing_is_left_of_a_client_that_was_closed(tmp_path: Path) -> None:
+    server = _static(tmp_path, 500, page_size=5)
+
+    async def ask() -> None:
+        before = asyncio.all_tasks()
+        client = AsyncClient(server.url, session=server.session(), clock=server.clock)
+        reading = asyncio.ensure_future(client.query(f"SELECT * {{ ?s {DELAY} ?o }}")._whole())
+        while len(server.log) < 3:
+            await asyncio.sleep(0.001)
+        await client.aclose()
+        with pytest.raises(ClosedError):
+            await reading
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(asyncio.wait_for(ask(), 60))
+    server.close()
+    for each in threading.enumerate():
+        if each.name.startswith("tpf-http"):
+            each.join(30)
+            assert not each.is_alive()
+
+
+def test_what_is_wrong_is_raised_where_one_waits(tmp_path: Path) -> None:
+    server = _static(tmp_path, 1)
+
+    async def ask(client: AsyncClient) -> None:
+        with pytest.raises(QuerySyntaxError):
+            client.query("SELECT")
+        with pytest.raises(UnsupportedQueryError):
+            client.stream("SELECT * { SERVICE ?s { ?s ?p ?o } }")
+        with pytest.raises(TypeError):
+            client.stream("ASK { ?s ?p ?o }", often=1)
+        missing = AsyncClient(f"{server.url}-missing", session=server.session())
+        async with missing:
+            with pytest.raises(SourceError, match="404"):
+                await missing.query("ASK { ?s ?p ?o }")
+
+    _run(server, ask)
+    server.close()
+
+
+def test_hours_of_updates_on_a_manual_clock(tmp_path: Path) -> None:
+    """The same timeline, followed in a loop and in a thread, gives the same updates."""
+
+    def published(folder: Path) -> LiveServer:
+        server = LiveServer(folder)
+
+        def publish(number: int) -> None:
+            end = Expiration(server.clock.now() + 600 * SECOND)
+            quads = [Quad(iri(f"http://ex.org/{n}"), DELAY, literal(str(number * n % 7)))
+                     for n in range(4)]  # fmt: skip
+            server.publish(Fact(quad, end) for quad in quads)
+
+        for number in range(24):
+            server.clock.schedule(START + number * 600 * SECOND, lambda n=number: publish(n))
+        server.clock.advance_to(START)
+        return server
+
+    query = f"SELECT ?s ?d {{ ?s {DELAY} ?d FILTER (?d != '0') }} ORDER BY DESC(?d) ?s"
+    until = START + 14_000 * SECOND
+    servers = []
+    for name in ("loop", "thread"):
+        (tmp_path / name).mkdir()
+        servers.append(published(tmp_path / name))
+
+    async def follow(client: AsyncClient) -> list[object]:
+        return [
+            update.to_json()
+            async for update in client.stream(query, until=until, static_recheck=None)
+        ]
+
+    found, _ = _run(servers[0], follow)
+    with Client(servers[1].url, session=servers[1].session(), clock=servers[1].clock,
+                parallelism=0) as client:  # fmt: skip
+        expected = [
+            update.to_json() for update in client.stream(query, until=until, static_recheck=None)
+        ]
+    for server in servers:
+        server.close()
+    assert len(found) > 20
+    assert found == expected
+    assert isinstance(servers[0].clock, ManualClock)
+
+
+def test_a_stream_goes_on_after_its_server_was_away(tmp_path: Path) -> None:
+    clock = SystemClock()
+    server = LiveServer(tmp_path, clock=clock)
+
+    def publish(delay: int, seconds: float) -> None:
+        quad = Quad(iri("http://ex.org/0"), DELAY, literal(str(delay)))
+        server.publish([Fact(quad, Expiration(clock.now() + timedelta(seconds=seconds)))])
+
+    async def follow(client: AsyncClient) -> list[object]:
+        seen: list[object] = []
+        async for update in client.stream(f"SELECT ?d {{ ?s {DELAY} ?d }}", jitter=0):
+            seen.append("failed" if update.error else [str(row["d"]) for row in update.results])
+            if update.error:
+                answers.clear()
+            elif len(seen) == 1:
+                publish(2, 60)
+                answers.append("away")
+            else:
+                break
+        return seen
+
+    answers: list[str] = []
+    session = server.session()
+    original = session.get
+
+    def get(*arguments: Any, **options: Any) -> Any:
+        if answers:
+            raise ConnectionRefusedError("away")
+        return original(*arguments, **options)
+
+    session.get = get  # type: ignore[method-assign]
+    publish(1, 1)
+
+    async def main() -> list[object]:
+        async with AsyncClient(server.url, session=session, clock=clock) as client:
+            return await asyncio.wait_for(follow(client), 60)
+
+    seen = asyncio.run(main())
+    server.close()
+    assert seen[0] == ["1"]
+    assert seen[-1] == ["2"]
+    assert "failed" in seen

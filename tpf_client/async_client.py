@@ -1,0 +1,333 @@
+"""The client for coroutines: queries in an event loop, on CPython and in a browser's worker."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from annotations.clock import Clock, ManualClock, SystemClock
+from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
+from annotations.terms import Variable
+from tpf_client.dataflow.construct import construct
+from tpf_client.fragments.async_fetcher import AsyncFetcher, Http, http_of
+from tpf_client.fragments.destinations import Destinations
+from tpf_client.fragments.fetcher import Statistics
+from tpf_client.fragments.responses import Limits
+from tpf_client.planner.driver import Ask, Driver, Steps, Waking, send
+from tpf_client.queries import Asked, OnProgress, Queries, StreamSettings, Words
+from tpf_client.solutions import Solution, Solutions, rdflib_graph
+from tpf_client.sparql.algebra import Query, Row, is_ordered
+from tpf_client.stream import Updates
+from tpf_client.streaming.streamer import Budgets, Tick
+
+if TYPE_CHECKING:
+    import rdflib
+    import requests
+
+    from tpf_client.planner.leaves import Step
+    from tpf_client.stream import Update
+
+T = TypeVar("T")
+
+_NAP = 60.0
+"""Seconds of sleep at most: clocks are set meanwhile, and computers sleep."""
+
+
+async def answered(
+    steps: Generator[Ask | T, None, object], driver: Driver, wake: Waking | None = None
+) -> AsyncGenerator[T]:
+    """What steps yield beside requests; these are sent, and waited for in the event loop.
+
+    Args:
+        steps: of a query.
+        driver: of the same query.
+        wake: called, too, whenever who waits should look again.
+    """
+    woken, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def wakes() -> None:
+        woken.set()
+        if wake is not None:
+            wake()
+
+    driver.when_woken(wakes)
+    try:
+        for step in steps:
+            if not isinstance(step, Ask):
+                yield step
+                continue
+            send(step, driver)
+            if not step.seconds:
+                await asyncio.sleep(0)
+                continue
+            late = loop.call_later(step.seconds, woken.set)
+            try:
+                await woken.wait()
+            finally:
+                late.cancel()
+            woken.clear()
+    finally:
+        steps.close()
+        driver.restart()
+        if isinstance(driver.fetcher, AsyncFetcher):
+            driver.fetcher.drop()
+
+
+async def finished(steps: Steps[T], driver: Driver) -> T:
+    """The result of steps."""
+    results: list[T] = []
+
+    def kept() -> Steps[None]:
+        results.append((yield from steps))
+
+    async for _ in answered(kept(), driver):
+        pass
+    return results[0]
+
+
+class AsyncAnswer:
+    """The answer of a query: ``async for`` gives solutions as they come, ``await`` all of it.
+
+    Leaving the loop by an error or `aclose` stops the requests; so does cancelling the task.
+
+    Args:
+        queries: answers it.
+        query: what is asked.
+        asked: what is wanted beside the answer.
+    """
+
+    def __init__(self, queries: Queries, query: Query, asked: Asked) -> None:
+        self.form = query.form
+        self.ordered = query.form == "SELECT" and is_ordered(query.pattern)
+        self._queries = queries
+        self._query = query
+        self._asked = asked
+        self._driver = queries.driver(asked.budget)
+        self._variables: tuple[Variable, ...] = ()
+        self._rows: AsyncGenerator[Row] | None = None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the variables, without their question marks, once there was a solution."""
+        return tuple(name[1:] for name in self._variables)
+
+    @property
+    def work(self) -> Statistics:
+        """What was requested for it so far."""
+        return replace(self._driver.work)
+
+    async def __aiter__(self) -> AsyncIterator[Solution]:
+        """The solutions of SELECT, or the triples of CONSTRUCT and DESCRIBE, as they come.
+
+        Raises:
+            SourceError: a source failed; what came before is a part only.
+        """
+        async with aclosing(self._read()) as rows:
+            async for row in rows:
+                yield Solution(self._variables, row)
+
+    def __await__(self) -> Generator[Any, None, "Solutions | bool | rdflib.Graph"]:
+        """Solutions for SELECT, a bool for ASK, an rdflib graph for CONSTRUCT and DESCRIBE."""
+        return self._whole().__await__()
+
+    async def ask(self) -> bool:
+        """Whether there is a solution."""
+        async with aclosing(self._read()) as rows:
+            async for _ in rows:
+                return True
+        return False
+
+    async def aclose(self) -> None:
+        """Stop it, and its requests."""
+        self._driver.close()
+
+    async def _whole(self) -> "Solutions | bool | rdflib.Graph":
+        if self.form == "ASK":
+            return await self.ask()
+        async with aclosing(self._read()) as read:
+            rows = [row async for row in read]
+        if self.form == "SELECT":
+            return Solutions(self._variables, rows)
+        return rdflib_graph(rows)
+
+    async def _read(self) -> AsyncGenerator[Row]:
+        driver, query = self._driver, self._query
+        answer = await finished(self._queries.answer(query, driver, self._asked), driver)
+        self._variables = answer.variables
+        async with aclosing(answered(answer.steps(), driver)) as rows:
+            if query.form != "CONSTRUCT":
+                async for row in rows:
+                    yield row
+                return
+            # A graph has each triple once, and blank nodes for each solution.
+            solutions = [row async for row in rows]
+        variables, self._variables = self._variables, _TRIPLE
+        for triple in dict.fromkeys(construct(query.template, variables, iter(solutions))):
+            yield tuple(triple)
+
+
+_TRIPLE = (Variable("?subject"), Variable("?predicate"), Variable("?object"))
+
+
+class AsyncStream(Updates):
+    """A continuous query for ``async for``; the next evaluation waits for the last update's reader.
+
+    Leaving the loop by an error, `close`, or cancelling the task stops its requests.
+    """
+
+    async def __aiter__(self) -> AsyncIterator["Update"]:
+        """The updates; the first one without an error holds the whole answer.
+
+        Raises:
+            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
+                Other failures are updates with an error.
+        """
+        streamer, woken = self.streamer, asyncio.Event()
+        looks: AsyncGenerator[Tick | datetime] = answered(
+            streamer.steps(), streamer.driver, woken.set
+        )
+        async with aclosing(looks):
+            async for step in looks:
+                if isinstance(step, Tick):
+                    yield self.update(step)
+                    continue
+                await self._sleep(step, woken)
+                if streamer.closed:
+                    return
+
+    async def _sleep(self, instant: datetime, woken: asyncio.Event) -> None:
+        """Wait until an instant, or until the stream is to go on earlier."""
+        clock = self.streamer.clock
+        if isinstance(clock, ManualClock):
+            clock.wait_until(instant)
+            return
+        while (left := (instant - clock.now()).total_seconds()) > 0 and not self.streamer.early:
+            timer = asyncio.get_running_loop().call_later(min(left, _NAP), woken.set)
+            try:
+                await woken.wait()
+            finally:
+                timer.cancel()
+            woken.clear()
+
+
+class AsyncClient:
+    """Answers SPARQL queries over one or more datasets of fragments, in an event loop.
+
+    It sends requests from the loop that uses it, and is used in one loop only. Use it as an
+    asynchronous context manager, or `aclose` it.
+
+    Args:
+        urls: the datasets; several are queried as one.
+        session: a requests session to use, for authentication, proxies or tests.
+        clock: the clock that waiting goes by.
+        parallelism: requests in flight per host.
+        cache_bytes: memory for pages.
+        limits: timeouts, retries and sizes.
+        allowed_origins: further origins that links, forms and redirects may lead to.
+        vocabulary: the namespace of time labels.
+        services: the URLs that SERVICE may ask, beside the datasets; ``None``: any.
+        strict: see `Client`.
+        http: sends the requests; ``None``: ``fetch`` in a browser, otherwise `requests`.
+    """
+
+    def __init__(
+        self,
+        *urls: str,
+        session: "requests.Session | None" = None,
+        clock: Clock | None = None,
+        parallelism: int = 8,
+        cache_bytes: int = 64 * 2**20,
+        limits: Limits | None = None,
+        allowed_origins: Iterable[str] = (),
+        vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+        services: Iterable[str] | None = None,
+        strict: bool = False,
+        http: Http | None = None,
+    ) -> None:
+        self.urls = urls
+        self.clock = clock or SystemClock()
+        limits = limits or Limits()
+        destinations = Destinations(urls, allowed_origins)
+        self.fetcher = AsyncFetcher(
+            http or http_of(self.clock, limits, destinations, session),
+            clock=self.clock,
+            parallelism=parallelism,
+            cache_bytes=cache_bytes,
+            limits=limits,
+            destinations=destinations,
+            vocabulary=vocabulary,
+        )
+        self._queries = Queries(self.fetcher, urls, vocabulary, services, strict=strict)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop everything, and let go of connections."""
+        await self.fetcher.aclose()
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was requested so far."""
+        return replace(self.fetcher.statistics)
+
+    def query(
+        self,
+        text: str,
+        *,
+        base: str | None = None,
+        at: datetime | None = None,
+        plan: "list[Step] | None" = None,
+        progress: OnProgress | None = None,
+    ) -> AsyncAnswer:
+        """Answer a query over the data as they are; for the arguments see `Client.query`.
+
+        Nothing is requested before the answer is awaited or iterated.
+
+        Raises:
+            QuerySyntaxError: the text is not a query.
+            UnsupportedQueryError: it cannot be answered here.
+        """
+        asked = Asked(at, plan, progress)
+        return AsyncAnswer(self._queries, self._queries.parsed(text, base), asked)
+
+    async def words(self) -> Words:
+        """The predicates and classes that the datasets use, as far as a sample of pages shows.
+
+        Raises:
+            SourceError: a page could not be had.
+        """
+        driver = self._queries.driver()
+        return await finished(driver.run(self._queries.words()), driver)
+
+    def stream(
+        self,
+        text: str,
+        *,
+        base: str | None = None,
+        budgets: Budgets | None = None,
+        **settings: Any,
+    ) -> AsyncStream:
+        """Keep the answer of a query up to date.
+
+        Args:
+            text: SPARQL 1.1 Query.
+            base: what relative IRIs are relative to.
+            budgets: see `Client.stream`.
+            **settings: the other arguments of `Client.stream`, with the same defaults.
+
+        Raises:
+            QuerySyntaxError: the text is not a query.
+            UnsupportedQueryError: it cannot be answered continuously.
+            ValueError: seconds that cannot be reckoned with, or a replay without an end.
+        """
+        wanted = StreamSettings(**settings)
+        query = self._queries.parsed(text, base)
+        streamer = self._queries.streamer(query, wanted, budgets)
+        ordered = query.form == "SELECT" and is_ordered(query.pattern)
+        return AsyncStream(streamer, form=query.form, ordered=ordered)

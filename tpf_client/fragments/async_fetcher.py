@@ -1,0 +1,286 @@
+"""Pages by requests that an event loop sends: with `requests`, or with the browser's ``fetch``."""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from annotations.clock import Clock
+from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
+from tpf_client.errors import (
+    ClientError,
+    ClosedError,
+    ConnectionFailedError,
+    PageTooLargeError,
+)
+from tpf_client.fragments.destinations import IN_BROWSER, Destinations, Origin, origin
+from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, InFlight
+from tpf_client.fragments.responses import Fields, Limits, Response, attempts
+
+if TYPE_CHECKING:
+    import requests
+
+
+class Http(Protocol):
+    """Sends requests for an event loop."""
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> Response:
+        """One response, whatever its status, of one request with its redirects.
+
+        Whoever cancels this ends the request.
+
+        Args:
+            url: what to get.
+            headers: of the request.
+
+        Raises:
+            ConnectionFailedError: there is none; the next request may have one.
+            SourceError: there is none.
+        """
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class RequestsHttp:
+    """Sends requests with the library `requests`, in a few threads of its own.
+
+    Args:
+        clock: our clock.
+        limits: timeouts and sizes.
+        destinations: decides where redirects may lead.
+        session: the session to use; ``None``: one of its own.
+        threads: how many requests are under way at a time.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        limits: Limits,
+        destinations: Destinations,
+        *,
+        session: "requests.Session | None" = None,
+        threads: int = 8,
+    ) -> None:
+        from tpf_client.fragments.transport import Transport
+
+        self._transport = Transport(
+            clock, limits, destinations, session=session, connections=threads
+        )
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tpf-http")
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> Response:
+        """See `Http`."""
+        exchange = self._transport.exchange()
+        ask = partial(self._transport.once, url, headers, exchange)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, ask)
+        finally:
+            # Of one that is over this ends nothing; of one that was given up, the connection.
+            if not exchange.finished:
+                exchange.end()
+
+    def close(self) -> None:
+        """See `Http`."""
+        self._transport.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class FetchHttp:
+    """Sends requests with ``fetch``, in a browser or another place where Pyodide runs.
+
+    A request has no field of ours but ``Accept``, so that a server of another origin need not be
+    asked first whether it takes the others; the browser revalidates what it has by itself.
+
+    Args:
+        clock: our clock.
+        limits: sizes.
+        destinations: decides where redirects may lead.
+    """
+
+    def __init__(self, clock: Clock, limits: Limits, destinations: Destinations) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._destinations = destinations
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> Response:
+        """See `Http`."""
+        from js import AbortController, Object, fetch
+        from pyodide.ffi import JsException, to_js
+
+        aborting = AbortController.new()
+        options = {
+            "headers": {"Accept": headers["Accept"]},
+            "cache": "no-cache",
+            "signal": aborting.signal,
+        }
+        sent, done = self._clock.now(), False
+        try:
+            response = await fetch(url, to_js(options, dict_converter=Object.fromEntries))
+            if response.redirected:
+                self._destinations.led(url, response.url)
+            body = await self._body(url, response)
+            done = True
+        except JsException as error:
+            raise ConnectionFailedError(url, str(error)[:300] or "no answer") from None
+        finally:
+            if not done:
+                aborting.abort()
+        fields = Fields(dict(response.headers.entries()))
+        return Response(int(response.status), fields, body, sent, self._clock.now())
+
+    async def _body(self, url: str, response: Any) -> bytes:
+        reader = response.body.getReader() if response.body else None
+        chunks: list[bytes] = []
+        size = 0
+        while reader is not None:
+            piece = await reader.read()
+            if piece.done:
+                break
+            size += piece.value.length
+            if size > self._limits.max_page_bytes:
+                reason = f"a body of more than {self._limits.max_page_bytes} bytes"
+                raise PageTooLargeError(url, reason)
+            chunks.append(piece.value.to_bytes())
+        return b"".join(chunks)
+
+    def close(self) -> None:
+        """See `Http`."""
+
+
+class AsyncFetcher(Fetcher):
+    """Gets pages in an event loop. All of it is used in the thread of that loop.
+
+    Args:
+        http: sends the requests.
+        clock: our clock.
+        parallelism: requests in flight per host, at least one.
+        cache_bytes: memory for pages.
+        limits: timeouts, retries, sizes.
+        destinations: decides where redirects, links and forms may lead.
+        vocabulary: namespace of temporal metadata.
+    """
+
+    def __init__(
+        self,
+        http: Http,
+        *,
+        clock: Clock,
+        parallelism: int = 8,
+        cache_bytes: int = 64 * 2**20,
+        limits: Limits | None = None,
+        destinations: Destinations | None = None,
+        vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+    ) -> None:
+        super().__init__(
+            clock=clock,
+            parallelism=max(parallelism, 1),
+            cache_bytes=cache_bytes,
+            limits=limits,
+            destinations=destinations,
+            vocabulary=vocabulary,
+        )
+        self._http = http
+        self._jitter = random.Random()  # noqa: S311 - it spreads the retries of many clients
+        self._places: dict[Origin, asyncio.Semaphore] = {}
+        self._tasks: dict[asyncio.Task[None], InFlight] = {}
+
+    def drop(self) -> None:
+        """End the requests that nobody waits for any more."""
+        for task, entry in self._tasks.items():
+            if entry.over():
+                task.cancel()
+
+    async def aclose(self) -> None:
+        """Stop all requests, and let go of connections."""
+        self.close()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._http.close()
+
+    def _begin(self, entry: InFlight) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(entry))
+        self._tasks[task] = entry
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        entry = self._tasks.pop(task)
+        with self._lock:
+            self._forget(entry)
+
+    async def _run(self, entry: InFlight) -> None:
+        answer: FetchOutcome
+        try:
+            answer = await self._answer(entry)
+        except asyncio.CancelledError:
+            # One that somebody joined meanwhile waits in vain otherwise.
+            self._deliver(entry, ClosedError(f"{entry.request.url}: the request was cancelled"))
+            raise
+        except Exception as error:  # noqa: BLE001 - a defect of ours must reach who waits
+            answer = error
+        self._deliver(entry, answer)
+
+    async def _answer(self, entry: InFlight) -> FetchOutcome:
+        """The page, or the error."""
+        url, work = entry.request.url, entry.work
+        place = self._places.setdefault(origin(url), asyncio.Semaphore(self.parallelism))
+        async with place:
+            kept, headers = self._asked(entry.request)
+            tries = attempts(url, self.limits, self._jitter)
+            retry, pause = False, next(tries)
+            try:
+                while True:
+                    if pause:
+                        await asyncio.sleep(pause)
+                    self._count(work, requests=1, retries=int(retry))
+                    answer = await self._tried(url, headers)
+                    if isinstance(answer, Response):
+                        self._count(work, bytes=len(answer.body))
+                    retry, pause = True, tries.send(answer)
+            except StopIteration as stop:
+                response: Response = stop.value
+            except ClientError as error:
+                return error
+        try:
+            return self._taken(entry, kept, response, entry.over)
+        except ClientError as error:
+            return error
+
+    async def _tried(
+        self, url: str, headers: Mapping[str, str]
+    ) -> Response | ConnectionFailedError:
+        """The response to one request, or why there is none.
+
+        Raises:
+            ConnectionFailedError: it takes too long; the next one would do so as well.
+        """
+        try:
+            async with asyncio.timeout(self.limits.total_timeout):
+                return await self._http.get(url, headers)
+        except ConnectionFailedError as error:
+            return error
+        except TimeoutError:
+            raise ConnectionFailedError(url, "the response takes too long") from None
+
+
+def http_of(
+    clock: Clock,
+    limits: Limits,
+    destinations: Destinations,
+    session: "requests.Session | None" = None,
+) -> Http:
+    """What sends requests here.
+
+    Args:
+        clock: our clock.
+        limits: timeouts and sizes.
+        destinations: decides where redirects may lead.
+        session: a session of `requests` to use, outside of browsers.
+    """
+    if IN_BROWSER:
+        return FetchHttp(clock, limits, destinations)
+    return RequestsHttp(clock, limits, destinations, session=session)

@@ -1,0 +1,112 @@
+"""N-Quads and N-Triples, read line by line without a library: for places that have no other reader.
+
+What is read is what pyoxigraph reads: terms in canonical form, errors with the number of their
+line. Lines that were read before are looked up, because a live page differs little from the one
+before it.
+
+Source: RDF 1.2 N-Quads and N-Triples.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+from annotations.errors import TermError
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    Quad,
+    Term,
+    blank_node,
+    iri,
+    is_triple_term,
+    literal,
+    literal_parts,
+    read_triple_term,
+)
+
+LINE_FORMATS: Final = ("application/n-quads", "application/n-triples")
+"""Media types that are read here."""
+
+_IRI: Final = r'<[^<>"{}|^`\x00-\x20]*+>'
+_BLANK: Final = r"_:[^\x00-\x20<>\"]*[^\x00-\x20<>\".]"
+_ESCAPE: Final = r"""\\(?:[tbnrf"'\\]|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"""
+_SUFFIX: Final = rf"@[A-Za-z]++(?:-[A-Za-z0-9]++)*+(?:--(?:ltr|rtl))?|\^\^{_IRI}"
+_LITERAL: Final = rf'"(?:[^"\\\n\r]++|{_ESCAPE})*+"(?:{_SUFFIX})?'
+_LINE: Final = re.compile(
+    rf"[ \t]*+({_IRI}|{_BLANK})[ \t]*+({_IRI})[ \t]*+({_IRI}|{_BLANK}|{_LITERAL}|<<\(.*\)>>)"
+    rf"[ \t]*+({_IRI}|{_BLANK})?[ \t]*+\.[ \t]*+(?:#.*)?"
+)
+_NOTHING: Final = re.compile(r"[ \t]*+(?:#.*)?")
+_ESCAPED: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.?))")
+_LONGEST: Final = 2**12
+"""Characters of a line that is remembered."""
+_KEPT: Final = 2**14
+"""Lines that are remembered."""
+
+
+def quads_of_lines(body: bytes, *, triples: bool) -> Iterator[Quad]:
+    """The quads of a document.
+
+    Args:
+        body: the document.
+        triples: whether lines have no graph.
+
+    Raises:
+        ValueError: it is malformed; raised while it is iterated over.
+    """
+    for number, text in enumerate(re.split(r"[\r\n]", body.decode("utf-8"))):
+        quad = _known_quad(text) if len(text) <= _LONGEST else _quad(text)
+        if quad is None:
+            if _NOTHING.fullmatch(text):
+                continue
+            raise ValueError(f"line {number + 1} is no statement: {text[:100]!a}")
+        if triples and quad.graph:
+            raise ValueError(f"line {number + 1} has a graph")
+        yield quad
+
+
+def _quad(text: str) -> Quad | None:
+    """The quad of a line; ``None``: it is none."""
+    found = _LINE.fullmatch(text)
+    if found is None:
+        return None
+    subject, predicate, object_, graph = found.groups()
+    try:
+        return Quad(
+            _term(subject),
+            _term(predicate),
+            _term(object_),
+            DEFAULT_GRAPH if graph is None else _term(graph),
+        )
+    except TermError:
+        return None
+
+
+_known_quad: Final = lru_cache(_KEPT)(_quad)
+
+
+def _term(text: str) -> Term:
+    if text.startswith("<"):
+        if is_triple_term(text):
+            return read_triple_term(text)
+        return iri(_unescaped(text[1:-1]) if "\\" in text else text[1:-1])
+    if text.startswith("_:"):
+        return blank_node(text[2:])
+    lexical, language, datatype = literal_parts(text)
+    return literal(lexical, language, None if language else _unescaped(datatype))
+
+
+def _unescaped(text: str) -> str:
+    """An IRI whose escapes of numbers stand for characters."""
+
+    def character(match: re.Match[str]) -> str:
+        four, eight, other = match.groups()
+        if other is not None:
+            raise TermError(f"not an escape in an IRI: {match[0]}")
+        code = int(four or eight, 16)
+        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+            raise TermError(f"no character: {match[0]}")
+        return chr(code)
+
+    return _ESCAPED.sub(character, text)

@@ -1,0 +1,179 @@
+"""Responses over HTTP, whoever sends the requests: limits, and what is asked for again."""
+
+import json
+import random
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final
+
+from annotations.namespaces import HYDRA
+from annotations.seconds import check_seconds
+from annotations.terms import Term, is_literal, literal_parts
+from tpf_client.errors import (
+    ConnectionFailedError,
+    HttpError,
+    PageTooLargeError,
+    ParseError,
+    SourceError,
+)
+from tpf_client.fragments.freshness import read_http_date, whole_number
+from tpf_client.fragments.page_reader import parse_page_body
+
+_RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_DESCRIPTION: Final = Term(f"<{HYDRA}description>")
+_EXPLAINED: Final = 10_000
+"""Bytes of the body of an error that are read."""
+_EXPLAINED_MEMORY: Final = 100 * _EXPLAINED
+"""Bytes of memory that what it says may take."""
+PHRASES: Final = {int(status): status.phrase for status in HTTPStatus}
+"""What statuses are called."""
+
+
+class Fields(Mapping[str, str]):
+    """The fields of a head, whatever the case of their names.
+
+    Args:
+        pairs: names and values.
+    """
+
+    def __init__(self, pairs: Mapping[str, str]) -> None:
+        self._values = {name.lower(): value for name, value in pairs.items()}
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient and how generous a client is.
+
+    Args:
+        connect_timeout: seconds until a connection stands.
+        read_timeout: seconds between two bytes.
+        total_timeout: seconds for one whole response; one that takes longer is not asked for again.
+        retries: how often a failed request is sent again.
+        backoff: seconds before the first retry, doubled for each further one, with full jitter.
+        max_backoff: seconds at most, also where the server asks for more (``Retry-After``); a
+            server that asks for more than that fails the request.
+        max_page_bytes: bytes of a decompressed body at most. What it says may take eight times as
+            much memory.
+        max_query_bytes: bytes of the pages that one query reads at most, and those that one
+            evaluation of a continuous query does.
+        max_query_requests: how many pages it may want, those included that are kept.
+        max_query_seconds: how long it may read and work, without what its caller does between two
+            solutions.
+
+    Raises:
+        ValueError: seconds that cannot be reckoned with.
+    """
+
+    connect_timeout: float = 10.0
+    read_timeout: float = 30.0
+    total_timeout: float = 120.0
+    retries: int = 3
+    backoff: float = 0.25
+    max_backoff: float = 30.0
+    max_page_bytes: int = 64 * 2**20
+    max_query_bytes: int = 2**30
+    max_query_requests: int = 1_000_000
+    max_query_seconds: float = 3600.0
+
+    def __post_init__(self) -> None:
+        check_seconds(
+            connect_timeout=self.connect_timeout,
+            read_timeout=self.read_timeout,
+            total_timeout=self.total_timeout,
+            backoff=self.backoff,
+            max_backoff=self.max_backoff,
+            max_query_seconds=self.max_query_seconds,
+        )
+
+
+@dataclass(slots=True)
+class Response:
+    """A whole response, with the instants (our clock) between which it was made."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    sent: datetime
+    received: datetime
+
+
+def attempts(
+    url: str, limits: Limits, jitter: random.Random
+) -> Generator[float, Response | ConnectionFailedError, Response]:
+    """When to ask, and when to ask again: yields seconds to wait before each request.
+
+    It is sent the response to that request, or the failure, and returns the response that counts:
+    one with status 200 or 304.
+
+    Args:
+        url: what is asked.
+        limits: how often and how soon.
+        jitter: spreads the retries of many clients.
+
+    Raises:
+        SourceError: no such response; the leaf class says why.
+    """
+    attempt, seconds = 0, 0.0
+    while True:
+        answer = yield seconds
+        wish: float | None = None
+        failure: SourceError
+        if isinstance(answer, Response):
+            if answer.status in (200, 304):
+                return answer
+            failure = HttpError(url, answer.status, _explanation(answer))
+            if answer.status not in _RETRIED:
+                raise failure
+            wish = _retry_after(answer)
+        else:
+            failure = answer
+        if attempt >= limits.retries or (wish or 0.0) > limits.max_backoff:
+            raise failure
+        pause = min(limits.backoff * 2**attempt, limits.max_backoff)
+        seconds = jitter.uniform(0, pause) if wish is None else wish
+        attempt += 1
+
+
+def _retry_after(response: Response) -> float | None:
+    text = response.headers.get("Retry-After", "").strip()
+    seconds = whole_number(text)
+    if seconds is not None:
+        return float(seconds)
+    until = read_http_date(text)
+    if until is None:
+        return None
+    now = read_http_date(response.headers.get("Date")) or response.received
+    return max((until - now).total_seconds(), 0.0)
+
+
+def _explanation(response: Response) -> str:
+    """The first words of an error's body, where it is text for humans."""
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    text = PHRASES.get(response.status, "")
+    body = response.body[:_EXPLAINED]
+    if kind == "text/plain":
+        text = body.decode("utf-8", "replace")
+    elif kind in ("application/problem+json", "application/json"):
+        with suppress(ValueError, RecursionError):
+            problem = json.loads(body)
+            if isinstance(problem, dict):
+                text = str(problem.get("detail") or problem.get("title") or text)
+    else:
+        with suppress(ParseError, PageTooLargeError):
+            quads = parse_page_body(body, kind, "urn:error", _EXPLAINED_MEMORY)
+            said = {quad.predicate: quad.object for quad in quads}
+            described = said.get(_DESCRIPTION, "")
+            text = literal_parts(described).lexical if is_literal(described) else text
+    return " ".join(text.split())[:300]

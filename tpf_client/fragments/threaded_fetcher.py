@@ -1,0 +1,168 @@
+"""Pages by requests in threads, or where they are asked for."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from annotations.clock import Clock
+from annotations.event_reader import ServerEvent
+from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
+from tpf_client.errors import ClientError, ClosedError, ConnectionFailedError
+from tpf_client.fragments.destinations import Destinations, Origin, origin
+from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, InFlight, Request
+from tpf_client.fragments.page import Page
+from tpf_client.fragments.responses import Limits
+
+if TYPE_CHECKING:
+    import requests
+
+
+class ThreadedFetcher(Fetcher):
+    """Gets pages in threads.
+
+    Args:
+        session: requests session to use (tests mount applications on it); ``None``: connections of
+            its own.
+        clock: our clock.
+        parallelism: requests in flight per host; 0: every request runs where it is asked for,
+            which makes runs on a manual clock deterministic.
+        cache_bytes: memory for pages.
+        limits: timeouts, retries, sizes.
+        destinations: decides where redirects, links and forms may lead.
+        vocabulary: namespace of temporal metadata.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        session: "requests.Session | None" = None,
+        parallelism: int = 8,
+        cache_bytes: int = 64 * 2**20,
+        limits: Limits | None = None,
+        destinations: Destinations | None = None,
+        vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+    ) -> None:
+        super().__init__(
+            clock=clock,
+            parallelism=parallelism,
+            cache_bytes=cache_bytes,
+            limits=limits,
+            destinations=destinations,
+            vocabulary=vocabulary,
+        )
+        # Who only names the client need not load the library.
+        from tpf_client.fragments.transport import Transport
+
+        self._transport = Transport(
+            clock, self.limits, self.destinations, session=session, connections=max(parallelism, 1)
+        )
+        self._pools: dict[Origin, ThreadPoolExecutor] = {}
+
+    def get(self, request: Request, cancelled: threading.Event | None = None) -> Page:
+        """The page, waited for in this thread.
+
+        Raises:
+            SourceError: it could not be had.
+            ClosedError: `cancelled` was set, or the fetcher is closed.
+        """
+        kept = self._kept(request)
+        if kept is not None:
+            return kept
+        answer = self._answer(InFlight(request, [(_nobody, cancelled)], None), cancelled)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def events(
+        self, url: str, last: str | None, seconds: float, over: threading.Event, most: int
+    ) -> Iterator[ServerEvent]:
+        """Server-sent events, as they come, until the server ends them or `over`.
+
+        Args:
+            url: where they are.
+            last: the id of the last event that was heard.
+            seconds: of silence after which they count as lost.
+            over: ends it, when something comes.
+            most: characters of an event.
+
+        Raises:
+            SourceError: they cannot be had, or are lost.
+        """
+        self._count(None, requests=1)
+        return self._transport.events(
+            url, last, seconds, lambda: over.is_set() or self._closed, most
+        )
+
+    def close(self) -> None:
+        """Stop all requests, and let go of connections and threads."""
+        super().close()
+        with self._lock:
+            pools = list(self._pools.values())
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._transport.close()
+
+    def _begin(self, entry: InFlight) -> None:
+        if self.parallelism == 0:
+            try:
+                self._run(entry)
+            finally:
+                with self._lock:
+                    self._forget(entry)
+            return
+        where = origin(entry.request.url)
+        try:
+            with self._lock:
+                pool = self._pools.get(where)
+                if pool is None:
+                    pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="tpf")
+                    self._pools[where] = pool
+            future = pool.submit(self._run, entry)
+        except RuntimeError as error:
+            # No thread can be started, or the client was closed just now.
+            self._deliver(entry, ConnectionFailedError(entry.request.url, str(error)))
+            return
+
+        def surface(finished: Future[None]) -> None:
+            # A defect of ours must reach who waits, too, instead of leaving them waiting.
+            defect = None if finished.cancelled() else finished.exception()
+            if finished.cancelled():
+                self._deliver(entry, ClosedError(f"{entry.request.url}: the client is closed"))
+            elif defect is not None:
+                self._deliver(entry, defect)
+
+        future.add_done_callback(surface)
+
+    def _run(self, entry: InFlight) -> None:
+        with self._lock:
+            if entry.over():
+                self._forget(entry)
+                return
+        self._deliver(entry, self._answer(entry, entry.cancelled))
+
+    def _answer(self, entry: InFlight, cancelled: threading.Event | None) -> FetchOutcome:
+        """The page, or the error.
+
+        Args:
+            entry: what is wanted, and by whom.
+            cancelled: set when the request shall be given up.
+        """
+        url, work = entry.request.url, entry.work
+        kept, headers = self._asked(entry.request)
+        try:
+            response = self._transport.get(
+                url,
+                headers,
+                cancelled,
+                on_request=lambda retry: self._count(work, requests=1, retries=int(retry)),
+                on_bytes=lambda count: self._count(work, bytes=count),
+            )
+            return self._taken(entry, kept, response, entry.over)
+        except ClientError as error:
+            return error
+
+
+def _nobody(_: FetchOutcome) -> None:
+    """Nobody is told: who asks waits."""

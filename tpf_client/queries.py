@@ -1,0 +1,475 @@
+"""Queries of a client as steps, which neither send requests nor wait: once and continuously.
+
+`tpf_client.client` runs them in threads, `tpf_client.async_client` in an event loop.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from annotations.clock import ManualClock
+from annotations.instants import utc
+from annotations.namespaces import DEFAULT_VOCABULARY, RDF_TYPE, Vocabulary
+from annotations.seconds import check_seconds
+from annotations.terms import QuadPattern, Term, Variable, is_iri
+from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.operators.basic import Output
+from tpf_client.dataflow.operators.order import Slice
+from tpf_client.errors import ClosedError, ServiceError
+from tpf_client.fragments.fetcher import Fetcher, Request
+from tpf_client.fragments.page import Page
+from tpf_client.planner.budget import Budget
+from tpf_client.planner.driver import Ask, Driver, Steps, Task
+from tpf_client.planner.evaluation import Evaluation, Learned, Lengths, planned
+from tpf_client.planner.fragment_source import ANYTHING, FragmentSource
+from tpf_client.planner.leaves import FragmentLeaves, Step
+from tpf_client.planner.live_fragment import MOMENT, Freshness
+from tpf_client.planner.planning import check, plan_query
+from tpf_client.planner.reading import foretell, together
+from tpf_client.planner.service import Services, services_of, without_service
+from tpf_client.planner.source import Source
+from tpf_client.planner.union import UnionSource
+from tpf_client.sparql.algebra import Query, Row
+from tpf_client.sparql.parser import parse_query
+
+if TYPE_CHECKING:
+    from tpf_client.streaming.change_signal import ChangeSignals
+    from tpf_client.streaming.streamer import Budgets, Streamer
+
+# One evaluation of a query: its solutions as they become known.
+
+_Plan: TypeAlias = Callable[[Callable[[Solution, int], None], Learned], tuple[Evaluation, Output]]
+OnProgress: TypeAlias = Callable[[int, int], object]
+"""Takes the number of pages that a query wanted so far, and of the solutions that it has."""
+
+
+class Answer:
+    """The solutions of a query that is evaluated once.
+
+    Solutions come while requests are still under way, where the query allows it; what a LIMIT
+    makes needless is not asked for. What comes out stays true, until for the first time operators
+    that are not monotone are made to say what they have although inputs may come again; what comes
+    out then is held back until nothing comes any more.
+
+    A fragment that turns out much longer than its server promised makes the plan a bad one: as long
+    as no solution was handed out, the query is planned anew with what is known then. Pages that
+    were read are not asked for again.
+
+    Args:
+        driver: of the query.
+        plan: makes an evaluation and its dataflow, with a callback for changes of the output.
+        progress: called after each piece of work.
+    """
+
+    def __init__(self, driver: Driver, plan: _Plan, progress: OnProgress | None = None) -> None:
+        self.driver = driver
+        self._plan = plan
+        self._progress = progress
+        self.variables: tuple[Variable, ...] = ()
+
+    def begin(self) -> Steps[Self]:
+        """Plan the query: to be done before anything else.
+
+        Raises:
+            SourceError: a fragment could not be had.
+        """
+        self._solutions = 0
+        self._ready: deque[Solution] = deque()
+        self._streams = False
+        self._handed_out = False
+        self._outdated = False
+        self._given: Counter[Solution] = Counter()
+        make = partial(self._plan, self._arrive)
+        self._evaluation, self._output = yield from planned(self.driver, make)
+        self._streams = not self._output.ordered
+        self._evaluation.on_surprise = self._surprised
+        self.variables = self._output.variables
+        return self
+
+    def _surprised(self) -> bool:
+        """Whether to give up the plan, where a fragment is longer than it should be."""
+        self._outdated = self._outdated or not self._handed_out
+        return self._outdated
+
+    def close(self) -> None:
+        """Stop all requests."""
+        self.driver.close()
+
+    def steps(self) -> Generator[Ask | Row]:
+        """The solutions, each as often as it occurs, and what is to be asked for them.
+
+        Raises:
+            SourceError: a fragment could not be read: what came before may be a part only.
+            ClosedError: closed meanwhile.
+        """
+        try:
+            while advanced := (yield from self._advance()):
+                yield from self._drain()
+                if isinstance(advanced, Ask):
+                    yield advanced
+            if not self._streams:
+                for solution in self._output.rows():
+                    if self._given[solution]:
+                        self._given[solution] -= 1
+                    else:
+                        self._ready.append(solution)
+            yield from self._drain()
+        finally:
+            self.driver.restart()
+
+    def _advance(self) -> Steps[Ask | bool]:
+        """Do some work; ``False`` where nothing is left to do, `Ask` where one has to wait."""
+        if self._outdated:
+            self.driver.restart()
+            yield from self.begin()
+        node = self._output.node
+        if isinstance(node, Slice) and self._streams and node.satisfied:
+            return False
+        if self.driver.closed:
+            raise ClosedError("the query was closed")
+        worked = self._evaluation.work()
+        if self._progress is not None:
+            self._progress(self.driver.requests, self._solutions)
+        if worked:
+            return worked
+        self._streams = self._streams and node.monotone
+        self._evaluation.dataflow.flush()
+        return self._evaluation.unsettled
+
+    def _arrive(self, solution: Solution, count: int) -> None:
+        self._solutions += count
+        if self._streams:
+            self._handed_out = True
+            self._evaluation.hurried = False
+            self._ready.extend([solution] * count)
+            if not self._output.node.monotone:
+                self._given[solution] += count
+
+    def _drain(self) -> Iterator[Row]:
+        decode = self._evaluation.dictionary.decode
+        while self._ready:
+            solution = self._ready.popleft()
+            yield tuple([decode(each) if each else None for each in solution])
+
+
+class CompleteAnswer:
+    """An answer that is there already.
+
+    Args:
+        variables: as in `Answer`.
+        solutions: what `steps` gives.
+    """
+
+    def __init__(self, variables: tuple[Variable, ...], solutions: list[Row]) -> None:
+        self.variables = variables
+        self._solutions = solutions
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+    def steps(self) -> Generator[Ask | Row]:
+        """The solutions, each as often as it occurs."""
+        yield from self._solutions
+
+
+# The predicates and classes that a dataset uses, as far as a sample of its pages shows.
+#
+# Fragments do not list them. The first page of everything, and of what has a type, tells how many
+# pages there are; some that lie far apart show what the data are about for a few dozen requests.
+
+SAMPLED = 12
+"""Pages of each fragment that are looked at, beside the first."""
+_MOST = 500
+"""Words of a kind that are told."""
+_ALL_PAGES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a dataset is described with, what occurs most often first.
+
+    Args:
+        predicates: IRIs of predicates.
+        classes: IRIs of classes.
+    """
+
+    predicates: tuple[str, ...]
+    classes: tuple[str, ...]
+
+
+def words_of(fetcher: Fetcher, urls: Iterable[str]) -> Task[Words]:
+    """The words of some datasets together.
+
+    Args:
+        fetcher: gets the pages.
+        urls: of the datasets.
+
+    Raises:
+        SourceError: a page could not be had.
+    """
+    typed = ANYTHING._replace(predicate=RDF_TYPE)
+    tasks = [
+        _sampled(FragmentSource(fetcher, url), pattern)
+        for url in urls
+        for pattern in (ANYTHING, typed)
+    ]
+    predicates: Counter[Term] = Counter()
+    classes: Counter[Term] = Counter()
+    for pages in (yield from together(tasks)):
+        for fact in (fact for page in pages for fact in page.facts):
+            predicates[fact.quad.predicate] += 1
+            if fact.quad.predicate == RDF_TYPE:
+                classes[fact.quad.object] += 1
+    return Words(_most(predicates), _most(classes))
+
+
+def _sampled(source: FragmentSource, pattern: QuadPattern) -> Task[list[Page]]:
+    form = yield from source.form()
+    (first,) = yield [Request(form.url(pattern))]
+    following = first.metadata.next_page
+    if following is None:
+        return [first]
+    others = foretell(following, 1, first, _ALL_PAGES)
+    # Both ends are among them.
+    places = dict.fromkeys(n * (len(others) - 1) // (SAMPLED - 1) for n in range(SAMPLED))
+    rest = yield [Request(others[place]) for place in places]
+    return [first, *rest]
+
+
+def _most(counts: Counter[Term]) -> tuple[str, ...]:
+    return tuple(term[1:-1] for term, _ in counts.most_common(_MOST) if is_iri(term))
+
+
+# What a client is asked.
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is wanted of a query that is answered once, beside its answer.
+
+    Args:
+        at: the instant; ``None``: over the data as they are.
+        plan: takes in the steps of the plan.
+        progress: told how far the query is.
+        budget: what it may take; ``None``: whatever it needs.
+    """
+
+    at: datetime | None = None
+    plan: list[Step] | None = None
+    progress: OnProgress | None = None
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """How an answer is kept up to date; see `Client.stream`.
+
+    Raises:
+        ValueError: seconds that cannot be reckoned with, or a replay without an end.
+    """
+
+    min_interval: float = 0.0
+    max_interval: float | None = None
+    every: float | None = None
+    jitter: float | None = None
+    start: datetime | None = None
+    until: datetime | None = None
+    static_recheck: float | None = 60.0
+    keep_checking: float | None = None
+    grace: float = 0.0
+    quiet: bool = False
+    explain: bool = False
+
+    def __post_init__(self) -> None:
+        check_seconds(
+            min_interval=self.min_interval, static_recheck=self.static_recheck, jitter=self.jitter
+        )
+        check_seconds(
+            LEAST_PERIOD,
+            max_interval=self.max_interval,
+            every=self.every,
+            keep_checking=self.keep_checking,
+        )
+        check_seconds(most=MOST_GRACE, grace=self.grace)
+        if self.start is not None and self.until is None:
+            raise ValueError("a replay needs an end: until")
+
+
+MOST_GRACE = 7 * 86_400
+"""Seconds of grace at most."""
+LEAST_PERIOD = 1e-6
+"""Seconds of a period at least: instants have microseconds."""
+
+
+class Queries:
+    """Answers queries over some datasets, each by itself, as steps.
+
+    Args:
+        fetcher: its limits and caches are those of the queries; whoever runs the steps lets it get
+            the pages.
+        urls: the datasets.
+        vocabulary: the namespace of time labels.
+        services: the URLs that SERVICE may ask, beside the datasets; ``None``: any.
+        strict: see `Client`.
+    """
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        urls: Sequence[str],
+        vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+        services: Iterable[str] | None = None,
+        *,
+        strict: bool = False,
+    ) -> None:
+        if not urls:
+            raise ValueError("a client needs the URL of a dataset")
+        self._fetcher = fetcher
+        self._urls = urls
+        self._clock = fetcher.clock
+        self._vocabulary = vocabulary
+        self._services = None if services is None else frozenset((*urls, *services))
+        self._strict = strict
+
+    def parsed(self, text: str, base: str | None = None) -> Query:
+        """A query that can be answered.
+
+        Raises:
+            QuerySyntaxError: the text is not a query.
+            UnsupportedQueryError: it cannot be answered here.
+        """
+        query = parse_query(text, base)
+        check(query, self._services, strict=self._strict)
+        return query
+
+    def driver(self, budget: Budget | None = None) -> Driver:
+        """What gets the pages that are asked for, within a budget."""
+        driver = Driver(self._fetcher)
+        if budget is not None:
+            budget.on_stop(driver.close)
+        return driver
+
+    def answer(self, query: Query, driver: Driver, asked: Asked) -> Steps[Answer | CompleteAnswer]:
+        """The answer of a query; for the errors see `Client.query`.
+
+        Args:
+            query: the query.
+            driver: of this query.
+            asked: what is wanted beside the answer.
+        """
+        while any(service.silent for service in services_of(query.pattern)):
+            try:
+                answer = yield from self._attempt(query, driver, asked)
+                rows: list[Row] = []
+                for step in answer.steps():
+                    if isinstance(step, Ask):
+                        yield step
+                    else:
+                        rows.append(step)
+                return CompleteAnswer(answer.variables, rows)
+            except ServiceError as failure:
+                query = replace(query, pattern=without_service(query.pattern, failure.endpoint))
+                driver.restart()
+        return (yield from self._attempt(query, driver, asked))
+
+    def words(self) -> Task[Words]:
+        """The predicates and classes that the datasets use; see `Client.words`."""
+        return words_of(self._fetcher, self._urls)
+
+    def streamer(
+        self,
+        query: Query,
+        settings: StreamSettings,
+        budgets: "Budgets | None" = None,
+        signals: "ChangeSignals | None" = None,
+    ) -> "Streamer":
+        """What keeps the answer of a query up to date.
+
+        Args:
+            query: the query.
+            settings: how.
+            budgets: see `Client.stream`.
+            signals: where to hear of changes.
+        """
+        from tpf_client.streaming.streamer import Schedule, Streamer
+
+        def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
+            return plan_query(
+                services.query,
+                leaves,
+                evaluation,
+                evaluation.source.now(),
+                allowed=self._services,
+                strict=self._strict,
+            )
+
+        services, past = Services(query), settings.start
+        jitter = settings.jitter
+        if jitter is None:
+            jitter = 0.0 if isinstance(self._clock, ManualClock) else 0.1
+        return Streamer(
+            self._fetcher,
+            self._urls,
+            build,
+            self._clock,
+            schedule=Schedule(
+                min_interval=timedelta(seconds=settings.min_interval),
+                max_interval=_seconds(settings.max_interval),
+                every=_seconds(settings.every),
+                jitter=timedelta(seconds=jitter),
+                least=timedelta(milliseconds=100) if past is None else MOMENT,
+            ),
+            freshness=Freshness(
+                static_recheck=_seconds(settings.static_recheck),
+                replay=past is not None,
+                every=_seconds(settings.every),
+                grace=timedelta(seconds=settings.grace),
+            ),
+            until=settings.until,
+            keep_checking=_seconds(settings.keep_checking),
+            quiet=settings.quiet,
+            past=None if past is None else ManualClock(past),
+            vocabulary=self._vocabulary,
+            services=services,
+            budgets=budgets,
+            explain=settings.explain,
+            signals=signals if past is None else None,
+        )
+
+    def _attempt(self, query: Query, driver: Driver, asked: Asked) -> Steps[Answer]:
+        source, lengths = (yield from self._source(driver, asked.at)), Lengths()
+        now = self._clock.now() if asked.at is None else utc(asked.at)
+        plan, budget = asked.plan, asked.budget
+
+        def make(
+            on_change: Callable[[Solution, int], None], learned: Learned
+        ) -> tuple[Evaluation, Output]:
+            evaluation = Evaluation(driver, source, lengths=lengths, learned=learned)
+            if budget is not None:
+                evaluation.dataflow.guard = budget.pass_change
+                on_change = budget.counting(on_change)
+            if plan is not None:
+                plan.clear()
+            leaves = FragmentLeaves(evaluation, explain=plan is not None, plan=plan)
+            output = plan_query(
+                query, leaves, evaluation, now, on_change, self._services, strict=self._strict
+            )
+            return evaluation, output
+
+        return (yield from Answer(driver, make, asked.progress).begin())
+
+    def _source(self, driver: Driver, at: datetime | None) -> Steps[Source]:
+        if at is not None:
+            from tpf_client.streaming.detection import detect_all
+
+            task = detect_all(self._fetcher, self._urls, self._vocabulary, ManualClock(at))
+            return (yield from driver.run(task)).source
+        sources = [FragmentSource(self._fetcher, url, once=True) for url in self._urls]
+        return sources[0] if len(sources) == 1 else UnionSource(sources)
+
+
+def _seconds(value: float | None) -> timedelta | None:
+    return None if value is None else timedelta(seconds=value)
