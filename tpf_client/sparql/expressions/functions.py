@@ -9,12 +9,14 @@ import re
 from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from annotations.errors import TermError
 from annotations.terms import literal
 from tpf_client.sparql.expressions.dates import Date, DateTime, Duration, Time, zone_name
+from tpf_client.sparql.expressions.guarded_regex import GuardedRegex
 from tpf_client.sparql.expressions.values import (
     LONGEST_STRING,
     EvaluationError,
@@ -32,7 +34,7 @@ from tpf_client.sparql.expressions.values import (
 # XPath is rewritten: flags, ``\i``, ``\c``, ``\d``, ``\w`` and ``\s``, the dot. ``\w`` has the
 # underscore, too, as everywhere but in XML Schema. Back references need an engine that backtracks:
 # it has a tenth of a second for each text. Both engines are loaded when the first pattern needs
-# them.
+# them. Where RE2 is not installed, the other one does all; where neither is, Python's own.
 #
 # Source: XPath functions and operators 3.1, section 5.6; XML Schema 1.1 part 2, appendix G.
 
@@ -61,6 +63,9 @@ _BACK_REFERENCE = re.compile(r"[^\\]*+(?:\\[^1-9][^\\]*+)*+\\[1-9]", re.DOTALL)
 _OTHER_GROUP = re.compile(r"\(\?[^:]")
 _POINT = re.compile(r"\\x\{([0-9A-F]+)\}")
 _SECONDS = 0.1
+HAS_RE2 = find_spec("re2") is not None
+HAS_REGEX = find_spec("regex") is not None
+"""A browser's tab has neither: see `GuardedRegex`."""
 
 
 class TextMatch(Protocol):
@@ -191,10 +196,17 @@ def regex(pattern: str, flags: str = "") -> Regex:
     if not set(flags) <= set("imsxq"):
         raise EvaluationError
     try:
-        if "q" in flags:
+        if "q" in flags and HAS_RE2:
             return _Linear(_escaped(pattern), flags)
+        if "q" in flags:
+            return GuardedRegex(re.escape(pattern), flags)
         if "x" in flags:
             pattern = _without_blanks(pattern)
+        if not (HAS_RE2 and HAS_REGEX):
+            end = "$" if "m" in flags else r"\Z"
+            translated = _translated(pattern, dot_all="s" in flags, end=end)
+            engine = _Backtracking if HAS_REGEX else GuardedRegex
+            return engine(_POINT.sub(_python_point, translated), flags)
         if _BACK_REFERENCE.match(pattern):
             end = "$" if "m" in flags else r"\Z"
             translated = _translated(pattern, dot_all="s" in flags, end=end)

@@ -1,0 +1,135 @@
+"""Regular expressions where neither RE2 nor the package `regex` is: Python's own, with a guard.
+
+Python's engine backtracks and cannot be stopped, so a pattern on a text that may take too long ends
+the query with an error instead. Unicode categories, which it does not know, are written out.
+"""
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+from tpf_client.errors import LimitError
+from tpf_client.sparql.expressions.values import EvaluationError
+
+_MOST_STEPS: Final = 10**8
+"""Steps that matching a pattern with a text may take."""
+_CATEGORY: Final = re.compile(r"\\([pP])\{(\w+)\}")
+_REPEATS: Final = re.compile(r"[*+]|\{\d*,?\d*\}")
+_TOKEN: Final = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(|\)|\||[*+?]|\{\d*,?\d*\}|.", re.DOTALL
+)
+
+
+class GuardedRegex:
+    """A pattern on Python's engine.
+
+    Args:
+        pattern: in its syntax, but for categories.
+        flags: those of XPath that are not in the pattern.
+    """
+
+    def __init__(self, pattern: str, flags: str) -> None:
+        options = re.IGNORECASE if "i" in flags else 0
+        options |= re.MULTILINE if "m" in flags else 0
+        try:
+            self._pattern = re.compile(_without_categories(pattern), options)
+        except re.error:
+            raise EvaluationError from None
+        self.groups: int = self._pattern.groups
+        self._repeats, self._choices, self._nested = _repetition(pattern)
+
+    def found_in(self, text: str) -> bool:
+        """Whether it matches somewhere.
+
+        Raises:
+            LimitError: this may take too long.
+        """
+        self._check(text)
+        return self._pattern.search(text) is not None
+
+    def matches(self, text: str) -> Iterator[re.Match[str]]:
+        """The matches in a text, from left to right.
+
+        Raises:
+            LimitError: this may take too long.
+        """
+        self._check(text)
+        yield from self._pattern.finditer(text)
+
+    def _check(self, text: str) -> None:
+        length = len(text)
+        # What repeats choices may try all of them at each character.
+        steps = 2 ** min(length, 99) if self._nested else length ** (self._repeats + 1)
+        if steps * 2**self._choices > _MOST_STEPS:
+            raise LimitError(
+                f"this regular expression may take too long here: {self._pattern.pattern[:100]!a}"
+            )
+
+
+def _repetition(pattern: str) -> tuple[int, int, bool]:
+    """How many parts repeat, how many choices there are, and whether a part repeats either."""
+    inside = [False]
+    repeats, choices, nested, closed = 0, 0, False, False
+    before = ""
+    for token in _TOKEN.findall(pattern):
+        if token == "(":
+            inside.append(False)
+        elif token == ")" and len(inside) > 1:
+            closed = inside.pop()
+            inside[-1] = inside[-1] or closed
+            before = token
+            continue
+        elif token == "|" or (token == "?" and before != "(" and not _REPEATS.fullmatch(before)):
+            choices += 1
+            inside[-1] = True
+        elif _REPEATS.fullmatch(token):
+            repeats += 1
+            nested = nested or closed
+            inside[-1] = True
+        closed, before = False, token
+    return repeats, choices, nested
+
+
+def _without_categories(pattern: str) -> str:
+    """A pattern whose categories are written out as ranges."""
+    parts: list[str] = []
+    for token in re.split(r"(\\[pP]\{\w+\}|\\.|\[|\])", pattern):
+        found = _CATEGORY.fullmatch(token)
+        if found is None:
+            parts.append(token)
+            continue
+        ranges = _ranges(found[2], outside=found[1] == "P")
+        # Classes are never inside of classes.
+        opened = _is_open(parts)
+        parts.append(ranges if opened else f"[{ranges}]")
+    return "".join(parts)
+
+
+def _is_open(parts: list[str]) -> bool:
+    """Whether a class has begun and not ended."""
+    for part in reversed(parts):
+        if part == "[":
+            return True
+        if part == "]":
+            return False
+    return False
+
+
+@lru_cache(64)
+def _ranges(category: str, *, outside: bool) -> str:
+    """The characters of a category, or all others, for the inside of a class."""
+    ranges: list[str] = []
+    start: int | None = None
+    for code in range(sys.maxunicode + 2):
+        inside = code <= sys.maxunicode and (
+            unicodedata.category(chr(code)).startswith(category) is not outside
+        )
+        if inside and start is None:
+            start = code
+        elif not inside and start is not None:
+            ranges.append(f"\\U{start:08x}-\\U{code - 1:08x}")
+            start = None
+    return "".join(ranges)
