@@ -78,6 +78,40 @@ def applied(rows: Sequence[TimedSolution], update: Update) -> list[TimedSolution
     return result
 
 
+def head_of(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What `Update.head` tells, as far as it is about the whole answer."""
+    names = ("vars", "at", "valid_until", "next_look", "boolean")
+    return {name: told[name] for name in names if name in told}
+
+
+def status_of(
+    update: Update, told: Mapping[str, Any], rows: int, all_work: Mapping[str, int]
+) -> tuple[str, dict[str, Any]]:
+    """The event that says whether an answer is up to date: its name and data.
+
+    Args:
+        update: the newest one.
+        told: its `Update.head`.
+        rows: how many the answer has.
+        all_work: what was requested for all queries.
+    """
+    if update.error is not None:
+        return "error", {name: told[name] for name in ("at", "error", "next_look")}
+    names = ("at", "valid_until", "next_look", "dynamic", "warnings", "late")
+    status = {name: told[name] for name in names if name in told}
+    status |= {"rows": rows, "pages": update.pages}
+    return "up-to-date", status | work_of(update.work) | {"endpoint": all_work}
+
+
+def data_text(data: Mapping[str, Any], lists: Mapping[str, Sequence[Solution]]) -> str:
+    """The JSON text of an event's data, with lists of solutions."""
+    text = json.dumps(data, ensure_ascii=False)
+    for key, rows in lists.items():
+        comma = ", " if len(text) > 2 else ""
+        text = f'{text[:-1]}{comma}"{key}": [{", ".join([row.json_text() for row in rows])}]}}'
+    return text
+
+
 class LiveAnswer:
     """One continuous query and those who follow it. Thread-safe.
 
@@ -202,10 +236,7 @@ class LiveAnswer:
         lists: Mapping[str, Sequence[Solution]] = MappingProxyType({}),
     ) -> str:
         marked = "" if number is None else f"id: {self._run}-{number}\n"
-        text = json.dumps(data, ensure_ascii=False)
-        for key, rows in lists.items():
-            text = f'{text[:-1]}, "{key}": [{", ".join([row.json_text() for row in rows])}]}}'
-        return f"{marked}event: {name}\ndata: {text}\n\n"
+        return f"{marked}event: {name}\ndata: {data_text(data, lists)}\n\n"
 
     def _take(self, update: Update) -> None:
         """Take in an update, in a thread of the client."""
@@ -214,17 +245,10 @@ class LiveAnswer:
             told = update.head(placed)
             if update.error is None and (self.last == 0 or placed or update.removed):
                 self._change(update, told, [each for _, each in placed])
-            if update.error is not None:
-                failed = {name: told[name] for name in ("at", "error", "next_look")}
-                self._last_status = ("error", failed)
-            else:
-                names = ("at", "valid_until", "next_look", "dynamic", "warnings", "late")
-                status = {name: told[name] for name in names if name in told}
-                status |= {"rows": len(self._rows), "pages": update.pages}
-                status |= work_of(update.work) | {"endpoint": self._work()}
-                self._last_status = ("up-to-date", status)
-                if not self.plan or any(each.explain for each in self._followers):
-                    self.plan = self._event("plan", self._stream.plan())
+            self._last_status = status_of(update, told, len(self._rows), self._work())
+            wanted = not self.plan or any(each.explain for each in self._followers)
+            if update.error is None and wanted:
+                self.plan = self._event("plan", self._stream.plan())
             self._status = self._told()
             self.looks += 1
             followers = tuple(self._followers)
@@ -239,8 +263,7 @@ class LiveAnswer:
             raise LimitError(f"more than {self._most_rows} solutions")
         self.last += 1
         self._initial = ""
-        head = ("vars", "at", "valid_until", "next_look", "boolean")
-        self._head = {name: told[name] for name in head if name in told}
+        self._head = head_of(told)
         if self.last == 1:
             return
         text = self._event("update", told, self.last, {"added": added, "removed": update.removed})

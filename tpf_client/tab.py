@@ -16,6 +16,7 @@ A message to `start` is the JSON text of an object:
 ``min-interval``  with ``watch``: seconds between two evaluations at least; 1 if absent or ``""``
 ``max-interval``  with ``watch``: seconds between two evaluations at most
 ``grace``         with ``watch``: seconds for which a fact stays whose label ended unrenewed
+``explain``       with ``watch``: whether ``plan`` comes after each evaluation
 ================  ==============================================================================
 
 Seconds may be numbers or texts, as the fields of a form have them.
@@ -33,10 +34,10 @@ Events of ``watch``; those of the first four rows are the ones of ``tpf-query se
                 ``requests``, ``bytes``, ``cached`` of this query so far; ``endpoint``: the last
                 three of all queries of this worker
 ``plan``        ``datasets``, ``steps``, ``tree``, ``seconds``; after the first evaluation, and
-                after others where a count changed
+                after the others where ``explain`` is true
 ``error``       an evaluation failed: ``error``, ``at``, ``now``, ``next_look``, which says when
-                it is tried again. It always is
-``work``        while an evaluation lasts, some times a second: ``requests``, ``bytes``, ``cached``
+                it is tried again; null: never, because the query takes too much
+``work``        until the first answer, some times a second: ``requests``, ``bytes``, ``cached``
                 and ``endpoint``, as above
 ``refused``     the query is wrong, and nothing more comes: ``status`` 400, ``text`` (one line
                 that begins with ``line L, column C:`` where that is known, then the place), and
@@ -44,8 +45,8 @@ Events of ``watch``; those of the first four rows are the ones of ``tpf-query se
 ==============  ================================================================================
 
 Events of ``once``: ``rows`` as they come (``vars``, ``added``, ``valid``: all of these are new;
-``places`` where the query orders; ``boolean`` for ASK), ``work``, ``plan``, and at the end one
-``done`` (``rows``, ``requests``, ``bytes``, ``cached``, ``endpoint``), ``refused``, or ``failed``
+``places`` where the query orders; ``boolean`` for ASK), ``work``, and at the end ``done``
+(``rows``, ``requests``, ``bytes``, ``cached``, ``endpoint``), ``refused``, or ``failed``
 (``error``; it is not tried again). The triples of CONSTRUCT and DESCRIBE are rows of ``subject``,
 ``predicate`` and ``object``.
 
@@ -53,11 +54,318 @@ Events of ``words``: ``words`` with ``predicates`` and ``classes`` (IRIs, what o
 first), or ``failed``.
 """
 
-from collections.abc import Callable
-from typing import TypeAlias
+import asyncio
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from time import monotonic
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from annotations.instants import format_instant, parse_instant
+from tpf_client.async_client import AsyncClient, AsyncStream
+from tpf_client.errors import (
+    ClientError,
+    LimitError,
+    QueryError,
+    QuerySyntaxError,
+    SourceLimitError,
+)
+from tpf_client.fragments.fetcher import Statistics
+from tpf_client.fragments.responses import Limits
+from tpf_client.live_answers import applied, data_text, head_of, status_of, work_of
+from tpf_client.solutions import Solution
+from tpf_client.stream import TimedSolution, Update
 
 Post: TypeAlias = Callable[[str], object]
 """Takes the JSON text of an event."""
+
+_LIMITS: Final = Limits(max_query_requests=5_000, max_query_bytes=2**27)
+"""What one evaluation may read: more than that a tab is not for."""
+_RECHECK: Final = 60.0
+"""Seconds between looks at data of which nothing is labelled."""
+_CLIENTS: Final = 4
+"""Clients that are kept for further queries over the same datasets."""
+_PAUSE: Final = 0.25
+"""Seconds between two events that tell how much was requested."""
+_ROWS: Final = 500
+"""Rows of an event ``rows`` at most."""
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds until a query that failed is tried again, at most."""
+_NO_LISTS: Final[Mapping[str, Sequence[Solution]]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What `start` is asked for; see above."""
+
+    id: str | int
+    sources: tuple[str, ...]
+    mode: str
+    query: str
+    at: datetime | None
+    min_interval: float
+    max_interval: float | None
+    grace: float
+    explain: bool
+
+
+def read_message(text: str) -> Message:
+    """The message that a JSON text is.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    given = json.loads(text)
+    if not isinstance(given, dict) or not isinstance(given.get("id"), str | int):
+        raise ValueError("a message is an object with an id")
+    sources, mode = given.get("sources"), given.get("mode", "watch")
+    if not isinstance(sources, list) or not sources or not all(map(_is_text, sources)):
+        raise ValueError("sources: not a list of URLs")
+    if mode not in ("watch", "once", "words"):
+        raise ValueError(f"mode: not watch, once or words: {mode!r}")
+    at = given.get("at")
+    return Message(
+        given["id"],
+        tuple(sources),
+        mode,
+        str(given.get("query", "")),
+        None if at in (None, "") else parse_instant(str(at)),
+        _seconds(given, "min-interval", 1.0) or 0.0,
+        _seconds(given, "max-interval", None),
+        _seconds(given, "grace", 0.0) or 0.0,
+        bool(given.get("explain", False)),
+    )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _seconds(given: Mapping[str, Any], name: str, default: float | None) -> float | None:
+    value = given.get(name)
+    return default if value in (None, "") else float(value)
+
+
+class Tab:
+    """The queries of a worker, all in one event loop."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str | int, asyncio.Task[None]] = {}
+        self._clients: dict[tuple[str, ...], AsyncClient] = {}
+
+    def start(self, message: Message, post: Post) -> None:
+        """Begin what a message asks for."""
+        self.stop(message.id)
+        client = self._client(message.sources)
+        query = _Query(message, client, self._work, post)
+        task = asyncio.get_running_loop().create_task(query.run())
+        self._tasks[message.id] = task
+        task.add_done_callback(lambda done: self._ended(message.id, done))
+
+    def stop(self, query_id: str | int) -> None:
+        """Stop a query."""
+        task = self._tasks.pop(query_id, None)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Stop everything."""
+        tasks = tuple(self._tasks.values())
+        for query_id in tuple(self._tasks):
+            self.stop(query_id)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
+
+    def _ended(self, query_id: str | int, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(query_id) is task:
+            del self._tasks[query_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+    def _client(self, sources: tuple[str, ...]) -> AsyncClient:
+        client = self._clients.pop(sources, None) or AsyncClient(*sources, limits=_LIMITS)
+        self._clients[sources] = client
+        while len(self._clients) > _CLIENTS:
+            # Whoever still uses it has a reference of his own.
+            del self._clients[next(iter(self._clients))]
+        return client
+
+    def _work(self) -> dict[str, int]:
+        """What was requested for all queries so far."""
+        told = [work_of(client.statistics) for client in self._clients.values()]
+        return {name: sum(each[name] for each in told) for name in work_of(Statistics())}
+
+
+class _Query:
+    """One query of a page.
+
+    Args:
+        message: what is asked.
+        client: who answers.
+        all_work: tells what was requested for all queries.
+        post: gets the events.
+    """
+
+    def __init__(
+        self,
+        message: Message,
+        client: AsyncClient,
+        all_work: Callable[[], dict[str, int]],
+        post: Post,
+    ) -> None:
+        self._message = message
+        self._client = client
+        self._all_work = all_work
+        self._post = post
+
+    async def run(self) -> None:
+        """Answer it, to its end or until it is cancelled."""
+        modes = {"watch": self._watch, "once": self._once, "words": self._words}
+        try:
+            await modes[self._message.mode]()
+        except QueryError as error:
+            self._tell("refused", _refusal(error))
+        except (ClientError, ValueError) as error:
+            self._tell("failed", {"error": str(error)})
+
+    def _tell(
+        self,
+        name: str,
+        data: Mapping[str, Any],
+        lists: Mapping[str, Sequence[Solution]] = _NO_LISTS,
+    ) -> None:
+        head = json.dumps({"id": self._message.id, "event": name})
+        self._post(f'{head[:-1]}, "data": {data_text(data, lists)}}}')
+
+    async def _tell_work(self, done: Callable[[], Statistics]) -> None:
+        """Tell again and again how much was requested, until cancelled."""
+        told: dict[str, int] = {}
+        while True:
+            await asyncio.sleep(_PAUSE)
+            work = work_of(done())
+            if work != told:
+                told = work
+                self._tell("work", work | {"endpoint": self._all_work()})
+
+    async def _words(self) -> None:
+        words = await self._client.words()
+        self._tell("words", {"predicates": words.predicates, "classes": words.classes})
+
+    async def _once(self) -> None:
+        answer = self._client.query(self._message.query, at=self._message.at)
+        telling = asyncio.ensure_future(self._tell_work(lambda: answer.work))
+        rows, count, last = list[Solution](), 0, 0.0
+
+        def flush() -> None:
+            data: dict[str, Any] = {
+                "vars": answer.variables,
+                "valid": [[None, None]] * len(rows),
+            }
+            if answer.ordered:
+                data["places"] = list(range(count - len(rows), count))
+            self._tell("rows", data, {"added": rows})
+            rows.clear()
+
+        try:
+            if answer.form == "ASK":
+                empty = {"vars": (), "added": (), "valid": (), "boolean": await answer.ask()}
+                self._tell("rows", empty)
+            else:
+                async for solution in answer:
+                    rows.append(solution)
+                    count += 1
+                    if len(rows) >= _ROWS or monotonic() - last > _PAUSE:
+                        flush()
+                        last = monotonic()
+                if rows or not count:
+                    flush()
+        finally:
+            telling.cancel()
+        work = work_of(answer.work) | {"endpoint": self._all_work()}
+        self._tell("done", {"rows": count} | work)
+
+    async def _watch(self) -> None:
+        """Keep the answer up to date, and begin anew after what ends it."""
+        failures = 0
+        while True:
+            stream = self._client.stream(
+                self._message.query,
+                min_interval=self._message.min_interval,
+                max_interval=self._message.max_interval,
+                grace=self._message.grace,
+                keep_checking=_RECHECK,
+                quiet=True,
+                explain=True,
+            )
+            telling = asyncio.ensure_future(self._tell_work(partial(_work_of, stream)))
+            rows: list[TimedSolution] | None = None
+            try:
+                async for update in stream:
+                    telling.cancel()
+                    first = rows is None
+                    rows = self._take(update, rows)
+                    now = {"now": format_instant(stream.now())}
+                    name, status = status_of(update, update.head(()), len(rows or ()),
+                                             self._all_work())  # fmt: skip
+                    self._tell(name, status | now)
+                    if update.error is None:
+                        failures = 0
+                        if first or self._message.explain:
+                            self._tell("plan", stream.plan())
+                return
+            except (LimitError, SourceLimitError) as error:
+                self._failed(f"{error}: narrow the query, or run it once", None)
+                return
+            except QueryError:
+                raise
+            except ClientError as error:
+                failures += 1
+                pause = min(2.0 ** (failures - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1)  # noqa: S311
+                self._failed(str(error), pause)
+                await asyncio.sleep(pause)
+            finally:
+                telling.cancel()
+
+    def _failed(self, reason: str, pause: float | None) -> None:
+        now = self._client.clock.now()
+        again = None if pause is None else format_instant(now + timedelta(seconds=pause))
+        at = format_instant(now)
+        self._tell("error", {"error": reason, "at": at, "now": at, "next_look": again})
+
+    def _take(self, update: Update, rows: list[TimedSolution] | None) -> list[TimedSolution] | None:
+        """Tell what changed; the answer after that, ``None``: there is none yet."""
+        if update.error is not None:
+            return rows
+        placed = update.placed()
+        told = update.head(placed)
+        present = applied(rows or (), update)
+        if rows is None:
+            head = head_of(told) | {"valid": [each.span_json() for each in present]}
+            self._tell("initial", head, {"added": present, "removed": ()})
+        elif placed or update.removed:
+            added = [each for _, each in placed]
+            self._tell("update", told, {"added": added, "removed": update.removed})
+        return present
+
+
+def _work_of(stream: AsyncStream) -> Statistics:
+    return stream.streamer.work
+
+
+def _refusal(error: QueryError) -> dict[str, Any]:
+    text, line, column = str(error), None, None
+    if isinstance(error, QuerySyntaxError):
+        text, line, column = f"{error}\n{error.pointed}", error.line, error.column
+    return {"status": 400, "text": text, "line": line, "column": column}
+
+
+_tab = Tab()
 
 
 def start(message: str, post: Post) -> None:
@@ -70,9 +378,9 @@ def start(message: str, post: Post) -> None:
     Raises:
         ValueError: the message is not of that form.
     """
-    raise NotImplementedError
+    _tab.start(read_message(message), post)
 
 
 def stop(query_id: str | int) -> None:
     """Stop a query and its requests; one that is not running is left alone."""
-    raise NotImplementedError
+    _tab.stop(query_id)
