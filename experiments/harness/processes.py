@@ -132,7 +132,7 @@ class Process:
         """Raise `ProcessFailedError` if the process has ended."""
         status = self.popen.poll()
         if status is not None:
-            raise ProcessFailedError(f"{self.name} ended with status {status}: {self.said()}")
+            raise ProcessFailedError(f"{self.name} ended with status {status}: {self.error_tail()}")
 
     def kill(self) -> None:
         """Kill it and its children."""
@@ -141,7 +141,7 @@ class Process:
                 process.kill()
         self.popen.wait(_STOP_SECONDS)
 
-    def said(self) -> str:
+    def error_tail(self) -> str:
         """Return the end of its standard error."""
         self._errors.seek(0)
         text = self._errors.read().decode("utf-8", "replace")
@@ -151,14 +151,16 @@ class Process:
         """Return a line of its standard output, within a timeout."""
         assert self.popen.stdout is not None
         if not select.select([self.popen.stdout], [], [], timeout)[0]:
-            raise ProcessFailedError(f"{self.name} said nothing in {timeout:g} s: {self.said()}")
+            raise ProcessFailedError(
+                f"{self.name} said nothing in {timeout:g} s: {self.error_tail()}"
+            )
         line = self.popen.stdout.readline()
         if not line:
             self.popen.wait(_STOP_SECONDS)
             self.check()
         return line.decode("utf-8", "replace")
 
-    def has_said(self) -> bool:
+    def has_output(self) -> bool:
         """True if standard output has something to read, or has ended."""
         assert self.popen.stdout is not None
         return bool(select.select([self.popen.stdout], [], [], 0)[0])
@@ -187,7 +189,7 @@ class Process:
             self.popen.stdin.write(text.encode() + b"\n")
             self.popen.stdin.flush()
         except BrokenPipeError:
-            raise ProcessFailedError(f"{self.name} ended: {self.said()}") from None
+            raise ProcessFailedError(f"{self.name} ended: {self.error_tail()}") from None
 
 
 @contextmanager
@@ -265,4 +267,6 @@ def await_answer(process: Process, url: str, seconds: float) -> float:
         finally:
             connection.close()
         time.sleep(0.02)
-    raise ProcessFailedError(f"{process.name} does not answer in {elapsed:.0f} s: {process.said()}")
+    raise ProcessFailedError(
+        f"{process.name} does not answer in {elapsed:.0f} s: {process.error_tail()}"
+    )

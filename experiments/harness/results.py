@@ -179,9 +179,9 @@ class Results:
         failed = any(not reason.startswith(MACHINE_LIMIT) for reason in self.failures.values())
         return not self.left_out and not failed and self.missing == 0
 
-    def where(self, **wanted: CellValue) -> "Results":
+    def where(self, **conditions: CellValue) -> "Results":
         """Keep only the rows that have these values."""
-        texts = {column: _text(value) for column, value in wanted.items()}
+        texts = {column: _text(value) for column, value in conditions.items()}
         # A report asks for each of many points: each looks at the rows of its rarest value only.
         fewest = min((self._of(*each) for each in texts.items()), key=len, default=self.rows)
         rows = [row for row in fewest if all(row[name] == text for name, text in texts.items())]
@@ -199,17 +199,17 @@ class Results:
         """Return the values of a column, in order of first appearance."""
         return list(dict.fromkeys(row[column] for row in self.rows))
 
-    def numbers(self, column: str, **wanted: CellValue) -> list[float]:
+    def numbers(self, column: str, **conditions: CellValue) -> list[float]:
         """Return the numbers of a column."""
-        return [float(row[column]) for row in self.where(**wanted).rows if row[column]]
+        return [float(row[column]) for row in self.where(**conditions).rows if row[column]]
 
-    def estimate(self, column: str, **wanted: CellValue) -> MeanEstimate | None:
+    def estimate(self, column: str, **conditions: CellValue) -> MeanEstimate | None:
         """Return mean and confidence interval of a column; ``None`` if not measured."""
-        return estimate(self.numbers(column, **wanted))
+        return estimate(self.numbers(column, **conditions))
 
-    def mean(self, column: str, **wanted: CellValue) -> float | None:
+    def mean(self, column: str, **conditions: CellValue) -> float | None:
         """Return the mean of a column; ``None`` if not measured."""
-        found = self.estimate(column, **wanted)
+        found = self.estimate(column, **conditions)
         return None if found is None else found.mean
 
     def medians(self, by: Sequence[str], columns: Sequence[str]) -> "Results":
@@ -226,9 +226,11 @@ class Results:
             rows.append(row)
         return Results(rows, self.left_out, self.failures, self.missing)
 
-    def points(self, x: str, y: str, *, numeric: bool = True, **wanted: CellValue) -> list[Point]:
+    def points(
+        self, x: str, y: str, *, numeric: bool = True, **conditions: CellValue
+    ) -> list[Point]:
         """Return a point per value of column `x`: mean and confidence interval of column `y`."""
-        chosen = self.where(**wanted)
+        chosen = self.where(**conditions)
         found: list[Point] = []
         for value in chosen.distinct(x):
             each = chosen.estimate(y, **{x: value})
@@ -238,10 +240,10 @@ class Results:
         return sorted(found, key=lambda point: float(point.x)) if numeric else found
 
     def series(
-        self, by: str, x: str, y: str, *, numeric: bool = True, **wanted: CellValue
+        self, by: str, x: str, y: str, *, numeric: bool = True, **conditions: CellValue
     ) -> dict[str, list[Point]]:
         """Return the points of each value of the column `by`."""
-        chosen = self.where(**wanted)
+        chosen = self.where(**conditions)
         return {
             name: points
             for name in chosen.distinct(by)

@@ -255,7 +255,7 @@ def watch(
     while len(starts) < share:
         look_until(watched.elapsed() + 0.1)
         for number, (client, order) in enumerate(zip(clients, orders, strict=True)):
-            if number not in starts and client.has_said():
+            if number not in starts and client.has_output():
                 if not client.answer(order, _READY_SECONDS).get("ready"):
                     kind = _failure(watched.first, watched.usages())
                     raise kind(_why(clients, number, "the clients do not start"))
@@ -272,7 +272,7 @@ def watch(
     memory = side.server.worker_memory()
     # What was published at the end has time to arrive.
     time.sleep(looks.grace)
-    reports = _told(clients, {"do": "stop"}, _STOP_SECONDS)
+    reports = _collected(clients, {"do": "stop"}, _STOP_SECONDS)
     published = feed.ask({"do": "stop"}, _STOP_SECONDS)
     if side.order["mode"] == "stream":
         # It would wait for its readers.
@@ -319,10 +319,10 @@ def _sum(marks: Sequence[Mapping[str, Any]], column: str) -> int:
 
 
 def _marks(clients: Sequence[Process]) -> list[dict[str, Any]]:
-    return _told(clients, {"do": "mark"}, _READY_SECONDS)
+    return _collected(clients, {"do": "mark"}, _READY_SECONDS)
 
 
-def _told(
+def _collected(
     clients: Sequence[Process], order: Mapping[str, Any], patience: float
 ) -> list[dict[str, Any]]:
     """Send an order to all, then collect all answers."""
@@ -333,7 +333,7 @@ def _told(
 
 
 def _why(clients: Sequence[Process], number: int, what: str) -> str:
-    reports = _told(clients, {"do": "stop"}, START_SECONDS + _STOP_SECONDS)
+    reports = _collected(clients, {"do": "stop"}, START_SECONDS + _STOP_SECONDS)
     problems = reports[number]["errors"]
     return f"{what}: {'; '.join(problems[:2]) or 'they tell of no error'}"
 

@@ -82,11 +82,11 @@ def profitable_areas_anew(trips: Sequence[Trip], minutes: int) -> Iterator[list[
     """Q2: the ten most profitable cells after each trip."""
     derived: list[_Derived] = []
     for trip in trips:
-        place = _cell(trip.pick_latitude, trip.pick_longitude, 2)
-        east, south = place
+        cell = _cell(trip.pick_latitude, trip.pick_longitude, 2)
+        east, south = cell
         # The queries ask for different cells where they count taxis and where they take fares.
-        taxis = place if 0 < east < _AREA_CELLS and 0 < south < _AREA_CELLS else None
-        fares = place if 0 < east < _AREA_CELLS and south < _AREA_CELLS else None
+        taxis = cell if 0 < east < _AREA_CELLS and 0 < south < _AREA_CELLS else None
+        fares = cell if 0 < east < _AREA_CELLS and south < _AREA_CELLS else None
         derived.append((trip, taxis, fares, trip.fare + trip.tip))
     for at, window in _windows(trips, derived, minutes * _MINUTE):
         yield _areas(window, at - minutes * _MINUTE // 2)
@@ -99,20 +99,18 @@ _Derived = tuple[Trip, _Cell | None, _Cell | None, Decimal]
 def _areas(window: Sequence[_Derived], recent: int) -> list[_Row]:
     fares: dict[_Cell, list[Decimal]] = {}
     last: dict[str, datetime] = {}
-    for trip, _, place, earned in window:
+    for trip, _, cell, earned in window:
         if trip.pickup > last.get(trip.taxi, _START):
             last[trip.taxi] = trip.pickup
-        if trip.at >= recent and place is not None:
-            fares.setdefault(place, []).append(earned)
+        if trip.at >= recent and cell is not None:
+            fares.setdefault(cell, []).append(earned)
     empty = Counter(
-        place
-        for trip, place, _, _ in window
-        if place is not None and last[trip.taxi] <= trip.dropoff
+        cell for trip, cell, _, _ in window if cell is not None and last[trip.taxi] <= trip.dropoff
     )
     rows: list[_Row] = []
-    for place in fares.keys() & empty.keys():
-        profit = median(fares[place])
-        rows.append((*place, empty[place], profit, _quotient(profit, Decimal(empty[place]))))
+    for cell in fares.keys() & empty.keys():
+        profit = median(fares[cell])
+        rows.append((*cell, empty[cell], profit, _quotient(profit, Decimal(empty[cell]))))
     return nsmallest(10, rows, key=lambda row: (-row[4], row[0], row[1]))
 
 

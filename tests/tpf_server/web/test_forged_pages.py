@@ -319,6 +319,8 @@ def check_page(body: bytes, url: str, suffix: str, media_type: str, shown: set[Q
     # Nothing in the metadata but what pages say of themselves.
     for triple in metadata:
         assert triple.subject.startswith(("_:", f"<{BASE}trains")), triple
+    if "/plain." not in url and "/named-graph." not in url:
+        return  # the other parser takes most of the time, and each view writes by the same writers
     terms = {term for row in [*rows, *shown] for term in row}
     if any(is_triple_term(term) or "--" in term or "\u00a0" in term for term in terms):
         return  # the other parser knows neither RDF 1.2 nor IRIs with all characters
