@@ -98,10 +98,10 @@ class _Command(click.Command):
         """The context of the command that is meant."""
         if args and args[0] in _OTHERS:
             # The server loads nothing of what they need.
-            from tpf_server.keeping import KEEPING_COMMANDS
+            from tpf_server.backup import BACKUP_COMMANDS
 
             name = args.pop(0)
-            return KEEPING_COMMANDS[name].make_context(f"{info_name} {name}", args, parent, **extra)
+            return BACKUP_COMMANDS[name].make_context(f"{info_name} {name}", args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -20,9 +20,8 @@ from loaders.jobs import made_by_workers, one_by_one
 from loaders.outputs import check_output, directory_aside, line_of, output_path
 from loaders.places import path_in, without_secrets
 from loaders.progress import Report, Silent, spark_tasks
-from loaders.rdf.build import load_rdf_spark, load_source
+from loaders.rdf.build import load_rdf_local, load_rdf_spark, load_source
 from loaders.rdf.entailment import Regime
-from loaders.rdf.local import load_rdf_local
 from loaders.rdf.parting import StoreOutput
 from loaders.rdf.pieces import input_files
 from loaders.rdf.summary import RdfLoad, RdfSummary
@@ -299,7 +298,7 @@ def csv(
     form: options.OutputForm = options.OutputForm.STORE,
 ) -> None:
     """CSV files, mapped as CSV on the Web metadata say."""
-    from loaders.sources.tabular import Tabular
+    from loaders.sources.csvw_mapping import Tabular
 
     load_static(lambda: Tabular(mapping, files or (), base), output, form, job)
 

@@ -1,4 +1,4 @@
-"""Load RDF into a static store with Spark.
+"""Load RDF into a static store: with Spark, or in one process.
 
 1. Scan: workers read pieces; each chunk gets rows of its own numbers and a sorted list of terms.
 2. Dictionary: the terms are cut into ranges; a task merges one range of all chunks.
@@ -9,17 +9,21 @@ Data go from task to task through Spark (`loaders.rdf.flow`), as few large value
 nothing, and lost values are made again. Every step is linear, and a task holds one chunk or range.
 """
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from loaders.errors import InputError, OutputError
+from loaders.outputs import written
 from loaders.places import RemoteFile
 from loaders.progress import Report, Silent
 from loaders.rdf.dictionary import (
@@ -30,6 +34,7 @@ from loaders.rdf.dictionary import (
     merge_terms,
     term_ranges,
 )
+from loaders.rdf.entailment import Entailment, Regime
 from loaders.rdf.flow import Flow, Flows
 from loaders.rdf.orders import (
     MergeKeys,
@@ -42,7 +47,7 @@ from loaders.rdf.orders import (
     order_ranges,
 )
 from loaders.rdf.parting import PartsPlace, PutRows, PutTerms, manifest_of_parts
-from loaders.rdf.pieces import PIECE_BYTES, cut
+from loaders.rdf.pieces import PIECE_BYTES, PieceReader, cut
 from loaders.rdf.scan import (
     CHUNK_QUADS,
     Chunk,
@@ -52,12 +57,12 @@ from loaders.rdf.scan import (
     QuadInput,
     RdfInput,
     RejectLines,
+    RejectLog,
     Scan,
     SourceInput,
     Staged,
     unpacked_terms,
 )
-from loaders.rdf.staging import staging
 from loaders.rdf.summary import (
     RdfLoad,
     RdfSummary,
@@ -69,7 +74,7 @@ from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids
-from tpf_server.store.static.indexing import KEY_BITS, KeyCode
+from tpf_server.store.static.indexing import KEY_BITS, KeyCode, QuadIndexer
 from tpf_server.store.static.manifest import Manifest
 from tpf_server.store.static.parts import PartsManifest
 from tpf_server.store.static.rdf_files import merge_prefixes
@@ -141,6 +146,76 @@ def load_source(
     load = _Load(store, sizes, job, parts)
     with staging(store), Flows(context, report or Silent()) as flows:
         return load.run(SourceInput(source, flows.cores), flows)
+
+
+def load_rdf_local(
+    files: Sequence[Path | RemoteFile],
+    store: Path,
+    job: RdfLoad,
+    *,
+    report: Report | None = None,
+    entail: Regime | None = None,
+) -> RdfSummary:
+    """Load RDF files in one process, with the triples that follow by the rules of `entail`."""
+    report = report or Silent()
+    entailment = entail and Entailment(entail)
+    indexer = QuadIndexer()
+    known = [job.prefixes]
+    with staging(store), TemporaryFile() as aside:
+        pieces = cut(files)
+        report.stage("reading", len(pieces))
+        quads = 0
+        log = RejectLog(aside, job.strict)
+        for piece in pieces:
+            reader = PieceReader(piece, log.reject)
+            found = reader.quads()
+            quads += indexer.add(entailment.noting(found) if entailment else found)
+            known.append(reader.prefixes)
+            report.done(piece.number + 1)
+        first = collect_rejects(log.blocks(), job.rejects)
+        check_not_all_rejected(quads, log.count, first)
+        if entailment:
+            report.stage("deriving what follows")
+            indexer.add(entailment.derived())
+        report.stage("writing")
+        try:
+            manifest = indexer.write(
+                store, created=job.created, prefixes=merge_prefixes(known), source=job.source
+            )
+        except StoreError as error:
+            raise OutputError(str(error)) from error
+        return summary_of(store, manifest, log.count, first)
+
+
+@contextmanager
+def staging(store: Path) -> Iterator[Path]:
+    """Give an empty directory beside the store, removed at the end.
+
+    Raises:
+        OutputError: another load into this store is running, or the disk is not writable.
+    """
+    store = store.resolve()
+    import fcntl  # which only POSIX systems have
+
+    directory = store.parent / f".{store.name}.loading"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "lock").open("a")
+    except OSError as error:
+        raise OutputError(f"{store}: {error.strerror or error}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(f"another load into {store} is running") from None
+        try:
+            work = directory / "work"
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir()
+            with written(store):
+                yield work
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ Data on the Web* (minimal mode), 2015. `docs/loading.md` lists what is supported
 
 import csv
 import itertools
+import json
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,8 @@ from annotations.errors import TermError
 from annotations.namespaces import XSD
 from annotations.terms import Quad, Term, blank_node, iri, literal
 from loaders.errors import InputError
-from loaders.places import InputPlace, beside
+from loaders.places import InputPlace, beside, input_place
+from loaders.sources.base import size_of
 
 _SHOWN = 80
 
@@ -418,3 +420,65 @@ class MappedTable:
         if self._iri is None:
             raise ValueError(f"{reference!r} is relative, and there is no base")
         return iri(urljoin(self._iri, reference))
+
+
+class Tabular:
+    """Tables that a CSVW metadata file describes."""
+
+    name = "csv"
+    prefixes: Mapping[str, str] = CSVW_PREFIXES
+
+    def __init__(
+        self,
+        metadata: str | InputPlace,
+        files: Sequence[str | InputPlace] = (),
+        base: str | None = None,
+    ) -> None:
+        path = input_place(metadata)
+        try:
+            described = json.loads(path.read_bytes())
+        except InputError:
+            raise
+        except OSError as error:
+            raise InputError(error.strerror or str(error), str(path)) from error
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"not JSON ({error})", str(path)) from None
+        self._tables = read_metadata(described, str(path), base)
+        if files:
+            if len(self._tables) != 1:
+                raise InputError("describes several tables; name no files", str(path))
+            self._files = [(input_place(file), self._tables[0]) for file in files]
+        else:
+            self._files = [(file_beside(path, table.url), table) for table in self._tables]
+        for file, _ in self._files:
+            if not file.is_file():
+                raise InputError("no such file", str(file))
+
+    def size(self) -> int:
+        """About how many bytes the tables have."""
+        return size_of(file for file, _ in self._files)
+
+    def pieces(self, count: int) -> Sequence[str]:
+        """Shares of the rows of every file."""
+        count = max(count, 1)
+        return [
+            json.dumps([number, share, count])
+            for number in range(len(self._files))
+            for share in range(count)
+        ]
+
+    def quads(self, piece: str) -> Iterator[Quad]:
+        """The statements of every n-th row of a file."""
+        number, share, shares = json.loads(piece)
+        file, table = self._files[number]
+        path = str(file)
+        try:
+            with file.open(encoding=table.encoding, newline="") as lines:
+                for row in table.rows(lines, path, share, shares, f"t{number}"):
+                    yield from row.quads
+        except UnicodeDecodeError as error:
+            raise InputError(f"not {table.encoding} ({error.reason})", path) from None
+        except LookupError:
+            raise InputError(f"no encoding {table.encoding!r}", path) from None
+        except OSError as error:
+            raise InputError(error.strerror or str(error), path) from error

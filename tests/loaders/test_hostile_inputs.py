@@ -19,10 +19,11 @@ import pytest
 
 from annotations.terms import Quad, Term
 from loaders.errors import LoaderError
-from loaders.rdf.local import load_rdf_local
+from loaders.rdf.build import load_rdf_local
 from loaders.rdf.pieces import input_files
 from loaders.rdf.summary import RdfLoad
 from loaders.sources.citybench import CityBench
+from loaders.sources.csvw_mapping import Tabular
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
@@ -32,7 +33,6 @@ from loaders.sources.ldes import read_node, version_changes
 from loaders.sources.ngsi_ld import NgsiLd
 from loaders.sources.polling import RecordedMessages
 from loaders.sources.siri import Siri
-from loaders.sources.tabular import Tabular
 from loaders.sources.taxi import Taxi
 from tests.loaders.recordings import entry, write_flights, write_zip
 from tests.loaders.sources.test_citybench import FILES, REPOSITORY

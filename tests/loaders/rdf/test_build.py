@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 from loaders.errors import InputError, OutputError
 from loaders.rdf import flow
-from loaders.rdf.build import WorkSizes, load_rdf_spark
-from loaders.rdf.local import load_rdf_local
-from loaders.rdf.staging import staging
+from loaders.rdf.build import WorkSizes, load_rdf_local, load_rdf_spark, staging
 from loaders.rdf.summary import RdfLoad, RdfSummary
 from tpf_server.errors import RdfInputError
 from tpf_server.store.static.indexing import index_files

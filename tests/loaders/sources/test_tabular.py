@@ -6,7 +6,7 @@ import pytest
 
 from annotations.terms import Quad
 from loaders.errors import InputError
-from loaders.sources.tabular import Tabular
+from loaders.sources.csvw_mapping import Tabular
 from tests.loaders.test_cli import run
 
 SENSORS = """id,name,opened,height,open,tags,site

@@ -114,7 +114,7 @@ def _restore(dataset: str, file: str | None, config: str | None, **flags: Any) -
     click.echo(f"tpf-server: {dataset} goes on behind batch {newest}", err=True)
 
 
-KEEPING_COMMANDS: Final = {
+BACKUP_COMMANDS: Final = {
     "backup": click.Command(
         "backup",
         params=[click.Argument(["dataset"]), click.Argument(["file"]), *_OPTIONS],
