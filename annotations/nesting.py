@@ -193,9 +193,9 @@ def _check(pieces: Iterable[bytes], syntax: _Syntax) -> None:
         text, position = rest + piece, 0
         while True:
             expression = syntax.plain if quote is None else quote[0]
-            found = expression.match(text, position)
-            assert found is not None
-            position = found.end()
+            match = expression.match(text, position)
+            assert match is not None
+            position = match.end()
             if len(text) - position < syntax.longest:
                 break
             if quote is not None:
@@ -229,10 +229,10 @@ def _check_bases(pieces: Iterable[bytes], base: int) -> None:
         iris += piece.count(b"<")
         text = rest + piece
         end = cut = 0
-        for found in _BASE.finditer(text):
-            end = found.end()
+        for entry in _BASE.finditer(text):
+            end = entry.end()
             if end < len(text):
-                bases += len(found[1])
+                bases += len(entry[1])
                 cut = end
         # The last base may go on in the next piece, or the word before it.
         rest = text[cut if cut < end else max(cut, len(text) - _LONGEST_KEY - len("base")) :]
@@ -250,11 +250,11 @@ def _json_tokens(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes, bytes]]:
         text, position = rest + piece, 0
         while True:
             if inside:
-                found = _IN_TEXT.match(text, position)
-                assert found is not None
-                ends = text[found.end() : found.end() + 1] == b'"'
-                yield "part", b"", text[position : found.end() + ends]
-                position, inside = found.end() + ends, not ends
+                match = _IN_TEXT.match(text, position)
+                assert match is not None
+                ends = text[match.end() : match.end() + 1] == b'"'
+                yield "part", b"", text[position : match.end() + ends]
+                position, inside = match.end() + ends, not ends
             token = None if inside else _JSON_TOKEN.match(text, position)
             if token is not None:
                 kind = token.lastgroup or ""

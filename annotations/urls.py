@@ -43,10 +43,10 @@ def is_called(host: str, names: Collection[str]) -> bool:
     It may by ``localhost`` and by any address: the name of a web page can be made to mean our
     address, but an address cannot.
     """
-    found = _HOST.fullmatch(host)
-    if found is None:
+    match = _HOST.fullmatch(host)
+    if match is None:
         return False
-    name = found[1].strip("[]").lower().rstrip(".")
+    name = match[1].strip("[]").lower().rstrip(".")
     if name == "localhost" or name in names or "*" in names:
         return True
     try:

@@ -47,10 +47,10 @@ def restore(place: str | Path, file: Path | None, published: int, name: str = "l
         the number that the log goes on behind.
     """
     log = open_log(place, None, name) if _is_url(place) else None
-    with closing(log or _what_is_left(Path(place), aside=file is not None)) as found:
-        contents = read_backup(file) if file is not None else found.contents()
+    with closing(log or _what_is_left(Path(place), aside=file is not None)) as result:
+        contents = read_backup(file) if file is not None else result.contents()
         _check(contents, str(file or place))
-        return found.replace(contents, published)
+        return result.replace(contents, published)
 
 
 def _is_url(place: str | Path) -> bool:

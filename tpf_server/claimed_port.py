@@ -69,8 +69,8 @@ def _free_port(host: str, port: int) -> int:
         # Connections that have just ended do not count, those who listen do.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((host, port))
-        found: int = probe.getsockname()[1]
-    return found
+        result: int = probe.getsockname()[1]
+    return result
 
 
 def _has_orphans(host: str, port: int) -> bool:

@@ -137,12 +137,12 @@ def dataset_of_path(source: str) -> DatasetSettings:
 
 def each_name_once(datasets: Iterable[DatasetSettings]) -> list[DatasetSettings]:
     """Return the datasets; refuse two of one name."""
-    found: dict[str, DatasetSettings] = {}
+    results: dict[str, DatasetSettings] = {}
     for settings in datasets:
-        if settings.name in found:
+        if settings.name in results:
             raise SettingsError(f"two datasets are called {settings.name!r}")
-        found[settings.name] = settings
-    return list(found.values())
+        results[settings.name] = settings
+    return list(results.values())
 
 
 def check_sources(configuration: Configuration) -> None:

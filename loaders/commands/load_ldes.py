@@ -61,15 +61,15 @@ def patches_of(
 
 def held(follower: LdesFollower) -> Iterator[Fact]:
     """Return the labelled facts that result from all members."""
-    found: dict[Quad, dict[datetime | None, Fact]] = {}
+    results: dict[Quad, dict[datetime | None, Fact]] = {}
     for changes, taken in follower.changes():
         for fact in changes.gone:
-            _cut(found.get(fact.quad, {}), fact)
+            _cut(results.get(fact.quad, {}), fact)
         for fact in changes.said:
             assert fact.label is not None
-            found.setdefault(fact.quad, {})[fact.label.start] = fact
+            results.setdefault(fact.quad, {})[fact.label.start] = fact
         taken()
-    return _all(found.values())
+    return _all(results.values())
 
 
 def _all(found: Iterable[dict[datetime | None, Fact]]) -> Iterator[Fact]:

@@ -98,14 +98,14 @@ def load_spark(
         lines = context.parallelize(pieces, len(pieces)).flatMap(_Lines(source))
         parts = lines.distinct(context.defaultParallelism)
         with spark_tasks(context, report, f"reading {source.name} with Spark"):
-            found = parts.mapPartitions(_part).persist(StorageLevel.DISK_ONLY)
-            counts = made_by_workers(context, found.map(_count))
+            result = parts.mapPartitions(_part).persist(StorageLevel.DISK_ONLY)
+            counts = made_by_workers(context, result.map(_count))
         try:
-            files = (part for part in one_by_one(context, found) if part.lines)
+            files = (part for part in one_by_one(context, result) if part.lines)
             for number, part in enumerate(files):
                 part.write(aside, number)
         finally:
-            found.unpersist()
+            result.unpersist()
     return LoadSummary(sum(counts), sum(map(bool, counts)))
 
 
@@ -134,9 +134,9 @@ class _Part(NamedTuple):
 
 def _part(lines: Iterable[_Line]) -> Iterator[_Part]:
     """Sort the lines of a partition; runs in the workers."""
-    found = sorted(lines)
-    text = "".join(f"{line.text}\n" for line in found)
-    yield _Part(text.encode(), len(found), any(line.in_graph for line in found))
+    result = sorted(lines)
+    text = "".join(f"{line.text}\n" for line in result)
+    yield _Part(text.encode(), len(result), any(line.in_graph for line in result))
 
 
 def _count(part: _Part) -> int:

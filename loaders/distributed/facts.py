@@ -216,13 +216,13 @@ def _column(name: str) -> Any:
 
 def _instants(said: "DataFrame", feed: MeasurableFeed) -> _Instants:
     """The instants of all batches."""
-    found: set[tuple[int, int]] = set()
+    result: set[tuple[int, int]] = set()
     for row in said.where(f"share = {_INSTANTS}").select("content").collect():
-        found.update(unpacked_rows(row.content))
+        result.update(unpacked_rows(row.content))
     if not isinstance(feed, LatestReadings):
-        return sorted(found)
+        return sorted(result)
     # A batch holds until the next one, whichever stream speaks then.
-    times = sorted({at for at, _ in found})
+    times = sorted({at for at, _ in result})
     if not times:
         return []
     last = times[-1] + feed.last_holds // _MICROSECOND
@@ -245,23 +245,23 @@ class _Teller:
                 yield from self._told(feed, number)
 
     def _told(self, feed: MeasurableFeed, part: int) -> Iterator[pa.RecordBatch]:
-        found: dict[int, list[tuple[Any, ...]]] = {}
+        results: dict[int, list[tuple[Any, ...]]] = {}
         held = number = 0
         for at, end, place, quads in tellings(feed, self._parts[part]):
-            found.setdefault(_INSTANTS, []).append((at, end))
+            results.setdefault(_INSTANTS, []).append((at, end))
             for within, quad in enumerate(quads, place):
                 share = self._share(quad, within, part)
-                found.setdefault(share, []).append((at, within, *quad))
+                results.setdefault(share, []).append((at, within, *quad))
             if not quads and self._parts[part].stream is not None:
                 # Of this stream nothing holds from now on.
                 share = self._share(_NOTHING, place, part)
-                found.setdefault(share, []).append((at, place, *_NOTHING))
+                results.setdefault(share, []).append((at, place, *_NOTHING))
             held += len(quads) + 1
             if held >= _CHUNK:
-                yield self._rows(part, number, found)
-                found, held, number = {}, 0, number + 1
-        if found:
-            yield self._rows(part, number, found)
+                yield self._rows(part, number, results)
+                results, held, number = {}, 0, number + 1
+        if results:
+            yield self._rows(part, number, results)
 
     def _share(self, quad: Quad, place: int, part: int) -> int:
         if self._parts[part].stream is not None:
@@ -304,17 +304,17 @@ class _Labeller:
     def _labelled(self, said: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
         instants: _Instants = self._instants.value
         shared = _latest(said, instants) if self._latest else _batches(said, instants)
-        found: dict[int, list[tuple[Any, ...]]] = {}
+        results: dict[int, list[tuple[Any, ...]]] = {}
         held = 0
         for place, fact in placed_history(shared):
             lines = "".join(f"{line_of(q)}\n" for q in self._method.encode(fact, self._naming))
-            found.setdefault(self._range(place, len(instants)), []).append((*place, lines))
+            results.setdefault(self._range(place, len(instants)), []).append((*place, lines))
             held += 1
             if held >= _CHUNK:
-                yield _ranges(found)
-                found, held = {}, 0
-        if found:
-            yield _ranges(found)
+                yield _ranges(results)
+                results, held = {}, 0
+        if results:
+            yield _ranges(results)
 
     def _range(self, place: FactPlace, batches: int) -> int:
         if place.batch < batches:

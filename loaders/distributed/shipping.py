@@ -223,19 +223,19 @@ def shipped(context: "SparkContext", thing: Thing, directory: Path) -> Shipped[T
 
 def input_places(thing: object) -> list[InputPlace]:
     """Return the files and directories that an object holds, without nested ones."""
-    found: set[Path] = set()
+    result: set[Path] = set()
     remote: dict[int, RemotePlace] = {}
 
     class Finder(pickle.Pickler):
         def reducer_override(self, each: Any) -> Any:
             if isinstance(each, Path):
-                found.add(Path(os.path.abspath(each)))
+                result.add(Path(os.path.abspath(each)))
             elif isinstance(each, RemotePlace):
                 remote[id(each.tree)] = RemotePlace(each.tree)
             return NotImplemented
 
     Finder(_Nowhere(), pickle.HIGHEST_PROTOCOL).dump(thing)
-    local = sorted(path for path in found if path.exists() and not found & set(path.parents))
+    local = sorted(path for path in result if path.exists() and not result & set(path.parents))
     return [*local, *remote.values()]
 
 

@@ -168,8 +168,8 @@ def load_rdf_local(
         log = RejectLog(aside, job.strict)
         for piece in pieces:
             reader = PieceReader(piece, log.reject)
-            found = reader.quads()
-            quads += indexer.add(entailment.noting(found) if entailment else found)
+            result = reader.quads()
+            quads += indexer.add(entailment.noting(result) if entailment else result)
             known.append(reader.prefixes)
             report.done(piece.number + 1)
         first = collect_rejects(log.blocks(), job.rejects)
@@ -228,9 +228,9 @@ class _Load:
     def run(self, given: QuadInput, flows: Flows) -> RdfSummary:
         scan = Scan(given, self.job.strict, self.sizes.chunk_quads)
         staged = flows.of(range(len(given))).map(scan).kept()
-        found = staged.map(_summary).collect("reading")
-        pieces = [each for each in found if isinstance(each, PieceSummary)]
-        chunks = [each for each in found if isinstance(each, ChunkSummary)]
+        result = staged.map(_summary).collect("reading")
+        pieces = [each for each in result if isinstance(each, PieceSummary)]
+        chunks = [each for each in result if isinstance(each, ChunkSummary)]
         for piece in pieces:
             if piece.error is not None:
                 raise InputError(piece.error)

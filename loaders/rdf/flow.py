@@ -109,11 +109,11 @@ class _LocalFlow(Flow[ValueT]):
 
     def exchanged(self, partitions: int) -> Flow[Gathered]:
         def gathered() -> Iterator[Gathered]:
-            found: list[list[Any]] = [[] for _ in range(partitions)]
+            results: list[list[Any]] = [[] for _ in range(partitions)]
             for message in self._values():
                 assert isinstance(message, Message)
-                found[message.partition].append(message.value)
-            return map(Gathered, range(partitions), found)
+                results[message.partition].append(message.value)
+            return map(Gathered, range(partitions), results)
 
         return _LocalFlow(gathered, self._report)
 
@@ -121,12 +121,12 @@ class _LocalFlow(Flow[ValueT]):
         return _LocalFlow(lambda: (v for of in (self, others) for v in of.each()), self._report)
 
     def kept(self) -> Flow[ValueT]:
-        found: list[ValueT] = []
+        results: list[ValueT] = []
 
         def values() -> Iterator[ValueT]:
-            if not found:
-                found.extend(self._values())
-            return iter(found)
+            if not results:
+                results.extend(self._values())
+            return iter(results)
 
         return _LocalFlow(values, self._report)
 

@@ -81,10 +81,10 @@ def _found(url: str, access: Access) -> list[RemoteFile]:
     if not there.is_folder and magic is not None:
         folder = path[: magic.start()].rpartition("/")[0]
     wanted: list[RemoteFile] = []
-    for found, file in there.files_below(folder):
-        rest = found.relative_to(folder) if there.is_folder else _behind(found, path)
+    for inner, file in there.files_below(folder):
+        rest = inner.relative_to(folder) if there.is_folder else _behind(inner, path)
         if rest == PurePosixPath():
-            check_ending(found, file.url)
+            check_ending(inner, file.url)
         if rest is not None and (rest == PurePosixPath() or is_rdf_file(rest)):
             wanted.append(file)
     if not wanted:
@@ -223,10 +223,10 @@ class PieceReader:
         self._reject = reject
         place = piece.place
         self._name = place.path if isinstance(place, RemoteFile) else place
-        found = rdf_format(self._name)
-        assert found is not None
-        self._format = found
-        self._scope = BlankNodeScope(piece.file, keep_labels=found in _LINE_FORMATS)
+        result = rdf_format(self._name)
+        assert result is not None
+        self._format = result
+        self._scope = BlankNodeScope(piece.file, keep_labels=result in _LINE_FORMATS)
         self._copy: Path | None = None
         self.prefixes: dict[str, str] = {}
         """Prefix to namespace, complete when all quads have been read."""
@@ -378,8 +378,8 @@ def _message(error: SyntaxError | NestingError | MemoryError) -> str:
         return str(error) or "Too large for the memory"
     # Its own position counts from the beginning of what was parsed, which may be one line.
     text = str(error.msg)
-    _, found, rest = text.partition(": ")
-    return rest if found and text.startswith("Parser error") else text
+    _, result, rest = text.partition(": ")
+    return rest if result and text.startswith("Parser error") else text
 
 
 def _shown(line: bytes) -> str:

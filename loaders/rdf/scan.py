@@ -77,8 +77,8 @@ class ChunkSummary:
     def wanted(self) -> Ids:
         """Return the numbers that the driver has to translate, ascending."""
         known = [self.rows.ravel()] + ([] if self.predicates is None else [self.predicates])
-        found = np.unique(np.concatenate(known))
-        return found[found > 0]  # the default graph is number 0 everywhere
+        result = np.unique(np.concatenate(known))
+        return result[result > 0]  # the default graph is number 0 everywhere
 
 
 class Chunk(NamedTuple):

@@ -187,15 +187,15 @@ def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
         raise InputError(str(error.msg), str(repository), error.lineno) from None
     except NestingError as error:
         raise InputError(error.reason, str(repository), error.line) from None
-    found: dict[str, list[Property]] = {}
+    results: dict[str, list[Property]] = {}
     for sensor, subject in observes:
         name = types.get(subject, "")
         if sensor.startswith(SERVICES) and (name in VALUES or name == "Location"):
             metres = _length(features.get(subject, ""), places)
-            found.setdefault(sensor[len(SERVICES) :], []).append(
+            results.setdefault(sensor[len(SERVICES) :], []).append(
                 Property(name, Term(subject), metres)
             )
-    return {sensor: sorted(properties) for sensor, properties in found.items()}
+    return {sensor: sorted(properties) for sensor, properties in results.items()}
 
 
 def _quads_in(repository: InputPlace) -> Iterator[ox.Quad]:
@@ -382,10 +382,10 @@ class CityBench:
         """Return the properties of a sensor that its rows can tell."""
         if not self._observed:
             self._observed = observed_by_sensors(self.directory / "static" / _REPOSITORY)
-        found = self._observed.get(stream)
-        if found is None:
+        entry = self._observed.get(stream)
+        if entry is None:
             raise InputError("the sensor repository does not know this", str(self._files[stream]))
-        return found
+        return entry
 
     # The feed.
 

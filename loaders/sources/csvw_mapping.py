@@ -346,10 +346,10 @@ class MappedTable:
             return list(enumerate(real))
         places = []
         for column in real:
-            found = [n for n, title in enumerate(header) if column.is_called(title)]
-            if not found:
+            results = [n for n, title in enumerate(header) if column.is_called(title)]
+            if not results:
                 raise InputError(f"no column {column.name!r}", source, 1)
-            places.append((found[0], column))
+            places.append((results[0], column))
         return places
 
     def _row(
@@ -369,9 +369,9 @@ class MappedTable:
                 values[column.name] = column.values(texts[place])
             cells = {n: " ".join(v) if len(v) != 1 else v[0] for n, v in values.items() if v}
             variables: dict[str, Any] = {
-                name: found[0] if len(found) == 1 else found
-                for name, found in values.items()
-                if found
+                name: result[0] if len(result) == 1 else result
+                for name, result in values.items()
+                if result
             }
             variables |= {"_row": number, "_sourceRow": line}
             quads: list[Quad] = []

@@ -82,13 +82,13 @@ class Gtfs:
             trip: sum((each.hours() for each in templates), Counter())
             for trip, templates in self.schedule.frequencies().items()
         }
-        found: Counter[tuple[str, int]] = Counter()
+        result: Counter[tuple[str, int]] = Counter()
         for trip, stop in self.schedule.calls():
             if stop.departure is not None and stop.pick_up and trip in services:
                 runs = starts.get(trip) or {stop.departure // 3600: 1}
                 for hour, count in runs.items():
-                    found[services[trip], hour] += count
-        return found
+                    result[services[trip], hour] += count
+        return result
 
     def pieces(self, count: int) -> Sequence[str]:
         """Return the stops, routes and trips, and `count` shares of the departures (by trip)."""

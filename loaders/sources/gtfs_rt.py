@@ -61,8 +61,8 @@ def alert_quads(
     subject = names.iri("alerts", entity)
     yield Quad(subject, v.A, _CLASS)
     for text, predicate in ((alert.header_text, v.LABEL), (alert.description_text, _COMMENT)):
-        if (found := _text(text, language)) is not None:
-            yield Quad(subject, predicate, found)
+        if (result := _text(text, language)) is not None:
+            yield Quad(subject, predicate, result)
     if (url := _text(alert.url, language)) is not None:
         yield Quad(subject, iri(v.SCHEMA + "url"), url)
     for field, enumeration in _ENUMERATIONS:

@@ -52,13 +52,13 @@ class Tables:
         with self._open(name, optional) as text:
             if text is None:
                 return
-            found = rows(text, place)
-            header = [column.strip() for column in next(found, (1, []))[1]]
+            table = rows(text, place)
+            header = [column.strip() for column in next(table, (1, []))[1]]
             if len(header) > _MOST_COLUMNS:
                 raise InputError(f"more than {_MOST_COLUMNS} columns", place, 1)
             if missing := [column for column in columns if column not in header]:
                 raise InputError(f"no column {', '.join(missing)}", place, 1)
-            for line, row in found:
+            for line, row in table:
                 if row:
                     # Rows may be shorter: empty values at the end may be left out.
                     values = [value.strip() for value in row]
@@ -125,11 +125,11 @@ class Frequency(NamedTuple):
 
     def hours(self) -> Counter[int]:
         """Count the starts in each hour."""
-        found: Counter[int] = Counter()
+        result: Counter[int] = Counter()
         for hour in range(self.start // 3600, -(-self.end // 3600)):
             first = max(self.start, 3600 * hour)
-            found[hour] = self._before(3600 * hour + 3600) - self._before(first)
-        return found
+            result[hour] = self._before(3600 * hour + 3600) - self._before(first)
+        return result
 
     def _before(self, end: int) -> int:
         """Count the starts before an instant that is not before the first one."""

@@ -150,8 +150,8 @@ class Irail:
         documents = self._read([self._polls[poll] for poll, _ in selected])
         for (poll, following), (name, text) in zip(selected, documents, strict=True):
             quads: dict[tuple[Term, Term], Quad] = {}
-            for found in departures(text, f"{self.path}: {name}"):
-                for quad in found.dynamic():
+            for each in departures(text, f"{self.path}: {name}"):
+                for quad in each.dynamic():
                     quads[quad.subject, quad.predicate] = quad
             yield FeedBatch(from_millis(poll), from_millis(following), tuple(quads.values()))
 
@@ -175,8 +175,8 @@ class Irail:
 def read_liveboard(content: bytes, place: str) -> list[Quad]:
     """Return all statements of a liveboard, for a `Poller`."""
     quads: dict[tuple[Term, Term], Quad] = {}
-    for found in departures(content, place):
-        for quad in (*found.static(), *found.dynamic()):
+    for each in departures(content, place):
+        for quad in (*each.static(), *each.dynamic()):
             quads[quad.subject, quad.predicate] = quad
     return list(quads.values())
 
@@ -200,12 +200,12 @@ def departures(content: bytes, place: str) -> Iterator[Departure]:
     elif isinstance(listed := _listed(board), list):
         left = most_written(len(content))
         for entry in listed:
-            found = listed_departure(entry, board, place)
+            read = listed_departure(entry, board, place)
             # The name of the station is written once, and is said of each departure.
-            left -= len(found.stop)
+            left -= len(read.stop)
             if left < 0:
                 raise InputError("the name of the station is too long", place)
-            yield found
+            yield read
     else:
         raise InputError("no liveboard: it has no @graph, and no list of departures", place)
 

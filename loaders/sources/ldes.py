@@ -158,12 +158,12 @@ def _member(
 ) -> Member:
     if not is_iri(name):
         raise InputError(f"a member without a name: {name}", url)
-    found: dict[Quad, None] = {}
+    results: dict[Quad, None] = {}
     waiting, seen = [name], {name}
 
     def take(quad: Quad, *leads_to: Term) -> None:
         nonlocal most
-        found[quad] = None
+        results[quad] = None
         most -= sum(map(len, quad))
         if most < 0:
             raise InputError("members that share too much: what they say is too large", url)
@@ -188,7 +188,9 @@ def _member(
         return names.setdefault(term, Term(f"{name[:-1]}#genid-{len(names)}>"))
 
     # A graph of the member's name is there to hold it, and is none of what it says.
-    rows = (Quad(shown(s), p, shown(o), DEFAULT_GRAPH if g == name else g) for s, p, o, g in found)
+    rows = (
+        Quad(shown(s), p, shown(o), DEFAULT_GRAPH if g == name else g) for s, p, o, g in results
+    )
     return Member(name, tuple(dict.fromkeys(rows)))
 
 

@@ -183,15 +183,15 @@ class NgsiLd:
 
 def _not_remote(context: Any, refuse: bool, place: str) -> list[Any]:
     """Return the parts of a context that are not remote; leave others out, or `refuse` them."""
-    found = []
+    results = []
     for each in context if isinstance(context, list) else [context]:
         if isinstance(each, dict):
-            found.append(each)
+            results.append(each)
         elif isinstance(each, str) and refuse and not each.startswith(_CORE):
             raise InputError(
                 f"a context at {each!r}, which is not fetched: give it with --context", place
             )
-    return found
+    return results
 
 
 def _parsed(content: bytes, place: str) -> Any:

@@ -107,12 +107,12 @@ def archive(place: InputPlace) -> Iterator[zipfile.ZipFile]:
 
 def member(opened: zipfile.ZipFile, name: str) -> IO[bytes]:
     """Open a file of an archive, in the block of `archive`; refuse an absurd size."""
-    found = opened.getinfo(name)
-    if found.file_size > MAX_MEMBER:
+    info = opened.getinfo(name)
+    if info.file_size > MAX_MEMBER:
         raise InputError(f"{name} has more than {MAX_MEMBER >> 30} GB", str(opened.filename))
-    if found.file_size > max(_ANY_RATIO, MAX_RATIO * found.compress_size):
+    if info.file_size > max(_ANY_RATIO, MAX_RATIO * info.compress_size):
         raise InputError(
-            f"{name} would become {found.file_size // max(found.compress_size, 1)} times as large",
+            f"{name} would become {info.file_size // max(info.compress_size, 1)} times as large",
             str(opened.filename),
         )
-    return opened.open(found)
+    return opened.open(info)

@@ -243,10 +243,10 @@ def _text(element: Element, name: str) -> str:
 
 def _seconds(duration: str) -> int:
     """The seconds of an ``xsd:duration`` of days and less."""
-    found = _DURATION.fullmatch(duration)
-    if found is None or duration[-1] in "PT":
+    match = _DURATION.fullmatch(duration)
+    if match is None or duration[-1] in "PT":
         raise ValueError(f"not a duration: {duration[:40]!r}")
-    sign, *parts = found.groups()
+    sign, *parts = match.groups()
     days, hours, minutes, seconds = (int(part or 0) for part in parts)
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     return -whole if sign else whole

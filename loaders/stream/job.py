@@ -148,17 +148,17 @@ def run_stream(
 
     def publish(frame: "DataFrame", number: int) -> None:
         batch = f"{identity}-{number}"
-        found: Iterable[Outcome]
+        result: Iterable[Outcome]
         if settings.from_executors:
             poster = RecordPoster(publisher.url, publisher.token, batch)
             in_order = frame.repartition(1).sortWithinPartitions("at", "name")
             rows = in_order.mapInArrow(poster, OUTCOME).collect()
-            found = [Outcome(*row) for row in rows]
+            result = [Outcome(*row) for row in rows]
         else:
             records = sorted(frame.collect(), key=lambda row: (row.at, row.name))
-            found = outcomes((ParsedRecord(*row) for row in records), publisher, batch, stopped)
+            result = outcomes((ParsedRecord(*row) for row in records), publisher, batch, stopped)
         names = []
-        for outcome in found:
+        for outcome in result:
             names.append(outcome.name)
             if outcome.failure is not None:
                 failures.append(
@@ -237,13 +237,13 @@ class _Mapper:
         row: dict[str, object] = dict.fromkeys(("body", "start", "end", "problem"))
         row |= {"name": name, "at": at, "facts": 0}
         try:
-            found = self._mapping.batch(Document(name, from_micros(at), text))
+            result = self._mapping.batch(Document(name, from_micros(at), text))
         except (InputError, AnnotationError, OverflowError) as error:
             # Beyond the year 9999 there is no instant, and of the last one no label.
             return row | {"problem": str(error)}
-        row |= {"body": found.body, "facts": found.facts}
-        if found.label is not None:
-            row["end"] = format_instant(found.label.end)
-            if found.label.start is not None:
-                row["start"] = format_instant(found.label.start)
+        row |= {"body": result.body, "facts": result.facts}
+        if result.label is not None:
+            row["end"] = format_instant(result.label.end)
+            if result.label.start is not None:
+                row["start"] = format_instant(result.label.start)
         return row

@@ -49,7 +49,7 @@ _IRI, _BLANK = 1, 2
 def names_blank_node(term: str) -> bool:
     """True for a blank node, or a triple term with one inside."""
     if term.startswith("<<("):
-        return any(found.lastindex == _BLANK for found in _IN_TRIPLE_TERM.finditer(term))
+        return any(entry.lastindex == _BLANK for entry in _IN_TRIPLE_TERM.finditer(term))
     return term.startswith("_:")
 
 

@@ -141,17 +141,17 @@ class AllMatches:
 
     def slice(self, offset: int, limit: int) -> LabelledRows:
         """Up to `limit` matches from position `offset`."""
-        found = LabelledRows(QuadColumns([], [], [], []), [])
+        result = LabelledRows(QuadColumns([], [], [], []), [])
         for one in self._matches:
-            wanted = limit - len(found.labels)
+            wanted = limit - len(result.labels)
             if wanted <= 0:
                 break
             if offset < one.total:
                 rows = one.slice(offset, wanted)
-                _extend(found.columns, rows.columns)
-                found.labels.extend(rows.labels)
+                _extend(result.columns, rows.columns)
+                result.labels.extend(rows.labels)
             offset = max(0, offset - one.total)
-        return found
+        return result
 
     def labellings(self) -> list[Labelling]:
         """The kinds of label that the matching facts carry."""
@@ -190,10 +190,10 @@ class Matches:
 
     def slice(self, offset: int, limit: int) -> LabelledRows:
         """Up to `limit` matches from position `offset`."""
-        found = QuadColumns([], [], [], [])
+        result = QuadColumns([], [], [], [])
         if offset < self._static_count and self._dataset.static is not None:
-            found = self._static_columns(self._dataset.static, offset, limit)
-        labels: list[Label | None] = [None] * len(found.subjects)
+            result = self._static_columns(self._dataset.static, offset, limit)
+        labels: list[Label | None] = [None] * len(result.subjects)
         start = self._static_count
         for rows in self._parts:
             wanted = limit - len(labels)
@@ -203,10 +203,10 @@ class Matches:
             if skipped < rows.count:
                 render = rows.part.render
                 facts = rows.facts(skipped, wanted)
-                _extend(found, quad_columns([render(fact) for fact in facts]))
+                _extend(result, quad_columns([render(fact) for fact in facts]))
                 labels += [fact.label for fact in facts]
             start += rows.count
-        return LabelledRows(found, labels)
+        return LabelledRows(result, labels)
 
     def _static_columns(self, static: StaticStore, offset: int, limit: int) -> QuadColumns:
         """Static matches, without those that live facts show."""

@@ -118,8 +118,8 @@ class HadoopFolder:
         with self._told(self.url):
             if not self._files.exists(self._path):
                 return []
-            found = [str(each.getPath().getName()) for each in self._files.listStatus(self._path)]
-            return sorted(name for name in found if not name.startswith("."))
+            results = [str(each.getPath().getName()) for each in self._files.listStatus(self._path)]
+            return sorted(name for name in results if not name.startswith("."))
 
     def read(self, name: str) -> str:
         """See `Folder`."""

@@ -258,8 +258,8 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
 
 def _with_retries(master: str) -> str:
     """Let ``local[…]`` try a task four times, as a cluster does."""
-    found = _LOCAL.fullmatch(master)
-    return master if found is None else f"local[{found[1] or 1},4]"
+    match = _LOCAL.fullmatch(master)
+    return master if match is None else f"local[{match[1] or 1},4]"
 
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
@@ -344,8 +344,8 @@ def _shut_down(gateway: Any) -> None:
 
 def _reason(log: Path) -> str:
     """Why Java gave up, as its log has it."""
-    found = _JAVA_PROBLEM.search(log.read_text(encoding="utf-8", errors="replace"))
-    return f" ({found[1].strip()})" if found else ""
+    match = _JAVA_PROBLEM.search(log.read_text(encoding="utf-8", errors="replace"))
+    return f" ({match[1].strip()})" if match else ""
 
 
 _JAVA_PROBLEM = re.compile(

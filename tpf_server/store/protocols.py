@@ -33,8 +33,8 @@ class QuadColumns(NamedTuple):
 
 def quad_columns(quads: Iterable[Quad]) -> QuadColumns:
     """The columns of quads."""
-    found = [list(terms) for terms in zip(*quads, strict=True)]
-    return QuadColumns(*found) if found else QuadColumns([], [], [], [])
+    results = [list(terms) for terms in zip(*quads, strict=True)]
+    return QuadColumns(*results) if results else QuadColumns([], [], [], [])
 
 
 class StaticStore(Protocol):

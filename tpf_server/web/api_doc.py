@@ -259,7 +259,7 @@ def _collection(endpoint: Endpoint, base: str) -> dict[str, Any]:
         if mapping.maximum is not None:
             entry[endpoint.vocabulary["maximum"].strip("<>")] = mapping.maximum
         form.setdefault(_bare(mapping.via), []).append(entry)
-    found = {
+    results = {
         "@id": _bare(endpoint.iri),
         "@type": ["Collection", "void:Dataset"],
         "title": endpoint.title,
@@ -267,8 +267,8 @@ def _collection(endpoint: Endpoint, base: str) -> dict[str, Any]:
     }
     dataset = endpoint.dataset
     if endpoint.path == dataset.settings.name and dataset.live is not None:
-        found[f"{base}api-doc#facts"] = {"@id": f"{endpoint.url}/facts"}
-    return found
+        results[f"{base}api-doc#facts"] = {"@id": f"{endpoint.url}/facts"}
+    return results
 
 
 def _bare(iri: str) -> str:

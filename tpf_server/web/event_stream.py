@@ -213,15 +213,15 @@ def event_page(endpoint: Endpoint, triples: Sequence[Triple], path: str, title: 
 
 def _links(described: _Described) -> Iterator[tuple[str, str]]:
     """Return the relations of the node."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for about in described.values():
         for target in about.get(_NODE, ()):
-            bounds = found.setdefault(target[1:-1], [])
+            bounds = results.setdefault(target[1:-1], [])
             instant = _text(about, _VALUE)
             name = about[RDF_TYPE][0][len(TREE) + 1 : -1]
             if instant and name in _BOUNDS:
                 bounds.append(f"{_BOUNDS[name]} {instant}")
-    for url, bounds in found.items():
+    for url, bounds in results.items():
         yield url, " ".join(bounds)
 
 

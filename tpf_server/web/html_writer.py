@@ -91,14 +91,14 @@ class HtmlWriter:
         return lines
 
     def _cells_of(self, endpoint: Endpoint) -> TermCells:
-        found = self._cells.get(endpoint)
-        if found is None:
+        entry = self._cells.get(endpoint)
+        if entry is None:
             if len(self._cells) >= 64:
                 self._cells.clear()
-            found = self._cells[endpoint] = TermCells(
+            entry = self._cells[endpoint] = TermCells(
                 endpoint.url, endpoint.base, endpoint.prefixes
             )
-        return found
+        return entry
 
 
 def _validity(label: Label | None, query: PinnedRequest) -> str:
@@ -128,7 +128,7 @@ def _milliseconds(instant: datetime) -> int:
 def _elsewhere(endpoint: Endpoint, request: FragmentRequest) -> list[tuple[str, str]]:
     """Return links to further descriptions of the term that a page is about."""
     subject, predicate, object_, _ = request.pattern
-    found = []
+    results = []
     for term, asked, what in (
         (subject, "object", "Facts that lead to it"),
         (predicate, "subject", "Facts about the predicate"),
@@ -136,8 +136,8 @@ def _elsewhere(endpoint: Endpoint, request: FragmentRequest) -> list[tuple[str, 
     ):
         if is_iri(term):
             value = quote(parameter_of_term(term), safe="")
-            found.append((what, f"{endpoint.url}?{asked}={value}"))
-    return found
+            results.append((what, f"{endpoint.url}?{asked}={value}"))
+    return results
 
 
 def _watching(pattern: QuadPattern) -> str:

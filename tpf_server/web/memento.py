@@ -54,7 +54,7 @@ def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
     start = FIRST if history is None else shifted(now, -timedelta(seconds=history))
     begin = min(asked.at or start, now)
     facts = [part.facts for part in chain(*parts)]
-    found = [] if asked.at is None else [begin]
+    result = [] if asked.at is None else [begin]
     try:
         snapshot = live.past(facts, begin)
     except PastUnknown as unknown:
@@ -62,7 +62,7 @@ def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
             raise
         begin = unknown.earliest
         snapshot = live.past(facts, begin)
-        found = [begin]
+        result = [begin]
     following: datetime | None = begin
     looked = 0
     while following is not None:
@@ -75,11 +75,11 @@ def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
             following, snapshot = published, live.past(facts, published)
         if following is None or following > now:
             break
-        if len(found) == _MOST or looked > _MOST_VALID:
+        if len(result) == _MOST or looked > _MOST_VALID:
             break
-        found.append(following)
+        result.append(following)
     more = following if following is not None and following <= now else None
-    text = _links(endpoint, asked, found, more)
+    text = _links(endpoint, asked, result, more)
     response = answer(text, LINK_FORMAT)
     response.headers["Cache-Control"] = f"public, max-age={int(endpoint.max_age)}"
     return response

@@ -39,8 +39,8 @@ class _Durations(Histogram):
     def observe_all(self, seconds: Sequence[float]) -> None:
         """Observe many durations, with one write for a bucket."""
         self._sum.inc(sum(seconds))
-        found = collections.Counter([bisect_left(self._upper_bounds, each) for each in seconds])
-        for bucket, count in found.items():
+        result = collections.Counter([bisect_left(self._upper_bounds, each) for each in seconds])
+        for bucket, count in result.items():
             self._buckets[bucket].inc(count)
 
 

@@ -333,12 +333,12 @@ class PageMiddleware:
         started = time.perf_counter()
         base = self._base or base_of(environ, self._site.settings)
         path = environ["PATH_INFO"][1:]
-        found = find_endpoint(self._site, self._negotiator, base, path)
-        if found is None:
+        entry = find_endpoint(self._site, self._negotiator, base, path)
+        if entry is None:
             return self._rest(environ, start_response)
         try:
             status, headers, body = read_fragment(
-                self._site, self._negotiator, *found, environ, base + path
+                self._site, self._negotiator, *entry, environ, base + path
             )
         except self._failures as error:
             environ[FAILURE] = error

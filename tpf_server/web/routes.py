@@ -271,13 +271,13 @@ class Views:
         if failure is not None:
             raise failure
         base = self._base()
-        found = find_endpoint(self._site, self._negotiator, base, name)
-        if found is None:
+        entry = find_endpoint(self._site, self._negotiator, base, name)
+        if entry is None:
             raise NotFoundError(f"there is nothing at /{name}")
 
         def answer() -> Response:
             return AsGiven(
-                *read_fragment(self._site, self._negotiator, *found, request.environ, base + name)
+                *read_fragment(self._site, self._negotiator, *entry, request.environ, base + name)
             )
 
         return _read(answer)

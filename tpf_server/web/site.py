@@ -55,13 +55,13 @@ class Site:
 
     def endpoints(self, base: str) -> Mapping[str, Endpoint]:
         """Return all endpoints by path (``trains``, ``trains/named-graph``), below `base`."""
-        found = self._endpoints.get(base)
-        if found is None:
-            found = {endpoint.path: endpoint for endpoint in self._make(base)}
+        entry = self._endpoints.get(base)
+        if entry is None:
+            entry = {endpoint.path: endpoint for endpoint in self._make(base)}
             if len(self._endpoints) >= _MAX_BASES:
                 self._endpoints = {}
-            self._endpoints[base] = found
-        return found
+            self._endpoints[base] = entry
+        return entry
 
     def _make(self, base: str) -> Iterable[Endpoint]:
         for dataset in self._datasets.values():

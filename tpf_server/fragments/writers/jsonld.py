@@ -60,11 +60,11 @@ def document(triples: Iterable[Triple]) -> str:
 
 def _nodes(triples: Iterable[Triple]) -> str:
     """Return the triples as node objects, separated by commas."""
-    found: dict[str, dict[str, list[str]]] = {}
+    results: dict[str, dict[str, list[str]]] = {}
     for subject, predicate, value in triples:
-        node = found.get(subject)
+        node = results.get(subject)
         if node is None:
-            node = found[subject] = {}
+            node = results[subject] = {}
         text = _value(value)
         if predicate == RDF_TYPE and value[0] != '"' and not is_triple_term(value):
             key, text = "@type", text[7:-1]
@@ -80,7 +80,7 @@ def _nodes(triples: Iterable[Triple]) -> str:
             f'{{"@id":{_id(subject)},'
             + ",".join([f'"{key}":[{",".join(values)}]' for key, values in node.items()])
             + "}"
-            for subject, node in found.items()
+            for subject, node in results.items()
         ]
     )
 

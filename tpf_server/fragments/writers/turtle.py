@@ -70,15 +70,15 @@ class PredicateNames(dict[str, str]):
         }
 
     def __missing__(self, predicate: str) -> str:
-        found, longest = predicate, 0
+        result, longest = predicate, 0
         for name, namespace in self.prefixes.items():
             if len(namespace) > longest and predicate.startswith(namespace, 1):
                 local = predicate[1 + len(namespace) : -1]
                 if _LOCAL.fullmatch(local):
-                    found, longest = f"{name}:{local}", len(namespace)
+                    result, longest = f"{name}:{local}", len(namespace)
         if len(self) < _MOST_NAMES:
-            self[predicate] = found
-        return found
+            self[predicate] = result
+        return result
 
     def declared(self, predicates: Iterable[str]) -> str:
         """Directives with the prefixes of these predicates."""
@@ -127,10 +127,10 @@ def _lines(data: QuadColumns, names: PredicateNames) -> str:
 
 def _relative(text: str, first: str, objects: Iterable[str]) -> str:
     """Return a text of statements with its base, or unchanged."""
-    found = _ORIGIN.match(first)
-    if found is None:
+    match = _ORIGIN.match(first)
+    if match is None:
         return text
-    origin = found[0]
+    origin = match[0]
     # Literals, and triple terms that may hold some.
     if '"' in text:
         others = [o for o in objects if o[0] == '"' or o[1] == "<"]
@@ -161,9 +161,9 @@ class CompactPages:
         # Only pages of facts that change have an instant.
         spoken = [*_SPOKEN, "t", *("x" if endpoint.dataset.live is not None else "")]
         self._prefixes = "".join([_prefix(name, self._names.prefixes[name]) for name in spoken])
-        found = _ORIGIN.match(f"<{endpoint.url}")
-        near = found is not None and not _DOTS.search(f"{endpoint.url}>")
-        self._origin = found[0] if found is not None and near else ""
+        match = _ORIGIN.match(f"<{endpoint.url}")
+        near = match is not None and not _DOTS.search(f"{endpoint.url}>")
+        self._origin = match[0] if match is not None and near else ""
         self._dataset = self._iri(endpoint.iri)
         self._controls = self._said(controls(endpoint).triples)
 
@@ -266,10 +266,10 @@ _pages: WeakKeyDictionary[Endpoint, CompactPages] = WeakKeyDictionary()
 
 def compact(endpoint: Endpoint) -> CompactPages:
     """Return the writer of the pages of an endpoint."""
-    found = _pages.get(endpoint)
-    if found is None:
-        found = _pages[endpoint] = CompactPages(endpoint)
-    return found
+    entry = _pages.get(endpoint)
+    if entry is None:
+        entry = _pages[endpoint] = CompactPages(endpoint)
+    return entry
 
 
 # N-Quads (RDF 1.2).

@@ -198,13 +198,13 @@ Withdrawals: TypeAlias = dict[tuple[str, ...], list[tuple[int, int, Quad]]]
 
 def spans(withdrawn: Iterable[Fact], now: int, key: FactKey) -> Withdrawals:
     """Return the withdrawn span: the interval, or from now on."""
-    found: Withdrawals = {}
+    results: Withdrawals = {}
     for quad, label in withdrawn:
         start, end = now, FOREVER
         if isinstance(label, Interval):
             start, end = to_micros(label.start), to_micros(label.end)
-        found.setdefault(key_of(quad, key), []).append((start, end, quad))
-    return found
+        results.setdefault(key_of(quad, key), []).append((start, end, quad))
+    return results
 
 
 class WithdrawingPlanner(Planner):
@@ -262,17 +262,17 @@ class WithdrawingPlanner(Planner):
 
     def _said_between(self, start: int, end: int) -> list[int]:
         """Return the versions that hold within a span, the expiring one from now on."""
-        found = []
+        results = []
         expiring = self._current_expiring()
         if expiring is not None and self._end(expiring) > max(start, self._now) < end:
-            found.append(expiring)
+            results.append(expiring)
         before, later = self._around(start)
         if before is not None and self._end(before) > start:
-            found.append(before)
+            results.append(before)
         while later is not None and self._start(later) < end:
-            found.append(later)
+            results.append(later)
             _, later = self._around(self._start(later))
-        return found
+        return results
 
     def _leave(self, version: Version) -> None:
         version = version._replace(row=self._index.take_row())

@@ -79,14 +79,14 @@ class Due:
 
     def take(self, sequence: int, expired: int, history: int, limit: int) -> list[int]:
         """Return rows that no snapshot can show any more, to be retired."""
-        found: list[int] = []
-        while len(found) < limit and self.superseded_until(sequence):
+        results: list[int] = []
+        while len(results) < limit and self.superseded_until(sequence):
             entry = self._superseded.popleft()
             if self._is_superseded(entry):
-                found.append(entry & _ROW)
-        found += self._ends[EXPIRING].take(expired, limit - len(found))
-        found += self._ends[INTERVALS].take(history, limit - len(found))
-        return found
+                results.append(entry & _ROW)
+        results += self._ends[EXPIRING].take(expired, limit - len(results))
+        results += self._ends[INTERVALS].take(history, limit - len(results))
+        return results
 
     def superseded_until(self, sequence: int) -> bool:
         """True where rows wait that were removed until this batch."""
@@ -128,13 +128,13 @@ class _Ends:
         return any(heap and heap[0] >> 32 <= instant for heap in (self._new, self._old))
 
     def take(self, instant: int, limit: int) -> list[int]:
-        found: list[int] = []
+        results: list[int] = []
         for heap in (self._new, self._old):
-            while heap and len(found) < limit and heap[0] >> 32 <= instant:
+            while heap and len(results) < limit and heap[0] >> 32 <= instant:
                 entry = heapq.heappop(heap)
                 if self._stands(entry):
-                    found.append(entry & _ROW)
-        return found
+                    results.append(entry & _ROW)
+        return results
 
     def tidy(self, standing: int, work: int) -> None:
         if not self._old and len(self._new) > 2 * standing + _SLACK:
@@ -506,10 +506,10 @@ class FactIndex:
     def rows_with(self, predicates: Callable[[Term], bool]) -> npt.NDArray[np.int32]:
         """The rows whose predicate is one of these."""
         rows = self.rows
-        found = np.flatnonzero(rows.in_use()).astype(np.int32)
-        numbers = rows.numpy("predicate_of")[rows.numpy("slot")[found]]
+        result = np.flatnonzero(rows.in_use()).astype(np.int32)
+        numbers = rows.numpy("predicate_of")[rows.numpy("slot")[result]]
         wanted = [n for n in np.unique(numbers).tolist() if predicates(Term(rows.terms.text(n)))]
-        return found[np.isin(numbers, wanted)]
+        return result[np.isin(numbers, wanted)]
 
     def matching_rows(self, pattern: NumberPattern) -> npt.NDArray[np.int32]:
         """All rows that match, of every instant and state."""
@@ -517,30 +517,32 @@ class FactIndex:
         candidates = self.candidates(pattern)
         if len(candidates) < rows.live_rows // 50:
             slots = [slot for slot in candidates if self.matches_slot(slot, pattern)]
-            found = np.concatenate(
+            result = np.concatenate(
                 [np.empty(0, np.int32), *(np.asarray(rows.rows(slot), np.int32) for slot in slots)]
             )
         else:
-            found = np.flatnonzero(rows.in_use()).astype(np.int32)
+            result = np.flatnonzero(rows.in_use()).astype(np.int32)
             slot_of = rows.numpy("slot")
             for name, number in zip(_COLUMNS, (*pattern[:2], *pattern[3:5]), strict=True):
                 column = rows.numpy(name)
                 if number == NAMED:
                     default = self.rows.terms.find(DEFAULT_GRAPH)
-                    found = found[column[slot_of[found]] != (ANY if default is None else default)]
+                    result = result[
+                        column[slot_of[result]] != (ANY if default is None else default)
+                    ]
                 elif number != ANY:
-                    found = found[column[slot_of[found]] == number]
+                    result = result[column[slot_of[result]] == number]
         if pattern.object != ANY:
-            found = found[rows.numpy("object")[found] == pattern.object]
-        return found
+            result = result[rows.numpy("object")[result] == pattern.object]
+        return result
 
     def slots_of_identity(self, token: str) -> dict[int, set[int]]:
         """The rows whose fact has this token, by slot."""
-        found: dict[int, set[int]] = {}
+        results: dict[int, set[int]] = {}
         for row in self._names.find(token_bits(token)):
             if self.rows.row_in_use(row) and identity(self.fact(row)) == token:
-                found.setdefault(self.rows.slot[row], set()).add(row)
-        return found
+                results.setdefault(self.rows.slot[row], set()).add(row)
+        return results
 
     def quads(self, rows: Sequence[int]) -> list[Quad]:
         """Return the quads of many rows at once."""
@@ -622,25 +624,25 @@ class BatchEvents:
         sequences, published = self._sequences, self._published
         first = bisect_right(sequences, after)
         stop = len(sequences) if until is None else bisect_right(sequences, until)
-        found = []
+        results = []
         while first < stop:
             number = (sequences[first] - 1) // size
             end = min(stop, bisect_right(sequences, (number + 1) * size, first))
             last = end - 1
-            found.append(
+            results.append(
                 BatchRun(
                     number, sequences[first], sequences[last], published[first], published[last]
                 )
             )
             first = end
-        return found
+        return results
 
     def parts(self, after: int, until: int, offset: int, limit: int) -> list[_Part]:
         """Return which events of which batches are on a page; see `LiveStore.events`."""
         ends, first = self._ends, bisect_right(self._sequences, after)
         stop = bisect_right(self._sequences, until, first)
         begin = (ends[first - 1] if first else self._before) + offset
-        found = []
+        results = []
         place = bisect_right(ends, begin, first, stop)
         while place < stop and limit:
             before = ends[place - 1] if place else self._before
@@ -648,10 +650,10 @@ class BatchEvents:
             if end > begin:
                 sequence, total = self._sequences[place], ends[place] - before
                 published = self._published[place]
-                found.append(_Part(sequence, published, begin - before, end - before, total))
+                results.append(_Part(sequence, published, begin - before, end - before, total))
             limit -= end - begin
             begin, place = end, place + 1
-        return found
+        return results
 
     def read(self, parts: Sequence[_Part]) -> list[FactEvent]:
         """Return the events of some parts. Thread-safe."""
@@ -664,19 +666,19 @@ class BatchEvents:
         if whole:
             read = self._log.read(whole[0] - 1, whole[-1] - whole[0] + 1)
             records = {each.sequence: each for each in read if each.sequence in cut}
-        found: list[FactEvent] = []
+        results: list[FactEvent] = []
         for part in parts:
             slices = cut[part.sequence]
             if slices is not None:
-                found += _events_of_slices(part, slices)
+                results += _events_of_slices(part, slices)
                 continue
             record = records.get(part.sequence)
             if record is None:
                 raise SnapshotExpired("what was published then is not kept any more")
-            found += _events_of(record, 0, part.begin, part.end)
+            results += _events_of(record, 0, part.begin, part.end)
             if part.total > _SLICE:
                 self._keep(record)
-        return found
+        return results
 
     def _keep(self, record: Record) -> None:
         sequence, published, gone = record.sequence, record.published, record.gone

@@ -114,10 +114,10 @@ class PostgresLog:
         try:
             with self._translated():
                 self._read.ask(lambda connection: _make(connection, schema))
-            found = self.setting("format", LOG_FORMAT)
-            if found != LOG_FORMAT:
+            result = self.setting("format", LOG_FORMAT)
+            if result != LOG_FORMAT:
                 raise StoreError(
-                    f"{self._where} has format {found}; this version reads {LOG_FORMAT}"
+                    f"{self._where} has format {result}; this version reads {LOG_FORMAT}"
                 )
         except StoreError:
             self.close()
@@ -147,8 +147,8 @@ class PostgresLog:
             connection.execute(
                 "INSERT INTO settings VALUES (%s, %s) ON CONFLICT DO NOTHING", (name, value)
             )
-            found = connection.execute("SELECT value FROM settings WHERE name = %s", (name,))
-            return str((found.fetchone() or ("",))[0])
+            result = connection.execute("SELECT value FROM settings WHERE name = %s", (name,))
+            return str((result.fetchone() or ("",))[0])
 
         with self._lock, self._translated():
             return self._read.ask(ask)

@@ -84,11 +84,11 @@ class Timeline:
             self._build()
         rows = self._index.rows
         started = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
-        found = self._exists(self._sorted[self._not_ended(started, instant)], sequence)
+        result = self._exists(self._sorted[self._not_ended(started, instant)], sequence)
         recent = self._recent_rows(sequence)
         valid = (rows.numpy("start")[recent] <= instant) & (rows.numpy("end")[recent] > instant)
-        found = np.concatenate((found, recent[valid]))
-        ordered: Array = found[np.argsort(rows.numpy("slot")[found], kind="stable")]
+        result = np.concatenate((result, recent[valid]))
+        ordered: Array = result[np.argsort(rows.numpy("slot")[result], kind="stable")]
         return ordered
 
     def coming(self, instant: int, sequence: int) -> Array:
@@ -119,16 +119,16 @@ class Timeline:
             self._build()
         rows = self._index.rows
         if start is not None:
-            found = self._sorted[_equal(self._starts, start)]
+            result = self._sorted[_equal(self._starts, start)]
         else:
             assert end is not None
             if self._by_end is None:
                 order = np.argsort(self._levels[0], kind="stable")
                 self._by_end = self._levels[0][order], self._sorted[order]
             ends, by_end = self._by_end
-            found = by_end[_equal(ends, end)]
-        found = np.concatenate((self._exists(found, sequence), self._recent_rows(sequence)))
-        return with_label(rows, found, start, end)
+            result = by_end[_equal(ends, end)]
+        result = np.concatenate((self._exists(result, sequence), self._recent_rows(sequence)))
+        return with_label(rows, result, start, end)
 
     def _not_ended(self, started: int, instant: int) -> Array:
         """Return the positions among the first `started` whose version ends after the instant."""
@@ -629,13 +629,13 @@ class Reader:
         numbers = self._many(pattern)
         if numbers is not None:
             timeline = self._views.timeline(self._views.get(numbers, snapshot))
-            found = timeline.labelled(start, end, sequence)
+            result = timeline.labelled(start, end, sequence)
         else:
-            found = with_label(rows, np.array(self._of_all_times(pattern), np.int32), start, end)
-            states = rows.numpy("added")[found], rows.numpy("removed")[found]
-            found = found[(states[0] <= sequence) & (states[1] > sequence)]
-        starts = rows.numpy("start")[found]
-        valid = found[(starts <= instant) & (rows.numpy("end")[found] > instant)]
+            result = with_label(rows, np.array(self._of_all_times(pattern), np.int32), start, end)
+            states = rows.numpy("added")[result], rows.numpy("removed")[result]
+            result = result[(states[0] <= sequence) & (states[1] > sequence)]
+        starts = rows.numpy("start")[result]
+        valid = result[(starts <= instant) & (rows.numpy("end")[result] > instant)]
         valid = valid[np.argsort(rows.numpy("slot")[valid], kind="stable")]
         coming = starts[starts > instant]
         return Labelled(valid, int(coming.min()) if len(coming) else FOREVER)
@@ -695,9 +695,9 @@ class Reader:
 
     def _identified(self, token: str, numbers: NumberPattern) -> Iterator[int]:
         """Return the rows whose fact has the identity and matches the rest of the pattern."""
-        for slot, found in self._index.slots_of_identity(token).items():
+        for slot, result in self._index.slots_of_identity(token).items():
             if self._index.matches_slot(slot, numbers):
-                yield from (row for row in found if self._index.matches_row(row, numbers))
+                yield from (row for row in result if self._index.matches_row(row, numbers))
 
 
 def _has_instants(pattern: FactPattern) -> bool:

@@ -299,11 +299,11 @@ class Rows:
             block = rows[position : position + size]
             self.probes += len(block)
             added, removed, objects = (column[block] for column in columns)
-            found = (added <= sequence) & (sequence < removed)
+            result = (added <= sequence) & (sequence < removed)
             if obj != ANY:
-                found &= objects == obj
-            if found.any():
-                return self.start[int(block[int(found.argmax())])]
+                result &= objects == obj
+            if result.any():
+                return self.start[int(block[int(result.argmax())])]
             position, size = position + size, 2 * size
         return FOREVER
 

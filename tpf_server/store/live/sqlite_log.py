@@ -143,9 +143,9 @@ class SqliteLog:
             self._read = self._connect(busy_seconds)
         except sqlite3.Error as error:
             raise StoreError(f"cannot open the live store {self._path}: {error}") from error
-        found = self.setting("format", LOG_FORMAT)
-        if found != LOG_FORMAT:
-            raise StoreError(f"{self._path} has format {found}; this version reads {LOG_FORMAT}")
+        result = self.setting("format", LOG_FORMAT)
+        if result != LOG_FORMAT:
+            raise StoreError(f"{self._path} has format {result}; this version reads {LOG_FORMAT}")
         if not self._acknowledged.path.exists():
             self._keep_apart()
 

@@ -34,9 +34,9 @@ def read_backup(file: Path) -> Contents:
             contents = contents_of(connection)
     except sqlite3.Error as error:
         raise StoreError(f"cannot read the backup {file}: {error}") from error
-    found = contents.settings.get("format")
-    if found != LOG_FORMAT:
-        raise StoreError(f"{file} has format {found}; this version reads {LOG_FORMAT}")
+    entry = contents.settings.get("format")
+    if entry != LOG_FORMAT:
+        raise StoreError(f"{file} has format {entry}; this version reads {LOG_FORMAT}")
     return contents
 
 

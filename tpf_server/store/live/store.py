@@ -385,13 +385,13 @@ class UpdateCounts:
 
     def until(self, now: int) -> list[int]:
         """Return the counts of each of the last minutes, the present one last."""
-        found = [0] * MINUTES
+        result = [0] * MINUTES
         last = now // _MINUTE
         for minute, count in self._counts:
             place = MINUTES - 1 - (last - minute)
             if 0 <= place < MINUTES:
-                found[place] = count
-        return found
+                result[place] = count
+        return result
 
 
 _CHECK_SECONDS = 1.0

@@ -188,10 +188,10 @@ class ColumnarStore:
         matches = files.memo.get(pattern) or self._locate(files, pattern)
         if _repeats_a_variable(pattern):
             open_ids = [id_ for id_, term in zip(ids, matches.bound, strict=True) if term is None]
-            found = np.ones(matches.high, dtype=bool)
+            result = np.ones(matches.high, dtype=bool)
             for column, id_ in zip(matches.columns, open_ids, strict=True):
-                found &= np.asarray(column) == np.uint32(id_)
-            return int(np.flatnonzero(found)[0])
+                result &= np.asarray(column) == np.uint32(id_)
+            return int(np.flatnonzero(result)[0])
         bits = sum(1 << k for k, term in enumerate(pattern) if not is_variable(term))
         order = files.plans[bits if self._has_graphs else bits | _GRAPH_BIT].order
         return (
@@ -207,11 +207,11 @@ class ColumnarStore:
         groups: dict[Term, list[Quad]] = {}
         for quad in quads:
             groups.setdefault(quad.predicate, []).append(quad)
-        found: list[Quad] = []
+        results: list[Quad] = []
         for predicate, some in groups.items():
             likely = self._likely_held(files, id_of, predicate, some) if len(some) > _FEW else some
-            found += [quad for quad in likely if self.count(QuadPattern(*quad))]
-        return found
+            results += [quad for quad in likely if self.count(QuadPattern(*quad))]
+        return results
 
     def _likely_held(
         self,
@@ -244,10 +244,10 @@ class ColumnarStore:
         bits = 0
         for k, term in enumerate(pattern):
             if term[:1] != "?":
-                found = files.dictionary.id_of(term)
-                if found is None:
+                result = files.dictionary.id_of(term)
+                if result is None:
                     return _NOTHING
-                ids[k] = found
+                ids[k] = result
                 bound[k] = Term(term)
                 bits |= 1 << k
         if len(set(pattern)) < len(pattern) and _repeats_a_variable(pattern):

@@ -52,22 +52,22 @@ class Dictionary:
         try:
             return memo[term]
         except KeyError:
-            found = self._search(term.encode("utf-8", "surrogatepass"))
+            result = self._search(term.encode("utf-8", "surrogatepass"))
         if len(term) <= _MEMO_LENGTH:
             if len(memo) >= _MEMO_TERMS:
                 memo.clear()
-            memo[term] = found
-        return found
+            memo[term] = result
+        return result
 
     def has_prefix(self, prefix: str) -> bool:
         """True where a term begins with this text."""
         key = prefix.encode()
-        found = self._first_from(key)
-        return found < len(self._positions) and self._bytes_of(found).startswith(key)
+        result = self._first_from(key)
+        return result < len(self._positions) and self._bytes_of(result).startswith(key)
 
     def _search(self, key: bytes) -> int | None:
-        found = self._first_from(key)
-        return found if found < len(self._positions) and self._bytes_of(found) == key else None
+        result = self._first_from(key)
+        return result if result < len(self._positions) and self._bytes_of(result) == key else None
 
     def _first_from(self, key: bytes) -> int:
         """Return the id of the first term that is not before this one."""
@@ -89,8 +89,8 @@ class Dictionary:
             return cast("list[Term]", few)
         # From the buffer, because `pa.array` imports pandas: 130 ms and 60 MB.
         positions = pa.Array.from_buffers(_ID_TYPE, count, [None, pa.py_buffer(ids)])
-        found: list[Term] = self._terms.take(positions).to_pylist()
-        return found
+        result: list[Term] = self._terms.take(positions).to_pylist()
+        return result
 
 
 def _stride(length: int) -> int:

@@ -98,26 +98,26 @@ class _Bytes:
 
     def number(self) -> int:
         """Read a number in groups of seven bits, the last of which is marked."""
-        found, self.place = _number(self.content, self.place)
-        return found
+        result, self.place = _number(self.content, self.place)
+        return result
 
     def text(self) -> str:
         end = self.content.find(b"\0", self.place, self.place + 4096)
         if end < 0:
             raise ValueError("a text without an end")
-        found = self.content[self.place : end].decode("ascii", "replace")
+        result = self.content[self.place : end].decode("ascii", "replace")
         self.place = end + 1
-        return found
+        return result
 
 
 def _number(content: mmap.mmap, place: int) -> tuple[int, int]:
-    found = shift = 0
+    result = shift = 0
     while shift < 63:
         byte = content[place]
         place += 1
-        found |= (byte & 127) << shift
+        result |= (byte & 127) << shift
         if byte & 128:
-            return found, place
+            return result, place
         shift += 7
     raise ValueError("a number without an end")
 
@@ -221,20 +221,20 @@ class _Section:
         if not 0 < number <= self.count:
             raise ValueError(f"there is no term {number}")
         block, place = divmod(number - 1, self._width)
-        found = self._kept.get(block)
-        if found is None:
-            found = self._decoded(block)
+        entry = self._kept.get(block)
+        if entry is None:
+            entry = self._decoded(block)
             if self._kept_bytes > _KEPT:
                 self._kept.clear()
                 self._kept_bytes = 0
-            self._kept[block] = found
-            self._kept_bytes += sum(map(len, found))
-        return found[place]
+            self._kept[block] = entry
+            self._kept_bytes += sum(map(len, entry))
+        return entry[place]
 
     def _decoded(self, block: int) -> list[bytes]:
         place = self._start + int(self._blocks[block])
         many = min(self._width, self.count - block * self._width)
-        found: list[bytes] = []
+        results: list[bytes] = []
         text = b""
         length = 0
         for number in range(many):
@@ -249,8 +249,8 @@ class _Section:
             length += len(text)
             if length > _LONGEST:
                 raise ValueError(f"more than {_LONGEST >> 20} MB in a block of its dictionary")
-            found.append(self._term(text))
-        return found
+            results.append(self._term(text))
+        return results
 
 
 def _lines(source: _Bytes) -> Iterator[bytes]:

@@ -115,8 +115,8 @@ def sorted_orders(subjects: Ids, predicates: Ids, objects: Ids, graphs: Ids) -> 
         keys = code.encode(ranks)
         keys.sort()
         for start in range(0, len(keys), _KEYS_AT_ONCE):
-            found = code.decode(keys[start : start + _KEYS_AT_ONCE])
-            yield tuple(used[each][column] for each, column in zip(name, found, strict=True))
+            result = code.decode(keys[start : start + _KEYS_AT_ONCE])
+            yield tuple(used[each][column] for each, column in zip(name, result, strict=True))
 
     return {name: pieces(name, code) for name, code in codes.items()}
 

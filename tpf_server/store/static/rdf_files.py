@@ -154,10 +154,10 @@ class RdfReader:
 
     def __init__(self, path: Path, number: int, base: str | None = None) -> None:
         check_ending(path)
-        found = rdf_format(path)
-        assert found is not None
+        result = rdf_format(path)
+        assert result is not None
         self._path = path
-        self._format = found
+        self._format = result
         self._number = number
         self._base = base
         self.prefixes: dict[str, str] = {}
