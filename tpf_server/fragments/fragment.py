@@ -173,7 +173,7 @@ def kept_until(query: PinnedRequest) -> int | None:
 
 
 def content_digest(query: PinnedRequest, media_type: str) -> str:
-    """A digest of what decides about a page in one format, beside the instant that it states."""
+    """Return a digest of what decides about a page in one format, apart from its instant."""
     snapshot = query.snapshot
     text = f"{query.endpoint.version}\n{media_type}\n{query.request.page_url}"
     if snapshot is not None:
@@ -183,27 +183,18 @@ def content_digest(query: PinnedRequest, media_type: str) -> str:
 
 
 def short_digest(text: str) -> str:
-    """A digest of 96 bits, as entity tags have it."""
+    """Return a digest of 96 bits, for entity tags."""
     return urlsafe_b64encode(blake2b(text.encode(), digest_size=12).digest()).decode()
 
 
 def entity_tag(content: str, instant: int | None, coding: str = "") -> str:
-    """The strong entity tag of an answer, with its quotation marks.
-
-    Args:
-        content: its `content_digest`.
-        instant: of its snapshot, in microseconds; ``None`` without live facts.
-        coding: a short name of its encoding; empty: none.
-    """
+    """Return the strong entity tag, quoted: `content_digest`, instant of the snapshot, encoding."""
     at = "" if instant is None else f".{instant:x}"
     return f'"{content}{at}~{coding}"' if coding else f'"{content}{at}"'
 
 
 def matching_tag(field: str, tag: str) -> str | None:
-    """The tag in an ``If-None-Match`` field whose page is as right as the one with this tag.
-
-    The comparison is weak, as the standard asks for in this field.
-    """
+    """Return the tag of an ``If-None-Match`` field that matches this one, by weak comparison."""
     if field == tag or field.strip() == "*":
         return tag
     own = _TAG.fullmatch(tag)
