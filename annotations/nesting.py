@@ -401,7 +401,6 @@ def _names_in(text: str) -> Iterator[str]:
 
 
 def _in_order(used: Mapping[str, Iterable[str]], line: int) -> Iterator[str]:
-    """Terms, each behind those that it is defined by."""
     done: set[str] = set()
     for root in used:
         waiting, begun = [root], set[str]()
@@ -453,7 +452,6 @@ class _XmlCheck:
         self._parser.EntityDeclHandler = self._declare
 
     def read(self, pieces: Iterable[bytes]) -> None:
-        """Read all of it."""
         try:
             for piece in pieces:
                 self._length += len(piece)

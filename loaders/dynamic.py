@@ -84,7 +84,6 @@ class _Ending:
         self._instants: list[int] = []
 
     def add(self, key: tuple[str, ...], due: int) -> None:
-        """This one is to be looked at."""
         if due not in self._keys:
             self._keys[due] = {}
             if len(self._instants) > 2 * len(self._keys):
@@ -94,7 +93,6 @@ class _Ending:
         self._keys[due][key] = None
 
     def discard(self, key: tuple[str, ...], due: int) -> None:
-        """It is not."""
         keys = self._keys[due]
         del keys[key]
         if not keys:

@@ -197,7 +197,6 @@ def web_file(url: str) -> RemoteFile:
 
 
 def _asked(url: str, web: WebFile, start: int) -> requests.Response:
-    """The answer with a file from a byte on."""
     headers = {"Range": f"bytes={start}-"} if start else {}
     answer = http_answer("GET", url, _READ, headers=headers)
     size = str(web.size)
@@ -478,7 +477,6 @@ class _Tree:
         self.is_listed = files is not None
 
     def file(self, inside: str) -> RemoteFile | None:
-        """The file at a path below."""
         if not self.is_listed and inside not in self._files:
             url = self.url if inside == "." else _joined(self.url, inside)
             with reporting(url):
@@ -489,7 +487,6 @@ class _Tree:
         return self._files.get(inside)
 
     def below(self, folder: PurePosixPath) -> Iterator[PurePosixPath]:
-        """Return the paths of the listed files, in order."""
         for name, file in self._files.items():
             inside = PurePosixPath(name)
             if file is not None and inside.is_relative_to(folder):

@@ -148,7 +148,6 @@ def _secret(setting: str, file: Any) -> str:
 
 
 def _parse(row: SettingRow, text: str) -> Any:
-    """Read the text of an environment variable."""
     if row.type is bool:
         if text.lower() not in ("true", "false", "1", "0", "on", "off"):
             raise SettingsError(f"{row.name} is true or false, not {text!r}")

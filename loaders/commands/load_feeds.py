@@ -48,7 +48,6 @@ class Asking(NamedTuple):
     polls: int | None
 
     def _live(self, failure: str) -> LiveFeed:
-        """Print every failure for the user."""
 
         def failed(reason: str) -> None:
             typer.echo(f"tpf-load: {failure}: {reason}", err=True)

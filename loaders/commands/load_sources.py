@@ -127,7 +127,6 @@ class _Part(NamedTuple):
     in_graphs: bool
 
     def write(self, directory: Path, number: int) -> None:
-        """Make it a file, called after what it has."""
         suffix = "nq" if self.in_graphs else "nt"
         (directory / f"part-{number:05}.{suffix}").write_bytes(self.text)
 

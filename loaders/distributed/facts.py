@@ -215,7 +215,6 @@ def _column(name: str) -> Any:
 
 
 def _instants(said: "DataFrame", feed: MeasurableFeed) -> _Instants:
-    """The instants of all batches."""
     result: set[tuple[int, int]] = set()
     for row in said.where(f"share = {_INSTANTS}").select("content").collect():
         result.update(unpacked_rows(row.content))
@@ -331,7 +330,6 @@ def _ranges(found: dict[int, list[tuple[Any, ...]]]) -> pa.RecordBatch:
 
 
 def _batches(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[NumberedBatch]:
-    """Return all batches with the statements of this share."""
     groups = groupby(said, key=operator.itemgetter(0))
     group = next(groups, None)
     for number, (at, end) in enumerate(instants):

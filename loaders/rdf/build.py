@@ -393,6 +393,5 @@ def _dictionary_pieces(merged: Flow[MergedRange]) -> Iterator[pa.Array]:
 
 
 def _rows_of(order: OrderRanges, ranges: Iterator[SortedRange]) -> Iterator[RowColumns]:
-    """The rows of an order, ascending, without repetitions."""
     for each in islice(ranges, len(order)):
         yield order.code.decode(each.keys)

@@ -247,7 +247,6 @@ class PieceReader:
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
-        """Open the file, decompressed, in place where possible."""
         place = self._piece.place
         if isinstance(place, RemoteFile) and self._name.suffix.lower() in _CUT:
             with place.opened() as file:

@@ -117,7 +117,6 @@ class CsvwColumn:
         ]
 
     def _lexical(self, value: Any, text: str) -> str:
-        """Return the lexical form in XML Schema."""
         if self._pattern is not None and not self._pattern.fullmatch(text):
             raise ValueError(
                 f"{text[:_SHOWN]!r} has not the format {self._pattern.pattern!r} "

@@ -551,7 +551,6 @@ class LdesFollower:
         return None
 
     def _said(self, member: Member, entity: Term) -> tuple[Quad, ...]:
-        """Return the statements of a version about its object."""
         stamps = (self._state.setting("timestampPath"), self._state.setting("versionOfPath"))
         return tuple(
             q._replace(subject=entity) if q.subject == member.name else q
@@ -573,7 +572,6 @@ def _check_encodable(quads: Iterable[Quad]) -> None:
 
 
 def _label(own: Mapping[Term, Term], tmp: Vocabulary) -> Label | None:
-    """The label that a member states in a vocabulary."""
     if tmp.initial in own and tmp.final in own:
         return Interval(instant_of_term(own[tmp.initial]), instant_of_term(own[tmp.final]))
     if tmp.expiration in own:
@@ -594,7 +592,6 @@ class _Portion:
 
     @property
     def changes(self) -> MemberChanges:
-        """The same as facts."""
         return MemberChanges(
             list(self._gone.values()),
             list(self._said.values()),
@@ -602,7 +599,6 @@ class _Portion:
         )
 
     def say(self, fact: Fact, *, gone: bool) -> None:
-        """Add a fact that begins or ends."""
         assert fact.label is not None
         name = fact.quad, fact.label.start
         self.keys.add(key_of(fact.quad))
@@ -614,7 +610,6 @@ class _Portion:
             self._said[name] = fact
 
     def add(self, other: "_Portion") -> None:
-        """Tell this as well, which speaks of other things."""
         self.entries += other.entries
         self.left_out += other.left_out
         self.versions |= other.versions

@@ -173,12 +173,10 @@ class _Server:
         self._server.task_dispatcher.shutdown()
 
     def _answers(self) -> bool:
-        """True while an answer is being made or sent."""
         channels = list(self._server.active_channels.values())
         return any(channel.requests or channel.total_outbufs_len for channel in channels)
 
     def _close(self) -> None:
-        """Close all connections, in the thread that serves."""
         for channel in list(self._server.active_channels.values()):
             channel.handle_close()
         self._server.close()

@@ -235,7 +235,6 @@ def _is_uri(said: Any) -> bool:
 
 
 def _node(entity: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """An entity as a node of JSON-LD."""
     node: dict[str, Any] = {"@id": entity["id"], "@type": entity["type"]}
     for name, said in entity.items():
         if name in _OF_THE_SYSTEM or name.startswith("@"):
@@ -284,7 +283,6 @@ def _point(said: Any) -> tuple[float, float] | None:
 
 
 def _values(said: Any, place: str) -> Iterator[dict[str, Any]]:
-    """Return the values of an attribute as JSON-LD."""
     value = _content(said)
     if isinstance(said, dict) and value is not said:
         if "object" in said or "objectList" in said:

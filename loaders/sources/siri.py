@@ -51,7 +51,6 @@ class _Tree(ElementTree.TreeBuilder):
         return super().end(tag)
 
     def doctype(self, *_: object) -> None:
-        """The document has a type."""
         raise ValueError("it has a document type, and may declare entities")
 
 
@@ -220,7 +219,6 @@ class Siri:
 
 
 def _delivery(content: bytes, place: str) -> Element:
-    """The service delivery of a message."""
     root = read_xml(content, place)
     for each in root.iter():
         if _name(each) == "ServiceDelivery":

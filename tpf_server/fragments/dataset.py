@@ -63,7 +63,6 @@ class Overlap:
 
 
 def _narrowed(facts: FactPattern, quad: Quad) -> FactPattern | None:
-    """The pattern for this quad alone, if that matches."""
     if any(
         wanted is not None and wanted != term for wanted, term in zip(facts[:3], quad, strict=False)
     ):

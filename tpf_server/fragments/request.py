@@ -142,7 +142,6 @@ def _meet(one: QuadPattern, other: QuadPattern) -> bool:
 
 
 def _general(one: QuadPattern, other: QuadPattern) -> QuadPattern:
-    """Return the least pattern that contains two overlapping ones."""
     return QuadPattern(*[a if is_variable(a) else b for a, b in zip(one, other, strict=True)])
 
 
@@ -308,5 +307,4 @@ def _snapshot(text: str | None) -> Snapshot | None:
 
 
 def _iri(url: str) -> str:
-    """Return the URL with invalid characters percent-encoded."""
     return _NOT_IN_URL.sub(lambda found: quote(found.group(), safe=""), url)

@@ -209,7 +209,6 @@ class Matches:
         return LabelledRows(result, labels)
 
     def _static_columns(self, static: StaticStore, offset: int, limit: int) -> QuadColumns:
-        """Static matches, without those that live facts show."""
         if not self._hidden:
             return static.columns(self._pattern, offset, limit)
         # How many hidden ones stand before the first and before the last of the page.

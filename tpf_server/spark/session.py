@@ -343,7 +343,6 @@ def _shut_down(gateway: Any) -> None:
 
 
 def _reason(log: Path) -> str:
-    """Why Java gave up, as its log has it."""
     match = _JAVA_PROBLEM.search(log.read_text(encoding="utf-8", errors="replace"))
     return f" ({match[1].strip()})" if match else ""
 

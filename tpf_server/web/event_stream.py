@@ -167,7 +167,6 @@ class EventNodes:
             yield Triple(relation, _tree("value"), instant_term(from_micros(value)))
 
     def _shape(self) -> Iterator[Triple]:
-        """Return the shape of the members."""
         shape = Term(f"<{self._url}#shape>")
         yield Triple(self._stream, _tree("shape"), shape)
         yield Triple(shape, RDF_TYPE, Term(f"<{_SHACL}NodeShape>"))
@@ -212,7 +211,6 @@ def event_page(endpoint: Endpoint, triples: Sequence[Triple], path: str, title: 
 
 
 def _links(described: _Described) -> Iterator[tuple[str, str]]:
-    """Return the relations of the node."""
     results: dict[str, list[str]] = {}
     for about in described.values():
         for target in about.get(_NODE, ()):

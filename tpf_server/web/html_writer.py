@@ -178,7 +178,6 @@ def _pages(fragment: Fragment, label: str) -> Markup:
 
 
 def _suffixed(fragment: Fragment, suffix: str) -> str:
-    """The URL of this page in another format."""
     request, url = fragment.query.request, fragment.query.endpoint.url
     _, _, query = request.page_url.partition("?")
     return f"{url}.{suffix}" + (f"?{query}" if query else "")
@@ -191,5 +190,4 @@ def _views(endpoint: Endpoint, query: str) -> list[tuple[str, str]]:
 
 
 def _root(endpoint: Endpoint) -> str:
-    """Return the beginning of all URLs of a dataset."""
     return f"{endpoint.base}{endpoint.dataset.settings.name}/"

@@ -113,7 +113,6 @@ def _dataset(entry: CatalogEntry) -> Iterator[Triple]:
 
 
 def _sparql(url: str, title: str, datasets: Sequence[Term]) -> Iterator[Triple]:
-    """Return the description of a SPARQL endpoint in short."""
     service, data = Term(f"<{url}>"), Term(f"<{url}#data>")
     for kind in (_sd("Service"), _dcat("DataService")):
         yield Triple(service, RDF_TYPE, kind)

@@ -37,7 +37,6 @@ class _Durations(Histogram):
     """A histogram to which many durations can be added at once."""
 
     def observe_all(self, seconds: Sequence[float]) -> None:
-        """Observe many durations, with one write for a bucket."""
         self._sum.inc(sum(seconds))
         result = collections.Counter([bisect_left(self._upper_bounds, each) for each in seconds])
         for bucket, count in result.items():

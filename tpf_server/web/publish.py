@@ -134,7 +134,6 @@ def _parameters(request: Request) -> Mapping[str, str]:
 
 
 def _check(facts: Sequence[Fact], endpoint: Endpoint) -> None:
-    """Refuse facts that would speak for the server."""
     authority = endpoint.authority
     for fact in facts:
         quad = fact.quad

@@ -64,7 +64,6 @@ class _Reader:
         """What the transaction that is open has changed, as it was before."""
 
     def read(self, number: int, line: str) -> None:
-        """Read a line, with or without a full stop."""
         if not line or line.startswith("#"):
             return
         code, _, rest = line.partition(" ")
@@ -96,7 +95,6 @@ class _Reader:
             raise BodyError(f"line {number}: not a line of a patch here: {line[:100]}")
 
     def end(self, last: int) -> None:
-        """See to it that no transaction is left open."""
         if self._before is not None:
             raise BodyError(f"line {last}: the patch ends in the midst of a transaction")
 

@@ -59,7 +59,6 @@ def document(triples: Iterable[Triple]) -> str:
 
 
 def _nodes(triples: Iterable[Triple]) -> str:
-    """Return the triples as node objects, separated by commas."""
     results: dict[str, dict[str, list[str]]] = {}
     for subject, predicate, value in triples:
         node = results.get(subject)

@@ -115,7 +115,6 @@ def _prefix(name: str, namespace: str) -> str:
 
 
 def _lines(data: QuadColumns, names: PredicateNames) -> str:
-    """Return a line for each statement."""
     said = {predicate: f" {names[predicate]} " for predicate in set(data.predicates)}
     # Filled by column, and joined once.
     pieces = [" .\n"] * (4 * len(data.subjects))

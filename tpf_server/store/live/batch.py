@@ -323,7 +323,6 @@ class WithdrawingPlanner(Planner):
 
 
 def _united(spans_of_time: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans in order, those that meet as one."""
     united: list[tuple[int, int]] = []
     for start, end in sorted(spans_of_time):
         if united and start <= united[-1][1]:
@@ -334,7 +333,6 @@ def _united(spans_of_time: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _renamed(version: Version) -> Version:
-    """The version with the token of its start."""
     quad = Quad(*map(Term, version[2:6]))
     token = identity(Fact(quad, label_of(version.start, version.end)))
     return version._replace(token=token_bits(token))

@@ -300,13 +300,11 @@ class _Session:
         return question(self.connection)
 
     def close(self) -> None:
-        """Let go of the connection."""
         self._ended = True
         self.connection.close()
 
 
 def _make(connection: _Connection, schema: str) -> None:
-    """Make the tables where they are not all there."""
     known = connection.execute("SELECT to_regclass('batches'), to_regclass('receipts_by_age')")
     if None in (known.fetchone() or ()):
         with connection.transaction():

@@ -569,7 +569,6 @@ class Reader:
     # Many slots
 
     def _many(self, pattern: FactPattern) -> NumberPattern | None:
-        """Return the pattern in numbers where a view pays."""
         if pattern.identity is not None or pattern.repeats:
             return None
         numbers = self._index.numbers(pattern)
@@ -641,7 +640,6 @@ class Reader:
         return Labelled(valid, int(coming.min()) if len(coming) else FOREVER)
 
     def _of_all_times(self, pattern: FactPattern) -> list[int]:
-        """The rows that match, of every instant and state."""
         rows, numbers = self._index.rows, self._index.numbers(pattern)
         if numbers is None:
             return []
@@ -658,7 +656,6 @@ class Reader:
     # Few slots
 
     def _rows(self, pattern: FactPattern, snapshot: Snapshot) -> Iterator[int]:
-        """Return the valid matching rows, one by one."""
         self.ways["slots"] += 1
         rows = self._index.rows
         numbers = self._index.numbers(pattern)

@@ -182,7 +182,6 @@ class SqliteLog:
         return sqlite3.connect(url, uri=True, timeout=30.0, isolation_level=None)
 
     def _keep_apart(self) -> None:
-        """Keep the newest number apart from now on."""
         with self._lock, _translated(self._path):
             row = self._write.execute(
                 "SELECT sequence, payload FROM batches ORDER BY sequence DESC LIMIT 1"

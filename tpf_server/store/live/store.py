@@ -451,7 +451,6 @@ class IndexedLiveStore:
     # Following the log
 
     def _follow(self) -> None:
-        """Read and apply new records of the log."""
         if self._log.changed():
             self._apply_all(self._log.read(self._index.last))
 

@@ -60,7 +60,6 @@ class _Order:
         return low, high
 
     def firsts(self) -> Ids:
-        """The ids that rows begin with, and 0."""
         begins = np.diff(np.asarray(self._starts))
         return np.union1d(np.uint32(0), np.flatnonzero(begins).astype(np.uint32))
 
@@ -238,7 +237,6 @@ class ColumnarStore:
         return [quads[k] for k in np.flatnonzero(held[places] == wanted)]
 
     def _locate(self, files: _Files, pattern: QuadPattern) -> _Matches:
-        """Where the matches are."""
         ids = [0, 0, 0, 0]
         bound: list[Term | None] = [None, None, None, None]
         bits = 0

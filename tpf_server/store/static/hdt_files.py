@@ -156,7 +156,6 @@ class _Integers:
         self._bytes = np.frombuffer(source.content, np.uint8, size, start)
 
     def part(self, start: int, end: int) -> NDArray[np.int64]:
-        """Those of some places."""
         bits = self._bits
         if not bits:
             return np.zeros(end - start, np.int64)

@@ -179,7 +179,6 @@ def stamp_verified(folder: Path, manifest: Manifest) -> None:
 
 
 def _fingerprint(folder: Path, manifest: Manifest) -> dict[str, list[int]]:
-    """Return, of each file, what changes with every write."""
     fingerprint: dict[str, list[int]] = {}
     for name, entry in manifest.files.items():
         try:

@@ -115,7 +115,6 @@ class WebHdfs:
         read: Callable[[Any], ResultT],
         **arguments: Any,
     ) -> ResultT:
-        """Return the parsed JSON answer of an operation."""
 
         def said() -> ResultT:
             with self._asked(method, path, operation, **arguments) as answer:
