@@ -14,7 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,7 +26,8 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.places import InputPlace, input_place, names_below
-from loaders.sources.base import FeedBatch, FeedSpan, size_of
+from loaders.sources.base import FeedBatch, size_of
+from loaders.sources.polling import RecordedPolls
 from loaders.sources.reading import archive, member
 
 _DOCUMENT = re.compile(r"(?:.*/)?(\d{12,14})\.(?:dat|json)")
@@ -61,7 +62,7 @@ class Departure(NamedTuple):
             yield Quad(self.subject, v.PLATFORM, literal(self.platform))
 
 
-class Irail:
+class Irail(RecordedPolls[str]):
     """A recording of liveboards."""
 
     name = "irail"
@@ -79,7 +80,11 @@ class Irail:
                 polls[int(match.group(1))] = name
         if not polls:
             raise InputError("holds no liveboard (files like 1417772214687.dat)", str(path))
-        self._polls = dict(sorted(polls.items()))
+        instants = sorted(polls)
+        gaps = Counter(later - earlier for earlier, later in pairwise(instants))
+        usual = gaps.most_common(1)[0][0] if gaps else 60_000
+        named = {from_millis(poll): polls[poll] for poll in instants}
+        super().__init__(named, timedelta(milliseconds=usual))
 
     def _members(self) -> list[str]:
         try:
@@ -98,7 +103,7 @@ class Irail:
 
     def pieces(self, count: int) -> Sequence[str]:
         """The documents in `count` lists of about equal length."""
-        members = list(self._polls.values())
+        members = [name for _, _, name in self._polls]
         size = -(-len(members) // max(count, 1))
         return [json.dumps(members[i : i + size]) for i in range(0, len(members), size)]
 
@@ -122,38 +127,16 @@ class Irail:
 
     # The feed.
 
-    def _ends(self) -> list[tuple[int, int]]:
-        """Return every poll with the next one, in milliseconds; the last has the usual period."""
-        instants = list(self._polls)
-        gaps = Counter(later - earlier for earlier, later in pairwise(instants))
-        usual = gaps.most_common(1)[0][0] if gaps else 60_000
-        return list(pairwise([*instants, instants[-1] + usual]))
-
-    def _selected(self, start: datetime | None, until: datetime | None) -> list[tuple[int, int]]:
-        return [
-            (poll, following)
-            for poll, following in self._ends()
-            if (start is None or from_millis(poll) >= start)
-            and (until is None or from_millis(poll) < until)
-        ]
-
-    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """Return first poll, end of the last one, and their number."""
-        selected = self._selected(start, until)
-        if not selected:
-            return None
-        return FeedSpan(from_millis(selected[0][0]), from_millis(selected[-1][1]), len(selected))
-
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """Return one batch per poll; it holds until the next poll."""
-        selected = self._selected(start, until)
-        documents = self._read([self._polls[poll] for poll, _ in selected])
-        for (poll, following), (name, text) in zip(selected, documents, strict=True):
+        polls = self.selected(start, until)
+        documents = self._read([name for _, _, name in polls])
+        for (at, end, _), (name, text) in zip(polls, documents, strict=True):
             quads: dict[tuple[Term, Term], Quad] = {}
             for each in departures(text, f"{self.path}: {name}"):
                 for quad in each.dynamic():
                     quads[quad.subject, quad.predicate] = quad
-            yield FeedBatch(from_millis(poll), from_millis(following), tuple(quads.values()))
+            yield FeedBatch(at, end, tuple(quads.values()))
 
     # Reading.
 

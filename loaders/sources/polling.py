@@ -1,10 +1,10 @@
 """Feeds of messages: recorded, or polled at a URL."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from threading import Event
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import requests
 
@@ -17,6 +17,9 @@ from loaders.places import InputPlace, input_place, path_parts, size_at
 from loaders.sources.base import FeedBatch, FeedSpan
 
 # Recorded messages as a feed: each is what one poll said, and holds until the next one.
+
+
+ItemT = TypeVar("ItemT")
 
 
 class MessageFormat(Protocol):
@@ -33,7 +36,36 @@ class MessageFormat(Protocol):
         """Return when a message was made."""
 
 
-class RecordedMessages:
+class RecordedPolls(Generic[ItemT]):
+    """Items by the instants at which they were polled; each holds until the next one.
+
+    Args:
+        items: one at least.
+        last: how long the last one holds.
+    """
+
+    def __init__(self, items: Mapping[datetime, ItemT], last: timedelta) -> None:
+        instants = sorted(items)
+        ends = [*instants[1:], shifted(instants[-1], last)]
+        self._polls = [(at, end, items[at]) for at, end in zip(instants, ends, strict=True)]
+
+    def selected(
+        self, start: datetime | None, until: datetime | None
+    ) -> list[tuple[datetime, datetime, ItemT]]:
+        """Return begin, end and item of the polls from `start` to before `until`."""
+        return [
+            poll
+            for poll in self._polls
+            if (start is None or poll[0] >= start) and (until is None or poll[0] < until)
+        ]
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        """Return first poll, end of the last one, and their number."""
+        polls = self.selected(start, until)
+        return FeedSpan(polls[0][0], polls[-1][1], len(polls)) if polls else None
+
+
+class RecordedMessages(RecordedPolls[InputPlace]):
     """Recorded messages: a file, or a directory. A message holds until the next one."""
 
     def __init__(
@@ -56,27 +88,11 @@ class RecordedMessages:
             polls[messages.instant(_content(file), str(file))] = file
         if not polls:
             raise InputError(f"holds no messages (*{messages.suffix})", str(place))
-        instants = sorted(polls)
-        ends = [*instants[1:], shifted(instants[-1], period)]
-        self._polls = [(at, end, polls[at]) for at, end in zip(instants, ends, strict=True)]
-
-    def _selected(
-        self, start: datetime | None, until: datetime | None
-    ) -> list[tuple[datetime, datetime, InputPlace]]:
-        return [
-            poll
-            for poll in self._polls
-            if (start is None or poll[0] >= start) and (until is None or poll[0] < until)
-        ]
-
-    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """Return first message, end of the last one, and their number."""
-        polls = self._selected(start, until)
-        return FeedSpan(polls[0][0], polls[-1][1], len(polls)) if polls else None
+        super().__init__(polls, period)
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """One batch per message."""
-        for at, end, file in self._selected(start, until):
+        for at, end, file in self.selected(start, until):
             quads = self._messages.read(_content(file), str(file))
             yield FeedBatch(at, end, tuple(dict.fromkeys(quads)))
 
