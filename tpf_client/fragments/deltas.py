@@ -1,0 +1,102 @@
+"""Pages as what differs from the page before: the client's part of RFC 9842.
+
+A server of live pages states with ``Use-As-Dictionary`` that the text of a page serves as the
+dictionary of the next page of the same URL. The next request names that text by its SHA-256, and the
+answer is a Zstandard frame made with it: a hundred bytes instead of two thousand.
+
+In a browser the browser does this by itself.
+"""
+
+import threading
+from base64 import b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from cachetools import LRUCache
+
+if TYPE_CHECKING:
+    from backports import zstd
+else:
+    try:
+        from compression import zstd
+    except ImportError:  # before Python 3.14
+        try:
+            from backports import zstd
+        except ImportError:
+            zstd = None
+
+DELTA: Final = "dcz"
+"""The encoding of a delta."""
+_MAGIC: Final = b"\x5e\x2a\x4d\x18\x20\x00\x00\x00"
+_WINDOW_LOG: Final = 23
+"""RFC 9842, section 4: a frame needs a window of 8 MB, or of the size of its dictionary."""
+_BYTES: Final = 16 * 2**20
+
+
+class DeltaError(ValueError):
+    """A delta that cannot be read, or is of another dictionary."""
+
+
+class Dictionaries:
+    """The texts of pages that servers will send deltas to. Thread-safe.
+
+    Args:
+        most: bytes of a page at most.
+        capacity: bytes that are kept at most.
+    """
+
+    def __init__(self, most: int, capacity: int = _BYTES) -> None:
+        self._most = most
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._texts: LRUCache[str, bytes] = LRUCache(capacity, getsizeof=len)
+
+    def of(self, url: str) -> bytes | None:
+        """The dictionary for a URL."""
+        with self._lock:
+            return self._texts.get(url)
+
+    def keep(self, url: str, headers: Mapping[str, str], text: bytes) -> None:
+        """Keep the text of a page, if its server can use it."""
+        if zstd is None or "Use-As-Dictionary" not in headers or len(text) > self._capacity:
+            return
+        with self._lock:
+            self._texts[url] = text
+
+    def forget(self, url: str) -> None:
+        """Forget the dictionary for a URL."""
+        with self._lock:
+            self._texts.pop(url, None)
+
+    def read(self, body: bytes, dictionary: bytes) -> bytes:
+        """Decode a delta.
+
+        Raises:
+            DeltaError: it is damaged, longer than a page may be, or of another dictionary.
+        """
+        if body[:40] != _MAGIC + sha256(dictionary).digest():
+            raise DeltaError("the delta is not of the page that was named")
+        prefix = zstd.ZstdDict(dictionary, is_raw=True).as_prefix
+        options = {zstd.DecompressionParameter.window_log_max: self._window(dictionary)}
+        unpacker = zstd.ZstdDecompressor(zstd_dict=prefix, options=options)
+        try:
+            text = unpacker.decompress(body[40:], self._most + 1)
+        except zstd.ZstdError as error:
+            raise DeltaError(f"the delta is damaged: {error}") from None
+        if len(text) > self._most or not unpacker.eof or unpacker.unused_data:
+            raise DeltaError("the delta is cut off, or longer than a page may be")
+        return text
+
+    def _window(self, dictionary: bytes) -> int:
+        return max(_WINDOW_LOG, (len(dictionary) * 5 // 4).bit_length())
+
+
+def accepted(encodings: str) -> str:
+    """An ``Accept-Encoding`` header that takes deltas, too, where they can be read here."""
+    return encodings if zstd is None else f"{encodings}, {DELTA}"
+
+
+def available(dictionary: bytes) -> tuple[str, str]:
+    """The header that names a dictionary."""
+    return "Available-Dictionary", f":{b64encode(sha256(dictionary).digest()).decode()}:"
