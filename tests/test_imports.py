@@ -20,7 +20,8 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client.sparql": {"rdflib", "re2", "regex"},
     "tpf_client.dataflow": set(),
     "tpf_client.fragments": {
-        "cachetools", "js", "pyodide", "pyoxigraph", "requests", "uritemplate", "urllib3",
+        "backports", "cachetools", "compression", "js", "pyodide", "pyoxigraph", "requests",
+        "uritemplate", "urllib3",
     },
     "tpf_client.planner": set(),
     "tpf_client.streaming": set(),
@@ -43,8 +44,8 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_server.store.live": {"numpy", "psycopg", "sortedcontainers"},
     "tpf_server.fragments": {"werkzeug"},
     "tpf_server.web": {
-        "brotli", "cachetools", "flask", "hydra_python_core", "jinja2", "markupsafe",
-        "prometheus_client", "pyoxigraph", "werkzeug",
+        "backports", "brotli", "cachetools", "compression", "flask", "hydra_python_core",
+        "jinja2", "markupsafe", "prometheus_client", "pyoxigraph", "werkzeug",
     },
     "tpf_server.continuous.engine": {"numpy", "pyarrow", "pyoxigraph"},
     "tpf_server.continuous.csparql": set(),

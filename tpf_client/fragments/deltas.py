@@ -1,8 +1,8 @@
 """Pages as what differs from the page before: the client's part of RFC 9842.
 
 A server of live pages states with ``Use-As-Dictionary`` that the text of a page serves as the
-dictionary of the next page of the same URL. The next request names that text by its SHA-256, and the
-answer is a Zstandard frame made with it: a hundred bytes instead of two thousand.
+dictionary of the next page of the same URL. The next request names that text by its SHA-256, and
+the answer is a Zstandard frame made with it: a hundred bytes instead of two thousand.
 
 In a browser the browser does this by itself.
 """
@@ -69,16 +69,19 @@ class Dictionaries:
         with self._lock:
             self._texts.pop(url, None)
 
-    def read(self, body: bytes, dictionary: bytes) -> bytes:
+    def read(self, body: bytes, dictionary: bytes | None) -> bytes:
         """Decode a delta.
 
         Raises:
             DeltaError: it is damaged, longer than a page may be, or of another dictionary.
         """
+        if dictionary is None:
+            raise DeltaError("a delta, although no dictionary was named")
         if body[:40] != _MAGIC + sha256(dictionary).digest():
             raise DeltaError("the delta is not of the page that was named")
         prefix = zstd.ZstdDict(dictionary, is_raw=True).as_prefix
-        options = {zstd.DecompressionParameter.window_log_max: self._window(dictionary)}
+        window = max(_WINDOW_LOG, (len(dictionary) * 5 // 4).bit_length())
+        options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: window}
         unpacker = zstd.ZstdDecompressor(zstd_dict=prefix, options=options)
         try:
             text = unpacker.decompress(body[40:], self._most + 1)
@@ -88,13 +91,10 @@ class Dictionaries:
             raise DeltaError("the delta is cut off, or longer than a page may be")
         return text
 
-    def _window(self, dictionary: bytes) -> int:
-        return max(_WINDOW_LOG, (len(dictionary) * 5 // 4).bit_length())
-
 
 def accepted(encodings: str) -> str:
     """An ``Accept-Encoding`` header that takes deltas, too, where they can be read here."""
-    return encodings if zstd is None else f"{encodings}, {DELTA}"
+    return encodings if zstd is None or encodings == "identity" else f"{encodings}, {DELTA}"
 
 
 def available(dictionary: bytes) -> tuple[str, str]:

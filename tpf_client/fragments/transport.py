@@ -39,6 +39,13 @@ from tpf_client.errors import (
     PageTooLargeError,
     SourceError,
 )
+from tpf_client.fragments.deltas import (
+    DELTA,
+    DeltaError,
+    Dictionaries,
+    accepted,
+    available,
+)
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.responses import PHRASES, Limits, Response, attempts
 
@@ -248,6 +255,7 @@ class _Requests:
         self._lock = threading.Lock()
         self._prepared: LRUCache[str, tuple[requests.PreparedRequest, BaseAdapter, _Settings]]
         self._prepared = LRUCache(_PREPARED)
+        self.encodings = accepted(str(self._session.headers.get("Accept-Encoding", "identity")))
         for adapter in self._session.adapters.values():
             manager = getattr(adapter, "poolmanager", None)
             if isinstance(manager, PoolManager):
@@ -338,6 +346,7 @@ class Transport:
         self._limits = limits
         self._destinations = destinations
         self._requests = _Requests(session, connections)
+        self._dictionaries = Dictionaries(limits.max_page_bytes)
         self._jitter = random.Random()  # noqa: S311 - it spreads the retries of many clients
         self._exchanges: set[Exchange] = set()
         self._closed = False
@@ -476,11 +485,26 @@ class Transport:
         target = url
         for _ in range(_MAX_REDIRECTS + 1):
             sent = self._clock.now()
-            with self._requests.get(target, headers, exchange) as raw:
+            dictionary = self._dictionaries.of(target)
+            asked = {**headers, "Accept-Encoding": self._requests.encodings}
+            if dictionary is not None:
+                asked.update([available(dictionary)])
+            with self._requests.get(target, asked, exchange) as raw:
                 if raw.status_code in _REDIRECTS and "Location" in raw.headers:
                     target = self._destinations.led(url, raw.headers["Location"], target)
                     continue
                 body = self._read(raw, url, exchange, cancelled)
+                if raw.headers.get("Content-Encoding") == DELTA:
+                    try:
+                        body = self._dictionaries.read(body, dictionary)
+                    except DeltaError:
+                        if dictionary is None:
+                            raise
+                        # Once more, for the whole page.
+                        self._dictionaries.forget(target)
+                        continue
+                if raw.status_code == HTTPStatus.OK:
+                    self._dictionaries.keep(target, raw.headers, body)
                 return Response(raw.status_code, raw.headers, body, sent, self._clock.now())
         raise SourceError(url, f"more than {_MAX_REDIRECTS} redirects")
 

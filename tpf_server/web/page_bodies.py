@@ -93,7 +93,8 @@ _SPECIAL = re.compile(r"[\\*+?:{}()]")
 _LONGEST_MATCH: Final = 1024
 _OPTIONS: Final[dict[int, int]] = {
     zstd.CompressionParameter.compression_level: _ZSTD_LEVEL,
-    zstd.CompressionParameter.checksum_flag: 0,
+    # Four bytes, so that a damaged delta is never taken for a page.
+    zstd.CompressionParameter.checksum_flag: 1,
     zstd.CompressionParameter.dict_id_flag: 0,
 }
 
