@@ -55,7 +55,7 @@ def _body(transport: Transport, url: str) -> str:
 def test_requests_are_those_of_the_library(port: int, place: str, path: str) -> None:
     url = f"http://{place}:{port}{path}"
     with requests.Session() as usual, closing(_transport()) as transport:
-        encodings = f"{usual.headers['Accept-Encoding']}, dcz"
+        encodings = str(usual.headers["Accept-Encoding"]) + ", dcz"
         head = {"Accept": "text/plain", "Accept-Encoding": encodings}
         expected = usual.get(url, headers=head, timeout=60.0).text
         assert _body(transport, url) == expected
