@@ -113,14 +113,6 @@ def test_overlapping_labels_of_one_fact_are_refused(labels: list[Label]) -> None
     check_no_overlap([facts[0], Fact(other._replace(graph=G), labels[1])])
 
 
-def test_labels_that_meet_do_not_overlap() -> None:
-    check_no_overlap(
-        [Fact(QUAD, Interval(NOON, hours(1))), Fact(QUAD, Interval(hours(1), hours(2)))]
-    )
-    check_no_overlap([Fact(QUAD, Expiration(NOON)), Fact(QUAD, Interval(NOON, hours(1)))])
-    check_no_overlap([Fact(QUAD, Expiration(NOON)), Fact(QUAD, Expiration(NOON)), Fact(QUAD)])
-
-
 @given(labels=st.lists(SMALL_LABELS, max_size=5, unique=True))
 def test_an_overlap_is_an_instant_at_which_two_versions_hold(labels: list[Label]) -> None:
     facts = [Fact(QUAD._replace(object=literal(str(n))), label) for n, label in enumerate(labels)]

@@ -120,17 +120,6 @@ def test_time_alone_expires_and_emits_by_difference():
     assert [row[0][1] for row in rows(counts)] == ["1", "2", "1", "0"]
 
 
-def test_a_slide_moves_by_the_clock_too():
-    engine = Engine()
-    found = engine.register(
-        "SELECT ?a { STREAM <urn:s> [RANGE 10ms SLIDE 10ms] { ?a <urn:p> ?b } }"
-    )
-    engine.push("urn:s", triple(1), 3)
-    assert rows(found) == []
-    engine.advance(10)
-    assert rows(found) == [("<urn:n1>",)]
-
-
 def test_the_clock_leaves_late_elements_their_time():
     engine = Engine(lateness=5)
     found = engine.register("SELECT ?a { STREAM <urn:s> [RANGE 2ms] { ?a <urn:p> ?b } }")
@@ -289,60 +278,6 @@ def test_a_query_cannot_feed_itself():
 
 
 # ---------------------------------------------------------------------------- static data
-
-
-def test_a_change_of_static_data_is_seen_at_once():
-    engine = Engine()
-    text = "SELECT ?a ?c { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } GRAPH <urn:g> { ?b <urn:q> ?c } }"
-    query = engine.register(text)
-    engine.push("urn:s", triple(1), 0)
-    assert rows(query) == []
-    engine.add([("<urn:n0>", "<urn:q>", "<urn:x>")], "urn:g")
-    engine.push("urn:s", triple(1), 1)
-    assert rows(query) == [("<urn:n1>", "<urn:x>")]
-    engine.remove([("<urn:n0>", "<urn:q>", "<urn:x>")], "urn:g")
-    engine.push("urn:s", triple(1), 2)
-    assert rows(query) == []
-
-
-def test_instances_see_changes_of_the_static_data_of_their_constants():
-    engine = Engine()
-    text = "SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } ?b <urn:near> <urn:n%d> }"
-    queries = [engine.register(text % number) for number in range(4)]
-    assert len({id(each.plan) for each in queries}) == 2
-    near = [("<urn:n0>", "<urn:near>", f"<urn:n{number}>") for number in range(4)]
-    for present, change in (
-        ((), lambda: None),
-        ((1, 2), lambda: engine.add([near[1], near[2]])),
-        ((2, 3), lambda: (engine.add([near[3]]), engine.remove([near[1]]))),
-        ((3,), queries[2].close),
-    ):
-        change()
-        engine.push("urn:s", triple(5), engine.arrivals)
-        assert [n for n, query in enumerate(queries) if rows(query)] == list(present)
-
-
-def test_by_difference_a_change_of_static_data_changes_the_result():
-    engine = Engine()
-    text = "SELECT ?a ?c { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } ?b <urn:q> ?c }"
-    query = engine.register(text, semantics=PAPER)
-    engine.push("urn:s", triple(1), 0)
-    engine.add([("<urn:n0>", "<urn:q>", "<urn:x>")])
-    assert rows(query) == [("<urn:n1>", "<urn:x>")]
-
-
-def test_a_query_sees_what_arrives_after_its_registration():
-    engine = Engine()
-    text = "SELECT ?a { STREAM <urn:s> [ALL] { ?a <urn:p> <urn:n0> } }"
-    first = engine.register(text)
-    engine.push("urn:s", triple(1), 0)
-    second = engine.register(text, semantics=PAPER)
-    third = engine.register(text.replace("n0", "n7"))
-    engine.push("urn:s", triple(2), 1)
-    engine.push("urn:s", triple(2, 7), 1)
-    assert rows(first) == [("<urn:n1>",), ("<urn:n2>",)]
-    assert rows(second) == [("<urn:n2>",)]
-    assert rows(third) == [("<urn:n2>",)]
 
 
 # --------------------------------------------------------------------------------- top-k
