@@ -180,7 +180,14 @@ class CountedLookups(LookupLeaves):
     def mark(self) -> int:
         return 0
 
-    def limit(self, since: int, missing: Callable[[], int | None], *, grows: bool = True) -> None:
+    def limit(
+        self,
+        since: int,
+        missing: Callable[[], int | None],
+        *,
+        grows: bool = True,
+        grows_but_for_absence: bool = True,
+    ) -> None:
         pass
 
     def not_hurried(self, since: int) -> None:

@@ -439,13 +439,21 @@ class CountingLeaves(Leaves, Protocol):
     def mark(self) -> int:
         """A moment, for `limit`, `not_hurried` and `at_rest`."""
 
-    def limit(self, since: int, missing: Callable[[], int | None], *, grows: bool = True) -> None:
+    def limit(
+        self,
+        since: int,
+        missing: Callable[[], int | None],
+        *,
+        grows: bool = True,
+        grows_but_for_absence: bool = True,
+    ) -> None:
         """Only so much is needed of what was built since then that no solution is missing.
 
         Args:
             since: see `mark`.
             missing: how many are missing.
             grows: whether further facts surely take none away.
+            grows_but_for_absence: whether only those do that OPTIONAL, MINUS and EXISTS find.
         """
 
     def not_hurried(self, since: int) -> None:

@@ -417,17 +417,28 @@ class FragmentLeaves:
         """A moment, for `limit`, `not_hurried` and `at_rest`."""
         return len(self._evaluation.leaves)
 
-    def limit(self, since: int, missing: Callable[[], int | None], *, grows: bool = True) -> None:
+    def limit(
+        self,
+        since: int,
+        missing: Callable[[], int | None],
+        *,
+        grows: bool = True,
+        grows_but_for_absence: bool = True,
+    ) -> None:
         """What was built since then is needed only until no solution is missing.
 
-        What further facts may take away is not enough in a continuous query; in another one it is,
-        where it was sure before all was read.
+        Further facts may take solutions away. In a query that is asked once, those are enough that
+        were sure before all was read. A continuous one goes on where some were taken away, and
+        whatever may take them away is read as far as it is asked for.
         """
-        if not grows:
-            if self._evaluation.live:
+        leaves = self._evaluation.leaves[since:]
+        if not grows and self._evaluation.live:
+            if not grows_but_for_absence:
                 return
+            leaves = [each for each in leaves if not each.need.decides]
+        elif not grows:
             missing = _while_sure(missing, self._evaluation.dataflow)
-        for each in self._evaluation.leaves[since:]:
+        for each in leaves:
             each.need.limit(missing)
             each.need.doubtful = each.need.doubtful or not grows
 

@@ -54,6 +54,14 @@ groups = st.one_of(
             "?s :p+ ?o",
             "?s :p ?o VALUES ?o { 1 2 :a }",
             "?s :p ?o . ?o :q ?v . ?v ?x ?w",
+            "?s :p ?o MINUS { ?o ?x ?v } MINUS { ?s :q 1 }",
+            "?s ?p ?o OPTIONAL { ?s :q ?v } ?v ?x ?w",
+            "?s ?p ?o OPTIONAL { ?o :q ?v OPTIONAL { ?v :p ?w } MINUS { ?v :r ?o } }",
+            "?s ?p ?o OPTIONAL { ?s :q ?v } FILTER NOT EXISTS { ?v :p ?w }",
+            "?s :p ?o FILTER(?o = 1 || NOT EXISTS { ?o ?x ?s })",
+            "?s :p ?o BIND(EXISTS { ?s :q ?v } AS ?e)",
+            "{ SELECT ?s (COUNT(*) AS ?o) { ?s ?p ?x } GROUP BY ?s } MINUS { ?s :r :b }",
+            "?s ?p ?o MINUS { SELECT ?s { ?s :q ?x } GROUP BY ?s HAVING(COUNT(*) > 1) }",
         ]
     ),
 )
@@ -169,6 +177,9 @@ SHAPES = [
     "SELECT * { ?s :p ?o OPTIONAL { ?s :q ?v } } LIMIT 10",
     "SELECT * { ?s :p ?o FILTER EXISTS { ?s :r ?t } } LIMIT 10",
     "SELECT * { ?s :p ?o FILTER NOT EXISTS { ?s :r :s1 } } LIMIT 10",
+    'SELECT * { ?s :p ?o MINUS { ?s :q "2" } } LIMIT 10',
+    "SELECT * { ?s :q ?v FILTER NOT EXISTS { ?t :p ?s } } LIMIT 10",
+    "SELECT * { ?s :p ?o OPTIONAL { ?s :q ?v } FILTER(!BOUND(?v)) } LIMIT 10",
     "SELECT * { { ?s :p ?o } UNION { ?s :q ?o } } LIMIT 10",
     "SELECT * { { SELECT ?s { ?s :p ?o } LIMIT 5 } ?s :q ?v }",
     "SELECT * { ?s :p ?o FILTER(?o = :o49) } LIMIT 3",
@@ -179,13 +190,14 @@ SHAPES = [
     "ASK { ?s ?p ?o }",
     "ASK { FILTER EXISTS { ?s :p ?o } }",
     "ASK { ?s :p ?o . ?s :q ?v }",
+    'ASK { ?s :p ?o MINUS { ?s :q "2" } }',
 ]
 WATCHED = {
     # The whole optional fragment, three pages, in place of one page of it and a key.
     "SELECT * { ?s :p ?o OPTIONAL { ?s :q ?v } } LIMIT 10": (1, 0),
-    # Asked once it is sure of its solutions after the first page. Later facts may take them away:
-    # the whole fragment is watched, three more pages.
-    "SELECT * { ?s :p ?o FILTER NOT EXISTS { ?s :r :s1 } } LIMIT 10": (3, 3),
+    # All solutions of the first page are asked for what may take them away: a block more.
+    "SELECT * { ?s :q ?v FILTER NOT EXISTS { ?t :p ?s } } LIMIT 10": (0, 1),
+    "SELECT * { ?s :p ?o OPTIONAL { ?s :q ?v } FILTER(!BOUND(?v)) } LIMIT 10": (0, 1),
     # What a first page tells of a key answers it once; who goes on watching asks for the key.
     "ASK { ?s :p ?o . ?s :q ?v }": (1, 1),
 }

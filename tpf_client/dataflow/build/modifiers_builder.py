@@ -6,6 +6,7 @@ Source: SPARQL 1.1 Query Language, section 15.
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from annotations.terms import Variable
@@ -21,7 +22,7 @@ from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Expression, Pattern, VariableRef
 from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.ordering import sort_key
-from tpf_client.sparql.rewrite.visitor import grows
+from tpf_client.sparql.rewrite.visitor import grows, grows_but_for_absence
 from tpf_client.sparql.scopes import in_scope, variables_in
 
 # GROUP BY and aggregates in a dataflow.
@@ -151,11 +152,12 @@ def build_modified(
     if isinstance(leaves, CountingLeaves):
         leaves.spare(mark, pattern, node, builder.environment)
         whole = pattern.input if isinstance(pattern, algebra.Slice) else pattern
+        limit = partial(leaves.limit, mark, grows_but_for_absence=grows_but_for_absence(whole))
         if isinstance(node, Slice):
-            leaves.limit(mark, lambda: node.missing, grows=node.monotone or grows(whole))
-        elif isinstance(node, Distinct) and not node.schema and grows(pattern):
+            limit(lambda: node.missing, grows=node.monotone or grows(whole))
+        elif isinstance(node, Distinct) and not node.schema:
             # There is one such solution.
-            leaves.limit(mark, lambda: 1 if node.empty else 0)
+            limit(lambda: 1 if node.empty else 0, grows=grows(whole))
     return node, variables, key
 
 

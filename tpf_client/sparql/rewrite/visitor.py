@@ -22,6 +22,8 @@ from tpf_client.sparql.algebra import (
     Extend,
     Filter,
     Join,
+    LeftJoin,
+    Minus,
     Path,
     Pattern,
     Project,
@@ -192,6 +194,19 @@ def grows(pattern: Pattern) -> bool:
             return first_exists(expression) is None and grows(inner)
         case _:
             return False
+
+
+def grows_but_for_absence(pattern: Pattern) -> bool:
+    """Whether only what OPTIONAL, MINUS and EXISTS find may take solutions of a pattern away."""
+    match pattern:
+        case LeftJoin(left, _) | Minus(left, _):
+            return grows_but_for_absence(left)
+        case Join(left, right) | Union(left, right):
+            return grows_but_for_absence(left) and grows_but_for_absence(right)
+        case Project(inner) | Distinct(inner) | Reduced(inner) | Filter(inner) | Extend(inner):
+            return grows_but_for_absence(inner)
+        case _:
+            return grows(pattern)
 
 
 def _grows(condition: Expression) -> bool:

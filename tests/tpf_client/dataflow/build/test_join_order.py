@@ -27,7 +27,12 @@ class Counting:
         return 0
 
     def limit(
-        self, since: int, missing: Callable[[], int | None], *, grows: bool = True
+        self,
+        since: int,
+        missing: Callable[[], int | None],
+        *,
+        grows: bool = True,
+        grows_but_for_absence: bool = True,
     ) -> None: ...
 
     def not_hurried(self, since: int) -> None: ...
