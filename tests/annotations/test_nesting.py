@@ -188,7 +188,7 @@ def chain(length: int) -> bytes:
     ).encode()
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(cuts=cuts, more=st.sampled_from([0, 1, 20_000]))
 def test_terms_that_are_defined_by_the_next_one(cuts: list[int], more: int) -> None:
     """20,000 of them end the process of whoever parses them."""

@@ -63,13 +63,13 @@ def check(query: str, kind: type, timeline: list[frozenset[Quad]]) -> None:
         assert followed == evaluation.output.multiset()
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(queries, graphs, st.sampled_from(KINDS))
 def test_once(query: str, quads: frozenset[Quad], kind: type) -> None:
     check(query, kind, [quads])
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     queries,
     st.lists(graphs, min_size=2, max_size=4),

@@ -98,7 +98,7 @@ def versions(draw: st.DrawFn) -> list[list[str]]:
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(versions())
 def test_a_page_says_what_it_says_as_a_whole(versions: list[list[str]]) -> None:
     """Whatever earlier versions were, and however odd it is."""

@@ -98,7 +98,7 @@ def _read(body: bytes, before: LineMemo | None) -> ReadPage | str:
         return str(error)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(versions())
 def test_a_page_says_the_same_as_when_it_is_read_for_the_first_time(bodies: list[bytes]) -> None:
     known: LineMemo | None = LineMemo()
