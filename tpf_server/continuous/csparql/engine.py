@@ -1,6 +1,5 @@
 """The native engine of C-SPARQL: streams in, answers at instants out."""
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -82,7 +81,7 @@ class SharedWindows:
         if found is not None:
             found.show(view)
             return
-        view.since = 0
+        view.reveal()
         self._shared[key] = view.contents
         self._listening.add(_wanted(key), view.contents)
 
@@ -373,7 +372,6 @@ class StreamReaders:
     def add(self, registered: PeriodicQuery) -> None:
         """Add a query; it sees later elements."""
         evaluation = registered.evaluation
-        registered.question.owners += 1
         self._in_graphs.update(evaluation.in_graphs)
         self._evaluations.add(evaluation, self.arrivals)
         self._learning.rest(evaluation)
@@ -383,8 +381,8 @@ class StreamReaders:
             self.following.add(registered.reads, registered)
         for name, view in evaluation.windows.items():
             if registered.counts:
-                # What came before it does not come into them.
-                view.since = 0
+                # They are its own, and empty.
+                view.reveal()
             elif evaluation.owners == 1:
                 self._windows.attach(evaluation.inputs[name], view, evaluation.predicates)
 
@@ -426,14 +424,12 @@ class StreamReaders:
         if not registered.counts:
             registered.last = at
             self._answered = at if self._answered is None else max(self._answered, at)
-        found = self._evaluations.equal(registered.evaluation)
-        if found is not None:
+        equal = self._evaluations.equal(registered.evaluation)
+        if equal is not None:
             question = registered.question
             self._leave(registered)
-            registered.question = self._planner.shared(found, registered.query, question)
-            registered.question.owners += 1
-            registered.evaluation = found
-            self._evaluations.add(found)
+            registered.share(equal, self._planner.shared(equal, registered.query, question))
+            self._evaluations.add(equal)
 
     # ----------------------------------------------------------------------------- elements
 
@@ -599,7 +595,6 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         )
         self._times = StreamTimes(lateness, patience)
         self._timetable = Timetable(self._times, self.queries)
-        self._registrations = itertools.count(1)
         self._graph_names = self.static.names
         self.static.on_change(self._changing)
 
@@ -859,14 +854,12 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             question,
             callback,
             self.limits.backlog,
-            next(self._registrations),
             self._drop,
         )
         try:
             self._timetable.add(registered)
         except UnsupportedContinuousQueryError:
-            if not question.owners:
-                evaluation.leave(question)
+            evaluation.leave(question)
             if not evaluation.owners:
                 evaluation.close()
             raise
@@ -889,6 +882,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         try:
             return evaluation.at(at, "", question)
         finally:
+            evaluation.leave(question)
             if not evaluation.owners:
                 evaluation.close()
 

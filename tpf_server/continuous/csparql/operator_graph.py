@@ -5,6 +5,7 @@ To the algebra the paper adds sources (graph, stream, window) and the aggregatio
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -99,8 +100,7 @@ class Sources:
 
     def without_streams(self) -> "Sources":
         """The static parts of these graphs."""
-        result = Sources(DatasetClause(), (), ())
-        result.__dict__.update(self.__dict__)
+        result = copy(self)
         result._static_only = True
         return result
 

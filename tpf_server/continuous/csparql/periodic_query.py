@@ -1,5 +1,6 @@
 """C-SPARQL queries that run, natively or elsewhere, and how often they are evaluated."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -72,6 +73,8 @@ class Executor(Protocol):
 
 
 AnswerCallback = Callable[[PeriodicAnswer], None]
+_NUMBERS: Final = itertools.count(1)
+"""Of queries, in the order of their registration."""
 
 
 class PeriodicQuery(RunningQuery[PeriodicAnswer]):
@@ -98,7 +101,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         question: Question,
         callback: AnswerCallback | None,
         backlog: int,
-        number: int,
         close: Callable[["PeriodicQuery"], None],
     ) -> None:
         super().__init__(name, callback, backlog, close)
@@ -107,7 +109,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.evaluation = evaluation
         self.question = question
         self.late = 0
-        self.number = number
+        self.number = next(_NUMBERS)
         self.last: int | None = None
         self.rank = 0
         self._arrived = 0
@@ -214,6 +216,11 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     def passed(self, at: int) -> int | None:  # noqa: ARG002
         """The instant to answer at once, before an element of `at` enters."""
         return None
+
+    def share(self, evaluation: PeriodicEvaluation, question: Question) -> None:
+        """Go on with an equal evaluation."""
+        self.evaluation = evaluation
+        self.question = question
 
     def coming(self, stream: Term, at: int) -> bool:
         """Note that an element is about to come; true if an instant is due."""

@@ -57,7 +57,6 @@ class PatternInput:
         table: StaticTable | None,
         windows: Sequence[WindowView],
         stamped: Sequence[WindowView] | None,
-        encode_stamp: Callable[[int], TermId],
         push: Callable[[Solution, int], None],
     ) -> None:
         self._row_of = row_of
@@ -65,7 +64,6 @@ class PatternInput:
         self._static: Set[Solution] = frozenset() if table is None else table.all
         self._windows = list(windows)
         self._stamped = None if stamped is None else list(stamped)
-        self._encode_stamp = encode_stamp
         self._push = push
         for window in self._windows:
             window.listen(mask, self._listener(window))
@@ -116,7 +114,7 @@ class PatternInput:
                 if self._stamped is None:
                     self._push(row, count)
                 else:
-                    encoded = 0 if stamp is None else self._encode_stamp(stamp)
+                    encoded = 0 if stamp is None else _encode_stamp(stamp)
                     self._push((*row, encoded), count)
 
     def _listener(self, window: WindowView) -> OnChange:
@@ -422,7 +420,7 @@ class CsparqlLeaves:
             table = None
         else:
             joined = self._flow.add(HashJoin(node, leaf))
-        entry = PatternInput(row_of, mask, table, windows, stamped, _encode_stamp, leaf.push)
+        entry = PatternInput(row_of, mask, table, windows, stamped, leaf.push)
         if table is not None:
             self._following.append(entry)
         self._inputs.append(entry)
@@ -589,8 +587,7 @@ def build(
     Raises:
         UnsupportedQueryError: it cannot be evaluated; nothing has run yet.
     """
-    builder = CsparqlBuilder(leaves, flow, environment)
-    builder.static = static
+    builder = CsparqlBuilder(leaves, flow, environment, static)
     # The default graph is what FROM says already, also for descriptions.
     query = replace(query, dataset=algebra.DatasetClause())
     return build_output(builder, query, query.pattern)
@@ -604,8 +601,7 @@ def build_above(
     environment: Environment,
 ) -> Output:
     """Build the dataflow above a gap."""
-    builder = CsparqlBuilder(leaves, flow, environment)
-    builder.gap = gap
+    builder = CsparqlBuilder(leaves, flow, environment, lambda _: False, gap)
     return build_output(builder, query, query.pattern)
 
 
@@ -613,13 +609,23 @@ class CsparqlBuilder(Builder):
     """Build nodes for patterns, aggregations included."""
 
     leaves: CsparqlLeaves
-    static: Callable[[QuadPattern], bool]
-    gap: tuple[Pattern, Node] | None = None
+
+    def __init__(
+        self,
+        leaves: CsparqlLeaves,
+        flow: Dataflow,
+        environment: Environment,
+        static: Callable[[QuadPattern], bool],
+        gap: tuple[Pattern, Node] | None = None,
+    ) -> None:
+        super().__init__(leaves, flow, environment)
+        self._static = static
+        self._gap = gap
 
     def build(self, pattern: Pattern, seed: Node | None) -> Node:
         """Build the node of a pattern."""
-        if self.gap is not None and pattern is self.gap[0]:
-            return self.gap[1]
+        if self._gap is not None and pattern is self._gap[0]:
+            return self._gap[1]
         if isinstance(pattern, Aggregated):
             return self._aggregation(pattern)
         if isinstance(pattern, algebra.BGP) and pattern.patterns:
@@ -683,7 +689,7 @@ class CsparqlBuilder(Builder):
         return reduce(algebra.Filter, conditions, combined(blocks))
 
     def _is_static(self, bgp: algebra.BGP) -> bool:
-        return all(map(self.static, bgp.patterns))
+        return all(map(self._static, bgp.patterns))
 
     def sideways(self, node: Node, pattern: Pattern) -> Node | None:
         """Give a seed to paths only."""

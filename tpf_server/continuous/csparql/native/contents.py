@@ -78,7 +78,7 @@ class WindowContents:
         for mask, listener in view.listeners:
             self._listeners.add(mask, listener)
         if self.newest is None:
-            view.since = 0
+            view.reveal()
         elif isinstance(self.window, LogicalWindow):
             view.hidden = self.newest
             self._partial.append(view)
@@ -113,7 +113,7 @@ class WindowContents:
         if self._partial:
             for view in self._partial:
                 if view.hidden <= start:
-                    view.since = 0
+                    view.reveal()
             self._partial = [view for view in self._partial if view.since]
 
     def _move(self, until: int, too_old: Callable[[], bool]) -> None:
@@ -154,7 +154,7 @@ class WindowContents:
                 since = view.since
                 then, now = whole if since < first else (_latest(old, since), _latest(new, since))
                 if then != now:
-                    view.changed = True
+                    view.note_change()
                     tell(triple, then, now)
 
 
@@ -168,7 +168,6 @@ class WindowView:
 
     Attributes:
         hidden: the latest timestamp before the registration.
-        changed: a listener was notified since this was reset.
     """
 
     contents: WindowContents
@@ -179,7 +178,20 @@ class WindowView:
         self.listeners: list[tuple[Mask, _Listener]] = []
         WindowContents(window).show(self)
         self.since = since
-        self.changed = False
+        self._changed = False
+
+    def reveal(self) -> None:
+        """See all that is in the window from now on."""
+        self.since = 0
+
+    def note_change(self) -> None:
+        """A listener is notified."""
+        self._changed = True
+
+    def take_changed(self) -> bool:
+        """True where a listener was notified since the last call."""
+        changed, self._changed = self._changed, False
+        return changed
 
     def listen(self, mask: Mask, tell: OnChange) -> None:
         """Notify of changed triples with these constants."""

@@ -398,6 +398,7 @@ class PeriodicEvaluation:
     def ask(self, question: Question) -> Question:
         """Add a query's question; give that of its equals."""
         found = self.questions.setdefault(question.key, question)
+        found.owners += 1
         self._work.share(len(self.questions))
         if self._parts is not None:
             self._parts.of(found)
@@ -510,9 +511,7 @@ class PeriodicEvaluation:
         self.evaluations += 1
         for window in self.windows.values():
             window.contents.move(instant)
-            if window.changed:
-                window.changed = False
-                self._stale = True
+            self._stale = window.take_changed() or self._stale
         if not self._stale:
             return False
         self._stale = False
