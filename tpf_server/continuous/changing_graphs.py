@@ -170,13 +170,13 @@ class RemoteGraph:
 
     def changes(self, _now: int) -> Mapping[Quad, bool]:
         """Take the delta since the last call."""
-        found: dict[Quad, bool] = {}
+        result: dict[Quad, bool] = {}
         while self._news:
             for quad, there in self._news.popleft().items():
                 # What came and went in between, or the other way round, has not changed.
-                if found.pop(quad, None) is None:
-                    found[quad] = there
-        return found
+                if result.pop(quad, None) is None:
+                    result[quad] = there
+        return result
 
     def read(self, at: str) -> None:
         """Read again; a failure keeps the graph and is in the state."""
@@ -204,13 +204,13 @@ class RemoteGraph:
         """Read in a thread: sockets limit only the time between two bytes."""
         if self._asking is not None and self._asking.is_alive():
             raise RemoteGraphError(f"{self._url}: an answer that takes too long still comes")
-        found: list[frozenset[Quad] | Exception] = []
+        result: list[frozenset[Quad] | Exception] = []
 
         def ask() -> None:
             try:
-                found.append(frozenset(self._quads()))
+                result.append(frozenset(self._quads()))
             except Exception as error:  # noqa: BLE001 - raised where it is waited for
-                found.append(error)
+                result.append(error)
 
         self._late.clear()
         self._asking = threading.Thread(target=ask, name="remote graph", daemon=True)
@@ -219,7 +219,7 @@ class RemoteGraph:
         if self._asking.is_alive():
             self._late.set()
             raise RemoteGraphError(f"{self._url}: not read in {_READING_SECONDS:g} s")
-        (read,) = found
+        (read,) = result
         if isinstance(read, Exception):
             raise read
         return read
@@ -251,16 +251,16 @@ class RemoteGraph:
 
     def _page(self, url: str) -> tuple[list[Quad], str | None]:
         """Read the triples of a page and the URL of the next one."""
-        found, following = [], None
+        result, following = [], None
         for quad in self._parsed(url):
             if quad.predicate[1:-1] in _NEXT and is_iri(quad.object):
                 following = quad.object[1:-1]
             # What is said about the page is in a graph of its own.
             if not quad.graph:
-                found.append(quad._replace(graph=self.name))
+                result.append(quad._replace(graph=self.name))
         if following is not None and origin_of(following) != origin_of(url):
             raise RemoteGraphError(f"{url}: its next page is of another origin: {following}")
-        return found, following
+        return result, following
 
     def _parsed(self, url: str) -> list[Quad]:
         body, kind = self._body(url)
@@ -332,9 +332,9 @@ class RemoteService(RemoteGraph):
     @property
     def state(self) -> dict[str, Any]:
         """URL, time and outcome of the last request."""
-        found = super().state
-        del found["graph"], found["url"]
-        return {"service": self._url, **found}
+        result = super().state
+        del result["graph"], result["url"]
+        return {"service": self._url, **result}
 
     @property
     def reason(self) -> str | None:
@@ -403,8 +403,8 @@ def _value(term: Term) -> str:
 def _expanded(template: URITemplate, variables: dict[str, str], pattern: QuadPattern) -> str:
     """Expand the URL of a pattern's fragment."""
     values: dict[str, VariableValue] = {
-        variables[place]: parameter_of_term(term)
-        for place, term in zip(("subject", "predicate", "object"), pattern[:3], strict=True)
+        variables[index]: parameter_of_term(term)
+        for index, term in zip(("subject", "predicate", "object"), pattern[:3], strict=True)
         if not is_variable(term)
     }
     return template.expand(values)
@@ -575,8 +575,8 @@ class ChangingGraphs:
                 sources.append(source)
             except StoreError:
                 pass  # another one takes its place just now, or it can be read again next time
-        found = ((source, source.quads.changes(self._now)) for source in sources)
-        return [(source, changes) for source, changes in found if changes]
+        result = ((source, source.quads.changes(self._now)) for source in sources)
+        return [(source, changes) for source, changes in result if changes]
 
     def apply(self, pending: Pending) -> None:
         """Apply deltas; queries see them."""

@@ -570,24 +570,24 @@ def _pair(text: str) -> tuple[str, Path]:
 
 
 def _declared(pairs: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for each in pairs:
         iri, equals, predicate = each.partition("=")
         if not equals or not iri or not predicate:
             raise typer.BadParameter(f"expected IRI=PREDICATE, not {each!r}")
-        found.setdefault(iri, []).append(predicate)
-    return found
+        result.setdefault(iri, []).append(predicate)
+    return result
 
 
 def _told(queries: Sequence[str]) -> str:
     """Find the one language of the queries."""
-    found = {semantics_of(text) for text in queries}
-    if len(found) > 1:
+    result = {semantics_of(text) for text in queries}
+    if len(result) > 1:
         written = " and some ".join(
-            called(each) for each in (None, CSPARQL, RSPQL) if each in found
+            called(each) for each in (None, CSPARQL, RSPQL) if each in result
         )
         raise typer.BadParameter(f"some of the queries are {written}")
-    return found.pop() or CQELS.name
+    return result.pop() or CQELS.name
 
 
 def _explain(

@@ -219,7 +219,7 @@ class HostedQuery:
 
     def explain(self) -> dict[str, Any]:
         """State, text and plan."""
-        found = {
+        result = {
             "id": self.id,
             **self.running.explain(),
             "language": self.language,
@@ -229,8 +229,8 @@ class HostedQuery:
             "last_event": self.log.last,
         }
         if self.variables is not None:
-            found["variables"] = self.variables
-        return found
+            result["variables"] = self.variables
+        return result
 
     def encode(self, emission: Emission) -> str:
         """Write an emission as a JSON object."""
@@ -530,10 +530,10 @@ def as_arrow(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[bytes
     written = io.BytesIO()
 
     def bytes_written() -> bytes:
-        found = written.getvalue()
+        result = written.getvalue()
         written.seek(0)
         written.truncate()
-        return found
+        return result
 
     with pa.ipc.new_stream(written, hosted.columns.schema) as writer:
         try:
@@ -561,10 +561,10 @@ def _portions(
     follow: bool,
 ) -> Iterator[Sequence[tuple[int, _Portion]]]:
     """Give emissions as they come; an empty portion is a heartbeat."""
-    while (found := hosted.log.read(after, _HEARTBEAT if follow else 0.0)) is not None:
-        if not found and not follow:
+    while (result := hosted.log.read(after, _HEARTBEAT if follow else 0.0)) is not None:
+        if not result and not follow:
             return
-        portion = read(found)
+        portion = read(result)
         if portion:
             after = portion[-1][0]
         yield portion

@@ -221,8 +221,8 @@ class StreamReader(_Link):
         """Raise the reason that the other server gives."""
         reason, status = data, None
         with suppress(ValueError, KeyError, TypeError):
-            found = json.loads(data)
-            reason, status = str(found["error"]), found.get("status")
+            result = json.loads(data)
+            reason, status = str(result["error"]), result.get("status")
         if status in _NOT_KEPT:
             self._last = None
         raise self._fail(reason)
@@ -230,13 +230,15 @@ class StreamReader(_Link):
 
 def _elements_of(text: str) -> list[Element]:
     """Read an emission as elements: one for each graph."""
-    found = read_json(text)
+    result = read_json(text)
     rows = None
-    if isinstance(found, dict):
-        rows = next((found[name] for name in ("added", "removed", "result") if name in found), None)
+    if isinstance(result, dict):
+        rows = next(
+            (result[name] for name in ("added", "removed", "result") if name in result), None
+        )
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         raise ElementError("only a query with CONSTRUCT or DESCRIBE makes elements")
-    at = instant(found.get("at"))
+    at = instant(result.get("at"))
     return [
         Element(
             at,
@@ -432,9 +434,9 @@ class RemoteStreams:
             reader for stream, reader in self._readers.items() if name in self._users.of(stream)
         ]
         links += [self._writers[name]] if name in self._writers else []
-        found: dict[str, Any] = {"remote_streams": [each.state for each in links]} if links else {}
+        result: dict[str, Any] = {"remote_streams": [each.state for each in links]} if links else {}
         reasons = [each.reason for each in links if each.reason is not None]
-        return found | ({"state": "degraded", "reason": reasons[0]} if reasons else {})
+        return result | ({"state": "degraded", "reason": reasons[0]} if reasons else {})
 
     def start(self) -> None:
         """Start all links."""
@@ -449,8 +451,8 @@ class RemoteStreams:
 
     def positions(self) -> dict[str, tuple[int, int | None]]:
         """The positions of all writers."""
-        found = {name: writer.position() for name, writer in self._writers.items()}
-        return {name: position for name, position in found.items() if position is not None}
+        result = {name: writer.position() for name, writer in self._writers.items()}
+        return {name: position for name, position in result.items() if position is not None}
 
     def resume(self, positions: Mapping[str, tuple[int, int | None]]) -> None:
         """Resume writers, before `start`."""

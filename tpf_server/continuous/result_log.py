@@ -262,8 +262,8 @@ class Receipts:
 
     def repeated(self, stream: Term, batch: str | None) -> Receipt | None:
         """Find the receipt of a batch that came before."""
-        found = None if batch is None else self._kept.get((stream, batch))
-        return None if found is None else replace(found, repeated=True)
+        result = None if batch is None else self._kept.get((stream, batch))
+        return None if result is None else replace(result, repeated=True)
 
     def forget(self, stream: Term) -> None:
         """Forget the batches of a stream."""
@@ -464,11 +464,11 @@ class ResultLog:
     ) -> list[tuple[int, str]]:
         """Numbers and texts, encoded once for all readers."""
         with self._encoding:
-            found = []
+            result = []
             for event in events:
                 self.encoded += event.emission is not None
-                found.append((event.number, event.text(encode)))
-            return found
+                result.append((event.number, event.text(encode)))
+            return result
 
     def emissions(
         self, events: Iterable[Event], decode: Callable[[str], Emission]
@@ -494,9 +494,9 @@ class ResultLog:
             if after + 1 < first:
                 raise BacklogError(f"results {after + 1} to {first - 1} are no longer kept")
             start = after + 1 - first
-            found = list(islice(self._kept, start, start + _PORTION))
-            if found:
-                return found
+            result = list(islice(self._kept, start, start + _PORTION))
+            if result:
+                return result
             if self._error is not None:
                 raise self._error
             return None if self._closed else []

@@ -88,13 +88,13 @@ class Intake:
     def _each(
         self, stream: Term, elements: Iterable[Element | ElementError], unit: str
     ) -> list[Element | ElementError]:
-        found = []
+        result = []
         for each in elements:
             checked = self._checked(each, stream, unit)
             if self._policies.whole_batches and isinstance(checked, ElementError):
                 raise checked
-            found.append(checked)
-        return found
+            result.append(checked)
+        return result
 
     def _checked(
         self, element: Element | ElementError, stream: Term, unit: str
@@ -352,9 +352,9 @@ class ContinuousService:
         """
         with self._lock:
             iri = self._engine.name(name)[1:-1]
-            for found in self._streams.listed():
-                if found["stream"] == iri:
-                    return found
+            for result in self._streams.listed():
+                if result["stream"] == iri:
+                    return result
             raise UnknownStreamError(f"there is no stream <{iri}>")
 
     def push(self, stream: str, pushed: Pushed, *, batch: str | None = None) -> Receipt:
@@ -477,10 +477,10 @@ class ContinuousService:
             UnknownQueryError: there is none.
         """
         with self._lock:
-            found = self._hosting.queries.get(name)
-            if found is None:
+            result = self._hosting.queries.get(name)
+            if result is None:
                 raise UnknownQueryError(f"there is no query {name!r}")
-            return found
+            return result
 
     def queries(self) -> list[HostedQuery]:
         """List the queries."""
@@ -495,14 +495,14 @@ class ContinuousService:
         """
         with self._lock:
             hosted = self.query(name)
-            found = hosted.explain()
+            result = hosted.explain()
             if hosted.running.state == "running":
-                found |= self._links.explain(hosted.id)
+                result |= self._links.explain(hosted.id)
         if hosted.running.state == "running":
-            found |= self._static.explain(hosted.services)
+            result |= self._static.explain(hosted.services)
         if self._remote.graphs:
-            found["remote"] = [graph.state for graph in self._remote.graphs]
-        return found
+            result["remote"] = [graph.state for graph in self._remote.graphs]
+        return result
 
     def delete(self, name: str) -> None:
         """Stop a query.

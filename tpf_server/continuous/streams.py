@@ -92,8 +92,8 @@ class SharedStreams:
 
     def declared(self) -> dict[Term, list[str]]:
         """The declared predicates of streams."""
-        found = self._periodic.learning.declared
-        return {name: sorted(found[name]) for name in self._engine.streams if name in found}
+        result = self._periodic.learning.declared
+        return {name: sorted(result[name]) for name in self._engine.streams if name in result}
 
     def delete(self, name: str) -> None:
         """Delete a stream, and the elements that wait for it.
@@ -110,15 +110,15 @@ class SharedStreams:
     def listed(self) -> list[dict[str, Any]]:
         """List the streams with their counts."""
         none = StreamCount()
-        found: list[dict[str, Any]] = [
+        result: list[dict[str, Any]] = [
             {"stream": name[1:-1], **asdict(self._counts.get(name, none))}
             for name in self._engine.streams
         ]
         declared = self.declared()
-        for name, each in zip(self._engine.streams, found, strict=True):
+        for name, each in zip(self._engine.streams, result, strict=True):
             if name in declared:
                 each["predicates"] = [predicate[1:-1] for predicate in declared[name]]
-        return found
+        return result
 
     def arrive(self, stream: Term, triples: TripleTexts, at: int) -> None:
         """Take an element from outside."""

@@ -235,15 +235,15 @@ class _Views:
             return Response(status=201 if created else 204)
         batch = request.args.get("batch")
         receipt = self._service.push(name, self._elements(body), batch=batch)
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "accepted": receipt.accepted,
             "dropped": receipt.dropped,
             "late": receipt.late,
             "refused": [{each.unit: each.line, "reason": str(each)} for each in receipt.refused],
         }
         if batch is not None:
-            found["repeated"] = receipt.repeated
-        return _json(found, 201 if created else 200)
+            result["repeated"] = receipt.repeated
+        return _json(result, 201 if created else 200)
 
     def _elements(self, body: bytes) -> Pushed:
         media_type = request.mimetype
@@ -265,7 +265,7 @@ class _Views:
 
     def queries(self) -> Response:
         """List the queries."""
-        found = [
+        result = [
             {
                 "name": each.id,
                 "language": each.language,
@@ -274,7 +274,7 @@ class _Views:
             }
             for each in self._service.queries()
         ]
-        return _json({"queries": found})
+        return _json({"queries": result})
 
     def _url(self, name: str) -> str:
         return f"{base_of(request.environ, self._settings)}queries/{quote(name)}"

@@ -178,9 +178,9 @@ def _label(pattern: Pattern) -> str:
         case algebra.Project(_, variables):
             return f"project {' '.join(variables)}"
         case algebra.Group(_, keys, aggregates):
-            found = [f"{name} = {expression_text(each)}" for name, each in aggregates]
+            result = [f"{name} = {expression_text(each)}" for name, each in aggregates]
             by = [expression_text(each) for _, each in keys]
-            return f"group by {' '.join(by) or 'nothing'}: {', '.join(found)}"
+            return f"group by {' '.join(by) or 'nothing'}: {', '.join(result)}"
         case algebra.OrderBy(_, conditions):
             return "order by " + ", ".join(expression_text(each.expression) for each in conditions)
         case algebra.Slice(_, offset, limit):

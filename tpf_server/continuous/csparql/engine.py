@@ -77,9 +77,9 @@ class SharedWindows:
     def attach(self, stream: Term, view: WindowView, predicates: _Predicates) -> None:
         """Connect a view with the window of its kind."""
         key = self._key(stream, view, predicates)
-        found = self._shared.get(key)
-        if found is not None:
-            found.show(view)
+        window = self._shared.get(key)
+        if window is not None:
+            window.show(view)
             return
         view.reveal()
         self._shared[key] = view.contents
@@ -87,13 +87,13 @@ class SharedWindows:
 
     def detach(self, stream: Term, view: WindowView, predicates: _Predicates) -> None:
         """Disconnect a view; drop a window without views."""
-        found = view.contents
-        found.hide(view)
-        if found.views:
+        window = view.contents
+        window.hide(view)
+        if window.views:
             return
         key = self._key(stream, view, predicates)
         del self._shared[key]
-        self._listening.discard(_wanted(key), found)
+        self._listening.discard(_wanted(key), window)
 
     def _key(self, stream: Term, view: WindowView, predicates: _Predicates) -> _Key:
         if view.window.shared:
@@ -260,9 +260,9 @@ class EvaluationPlanner:
         try:
             initial = self._initial(query, separated=True)
             key, question = question_of(initial)
-            found = self._evaluations.fresh(key, arrivals)
-            if found is not None:
-                return found, self.shared(found, query, question)
+            result = self._evaluations.fresh(key, arrivals)
+            if result is not None:
+                return result, self.shared(result, query, question)
 
             made = self._planned(
                 query, lambda graph: PeriodicEvaluation(graph, self._context, arrivals, key)
@@ -278,10 +278,10 @@ class EvaluationPlanner:
         self, evaluation: PeriodicEvaluation, query: CsparqlQuery, question: Question
     ) -> Question:
         """Ask an evaluation of a query that differs in constants at most."""
-        found = evaluation.ask(question)
-        if found is question and not evaluation.widened and question.parts is not None:
+        result = evaluation.ask(question)
+        if result is question and not evaluation.widened and question.parts is not None:
             self._plan_anew(evaluation, query, question.parts)
-        return found
+        return result
 
     def plan_anew(self, evaluation: PeriodicEvaluation, query: CsparqlQuery) -> None:
         """Plan an evaluation again, by what is known now."""

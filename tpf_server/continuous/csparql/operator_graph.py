@@ -106,10 +106,10 @@ class Sources:
 
     def of(self, graph: Term) -> MergedSource | None:
         """The parts of a graph; ``None`` where the query has no such graph."""
-        found = self._of(graph)
-        if found is not None and self._static_only:
-            return MergedSource(found.static, ())
-        return found
+        result = self._of(graph)
+        if result is not None and self._static_only:
+            return MergedSource(result.static, ())
+        return result
 
     def _of(self, graph: Term) -> MergedSource | None:
         if graph == DEFAULT_GRAPH:
@@ -385,9 +385,9 @@ class OperatorGraph:
         """The graph of a triple pattern."""
         if not is_variable(quad.graph):
             return Term(quad.graph)
-        place = place_of(quad.graph)
-        if place is not None:
-            return self.clauses[place].graph
+        index = place_of(quad.graph)
+        if index is not None:
+            return self.clauses[index].graph
         return self.stamps[Variable(quad.graph)].graph
 
     def source_of(self, quad: QuadPattern) -> MergedSource:

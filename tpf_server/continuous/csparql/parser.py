@@ -51,7 +51,7 @@ def words_of_the_paper(tokens: list[Token]) -> list[Token]:
     result: list[Token] = []
     selecting = False
     depth = 0
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token.kind == "word" and token.text.upper() in ("SELECT", "FROM", "WHERE"):
             selecting, depth = token.text.upper() == "SELECT", 0
         elif token.kind == "sign":
@@ -60,7 +60,7 @@ def words_of_the_paper(tokens: list[Token]) -> list[Token]:
                 selecting = False
             elif token.text == "," and selecting and not depth:
                 continue
-            elif token.text == "^^" and tokens[place + 1].kind == "variable":
+            elif token.text == "^^" and tokens[index + 1].kind == "variable":
                 token = token._replace(text="&&")
         last = result[-1] if result else None
         if (
@@ -71,7 +71,7 @@ def words_of_the_paper(tokens: list[Token]) -> list[Token]:
             and last.end == token.position
             and result[-2].kind == "variable"
             and result[-2].end == last.position
-            and tokens[place + 1].text != "("
+            and tokens[index + 1].text != "("
         ):
             result.pop()
             name = result.pop()

@@ -178,7 +178,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
 
     def explain(self) -> dict[str, Any]:
         """State, instants, windows and operators."""
-        found = {
+        result = {
             **super().explain(),
             "engine": "native",
             "late": self.late,
@@ -198,8 +198,8 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
             "batches": batch_report("off", reason=AT_INSTANTS),
         }
         if self.stream is not None:
-            found["stream"] = self.stream[1:-1]
-        return found
+            result["stream"] = self.stream[1:-1]
+        return result
 
     def due_first(self, at: int) -> int | None:
         """The first instant at or after `at`."""

@@ -165,14 +165,14 @@ class Feeding:
 
     def _origins(self, stream: Term) -> set[Term]:
         """A stream, and those that it is made from elsewhere."""
-        found: set[Term] = set()
+        result: set[Term] = set()
         asked = [stream]
         while asked:
             each = asked.pop()
-            if each not in found:
-                found.add(each)
+            if each not in result:
+                result.add(each)
                 asked += (s for made, reads in self._links.values() if made == each for s in reads)
-        return found
+        return result
 
 
 def _made(registered: PeriodicQuery) -> tuple[Term, ...]:
@@ -408,16 +408,16 @@ class Timetable:
     def _reach(self, timeline: _Timeline, passed: int) -> None:
         timeline.passed = passed
         due = timeline.due
-        while (found := due.first(passed + 1)) is not None:
+        while (result := due.first(passed + 1)) is not None:
             due.drop()
-            self.plan(found[1], found[0])
+            self.plan(result[1], result[0])
 
     def _in_order(self, until: int) -> Iterator[_Due]:
         ready, outer = self._ready, self._gives
         self._gives = True
         try:
-            while (found := ready.first(until + 1)) is not None:
-                at, registered = found
+            while (result := ready.first(until + 1)) is not None:
+                at, registered = result
                 ready.drop()
                 timeline = self._of[registered]
                 timeline.done = max(timeline.done, at - 1)

@@ -48,13 +48,13 @@ def rows_to_stream(
     if operator == "DSTREAM":
         return list((before - now).elements()), now
     left = +before
-    found = []
+    result = []
     for row in rows:
         if left[row] > 0:
             left[row] -= 1
         else:
-            found.append(row)
-    return found, now
+            result.append(row)
+    return result, now
 
 
 def changed(
@@ -62,15 +62,15 @@ def changed(
 ) -> list[Row]:
     """The same from a delta; `before` becomes the answer."""
     wanted = 1 if operator == "ISTREAM" else -1
-    found: list[Row] = []
+    result: list[Row] = []
     for row, count in changes:
         total = before[row] + count
         if total:
             before[row] = total
         else:
             del before[row]
-        found += [row] * (wanted * count)
-    return found
+        result += [row] * (wanted * count)
+    return result
 
 
 def quads_of(
@@ -82,17 +82,17 @@ def quads_of(
     rows: Sequence[Row],
 ) -> PeriodicAnswer:
     """Make the answer of CONSTRUCT with GRAPH in its template."""
-    values = {variable: place for place, variable in enumerate(variables)}
+    values = {variable: index for index, variable in enumerate(variables)}
     blanks: dict[str, int] = {}
-    found: dict[Row, None] = {}
+    result: dict[Row, None] = {}
     for number, row in enumerate(rows):
 
         def term(text: str | None, row: Row = row, number: int = number) -> Term | None:
             if text is None:
                 return None
             if is_variable(text):
-                place = values.get(Variable(text))
-                return None if place is None else row[place]
+                index = values.get(Variable(text))
+                return None if index is None else row[index]
             if is_blank_node(text):
                 return Term(f"_:c{at}x{number}b{blanks.setdefault(text, len(blanks))}")
             return Term(text)
@@ -107,8 +107,8 @@ def quads_of(
                 and may_begin(s, p)
                 and (graph is None or (where is not None and may_begin(where, p)))
             ):
-                found[s, p, o, where] = None
-    return PeriodicAnswer(name, at, "CONSTRUCT", _QUAD, tuple(found))
+                result[s, p, o, where] = None
+    return PeriodicAnswer(name, at, "CONSTRUCT", _QUAD, tuple(result))
 
 
 # Which elements are in the windows of one query, as far as report policies ask for it.
@@ -148,8 +148,8 @@ class SlidingMarks:
 
     def leaving(self, at: int) -> int | None:
         """The first instant from `at` on at which an element leaves."""
-        place = bisect_left(self._marks, at, key=lambda mark: self.window.leaves(mark[0]))
-        return None if place == len(self._marks) else self.window.leaves(self._marks[place][0])
+        index = bisect_left(self._marks, at, key=lambda mark: self.window.leaves(mark[0]))
+        return None if index == len(self._marks) else self.window.leaves(self._marks[index][0])
 
     def forget(self, at: int) -> None:
         """Forget elements that no later window has."""
@@ -261,31 +261,31 @@ class ReportingQuery(PeriodicQuery):
             self._looked = max(self._looked, at)
         if self.counts or self._report.timing:
             return False
-        found = [self._plan(at)] if not self._by_time else []
-        found += [
+        result = [self._plan(at)] if not self._by_time else []
+        result += [
             self._plan(at + each.window.past)
             for each in here
             if self._by_time and isinstance(each.window, SlidingWindow)
         ]
-        return any(found)
+        return any(result)
 
     def _plan(self, at: int) -> bool:
-        place = bisect_left(self._planned, at)
-        if place == len(self._planned) or self._planned[place] != at:
-            self._planned.insert(place, at)
+        index = bisect_left(self._planned, at)
+        if index == len(self._planned) or self._planned[index] != at:
+            self._planned.insert(index, at)
         return True
 
     def wanted(self, done: int) -> int | None:
         """See `PeriodicQuery.wanted`."""
         if self._report.timing:
             # What was closed is looked at once, whatever others have seen meanwhile.
-            place = bisect_left(self._planned, self._looked + 1)
-            return self._planned[place] if place < len(self._planned) else None
-        found = [max(self._planned[0], done + 1)] if self._planned else []
+            index = bisect_left(self._planned, self._looked + 1)
+            return self._planned[index] if index < len(self._planned) else None
+        result = [max(self._planned[0], done + 1)] if self._planned else []
         if self._by_time:
             leaving = (each.leaving(done + 1) for each in self._marks.values())
-            found += [at for at in leaving if at is not None]
-        return min(found, default=None)
+            result += [at for at in leaving if at is not None]
+        return min(result, default=None)
 
     def due_first(self, at: int) -> int | None:
         """See `PeriodicQuery.due_first`."""
@@ -360,7 +360,7 @@ class ReportingQuery(PeriodicQuery):
             return True
         report = self._report
         contents = {name: marks.content(instant) for name, marks in self._marks.items()}
-        found = any(
+        result = any(
             (not report.window_close or marks.closes(instant))
             and (not report.content_change or contents[name] != self._contents[name])
             and (not report.non_empty or contents[name] is not None)
@@ -368,9 +368,9 @@ class ReportingQuery(PeriodicQuery):
         )
         for marks in self._marks.values():
             marks.forget(instant)
-        if found:
+        if result:
             self._contents = contents
-        return found
+        return result
 
     @property
     def columns(self) -> EmissionColumns:

@@ -207,8 +207,8 @@ class ReportInstants(Instants):
 
     def last(self, at: int) -> int | None:
         """The last at or before `at`."""
-        found = [each.at_or_before(at) for each in self.progressions]
-        return max((each for each in found if each is not None), default=None)
+        result = [each.at_or_before(at) for each in self.progressions]
+        return max((each for each in result if each is not None), default=None)
 
 
 def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> ReportInstants:
@@ -217,12 +217,12 @@ def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> R
     sliding = [each for each in windows if isinstance(each, SlidingWindow)]
     if report.window_close:
         closing = [Progression(each.first_close, each.step) for each in sliding]
-        found = closing if period is None else [each.multiples(period) for each in closing]
+        result = closing if period is None else [each.multiples(period) for each in closing]
     elif period is not None:
-        found = [Progression(0, period)]
+        result = [Progression(0, period)]
     else:
-        found = []
-    progressions = tuple(each for each in found if each is not None)
+        result = []
+    progressions = tuple(each for each in result if each is not None)
     return ReportInstants(tuple(each.step for each in progressions), progressions)
 
 

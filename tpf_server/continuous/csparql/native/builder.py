@@ -152,8 +152,8 @@ class PatternInput:
 
 
 def _newest(windows: Iterable[WindowView], triple: EncodedTriple) -> int | None:
-    found = [at for each in windows if (at := each.latest(triple)) is not None]
-    return max(found) if found else None
+    result = [at for each in windows if (at := each.latest(triple)) is not None]
+    return max(result) if result else None
 
 
 # A join with static rows, which it looks up.
@@ -178,7 +178,7 @@ class StaticJoin(HashJoin):
         self._most = most
         self._places = (
             tuple(schema.index(name) for name in shared),
-            tuple(place for place, name in enumerate(schema) if name not in left.schema),
+            tuple(index for index, name in enumerate(schema) if name not in left.schema),
         )
 
     def follow(self, place: int) -> None:
@@ -314,8 +314,8 @@ class CsparqlLeaves:
         """
         work = self._work
         work.left = work.most + _STATIC_MOST * self._known
-        for place, each in enumerate(self._following):
-            each.follow(place)
+        for index, each in enumerate(self._following):
+            each.follow(index)
         for entry in self._inputs:
             entry.open()
         for bound in self._bounds:
@@ -438,23 +438,23 @@ def _row_of(pattern: QuadPattern, mask: Mask) -> Callable[[EncodedTriple], tuple
     """Make a function from triples to rows of a pattern, without timestamps."""
     places: dict[str, int] = {}
     same: list[tuple[int, int]] = []
-    constants = [(place, term) for place, term in enumerate(mask) if term is not None]
-    for place, term in enumerate(pattern[:3]):
+    constants = [(index, term) for index, term in enumerate(mask) if term is not None]
+    for index, term in enumerate(pattern[:3]):
         if is_variable(term):
             if term in places:
-                same.append((places[term], place))
+                same.append((places[term], index))
             else:
-                places[term] = place
+                places[term] = index
     wanted = tuple(places.values())
 
     def row(triple: EncodedTriple) -> tuple[int, ...] | None:
-        for place, constant in constants:
-            if triple[place] != constant:
+        for index, constant in constants:
+            if triple[index] != constant:
                 return None
         for one, other in same:
             if triple[one] != triple[other]:
                 return None
-        return tuple([triple[place] for place in wanted])
+        return tuple([triple[index] for index in wanted])
 
     return row
 
@@ -467,8 +467,8 @@ def _row_of_named(
 
     def row(triple: Sequence[int]) -> tuple[int, ...] | None:
         graph = triple[3]
-        found = row_of(triple) if graph else None  # type: ignore[arg-type]
-        return None if found is None else (*found, graph)
+        result = row_of(triple) if graph else None  # type: ignore[arg-type]
+        return None if result is None else (*result, graph)
 
     return row
 
@@ -537,7 +537,7 @@ class Aggregation(Node):
         return bool(self._touched)
 
     def _push(self, solution: Solution, count: int) -> None:
-        key = tuple([solution[place] for place in self._keys])
+        key = tuple([solution[index] for index in self._keys])
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(self._make())
@@ -677,13 +677,13 @@ class CsparqlBuilder(Builder):
         for one in single:
             names = set(in_scope(one))
             near = [
-                (self._is_static(block), place, block)
-                for place, block in enumerate(blocks)
+                (self._is_static(block), index, block)
+                for index, block in enumerate(blocks)
                 if isinstance(block, algebra.BGP) and not names.isdisjoint(in_scope(block))
             ]
             if near:
-                _, place, block = min(near, key=itemgetter(0, 1))
-                blocks[place] = algebra.BGP((*block.patterns, *one.patterns))
+                _, index, block = min(near, key=itemgetter(0, 1))
+                blocks[index] = algebra.BGP((*block.patterns, *one.patterns))
             else:
                 blocks.append(one)
         return reduce(algebra.Filter, conditions, combined(blocks))

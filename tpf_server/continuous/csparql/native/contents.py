@@ -159,8 +159,8 @@ class WindowContents:
 
 
 def _latest(occurrences: Iterable[Occurrence], since: int) -> int | None:
-    found = [each.at for each in occurrences if each.number > since]
-    return max(found) if found else None
+    result = [each.at for each in occurrences if each.number > since]
+    return max(result) if result else None
 
 
 class WindowView:

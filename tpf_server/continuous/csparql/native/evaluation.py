@@ -87,14 +87,14 @@ def parted(query: algebra.Query) -> PartedQuery | None:
         return None
     above: list[_Above] = []
     pattern = query.pattern
-    while (found := _cut(pattern)) is None:
+    while (result := _cut(pattern)) is None:
         if not isinstance(pattern, _ABOVE) or any(
             first_exists(each) is not None for each in algebra.expressions_of(pattern)
         ):
             return None
         above.append(pattern)
         pattern = pattern.input
-    inner, comparisons, constants = found
+    inner, comparisons, constants = result
     needed = _needed(above, comparisons, in_scope(inner))
     gap = algebra.Values(needed, ())
     below = algebra.Query("SELECT", algebra.Project(inner, needed), needed, dataset=query.dataset)
@@ -122,11 +122,11 @@ def _cut(pattern: Pattern) -> tuple[Pattern, tuple[Call, ...], tuple[Term, ...]]
     constants: list[Term] = []
     others: list[Expression] = []
     for each in conditions:
-        found = comparison_in(each) if movable(each) else None
-        if found is None:
+        result = comparison_in(each) if movable(each) else None
+        if result is None:
             others.append(each)
             continue
-        operator, value, constant = found
+        operator, value, constant = result
         variable = VariableRef(lifted_variable(len(constants)))
         comparisons.append(Call(operator, (value, variable)))
         constants.append(constant)
@@ -268,19 +268,19 @@ class QuestionParts:
 
     def of(self, question: Question) -> QuestionPart:
         """The part of a question."""
-        found = self._of.get(question)
-        if found is None:
+        part = self._of.get(question)
+        if part is None:
             self.pass_on()
             assert question.parts is not None
-            found = QuestionPart(
+            part = QuestionPart(
                 question.parts, self._below, self._leaves, self._context, next(self._numbers)
             )
-            self._of[question] = self._numbered[found.number] = found
-            self.index.add(found.constants[0], found.number)
+            self._of[question] = self._numbered[part.number] = part
+            self.index.add(part.constants[0], part.number)
             for solution, count in self._below.multiset().items():
-                if _holds(self._comparisons, found.constants, solution):
-                    found.push(solution, count)
-        return found
+                if _holds(self._comparisons, part.constants, solution):
+                    part.push(solution, count)
+        return part
 
     def drop(self, question: Question) -> None:
         """Drop a question."""
@@ -339,8 +339,8 @@ class PeriodicEvaluation:
         self._unread = False
         self._now: int | None = None
         self._plan(graph)
-        found = self._leaves.predicates
-        self.predicates = None if found is None else frozenset(found)
+        result = self._leaves.predicates
+        self.predicates = None if result is None else frozenset(result)
 
     def _plan(self, graph: OperatorGraph) -> None:
         context = self._context
@@ -397,12 +397,12 @@ class PeriodicEvaluation:
 
     def ask(self, question: Question) -> Question:
         """Add a query's question; give that of its equals."""
-        found = self.questions.setdefault(question.key, question)
-        found.owners += 1
+        shared = self.questions.setdefault(question.key, question)
+        shared.owners += 1
         self._work.share(len(self.questions))
         if self._parts is not None:
-            self._parts.of(found)
-        return found
+            self._parts.of(shared)
+        return shared
 
     @property
     def widened(self) -> bool:
@@ -499,11 +499,12 @@ class PeriodicEvaluation:
         """
         if asked != self.asked or self._parts is not None or self._output.ordered:
             return None
-        found = self._output.take_changes() if self._flushed(instant) else []
-        self._unread = self._unread or bool(found)
+        result = self._output.take_changes() if self._flushed(instant) else []
+        self._unread = self._unread or bool(result)
         decode = self._context.dictionary.decode
         return self._output.variables, [
-            (tuple([decode(each) if each else None for each in row]), count) for row, count in found
+            (tuple([decode(each) if each else None for each in row]), count)
+            for row, count in result
         ]
 
     def _flushed(self, instant: int) -> bool:
@@ -565,11 +566,11 @@ class EvaluationRegistry:
         """An equal evaluation to continue with."""
         if evaluation.joined or not evaluation.whole:
             return None
-        found = evaluation
+        equal = evaluation
         if over_time(evaluation.graph):
-            found = self._whole.setdefault(evaluation.key, evaluation)
-        evaluation.joined = found is evaluation
-        return None if evaluation.joined else found
+            equal = self._whole.setdefault(evaluation.key, evaluation)
+        evaluation.joined = equal is evaluation
+        return None if evaluation.joined else equal
 
     def __len__(self) -> int:
         """Evaluations that are remembered."""

@@ -73,9 +73,9 @@ class StaticIndex(dict[Any, _Rests]):
             # Where so many are needed, reading everything costs no more.
             self._source.read(LOOKUP_COST * len(self))
             return self[key]
-        found = self[key] = self._rests(self._source.rows(self._bound(key)))
-        self._size += 1 + len(found)
-        return found
+        rests = self[key] = self._rests(self._source.rows(self._bound(key)))
+        self._size += 1 + len(rests)
+        return rests
 
     def let_go(self) -> None:
         """Forget unused keys."""
@@ -104,9 +104,9 @@ class StaticIndex(dict[Any, _Rests]):
         self.let_go()
         for key, before in list(self.items()):
             bound = self._bound(key)
-            found = known(bound)
-            if found is not None:
-                new += self.change(found)
+            changes = known(bound)
+            if changes is not None:
+                new += self.change(changes)
                 continue
             now = self[key] = self._rests(self._source.rows(bound))
             new += [(key, rest, -1) for rest in before if rest not in now]
@@ -139,7 +139,7 @@ class StaticIndex(dict[Any, _Rests]):
         return dict(zip(self._places, values, strict=True))
 
     def _rest_of(self, row: Solution) -> Solution:
-        return tuple([row[place] for place in self._rest])
+        return tuple([row[index] for index in self._rest])
 
     def _rests(self, rows: Iterable[Solution]) -> _Rests:
         return dict.fromkeys(map(self._rest_of, rows))
@@ -214,13 +214,13 @@ class StaticTable:
     ) -> StaticIndex:
         """Add a user of an index; up to `most` triples are read whole."""
         self.read(most)
-        found = self._indexes.get((key, rest))
-        if found is None:
-            found = self._indexes[key, rest] = StaticIndex(self, key, rest)
+        index = self._indexes.get((key, rest))
+        if index is None:
+            index = self._indexes[key, rest] = StaticIndex(self, key, rest)
             if self._whole:
-                found.fill(self.all)
-        found.users[user] = place
-        return found
+                index.fill(self.all)
+        index.users[user] = place
+        return index
 
     def leave(self, user: Any) -> None:
         """Remove a user."""
@@ -235,8 +235,8 @@ class StaticTable:
 
     def triple(self, row: Solution) -> EncodedTriple:
         """The triple of a row."""
-        found: EncodedTriple = self._triple(row + self._constants)
-        return found
+        result: EncodedTriple = self._triple(row + self._constants)
+        return result
 
     def rows(self, bound: Bound) -> Iterator[Solution]:
         """See `IndexSource`."""
@@ -251,12 +251,12 @@ class StaticTable:
             return
         quads: Iterable[Quad] = self._dataset.match(self._pattern)
         if most is not None:
-            found = read_at_most(quads, most)
-            if found is None:
+            result = read_at_most(quads, most)
+            if result is None:
                 # Counts are estimates.
                 self._more_than = most
                 return
-            quads = found
+            quads = result
         with self._dictionary.keeping():
             self.all.update(self._encoded(quads))
         self._whole = True
@@ -308,10 +308,10 @@ class StaticTable:
         """Prepared changes of rows with these values, if any."""
         if prepared is None:
             return None
-        found = prepared.difference(self._dataset, (self._with(bound),))
-        if found is None:
+        result = prepared.difference(self._dataset, (self._with(bound),))
+        if result is None:
             return None
-        schema, come, gone = found
+        schema, come, gone = result
         places = [int(name[1:]) for name in schema]
         encode = self._dictionary.encode
         changes: list[RowChange] = []
@@ -323,11 +323,11 @@ class StaticTable:
 
     def _encoded(self, quads: Iterable[Quad]) -> Iterator[Solution]:
         encode, places = self._dictionary.encode, self._places
-        return (tuple([encode(quad[place]) for place in places]) for quad in quads)
+        return (tuple([encode(quad[index]) for index in places]) for quad in quads)
 
     def _with(self, bound: Bound) -> QuadPattern:
         decode = self._dictionary.decode
-        terms = {Variable(f"?{place}"): decode(value) for place, value in bound.items()}
+        terms = {Variable(f"?{index}"): decode(value) for index, value in bound.items()}
         s, p, o = (terms.get(Variable(term), term) for term in self._pattern[:3])
         return QuadPattern(s, p, o)
 
@@ -336,7 +336,7 @@ UserT = TypeVar("UserT", TableUser, IndexUser)
 
 
 def _told(users: Mapping[UserT, int], new: Sequence[tuple[Any, ...]]) -> list[_Told]:
-    return [(place, user.static_change, new) for user, place in users.items()] if new else []
+    return [(index, user.static_change, new) for user, index in users.items()] if new else []
 
 
 # The static triples that match patterns: once for all queries that ask for them.
@@ -361,15 +361,15 @@ class StaticTables:
             for term in pattern[:3]
         )
         key = QuadPattern(s, p, o), graphs
-        found = self._tables.get(key)
-        if found is None:
-            found = self._tables[key] = StaticTable(
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = StaticTable(
                 key[0],
                 Dataset(self.static, graphs),
                 self._dictionary,
                 lambda: self._tables.pop(key, None),
             )
-        return found
+        return table
 
     def ask(self, change: GraphChange) -> None:
         """Say what to prepare before graphs change."""

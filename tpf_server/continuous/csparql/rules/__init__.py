@@ -147,9 +147,9 @@ def _change_totally(pattern: Pattern) -> Pattern:
             if len(parts) > 1 and disjoint(parts, keys):
                 return combined([replace(pattern, input=part) for part in parts], Union)
         case Group(inner):
-            found = group_keys(pattern)
+            result = group_keys(pattern)
             parts = operands(inner, Union)
-            if found and len(parts) > 1 and disjoint(parts, found):
+            if result and len(parts) > 1 and disjoint(parts, result):
                 return combined([replace(pattern, input=part) for part in parts], Union)
     return pattern
 
@@ -158,8 +158,8 @@ def _constant(pattern: Pattern, name: Variable) -> Term | None:
     """The one value of a variable in all solutions, if known."""
     match pattern:
         case Values(variables, rows) if name in variables:
-            found = {row[variables.index(name)] for row in rows}
-            return found.pop() if len(found) == 1 else None
+            result = {row[variables.index(name)] for row in rows}
+            return result.pop() if len(result) == 1 else None
         case Join(left, right):
             return _constant(left, name) or _constant(right, name)
         case Project(inner, variables) if name in variables:

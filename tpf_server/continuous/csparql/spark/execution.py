@@ -189,8 +189,8 @@ class SparkRun:
                 return self._query.awaitTermination(seconds) is not False
         except StreamingQueryException as error:
             self.stop()
-            found = _REASON.search(str(error))
-            reason = str(error).strip().splitlines()[0] if found is None else found.group()
+            result = _REASON.search(str(error))
+            reason = str(error).strip().splitlines()[0] if result is None else result.group()
             raise ContinuousError(f"the run on Spark failed: {_OWN.sub('', reason)}") from error
 
     def stop(self) -> None:
@@ -291,9 +291,9 @@ def check_supported(parsed: CsparqlQuery, graph: OperatorGraph) -> None:
         raise UnsupportedContinuousQueryError("a query without FROM STREAM cannot be run on Spark")
     for clause in parsed.streams:
         if not isinstance(clause.window, LogicalWindow):
-            place = _place(parsed.text, clause.position)
+            index = _place(parsed.text, clause.position)
             raise UnsupportedContinuousQueryError(
-                f"{place}{clause}: windows that count triples cannot be run on Spark, which keeps "
+                f"{index}{clause}: windows that count triples cannot be run on Spark, which keeps "
                 "no order of arrival; only natively"
             )
     if graph.query.form == "DESCRIBE":
@@ -316,9 +316,9 @@ def check_supported(parsed: CsparqlQuery, graph: OperatorGraph) -> None:
             source = graph.sources.of(Term(pattern.graph))
             if source is not None and source.streams:
                 position = next((at for path, at in parsed.paths if path == pattern.path), None)
-                place = "" if position is None else _place(parsed.text, position)
+                index = "" if position is None else _place(parsed.text, position)
                 raise UnsupportedContinuousQueryError(
-                    f"{place}a path from {pattern.subject} to {pattern.object} over streams: "
+                    f"{index}a path from {pattern.subject} to {pattern.object} over streams: "
                     "Spark SQL has no closure; only natively"
                 )
         _check_bindings(pattern)
@@ -621,21 +621,21 @@ class SparkExecution:
         leaves = LeafFrames(
             self._session, self.graph, self._static_rows, windows, steps, self._cache
         )
-        found: dict[int, list[tuple[int, Row]]] = {}
+        result: dict[int, list[tuple[int, Row]]] = {}
         query = self.graph.query
         variables = () if query.form == "ASK" else self._variables()
         for row in Translation(leaves).answer().collect():
             values = tuple(
                 None if row[column(name)] is None else Term(row[column(name)]) for name in variables
             )
-            found.setdefault(row[AT], []).append((row[RANK], values))
+            result.setdefault(row[AT], []).append((row[RANK], values))
         return [
             answer_of(
                 self.name,
                 at,
                 query,
                 variables,
-                [values for _, values in sorted(found.get(at, []), key=lambda each: each[0])],
+                [values for _, values in sorted(result.get(at, []), key=lambda each: each[0])],
             )
             for at in instants
         ]

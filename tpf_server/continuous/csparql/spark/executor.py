@@ -146,8 +146,8 @@ class SparkJob:
             return
         self._until = max(self._until, until)
         self._files += 1
-        found = [[*lines, f"{self._until}\n"] for lines in self._lines.values()]
-        self._waiting.put(_Files(f"{self._files:09d}.tsv", found))
+        result = [[*lines, f"{self._until}\n"] for lines in self._lines.values()]
+        self._waiting.put(_Files(f"{self._files:09d}.tsv", result))
         self._lines = {stream: [] for stream in self._reads}
 
     def wake(self) -> None:
@@ -158,11 +158,11 @@ class SparkJob:
         """Write what was handed on as one file of each stream; wait for it if need be."""
         waiting: list[_Files] = []
         with contextlib.suppress(queue.Empty):
-            found = self._waiting.get(timeout=seconds)
+            result = self._waiting.get(timeout=seconds)
             while True:
-                if found is not None:
-                    waiting.append(found)
-                found = self._waiting.get_nowait()
+                if result is not None:
+                    waiting.append(result)
+                result = self._waiting.get_nowait()
         if waiting:
             for number, folder in enumerate(folders):
                 lines = (line for each in waiting for line in each.lines[number])
@@ -202,20 +202,20 @@ class SparkQuery(ExecutedQuery):
 
     def explain(self) -> dict[str, Any]:
         """State, instants, and counts of the job."""
-        found = {
+        result = {
             **super().explain(),
             "engine": "spark",
             "every_ms": list(self.query.instants.periods),
             "batches": batch_report("off", reason=AT_INSTANTS),
         }
         if self.stream is not None:
-            found["stream"] = self.stream[1:-1]
+            result["stream"] = self.stream[1:-1]
         if self.job.run is not None:
             progress = self.job.run.known
-            found["job"] = {
+            result["job"] = {
                 "batches": progress.batches, "lines": progress.lines, "late": progress.late,
             }  # fmt: skip
-        return found
+        return result
 
 
 _EVERY: Final = "1 second"

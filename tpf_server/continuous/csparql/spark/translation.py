@@ -232,10 +232,10 @@ def sliced(frame: Frame, offset: int, limit: int | None) -> Frame:
     order = RANK if RANK in frame.data.columns else sql.lit(0)
     within = Window.partitionBy(*frame.time).orderBy(order)
     data = frame.data.withColumn(RANK, sql.row_number().over(within))
-    place = sql.col(RANK)
-    condition = place > offset
+    index = sql.col(RANK)
+    condition = index > offset
     if limit is not None:
-        condition = condition & (place <= offset + limit)
+        condition = condition & (index <= offset + limit)
     return replace(frame, data=data.where(condition))
 
 
@@ -275,8 +275,8 @@ class LeafFrames:
             data = self.session.range(0, len(rows), 1, 1).select()
         else:
             arrays = [
-                pyarrow.array([row[place] for row in rows], pyarrow.string())
-                for place in range(len(variables))
+                pyarrow.array([row[index] for row in rows], pyarrow.string())
+                for index in range(len(variables))
             ]
             table = pyarrow.table(arrays, names=[column(name) for name in variables])
             data = self.session.createDataFrame(table)
@@ -344,14 +344,14 @@ class LeafFrames:
         source = self.graph.source_of(pattern)
         data = self.content.where(sql.col("stream").isin(*map(str, source.streams)))
         places: dict[str, str] = {}
-        for place, each in zip("spo", pattern[:3], strict=True):
+        for index, each in zip("spo", pattern[:3], strict=True):
             if not is_variable(each):
-                data = data.where(sql.col(place) == str(each))
+                data = data.where(sql.col(index) == str(each))
             elif each in places:
-                data = data.where(sql.col(place) == sql.col(places[each]))
+                data = data.where(sql.col(index) == sql.col(places[each]))
             else:
-                places[each] = place
-        columns = [sql.col(place).alias(column(Variable(name))) for name, place in places.items()]
+                places[each] = index
+        columns = [sql.col(index).alias(column(Variable(name))) for name, index in places.items()]
         schema = tuple(Variable(name) for name in places)
         certain = frozenset(schema)
         if is_variable(pattern.graph):
@@ -379,7 +379,7 @@ def grouped_frame(
 ) -> DataFrame:
     """One row for each group: keys and aggregates."""
     result: DataFrame | None = None
-    names = [f"key{place}" for place in range(len(keys))]
+    names = [f"key{index}" for index in range(len(keys))]
     named = [key.alias(name) for key, name in zip(keys, names, strict=True)]
     for variable, aggregate in aggregates:
         data = frame.data
@@ -623,8 +623,8 @@ class Translation:
                     frame = frame.at_all(self.leaves.steps)
                 frame = semi_join(frame, inner, anti=each.negated)
             else:
-                keyed, found = self._found(frame, each.pattern)
-                frame = semi_join(keyed, found, anti=each.negated).project(frame.schema)
+                keyed, result = self._found(frame, each.pattern)
+                frame = semi_join(keyed, result, anti=each.negated).project(frame.schema)
         return frame
 
     # ----------------------------------------------------------------------------- EXISTS
@@ -633,10 +633,10 @@ class Translation:
         """Replace each EXISTS with a hidden variable of the frame."""
         match expression:
             case Exists(pattern, negated):
-                keyed, found = self._found(frame, pattern)
+                keyed, result = self._found(frame, pattern)
                 mark = self._hidden()
-                data = found.data.withColumn(column(mark), sql.lit(str(TRUE)))
-                there = replace(found, data=data, schema=(*found.schema, mark))
+                data = result.data.withColumn(column(mark), sql.lit(str(TRUE)))
+                there = replace(result, data=data, schema=(*result.schema, mark))
                 marked = left_join(keyed, there, None)
                 yes, no = (FALSE, TRUE) if negated else (TRUE, FALSE)
                 value = sql.when(sql.col(column(mark)).isNotNull(), str(yes)).otherwise(str(no))
@@ -664,10 +664,10 @@ class Translation:
         keyed, key = self._keyed(frame, seen)
         rows = keyed.project((key, *seen))
         inside = replace(self, outer=replace(rows, data=rows.data.dropDuplicates()))
-        found = inside.frame(pattern).project((key,))
-        if found.timed:
+        result = inside.frame(pattern).project((key,))
+        if result.timed:
             keyed = keyed.at_all(self.leaves.steps)
-        return keyed, replace(found, data=found.data.dropDuplicates())
+        return keyed, replace(result, data=result.data.dropDuplicates())
 
     def _keyed(self, frame: Frame, names: Sequence[Variable]) -> tuple[Frame, Variable]:
         """Add a variable that is the same for rows with the same values."""
@@ -697,10 +697,10 @@ class Translation:
             frame, [sql.col(name) for name in names], [(pattern.variable, pattern.aggregate)]
         )
         same = [
-            sql.col(name).eqNullSafe(sql.col(f"key{place}")) for place, name in enumerate(names)
+            sql.col(name).eqNullSafe(sql.col(f"key{index}")) for index, name in enumerate(names)
         ]
         data = frame.data.join(groups, reduce(and_, same), "left")
-        data = data.drop(*(f"key{place}" for place in range(len(names))))
+        data = data.drop(*(f"key{index}" for index in range(len(names))))
         return Frame(data, (*frame.schema, pattern.variable), frame.certain, frame.timed)
 
     def _group(self, pattern: Group) -> Frame:
@@ -722,7 +722,7 @@ class Translation:
             keys = [sql.col(AT)]
         names = [*frame.time, *(column(name) for name, _ in pattern.keys)]
         data = grouped_frame(frame, keys, aggregates).withColumnsRenamed(
-            {f"key{place}": name for place, name in enumerate(names)}
+            {f"key{index}": name for index, name in enumerate(names)}
         )
         schema = tuple(name for name, _ in (*pattern.keys, *pattern.aggregates))
         if not pattern.keys:
