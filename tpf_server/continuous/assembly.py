@@ -123,11 +123,7 @@ def continuous_service(
     clock: Clock,
     stopwatch: Callable[[], float] = time.thread_time,
 ) -> ContinuousService:
-    """Make both engines over the static data of the datasets, and their service.
-
-    Raises:
-        RegistrationsError: kept queries cannot be read.
-    """
+    """Make both engines over the static data of the datasets, and their service."""
     # So that a stream is called by its URL.
     base = f"{settings.base}streams/"
     by_clock = settings.stream_time == "clock"

@@ -71,23 +71,21 @@ class Policies:
     """How the service treats time, elements and readers.
 
     Args:
-        time: what moves the time of streams: ``elements`` only, or the ``clock`` too, so that
-            windows close and queries are evaluated although nothing comes.
-        delay: milliseconds by which stream time stays behind the clock: how long elements may be
-            under way.
-        lateness: milliseconds that elements wait, to be put in the order of their timestamps.
-        ahead: milliseconds that an element may be ahead of the clock, where that counts: one that
-            is years ahead would make every later one late.
-        whole_batches: refuse a batch with a malformed element whole, instead of that element alone.
-        backlog: emissions that are kept of each query.
-        rows: rows that these may have together.
-        memory: bytes that the emissions of all queries may take, about.
-        followers: how many readers may follow results at the same time.
-        followers_per_address: how many of them one address may have; 0: all.
-        report: when queries in RSP-QL answer that do not say it.
-        tick: where it is looked for these instants, likewise.
-        services: URLs at whose servers SERVICE may ask.
-        streams: URLs whose servers have streams that queries may read and make, with their tokens.
+        time: moves stream time: ``elements`` only, or the ``clock`` too, so that windows close and
+            queries are evaluated although nothing comes.
+        delay: milliseconds by which stream time stays behind the clock.
+        lateness: milliseconds that elements wait to be put in order.
+        ahead: milliseconds that an element may be ahead of the clock.
+        whole_batches: refuse a batch with a malformed element whole.
+        backlog: emissions kept of each query.
+        rows: of all these emissions.
+        memory: approximate bytes of the emissions of all queries.
+        followers: readers at the same time.
+        followers_per_address: readers of one address; 0: all.
+        report: policy of queries in RSP-QL without one.
+        tick: likewise.
+        services: URLs of servers that SERVICE may ask.
+        streams: URLs of servers with streams that queries may read and make, with tokens.
     """
 
     time: StreamTimePolicy = "clock"
@@ -316,12 +314,7 @@ class Hosting:
         self._numbers = itertools.count(1)
 
     def read(self, wanted: Registration) -> WantedQuery:
-        """Parse and check a registration.
-
-        Raises:
-            ContinuousQueryError: it is no query, or asks for what its language does not have.
-            UnsupportedContinuousQueryError: its SERVICE is at a server that is not allowed.
-        """
+        """Parse and check a registration."""
         semantics, engine = wanted.semantics, wanted.engine
         if engine is not None and engine != NATIVE and engine not in self._executors:
             known = ", ".join((NATIVE, *self._executors))

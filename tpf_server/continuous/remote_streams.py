@@ -386,11 +386,7 @@ class RemoteStreams:
         return there and origin != origin_of(self._base) and origin in self._tokens
 
     def check(self, streams: Iterable[Term], known: Collection[Term]) -> None:
-        """Check that streams are here, or at allowed servers.
-
-        Raises:
-            UnsupportedContinuousQueryError: one is elsewhere.
-        """
+        """Check that streams are here, or at allowed servers."""
         for stream in streams:
             iri = stream[1:-1]
             here = iri.startswith(self._base) or not iri.startswith(("http://", "https://"))

@@ -123,11 +123,7 @@ class Registrations:
         self._ownership = Ownership(path.with_name(f"{path.stem}-owner"))
 
     def take(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
-        """Load, and keep servers that began before from writing from now on.
-
-        Raises:
-            RegistrationsError: the file cannot be read, or is none of these.
-        """
+        """Load, and keep servers that began before from writing from now on."""
         try:
             # Earlier writes of another server are read; later ones it is refused.
             with self._ownership.taken():
@@ -136,11 +132,7 @@ class Registrations:
             raise RegistrationsError(f"{self._path}: {error}") from error
 
     def load(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
-        """Read the streams with the predicates that they declare, and the queries.
-
-        Raises:
-            RegistrationsError: the file cannot be read, or is none of these.
-        """
+        """Read the streams with the predicates that they declare, and the queries."""
         with _reading(self._path):
             if not self._path.exists():
                 return {}, []
@@ -152,11 +144,7 @@ class Registrations:
     def save(
         self, streams: Mapping[Term, Sequence[str] | None], queries: Iterable[Registration]
     ) -> None:
-        """Write these and no others, durably.
-
-        Raises:
-            RegistrationsError: the file cannot be written, or another server has begun with it.
-        """
+        """Write these and no others, durably."""
         body: dict[str, Any] = {
             "format": _REGISTRATIONS_FORMAT,
             "streams": list(streams),
@@ -166,11 +154,7 @@ class Registrations:
         self._write(self._path, body, 1)
 
     def take_results(self) -> tuple[dict[str, KeptLog], list[KeptBatch], Positions]:
-        """Read and remove what `save_results` wrote.
-
-        Raises:
-            RegistrationsError: the file cannot be read or removed, or is none of these.
-        """
+        """Read and remove what `save_results` wrote."""
         with _reading(self._results):
             with self._ownership.held() as mine:
                 if not mine:

@@ -75,11 +75,7 @@ class Intake:
         return new and self._streams.takes_columns(stream)
 
     def checked(self, stream: Term, pushed: Pushed, *, as_columns: bool = False) -> Pushed:
-        """Replace each element that is refused with an error.
-
-        Raises:
-            ElementError: batches are refused whole, and one is malformed.
-        """
+        """Replace each element that is refused with an error."""
         if isinstance(pushed, RecordBody):
             fine = as_columns and self._fine(stream, pushed)
             return pushed if fine else self._each(stream, pushed.elements(), "record")

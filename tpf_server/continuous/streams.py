@@ -71,13 +71,7 @@ class SharedStreams:
         self._engine.present = self._periodic.present = present
 
     def create(self, name: str, predicates: Collection[str] | None = None) -> bool:
-        """Make a stream; true if it is new.
-
-        Raises:
-            StreamNameError: it is no IRI.
-            ElementError: a predicate is none.
-            EngineLimitError: queries read others in it.
-        """
+        """Make a stream; true if it is new."""
         known = len(self._engine.streams)
         made = self._engine.create_stream(name).name
         new = len(self._engine.streams) > known
@@ -96,11 +90,7 @@ class SharedStreams:
         return {name: sorted(result[name]) for name in self._engine.streams if name in result}
 
     def delete(self, name: str) -> None:
-        """Delete a stream, and the elements that wait for it.
-
-        Raises:
-            UnknownStreamError: there is none.
-        """
+        """Delete a stream, and the elements that wait for it."""
         term = self._engine.name(name)
         self._engine.delete_stream(term)
         self._counts.pop(term, None)
@@ -192,9 +182,6 @@ class SharedStreams:
         """Deliver an element that a query made; its own engine has it already.
 
         An executor may make one for a past instant. Then it is of now, or nobody would see it.
-
-        Raises:
-            ElementError: the stream does not declare its predicates.
         """
         stream = maker.stream
         assert stream is not None

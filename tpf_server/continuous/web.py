@@ -22,6 +22,7 @@ A stream's name is an IRI (percent-encoded) or relative to the base of the engin
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -127,15 +128,18 @@ def continuous_blueprint(
     views = _Views(service, bodies, settings)
     blueprint = Blueprint("continuous", __name__)
     functions: dict[str, dict[str, Callable[..., Response]]] = {
-        "streams": {"GET": views.streams},
+        "streams": {"GET": lambda: _json({"streams": service.streams()})},
         "stream": {
-            "GET": views.stream,
+            "GET": lambda name: _json(service.stream(name)),
             "PUT": views.push,
             "POST": views.push,
-            "DELETE": views.delete_stream,
+            "DELETE": partial(views.delete, service.delete_stream),
         },
         "queries": {"GET": views.queries, "POST": views.register},
-        "query": {"GET": views.query, "DELETE": views.delete},
+        "query": {
+            "GET": lambda name: _json(service.explain(name)),
+            "DELETE": partial(views.delete, service.delete),
+        },
         "results": {"GET": views.results},
     }
     for name, resource in CONTINUOUS_RESOURCES.items():
@@ -205,18 +209,10 @@ class _Views:
 
     # ---------------------------------------------------------------------------- streams
 
-    def streams(self) -> Response:
-        """List the streams."""
-        return _json({"streams": self._service.streams()})
-
-    def stream(self, name: str) -> Response:
-        """Counts of a stream."""
-        return _json(self._service.stream(name))
-
-    def delete_stream(self, name: str) -> Response:
-        """Delete a stream."""
+    def delete(self, delete: Callable[[str], None], name: str) -> Response:
+        """Delete a stream or a query."""
         self._authorize()
-        self._service.delete_stream(name)
+        delete(name)
         return Response(status=204)
 
     def push(self, name: str) -> Response:
@@ -302,16 +298,6 @@ class _Views:
         response = _json(self._service.explain(hosted.id), 201)
         response.headers["Location"] = self._url(hosted.id)
         return response
-
-    def query(self, name: str) -> Response:
-        """State and plan."""
-        return _json(self._service.explain(name))
-
-    def delete(self, name: str) -> Response:
-        """Stop a query."""
-        self._authorize()
-        self._service.delete(name)
-        return Response(status=204)
 
     # ---------------------------------------------------------------------------- results
 

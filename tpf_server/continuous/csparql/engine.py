@@ -153,11 +153,7 @@ class Learning:
         self._assumed: Multimap[tuple[Term, TermId], PeriodicEvaluation] = Multimap()
 
     def declare(self, stream: Term, predicates: frozenset[Term], *, read: bool) -> None:
-        """Declare all predicates of a stream.
-
-        Raises:
-            EngineLimitError: queries read others in it.
-        """
+        """Declare all predicates of a stream."""
         others = set(self.carried.get(stream, ()))
         if read:
             others |= self.declared.get(stream, frozenset())
@@ -168,11 +164,7 @@ class Learning:
         self.declared[stream] = predicates
 
     def check(self, stream: Term, predicates: Iterable[str]) -> None:
-        """Check predicates against the declaration.
-
-        Raises:
-            ElementError: the stream declares others.
-        """
+        """Check predicates against the declaration."""
         declared = self.declared.get(stream)
         if declared is not None:
             for each in predicates:
@@ -252,10 +244,6 @@ class EvaluationPlanner:
         """Make an evaluation and its question, or share one.
 
         One is shared with queries that differ in constants at most, if no element came since.
-
-        Raises:
-            UnsupportedContinuousQueryError: it cannot be run.
-            JoinLimitError: its static patterns have too many rows.
         """
         try:
             initial = self._initial(query, separated=True)

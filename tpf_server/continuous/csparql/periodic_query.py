@@ -222,13 +222,13 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.evaluation = evaluation
         self.question = question
 
-    def coming(self, stream: Term, at: int) -> bool:
+    def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
         """Note that an element is about to come; true if an instant is due."""
-        raise NotImplementedError
+        return False
 
-    def came(self, stream: Term, at: int) -> bool:
+    def came(self, stream: Term, at: int) -> bool:  # noqa: ARG002
         """Note that it has entered the windows; true if an instant is due."""
-        raise NotImplementedError
+        return False
 
     def wanted(self, done: int) -> int | None:
         """The next instant that elements decided, after those `done`."""

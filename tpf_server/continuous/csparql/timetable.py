@@ -114,11 +114,7 @@ class Feeding:
         return self._links.pop(name, None) is not None
 
     def ranks(self, queries: Iterable[PeriodicQuery]) -> dict[PeriodicQuery, int]:
-        """Rank these queries, and those whose triples they read.
-
-        Raises:
-            UnsupportedContinuousQueryError: a query would feed itself, or reads no triples.
-        """
+        """Rank these queries, and those whose triples they read."""
         makers = self.makers
         ranks: dict[PeriodicQuery, int] = {}
 
@@ -216,11 +212,7 @@ class Timetable:
     # ----------------------------------------------------------------------------- queries
 
     def add(self, registered: PeriodicQuery) -> None:
-        """Add a query.
-
-        Raises:
-            UnsupportedContinuousQueryError: it would feed itself, or reads no triples.
-        """
+        """Add a query."""
         self._feeding.makers.add(_made(registered), registered)
         try:
             if registered.stream is None:

@@ -84,6 +84,33 @@ WINDOW_CLOSE: Final = ReportPolicy(window_close=True)
 """The default, as of YASPER and RSP4J."""
 
 
+@dataclass(frozen=True, slots=True)
+class Progression:
+    """The instants first, first + step, first + 2 step and so on."""
+
+    first: int
+    step: int
+
+    def at_or_after(self, at: int) -> int:
+        """The first at or after an instant."""
+        return max(self.first, self.first - (self.first - at) // self.step * self.step)
+
+    def at_or_before(self, at: int) -> int | None:
+        """The last at or before an instant."""
+        if at < self.first:
+            return None
+        return self.first + (at - self.first) // self.step * self.step
+
+    def multiples(self, period: int) -> "Progression | None":
+        """Those that are multiples of a period, if any."""
+        common = gcd(self.step, period)
+        if self.first % common:
+            return None
+        modulus = period // common
+        steps = -(self.first // common) * pow(self.step // common, -1, modulus) % modulus
+        return Progression(self.first + steps * self.step, lcm(self.step, period))
+
+
 # The windows of RSP-QL: which elements they hold at an instant, and when they close.
 #
 # A sliding window of width α and slide β that begins at t0 is a sequence of fixed windows (o, c]:
@@ -117,19 +144,17 @@ class SlidingWindow(LogicalWindow):
         return not self.own
 
     @property
-    def first_close(self) -> int:
-        """The first instant at which a window closes."""
-        return self.start + self.range + self.past
+    def closing(self) -> Progression:
+        """The instants at which windows close."""
+        return Progression(self.start + self.range + self.past, self.step)
 
     def closes(self, at: int) -> int:
         """The close of the present window at an instant."""
-        first = self.first_close
-        return max(first, first - (first - at) // self.step * self.step)
+        return self.closing.at_or_after(at)
 
     def closed(self, at: int) -> int | None:
         """The last close up to an instant."""
-        first = self.first_close
-        return None if at < first else first + (at - first) // self.step * self.step
+        return self.closing.at_or_before(at)
 
     def bounds(self, at: int) -> tuple[int, int]:
         """Timestamps at an instant are in (lower, upper]."""
@@ -137,11 +162,8 @@ class SlidingWindow(LogicalWindow):
 
     def leaves(self, timestamp: int) -> int:
         """The first instant after an element has left."""
-        first = self.first_close
         # It is in the windows that open before it; the last of them that is not the present one.
-        beyond = timestamp + self.past + self.range
-        close = first + max(0, -((first - beyond) // self.step)) * self.step
-        return close - self.step + 1
+        return self.closing.at_or_after(timestamp + self.past + self.range) - self.step + 1
 
     def __str__(self) -> str:
         if self.past:
@@ -165,36 +187,6 @@ class ElementWindow(PhysicalWindow):
         return f"ELEMENTS {self.count} STEP {self.step}"
 
 
-# The instants that report policies and windows say: window close and periodic.
-
-
-@dataclass(frozen=True, slots=True)
-class Progression:
-    """The instants first, first + step, first + 2 step and so on."""
-
-    first: int
-    step: int
-
-    def at_or_after(self, at: int) -> int:
-        """The first at or after an instant."""
-        return max(self.first, self.first - (self.first - at) // self.step * self.step)
-
-    def at_or_before(self, at: int) -> int | None:
-        """The last at or before an instant."""
-        if at < self.first:
-            return None
-        return self.first + (at - self.first) // self.step * self.step
-
-    def multiples(self, period: int) -> "Progression | None":
-        """Those that are multiples of a period, if any."""
-        common = gcd(self.step, period)
-        if self.first % common:
-            return None
-        modulus = period // common
-        steps = -(self.first // common) * pow(self.step // common, -1, modulus) % modulus
-        return Progression(self.first + steps * self.step, lcm(self.step, period))
-
-
 @dataclass(frozen=True, slots=True)
 class ReportInstants(Instants):
     """The instants of any of these progressions."""
@@ -216,7 +208,7 @@ def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> R
     period = report.period
     sliding = [each for each in windows if isinstance(each, SlidingWindow)]
     if report.window_close:
-        closing = [Progression(each.first_close, each.step) for each in sliding]
+        closing = [each.closing for each in sliding]
         result = closing if period is None else [each.multiples(period) for each in closing]
     elif period is not None:
         result = [Progression(0, period)]

@@ -308,9 +308,6 @@ class CsparqlLeaves:
         """Follow the static data, and push the content of windows.
 
         Static rows are free while there are not many times more than triples.
-
-        Raises:
-            LimitError: there are too many rows.
         """
         work = self._work
         work.left = work.most + _STATIC_MOST * self._known
@@ -355,11 +352,7 @@ class CsparqlLeaves:
         return node if node.schema == wanted else self._flow.add(Project(node, wanted))
 
     def check_product(self, patterns: Iterable[QuadPattern]) -> None:
-        """Check that patterns without common variables have no large product.
-
-        Raises:
-            LimitError: they have one, of static triples alone.
-        """
+        """Check that patterns without common variables have no large product."""
         counts = [max(1, self._count(each)) for each in patterns]
         most = self._work.most + _STATIC_MOST * sum(counts)
         if prod(counts) > most:
@@ -582,11 +575,7 @@ def build(
     environment: Environment,
     static: Callable[[QuadPattern], bool],
 ) -> Output:
-    """Build the dataflow of a query.
-
-    Raises:
-        UnsupportedQueryError: it cannot be evaluated; nothing has run yet.
-    """
+    """Build the dataflow of a query."""
     builder = CsparqlBuilder(leaves, flow, environment, static)
     # The default graph is what FROM says already, also for descriptions.
     query = replace(query, dataset=algebra.DatasetClause())

@@ -308,11 +308,6 @@ class PeriodicEvaluation:
         windows: views, by the graphs of patterns.
         in_graphs: streams whose named graphs it needs.
         predicates: of triples that it may need; ``None``: any.
-
-    Raises:
-        UnsupportedQueryError: it cannot be evaluated.
-        TooManyStaticError: its static part should not be evaluated alone.
-        JoinLimitError: its static part has too many rows.
     """
 
     def __init__(
@@ -463,11 +458,7 @@ class PeriodicEvaluation:
     def solutions(
         self, instant: int, question: Question | None = None
     ) -> tuple[tuple[Variable, ...], tuple[Row, ...]]:
-        """Variables and rows at an instant, cached while nothing changes.
-
-        Raises:
-            JoinLimitError: there are too many rows.
-        """
+        """Variables and rows at an instant, cached while nothing changes."""
         parts = self._parts
         if self._flushed(instant) or self._unread:
             if parts is None:

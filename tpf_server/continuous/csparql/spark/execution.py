@@ -71,11 +71,7 @@ ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSto
 def continuous_session(
     master: str, work: Path, *, memory: str | None = None, partitions: int = 2
 ) -> Iterator[SparkSession]:
-    """A Spark session for the block; the environment has further settings.
-
-    Raises:
-        ContinuousError: there is no Java, or Spark did not start.
-    """
+    """A Spark session for the block; the environment has further settings."""
     settings = SparkSettings.from_environment(
         os.environ,
         master=master,
@@ -282,11 +278,7 @@ def _line(answer: PeriodicAnswer) -> str:
 
 
 def check_supported(parsed: CsparqlQuery, graph: OperatorGraph) -> None:
-    """Refuse what Spark cannot run.
-
-    Raises:
-        UnsupportedContinuousQueryError: with the clause and its place.
-    """
+    """Refuse what Spark cannot run."""
     if not parsed.streams:
         raise UnsupportedContinuousQueryError("a query without FROM STREAM cannot be run on Spark")
     for clause in parsed.streams:
