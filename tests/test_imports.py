@@ -49,7 +49,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "tpf_server.continuous.engine": {"numpy", "pyarrow", "pyoxigraph"},
     "tpf_server.continuous.csparql": set(),
-    "tpf_server.continuous.csparql.spark": {"pyarrow", "pyspark"},
+    "tpf_server.continuous.csparql.spark": {"pyarrow", "pyspark", "requests", "urllib3"},
     "tpf_server.continuous": {
         "flask", "pyarrow", "pyoxigraph", "requests", "typer", "uritemplate", "urllib3",
     },

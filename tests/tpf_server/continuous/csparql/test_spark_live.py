@@ -3,21 +3,39 @@
 Nothing here says how soon something happens, only what has happened in the end.
 """
 
+import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
+from flask import Flask
 
+from annotations.clock import ManualClock
 from tests.support.csparql_program import PREDICATE, QUERY, STREAM
 from tests.support.csparql_program import engine as static_engine
 from tests.support.csparql_spark import Element, by_instant, native, settings
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
+from tpf_server.continuous.csparql.spark.server_stream import ServerStream
+from tpf_server.continuous.engine.errors import ContinuousError
+from tpf_server.continuous.hosting import Policies
+from tpf_server.continuous.service import ContinuousService
+from tpf_server.continuous.web import continuous_blueprint
+from tpf_server.settings import Settings
+from tpf_server.web.bodies import BodyReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
+ROOT = "http://server.test"
+READER = (
+    """SELECT ?z ?n { STREAM <http://localhost/totals> [RANGE 3ms] { ?z <http://e/total> ?n } }"""
+)
 PATIENCE = 120
 """Seconds; nobody waits for so long where all is well."""
 
@@ -45,15 +63,47 @@ def until(there: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+class Server:
+    def __init__(self) -> None:
+        clock = ManualClock(datetime(1970, 1, 1, tzinfo=UTC))
+        engine = Engine()
+        periodic = CsparqlEngine(eager=True, beside=engine)
+        self.service = ContinuousService(engine, periodic, clock, Policies(time="elements"))
+        app = Flask("test")
+        app.register_blueprint(
+            continuous_blueprint(
+                self.service, BodyReader(100_000), Settings(publish_token="secret")
+            )
+        )
+        self.session = requests.Session()
+        self.session.mount(ROOT, WsgiAdapter(app))
+        self.service.register(READER, name="followed")
+
+    def events(self) -> list[tuple[str, str, str]]:
+        text = self.session.get(
+            f"{ROOT}/queries/followed/results",
+            params={"follow": "false"},
+            headers={"Accept": "text/event-stream"},
+        ).text
+        data = [row.removeprefix("data: ") for row in text.splitlines() if row.startswith("data:")]
+        emissions = [json.loads(each) for each in data]
+        return sorted(
+            (each["at"], row["z"], row["n"]) for each in emissions for row in each.get("added", ())
+        )
+
+
 def test_files_that_arrive_by_the_clock(spark: Any, tmp_path: Path) -> None:
     settings(spark)
     stream = tmp_path / "stream"
     stream.mkdir()
+    server = Server()
+    sink = ServerStream(f"{ROOT}/streams/totals", "secret", session=server.session)
+    rejects = tmp_path / "rejects"
 
     def execution() -> SparkExecution:
         return SparkExecution(
             spark, QUERY, static_engine().static, {STREAM: stream}, tmp_path / "out",
-            strict=False,
+            rejects=rejects, sink=sink,
         )  # fmt: skip
 
     def answered(at: int) -> bool:
@@ -72,6 +122,7 @@ def test_files_that_arrive_by_the_clock(spark: Any, tmp_path: Path) -> None:
         assert run.active
         progress = run.progress()
         assert (progress.lines, progress.malformed) == (13, 1)
+        until(lambda: any(each.read_text() == "no line\n" for each in rejects.glob("*.txt")))
     finally:
         run.stop()
     before = list(live.results.read())
@@ -91,19 +142,46 @@ def test_files_that_arrive_by_the_clock(spark: Any, tmp_path: Path) -> None:
     # 12 has (6, 12]: what came late for 9 included.
     late = native(static_engine(), QUERY, [element(at) for at in (7, 8, 10, 13, 14)], 15)
     assert by_instant(after[3:]) == by_instant(late[-2:])
+    # The server has all of it once, whether or not `stop` made a micro-batch come again; and those
+    # who follow see it.
+    assert server.events() == sorted(
+        (f"1970-01-01T00:00:00.{answer.at:03d}Z", str(row[0]), str(row[2]))
+        for answer in after
+        for row in answer.rows
+    )
 
 
-def test_a_stream_that_a_run_makes_is_read_by_another(spark: Any, tmp_path: Path) -> None:
+def test_a_stream_that_a_run_makes_is_read_by_another_and_pushed_once(
+    spark: Any, tmp_path: Path
+) -> None:
     settings(spark)
     elements = [element(at) for at in range(1, 10)]
     stream = tmp_path / "stream"
     stream.mkdir()
     arrive(stream, "1.tsv", *map(line, elements))
     punctuate(stream, 12)
+    server = Server()
+    sink = ServerStream(f"{ROOT}/streams/totals", "secret", session=server.session)
+
+    class PullsThePlug(ServerStream):
+        def write(self, batch: str, answers: Any) -> None:
+            super().write(batch, answers)
+            raise ContinuousError("the plug was pulled")
+
+    dying = PullsThePlug(f"{ROOT}/streams/totals", "secret", session=server.session)
+    with pytest.raises(ContinuousError, match="the plug was pulled"):
+        SparkExecution(
+            spark, QUERY, static_engine().static, {STREAM: stream}, tmp_path / "out", sink=dying
+        ).replay()
+    pushed = server.events()
+    assert pushed
+    # The server took the batch, but Spark does not know: it comes again, and is not taken again.
     execution = SparkExecution(
-        spark, QUERY, static_engine().static, {STREAM: stream}, tmp_path / "out"
+        spark, QUERY, static_engine().static, {STREAM: stream}, tmp_path / "out", sink=sink
     )
     execution.replay()
+    assert sink.repeated == 1
+    assert server.events() == pushed
     # Another query reads what the first one made; it knows up to where everything has come.
     reading = (
         "PREFIX : <http://e/> SELECT ?z (SUM(?n) AS ?sum) "
@@ -123,3 +201,14 @@ def test_a_stream_that_a_run_makes_is_read_by_another(spark: Any, tmp_path: Path
     both.advance(12)
     assert by_instant(list(execution.results.read())) == by_instant(list(first))
     assert by_instant(list(second.results.read())) == by_instant(list(reader))
+
+
+def test_a_select_is_no_stream(tmp_path: Path) -> None:
+    session: Any = None
+    with pytest.raises(ContinuousError, match="SELECT gives no triples"):
+        SparkExecution(
+            session,
+            "SELECT * FROM STREAM <http://e/s> [RANGE 1s TUMBLING] WHERE { ?s ?p ?o }",
+            CsparqlEngine().static, {"http://e/s": tmp_path}, tmp_path,
+            sink=ServerStream(f"{ROOT}/streams/x"),
+        )  # fmt: skip

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -142,8 +142,8 @@ class Progress:
 class SparkRun:
     """A running query."""
 
-    def __init__(self, query: StreamingQuery) -> None:
-        self._query = query
+    def __init__(self, queries: Sequence[StreamingQuery]) -> None:
+        self._queries = tuple(queries)
         self._progress = Progress()
         self._seen = ""
         # Whoever asks, and the thread of the micro-batches.
@@ -153,7 +153,7 @@ class SparkRun:
     def active(self) -> bool:
         """True while it runs."""
         with asking_java():
-            return self._query.isActive
+            return self._queries[0].isActive
 
     @property
     def known(self) -> Progress:
@@ -166,7 +166,7 @@ class SparkRun:
         Spark remembers a hundred micro-batches, so the execution asks after each.
         """
         with self._lock, asking_java():
-            for each in self._query.recentProgress:
+            for each in self._queries[0].recentProgress:
                 # A trigger that finds nothing to do reports the micro-batch that would come next.
                 ended = "addBatch" in each["durationMs"]
                 if ended and each["timestamp"] > self._seen:
@@ -182,7 +182,11 @@ class SparkRun:
         """
         try:
             with asking_java():
-                return self._query.awaitTermination(seconds) is not False
+                if seconds is None:
+                    for each in self._queries:
+                        each.awaitTermination()
+                    return True
+                return all(bool(each.awaitTermination(seconds)) for each in self._queries)
         except StreamingQueryException as error:
             self.stop()
             result = _REASON.search(str(error))
@@ -192,7 +196,8 @@ class SparkRun:
     def stop(self) -> None:
         """Stop; a later run in the same directory resumes."""
         with asking_java():
-            self._query.stop()
+            for each in self._queries:
+                each.stop()
 
 
 # Answers as files: for each micro-batch one, that is there as a whole or not at all.
@@ -430,6 +435,11 @@ def window_content(
     return exploded.withWatermark(KEY, f"{delay} milliseconds")
 
 
+def malformed(texts: Sequence[DataFrame]) -> DataFrame:
+    """The lines that are none."""
+    return reduce(DataFrame.unionByName, texts).where(~sql.col("value").rlike(LINE))
+
+
 def all_windows(parts: Sequence[DataFrame]) -> DataFrame:
     """The content of all windows at each instant `AT`; each triple has its latest timestamp."""
     result = reduce(DataFrame.unionByName, parts)
@@ -454,6 +464,13 @@ def _wanted(graph: OperatorGraph, clause: StreamClause) -> Column:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class BatchSink(Protocol):
+    """Takes answers beside the files."""
+
+    def write(self, batch: str, answers: Sequence[PeriodicAnswer]) -> None:
+        """Take a micro-batch; it may come again, with the same name."""
+
+
 class SparkExecution:
     """Run a query on Spark.
 
@@ -466,9 +483,11 @@ class SparkExecution:
         predicates: of streams, if declared.
         lateness: of elements, in milliseconds of stream time.
         strict: a malformed line stops the query; otherwise it is counted.
+        rejects: directory or URL that gets malformed lines, which then stop nothing.
         rules: that rewrite operators.
         base: of relative IRIs.
         on_answer: takes each answer that is on the disk; after a failure some come again.
+        sink: takes the answers of each micro-batch, likewise.
         reading: entered while static data are read.
 
     Raises:
@@ -488,9 +507,11 @@ class SparkExecution:
         predicates: Mapping[Term, frozenset[Term]] | None = None,
         lateness: int = 0,
         strict: bool = True,
+        rejects: Path | str | None = None,
         rules: tuple[Rule, ...] = RULES_ON_SPARK,
         base: str = BASE,
         on_answer: Callable[[PeriodicAnswer], None] | None = None,
+        sink: BatchSink | None = None,
         reading: AbstractContextManager[Any] | None = None,
     ) -> None:
         parsed = parse(text, base)
@@ -508,6 +529,8 @@ class SparkExecution:
                 raise ContinuousError(f"{clause}: there is no directory for this stream")
             self._streams[clause.stream] = path
         registration = parsed.registration
+        if sink is not None and self.graph.query.form not in ("CONSTRUCT", "DESCRIBE"):
+            raise ContinuousError(f"{self.graph.query.form} gives no triples for a stream")
         self.name = "query" if registration is None else registration.name
         is_stream = registration is not None and registration.kind == "stream"
         self._is_stream = is_stream and self.graph.query.form != "SELECT"
@@ -515,8 +538,10 @@ class SparkExecution:
         self._static = static
         self._directory = directory
         self._lateness = lateness
-        self._strict = strict
+        self._strict = strict and rejects is None
+        self._rejects = rejects
         self._on_answer = on_answer
+        self._sink = sink
         self._reading = reading or nullcontext()
         self._run: SparkRun | None = None
         self._cache: dict[object, DataFrame] = {}
@@ -554,24 +579,36 @@ class SparkExecution:
         self._session.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         self._run = None
         self.results.make()
-        parts = []
-        for clause in self.graph.clauses:
-            directory = str(self._streams[clause.stream])
-            text = lines(self._session, directory, files_per_trigger=files_per_trigger)
-            parts.append(
-                window_content(
-                    self.graph, clause, text, lateness=self._lateness, strict=self._strict
-                )
+        read = {
+            clause: lines(
+                self._session,
+                str(self._streams[clause.stream]),
+                files_per_trigger=files_per_trigger,
             )
-        query = (
+            for clause in self.graph.clauses
+        }
+        parts = [
+            window_content(self.graph, clause, text, lateness=self._lateness, strict=self._strict)
+            for clause, text in read.items()
+        ]
+        queries = [
             all_windows(parts)
             .writeStream.outputMode("append")
             .option("checkpointLocation", self._folder.inner("checkpoint").url)
             .foreachBatch(self._batch)
             .trigger(**trigger)
             .start()
-        )
-        self._run = SparkRun(query)
+        ]
+        if self._rejects is not None:
+            queries.append(
+                malformed(list(read.values()))
+                .writeStream.format("text")
+                .option("path", str(self._rejects))
+                .option("checkpointLocation", self._folder.inner("checkpoint-rejects").url)
+                .trigger(**trigger)
+                .start()
+            )
+        self._run = SparkRun(queries)
         return self._run
 
     # ------------------------------------------------------------------------------ batches
@@ -597,6 +634,8 @@ class SparkExecution:
                 if self._on_answer is not None:
                     for answer in answers:
                         self._on_answer(answer)
+                if self._sink is not None:
+                    self._sink.write(f"{self._identifier()}-{batch}", answers)
         finally:
             data.unpersist()
             if self._run is not None:
@@ -640,6 +679,10 @@ class SparkExecution:
         log = self._folder.inner("checkpoint").inner("offsets").read(str(batch))
         _, metadata, *_ = log.splitlines()
         return int(json.loads(metadata)["batchWatermarkMs"])
+
+    def _identifier(self) -> str:
+        """Spark's name of the query, also after restarts."""
+        return str(json.loads(self._folder.inner("checkpoint").read("metadata"))["id"])
 
     # ------------------------------------------------------------------------------- static
 
