@@ -31,6 +31,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client.store": {"rdflib"},
     "tpf_client.solutions": {"pandas", "rdflib"},
     "tpf_client.stream": {"pandas", "rdflib"},
+    "tpf_client.page_command": {"typer"},
     "tpf_client.page_files": {"brotli"},
     "tpf_client.page_runtime": {"brotli"},
     "tpf_client.printing": {"rdflib", "rich"},

@@ -51,7 +51,7 @@ def _format_option(name: str) -> Format:
 @app.command(
     no_args_is_help=True,
     epilog="tpf-query serve URL... answers queries at a local SPARQL endpoint: see tpf-query serve "
-    "--help.",
+    "--help. tpf-query page --output DIR writes a page that answers queries in the browser.",
 )
 def query(
     arguments: Annotated[

@@ -125,6 +125,10 @@ class PageSettings:
     continuous: str = ""
     tiles: MapTiles | None = None
 
+    def over(self, urls: Sequence[str]) -> "PageSettings":
+        """The same, over these datasets."""
+        return replace(self, datasets=urls)
+
     def to_json(self) -> str:
         """The content of ``page.json``."""
         told = {

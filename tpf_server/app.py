@@ -42,6 +42,7 @@ from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.query_front import QUERY_RESOURCES, QueryFront
+from tpf_server.web.query_page import QUERY_PAGE_RESOURCES, QueryPage
 from tpf_server.web.read import PageMiddleware
 from tpf_server.web.resources import Resource
 from tpf_server.web.routes import AnyMethod, routes
@@ -208,6 +209,9 @@ def create_app(
     if queries is not None:
         app.register_blueprint(queries.blueprint(site))
         others = {**others, **QUERY_RESOURCES}
+    else:
+        app.register_blueprint(QueryPage(site).blueprint())
+        others = {**others, **QUERY_PAGE_RESOURCES}
     routes(app, site, negotiator, metrics, others)
     if settings.direct_pages:
         app.wsgi_app = PageMiddleware(app.wsgi_app, site, negotiator, metrics)  # type: ignore[method-assign]

@@ -18,7 +18,7 @@ from typing import Final
 import click
 
 from tpf_server.configuration import Configuration
-from tpf_server.errors import SettingsError
+from tpf_server.settings import example_files
 from tpf_server.workers import Deaths
 
 _LOOK_SECONDS: Final = 0.1
@@ -109,19 +109,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     assert process.stdin is not None
     with suppress(BrokenPipeError):  # nobody read the orders
         process.stdin.close()
-
-
-def example_files(folder: str) -> list[Path]:
-    """The queries that the page offers, in the order of their names.
-
-    Raises:
-        SettingsError: there is no such folder.
-    """
-    if not folder:
-        return []
-    if not Path(folder).is_dir():
-        raise SettingsError(f"query_examples: there is no folder {folder}")
-    return sorted(Path(folder).resolve().glob("*.rq"))
 
 
 def orders(configuration: Configuration, socket: str) -> dict[str, object]:

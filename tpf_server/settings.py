@@ -8,6 +8,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -467,10 +468,23 @@ class Settings:
     @property
     def watched_at(self) -> str:
         """Where queries are watched: a URL, or relative to the base and to each dataset."""
-        return self.query_page or ("query/" if self.query else "")
+        return self.query_page or "query/"
 
     @property
     def base(self) -> str:
         """The base URL, with a slash at its end."""
         url = self.base_url or f"http://{self.host}:{self.port}/"
         return url if url.endswith("/") else url + "/"
+
+
+def example_files(folder: str) -> list[Path]:
+    """The queries that the page offers, in the order of their names.
+
+    Raises:
+        SettingsError: there is no such folder.
+    """
+    if not folder:
+        return []
+    if not Path(folder).is_dir():
+        raise SettingsError(f"query_examples: there is no folder {folder}")
+    return sorted(Path(folder).resolve().glob("*.rq"))

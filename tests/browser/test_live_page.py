@@ -105,8 +105,8 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         yield browser
 
 
-def until(condition: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + 60
+def until(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+    end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, what
         time.sleep(0.02)

@@ -50,7 +50,10 @@ EVENTS = "text/event-stream"
 """Server-sent events (HTML standard)."""
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
 ALL_METHODS = (*READ_METHODS, "POST", "PUT", "PATCH", "DELETE")
-_EXPOSED = "Allow, Content-Location, Date, ETag, Link, Memento-Datetime, Retry-After"
+_EXPOSED = (
+    "Age, Allow, Content-Location, Date, ETag, Last-Modified, Link, Memento-Datetime, Retry-After, "
+    "Server-Timing"
+)
 
 NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
 """What keeps a browser from taking data for a page with scripts."""
@@ -158,7 +161,9 @@ def options(allowed: tuple[str, ...]) -> Response:
     response.headers["Allow"] = ", ".join(allowed)
     readable = [method for method in allowed if method in READ_METHODS]
     response.headers["Access-Control-Allow-Methods"] = ", ".join(readable)
-    response.headers["Access-Control-Allow-Headers"] = "Accept, Accept-Datetime, If-None-Match"
+    response.headers["Access-Control-Allow-Headers"] = (
+        "Accept, Accept-Datetime, Cache-Control, If-None-Match, Last-Event-ID, Range"
+    )
     response.headers["Access-Control-Max-Age"] = "86400"
     return response
 

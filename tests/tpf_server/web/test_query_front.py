@@ -28,8 +28,8 @@ from tests.support.running_server import STOP_SECONDS, RunningServer
 from tests.tpf_client.test_live_endpoint import Reader
 from tpf_server.app import create_app, create_blueprint
 from tpf_server.errors import SettingsError
-from tpf_server.query_process import QueryProcess, example_files
-from tpf_server.settings import Settings
+from tpf_server.query_process import QueryProcess
+from tpf_server.settings import Settings, example_files
 from tpf_server.web import query_front
 
 EX = "http://example.org/"

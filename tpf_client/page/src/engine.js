@@ -5,6 +5,7 @@ const PACKAGES = "@packages@";
 const WHOLE = Number("@whole@"); // bytes of the files, decompressed
 const SENT = Number("@sent@"); // and as they are sent
 const AGAIN = 5000;
+const PAUSE = 25; // milliseconds
 const COMPILED = "compiled";
 
 const here = (path) => new URL(path, self.location.href).href;
@@ -39,51 +40,64 @@ async function fetchCounted(address, options) {
   return response;
 }
 
-/** Modules that were compiled on an earlier visit: compiling is most of what starting takes. */
+const LIBRARY = "python_stdlib.zip";
+const key = () => here(`${PYTHON}/${PACKAGES}`);
+
+/** The library with what was compiled on an earlier visit: compiling is most of what starting takes. */
 async function stored() {
   try {
-    const found = await (await caches.open(COMPILED)).match(here(PACKAGES));
-    return found ? new Uint8Array(await found.arrayBuffer()) : null;
+    return (await (await caches.open(COMPILED)).match(key())) ?? null;
   } catch {
     return null; // no caches where a page is not secure
   }
 }
 
+/** Keeps what was compiled for the next visit; in small steps, because queries go on meanwhile. */
 async function store(python) {
   try {
-    const made = python.runPython(COMPILE);
-    const bytes = made.toJs();
-    made.destroy();
     const cache = await caches.open(COMPILED);
-    for (const old of await cache.keys()) if (old.url !== here(PACKAGES)) await cache.delete(old);
-    await cache.put(here(PACKAGES), new Response(bytes));
+    const steps = python.runPython(COMPILE);
+    let step = steps.next();
+    while (!step.value) {
+      await new Promise((done) => setTimeout(done, PAUSE));
+      step = steps.next();
+    }
+    const bytes = step.value.toJs();
+    step.value.destroy();
+    steps.destroy();
+    for (const old of await cache.keys()) await cache.delete(old);
+    await cache.put(key(), new Response(bytes));
   } catch {
     // It is compiled again on the next visit.
   }
 }
 
-// Every module that was loaded, compiled, as an archive which comes before those of sources.
+// The library as an archive, with every module beside it that was loaded, compiled.
 const COMPILE = `
-def compiled():
+def compiling():
     import importlib.util, io, marshal, sys, zipfile
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    # A file of the first kind that is not compared with its source (PEP 552).
+    head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
+    library = next(each for each in sys.path if each.endswith("/python314.zip"))
+    with open(library, "rb") as file:
+        made = io.BytesIO(file.read())
+    with zipfile.ZipFile(made, "a") as archive:
         for name, module in sorted(sys.modules.items()):
             spec = getattr(module, "__spec__", None)
             loader = getattr(spec, "loader", None)
-            if not hasattr(loader, "archive") or loader.archive == "/compiled.zip":
+            if not hasattr(loader, "archive"):
                 continue
-            code = loader.get_code(spec.name)
             path = spec.name.replace(".", "/") + ("/__init__" if loader.is_package(spec.name) else "")
-            head = importlib.util.MAGIC_NUMBER + bytes(12)
-            archive.writestr(zipfile.ZipInfo(path + ".pyc", (1980, 1, 1, 0, 0, 0)), head + marshal.dumps(code))
-    return made.getvalue()
-compiled()
+            archive.writestr(path + ".pyc", head + marshal.dumps(loader.get_code(spec.name)))
+            yield None
+    yield made.getvalue()
+compiling()
 `;
 
 const BEGIN = `
 import sys
-sys.path[:0] = [each for each in ("/compiled.zip", "/packages.zip") if each not in sys.path]
+if "/packages.zip" not in sys.path:
+    sys.path.append("/packages.zip")
 from tpf_client import tab
 tab
 `;
@@ -92,15 +106,14 @@ async function begin() {
   try {
     tell({ state: "loading", loaded: 0, total: SENT });
     count = 0;
-    self.fetch = fetchCounted;
     const packages = fetchCounted(here(PACKAGES)).then((response) => response.arrayBuffer());
     const [{ loadPyodide }, compiled] = await Promise.all([import(here(`${PYTHON}/pyodide.mjs`)), stored()]);
+    self.fetch = (address, options) => (compiled && String(address).endsWith(`/${LIBRARY}`) ? Promise.resolve(compiled) : fetchCounted(address, options));
     const python = await loadPyodide({ indexURL: here(`${PYTHON}/`), checkAPIVersion: false });
     const bytes = new Uint8Array(await packages);
     self.fetch = fetchAsIs;
     tell({ state: "starting" });
     python.FS.writeFile("/packages.zip", bytes);
-    if (compiled) python.FS.writeFile("/compiled.zip", compiled);
     tab = python.runPython(BEGIN);
     tell({ state: "ready" });
     for (const port of ports) port.waiting.splice(0).forEach((each) => start(port, each));

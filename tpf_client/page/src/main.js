@@ -597,7 +597,7 @@ function fromLink() {
 /** The datasets that a link names, or else those of whoever serves the page. */
 function from(parameters) {
   const wanted = parameters.getAll("source").flatMap((each) => each.split(/[\s,]+/)).filter(Boolean);
-  const named = parameters.get("dataset");
+  const named = new URLSearchParams(location.search).get("dataset");
   datasets = wanted.length ? wanted : named ? served.filter((each) => each.endsWith(`/${named}`)) : served;
   at("sources").value = datasets.join(" ");
   at("datasets").textContent = datasets.length ? `over ${datasets.join(", ")}` : "";
@@ -625,6 +625,8 @@ async function begin() {
   engine = told.endpoint ? new EndpointEngine() : whyNot() ? null : new TabEngine(() => datasets, progress);
   at("sources-line").hidden = Boolean(told.endpoint);
   at("service").hidden = !told.endpoint;
+  at("datasets").hidden = !told.endpoint;
+  at("all-of").textContent = told.endpoint ? "Endpoint in all" : "Browser in all";
   if (told.endpoint) at("by").textContent = "this endpoint";
   if (told.endpoint) at("datasets").textContent = `over ${datasets.join(", ")}`;
   let asked = fromLink();

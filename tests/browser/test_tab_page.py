@@ -1,0 +1,249 @@
+"""The page that evaluates queries in the browser: from any host, over fragments of any server."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from annotations.labels import Expiration
+from annotations.terms import Quad, iri, literal
+from tests.browser.chromium import Browser
+from tests.browser.static_host import StaticHost
+from tests.browser.test_live_page import cells, state, type_query, until, violations
+from tests.support.peers import CHROMIUM
+from tests.support.running_server import RunningServer
+from tpf_client.page_files import Example, PageSettings, write_page
+from tpf_client.page_runtime import runtime_folder
+
+pytestmark = [
+    pytest.mark.peers,
+    CHROMIUM.skip,
+    pytest.mark.skipif(
+        runtime_folder() is None,
+        reason="Python for browsers was not fetched: python -m tpf_client.page_runtime",
+    ),
+]
+
+EX = "http://example.org/"
+CONFIG = (
+    '[datasets.trains]\nsource = "trains.nt"\nlive = true\nmax_age = 1\naccept_past = true\n'
+    '[datasets.stations]\nsource = "stations.nt"\n'
+)
+QUERY = (
+    f"PREFIX : <{EX}>\nSELECT ?train ?name ?delay WHERE {{ ?train :name ?name ; :delay ?delay }}\n"
+    "ORDER BY ?name"
+)
+TRAINS = 20
+FOREVER = timedelta(hours=1)
+STARTED = 240
+"""Seconds in which Python has started in the browser, on a machine that has much to do."""
+
+
+def publish(server: RunningServer, train: int, delay: str, holds: timedelta) -> None:
+    quad = Quad(iri(f"{EX}train/{train}"), iri(EX + "delay"), literal(delay))
+    server.publish("trains", [quad], Expiration(datetime.now(UTC) + holds))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    folder = tmp_path_factory.mktemp("tab-page")
+    trains = [f'<{EX}train/{n}> <{EX}name> "Train {n:02}" .\n' for n in range(TRAINS)]
+    trains += [f"<{EX}train/{n}> <{EX}to> <{EX}station/{n % 3}> .\n" for n in range(TRAINS)]
+    (folder / "trains.nt").write_text("".join(trains))
+    stations = [f'<{EX}station/{n}> <{EX}called> "Station {n}" .\n' for n in range(3)]
+    (folder / "stations.nt").write_text("".join(stations))
+    with RunningServer(folder, CONFIG) as server:
+        for n in range(TRAINS):
+            publish(server, n, f"{n}", FOREVER)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StaticHost]:
+    """A static host with the page, which is of another origin than the fragments."""
+    folder = tmp_path_factory.mktemp("page")
+    write_page(folder, PageSettings(examples=[Example("All delays", QUERY)]))
+    with StaticHost(folder) as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
+        browser.resize(1200, 800)
+        yield browser
+
+
+def link(url: str, query: str, *sources: str) -> str:
+    named = "".join(f"source={quote(each, safe='')}&" for each in sources)
+    return f"{url}#{named}query={quote(query)}"
+
+
+def go(browser: Browser, address: str, wanted: str = "up to date") -> None:
+    browser.open("about:blank")
+    browser.open(address)
+    until(lambda: state(browser) == wanted, "no answer", STARTED)
+
+
+def evaluated(browser: Browser, script: str) -> object:
+    """The value of a promise in the page."""
+    answer = browser.call(
+        "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+    )
+    assert "exceptionDetails" not in answer, answer
+    return answer["result"].get("value")
+
+
+def test_a_page_of_the_server_evaluates_nothing_there(
+    browser: Browser, server: RunningServer
+) -> None:
+    go(browser, link(server.origin + "trains/query/", QUERY))
+    assert [row[1:] for row in cells(browser)] == [[f"Train {n:02}", f"{n}"] for n in range(TRAINS)]
+    assert browser.problems() == []
+    # What changes is shown by itself, in its place.
+    publish(server, 3, "99", FOREVER)
+    until(lambda: cells(browser)[3][2] == "99", "the change is not shown", 60)
+    used = browser.evaluate("document.getElementById('used').textContent")
+    assert re.search(
+        r"[1-9]\d* requests for fragments \([\d.]+ kB\).*server computed no query", used
+    )
+    hosts = {url.split("/")[2] for url in browser.requested()}
+    assert hosts == {server.origin.split("/")[2]}
+    # The past, the plan and an answer that is asked for once come from the same engine.
+    browser.evaluate("document.getElementById('plan').open = true")
+    until(lambda: browser.evaluate("document.querySelectorAll('#steps code').length"), "no plan")
+    browser.evaluate("document.getElementById('once').click()")
+    until(lambda: state(browser) == "answered once", "no answer")
+    assert len(cells(browser)) == TRAINS
+    assert violations(browser) == []
+
+
+def test_sources_of_another_origin_are_federated(
+    browser: Browser, server: RunningServer, host: StaticHost
+) -> None:
+    query = f"SELECT ?name {{ <{EX}train/4> <{EX}to> ?station . ?station <{EX}called> ?name }}"
+    sources = [server.origin + "trains", server.origin + "stations"]
+    go(browser, link(host.url, query, *sources))
+    assert cells(browser) == [["Station 1"]]
+    assert browser.evaluate("document.getElementById('sources').value").split() == sources
+    # The address goes on to name what is asked.
+    assert quote(sources[1], safe="") in browser.evaluate("location.hash")
+    assert browser.problems() == []
+
+
+def test_a_query_that_is_wrong_is_marked(
+    browser: Browser, server: RunningServer, host: StaticHost
+) -> None:
+    go(browser, link(host.url, "SELECT * { ?s ?p ?o }\nLIMIT 3", server.origin + "stations"))
+    assert len(cells(browser)) == 3
+    type_query(browser, "SELECT * {\n  ?s ?p }")
+    until(lambda: state(browser) == "this query was refused", "it is not refused")
+    assert "line 2" in browser.evaluate("document.getElementById('problem').textContent")
+
+
+def test_tabs_share_one_engine(browser: Browser, server: RunningServer, host: StaticHost) -> None:
+    address = link(host.url, QUERY, server.origin + "trains")
+    go(browser, address)
+    other = "window.other.document.getElementById('state')?.textContent"
+    host.asked.clear()
+    browser.evaluate(f"void (window.other = window.open({json.dumps(address)}))")
+    try:
+        until(lambda: browser.evaluate(other) == "up to date", "the second tab has no answer")
+        assert [path for path in host.asked if "python" in path or "packages" in path] == []
+        publish(server, 5, "second", FOREVER)
+        shown = "window.other.document.getElementById('table').textContent.includes('second')"
+        until(lambda: browser.evaluate(shown), "the second tab is not told")
+        until(lambda: cells(browser)[5][2] == "second", "the first tab is not told")
+    finally:
+        browser.evaluate("window.other.close()")
+
+
+def test_the_state_cannot_lie(browser: Browser, server: RunningServer, host: StaticHost) -> None:
+    go(browser, link(host.url, QUERY, server.origin + "trains"))
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        kind = "document.getElementById('state').dataset.kind"
+        until(lambda: browser.evaluate(kind) == "late", "it does not say that it is late", 30)
+        until(lambda: browser.evaluate(kind) == "bad", "it does not say that it failed", 60)
+        assert "out of date" in state(browser)
+        assert len(cells(browser)) == TRAINS
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    until(lambda: state(browser) == "up to date", "it does not come back", 120)
+
+
+def test_the_second_visit_loads_nothing(
+    server: RunningServer, host: StaticHost, tmp_path: Path
+) -> None:
+    address = link(host.url, QUERY, server.origin + "trains")
+    with Browser(tmp_path) as first:
+        go(first, address)
+        kept = "caches.open('page').then((cache) => cache.keys()).then((keys) => keys.length)"
+        until(lambda: evaluated(first, kept), "nothing is kept", STARTED)
+        compiled = kept.replace("'page'", "'compiled'")
+        until(lambda: evaluated(first, compiled), "nothing compiled is kept", STARTED)
+    host.asked.clear()
+    (tmp_path / "profile/DevToolsActivePort").unlink()
+    with Browser(tmp_path) as second:
+        go(second, address)
+        assert len(cells(second)) == TRAINS
+    # What the host says of itself, and whether there is a newer page.
+    assert set(host.asked) <= {"/page.json", "/offline.js"}
+
+
+def test_without_webassembly_there_is_a_command(
+    server: RunningServer, host: StaticHost, tmp_path: Path
+) -> None:
+    with Browser(tmp_path) as browser:
+        browser.call("Page.addScriptToEvaluateOnNewDocument", source="delete self.WebAssembly")
+        browser.open(link(host.url, QUERY, server.origin + "trains"))
+        shown = "!document.getElementById('cannot').hidden"
+        until(lambda: browser.evaluate(shown), "it does not say what is missing")
+        assert "WebAssembly" in browser.evaluate("document.getElementById('why').textContent")
+        command = browser.evaluate("document.getElementById('command').textContent")
+        assert command.startswith(f"tpf-query '{server.origin}trains' --watch -q '")
+        assert QUERY in command
+        assert violations(browser) == []
+
+
+@pytest.mark.parametrize(
+    ("width", "dark"), [(1200, False), (1200, True), (360, False), (360, True)]
+)
+def test_who_has_asked_nothing_has_examples(
+    browser: Browser, host: StaticHost, width: int, dark: bool
+) -> None:
+    browser.resize(width, 800, phone=width < 400, dark=dark)
+    browser.open("about:blank")
+    browser.open(host.url)
+    until(lambda: browser.evaluate("document.querySelectorAll('#offers button').length"), "none")
+    assert violations(browser) == []
+    overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert browser.evaluate(overflow) <= 0
+    # Without a source there is nothing to ask, which is said where the answer would be.
+    browser.evaluate("document.querySelector('#offers button').click()")
+    until(lambda: state(browser) == "no source", "it does not say that there is no source")
+    browser.resize(1200, 800)
+
+
+def test_the_engine_is_loaded_in_sight(
+    server: RunningServer, host: StaticHost, tmp_path: Path
+) -> None:
+    with Browser(tmp_path) as browser:
+        slow = {"offline": False, "latency": 50, "downloadThroughput": 2_500_000,
+                "uploadThroughput": 2_500_000}  # fmt: skip
+        browser.call("Network.emulateNetworkConditions", **slow)
+        browser.open(link(host.url, QUERY, server.origin + "trains"))
+        seen = set()
+        end = time.monotonic() + STARTED
+        while (now := state(browser)) != "up to date":
+            assert time.monotonic() < end, now
+            seen.add(re.sub(r"[\d.]+", "N", now))
+            time.sleep(0.02)
+        assert {"loading: N of N MB", "starting…"} <= seen
