@@ -19,7 +19,7 @@ from tpf_server.web.responses import (
     AsGiven,
     base_of,
     by_method,
-    without_body,
+    see_other,
 )
 from tpf_server.web.site import Site
 
@@ -28,14 +28,14 @@ _READ: Final = Operation("Read the page", None, None, (304, 404))
 QUERY_PAGE_RESOURCES: Final = {
     "query_page": Resource(
         "/query/",
-        "The page where queries are written and their answers watched; the browser evaluates them.",
+        "The page where a query is written and its answer watched; the browser evaluates it.",
         {"GET": _READ},
     ),
     "query_file": Resource("/query/<path:file>", "What belongs to the page.", {"GET": _READ}),
     "dataset_query_page": Resource(
         "/<name>/query/",
         "Leads to the same page, for this dataset.",
-        {"GET": Operation("Find the page", None, None, (302, 404))},
+        {"GET": Operation("Find the page", None, None, (303, 404))},
     ),
 }
 """By the names of their rules."""
@@ -68,7 +68,7 @@ class QueryPage:
                 dataset = self._site.dataset(name).settings.name
                 return by_method(
                     ("GET", "HEAD", "OPTIONS"),
-                    lambda: _found(f"{base}query/?dataset={dataset}"),
+                    lambda: see_other(f"{base}query/?dataset={dataset}"),
                 )
             return by_method(("GET", "HEAD", "OPTIONS"), lambda: self._file(base, file))
 
@@ -97,10 +97,3 @@ class QueryPage:
         content = b"" if request.method == "HEAD" else body
         more = [NO_SNIFFING, ("Vary", "Accept-Encoding")]
         return AsGiven(f"{status.value} {status.phrase}", [*headers, *more], content)
-
-
-def _found(url: str) -> Response:
-    response = without_body(302)
-    response.headers["Location"] = url
-    response.headers["Cache-Control"] = "no-cache"
-    return response

@@ -15,6 +15,7 @@ from tests.tpf_server.conftest import STATIC
 DOC = f"{BASE}api-doc#"
 NAMES = {
     "name": "trains", "view": "plain", "kind": "graph", "digest": "0" * 32, "label": "b",
+    "file": "page.json",
 }  # fmt: skip
 ONE_OF_THEM = {"streams": "s", "queries": "q"}
 

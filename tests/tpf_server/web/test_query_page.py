@@ -1,5 +1,6 @@
 """Links of pages to the query page."""
 
+import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -46,9 +47,32 @@ def test_a_page_links_to_a_query_for_what_it_shows(tmp_path: Path, query: str) -
     server.close()
 
 
-def test_without_the_setting_there_is_no_link(tmp_path: Path) -> None:
+def test_without_the_setting_the_page_is_the_own_one(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, live=False)
     assert _links(server, "") == []
+    session = server.session()
+    text = session.get(server.url, headers={"Accept": "text/html"}, timeout=30).text
+    (link,) = {part.split("#")[0] for part in text.split('href="') if "/query/#" in part}
+    moved = session.get(link, allow_redirects=False, timeout=30)
+    assert (moved.status_code, moved.headers["Location"]) == (
+        303, "http://server.test/query/?dataset=" + server.url.rpartition("/")[2],
+    )  # fmt: skip
+    page = session.get(moved.headers["Location"], timeout=30)
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
+    told = session.get("http://server.test/query/page.json", timeout=30)
+    assert told.json()["datasets"] == [server.url]
+    assert told.json()["endpoint"] is False
+    for name in re.findall(r'"([\w-]+-[0-9a-f]{16}\.\w+)"', page.text):
+        file = session.get(f"http://server.test/query/{name}", timeout=30)
+        assert file.status_code == 200
+        assert "immutable" in file.headers["Cache-Control"]
+        assert file.headers["X-Content-Type-Options"] == "nosniff"
+        # Only the worker compiles WebAssembly, and reads fragments of other servers.
+        policy = file.headers["Content-Security-Policy"]
+        assert ("wasm-unsafe-eval" in policy) == ("engine" in name)
+    assert session.get("http://server.test/query/nothing.js", timeout=30).status_code == 404
+    assert session.post("http://server.test/query/", timeout=30).status_code == 405
     server.close()
     with pytest.raises(SettingsError, match="query_page"):
         Settings(query_page="javascript:alert(1)")
