@@ -151,7 +151,7 @@ def run_demo(data: str, seconds: float | None) -> None:
         for number, text in enumerate((board, *_EXAMPLES), 1):
             (examples / f"{number}.rq").write_text(text, encoding="utf-8")
         port = free_port()
-        command = ("tpf-server", str(folder / "departures"), "--port", str(port), "--query",
+        command = ("tpf-server", str(folder / "departures"), "--port", str(port),
                    "--query-examples", str(examples))  # fmt: skip
         server = _started(stack, command, environment, stderr=subprocess.PIPE)
         url = f"http://127.0.0.1:{port}/departures"

@@ -36,7 +36,6 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client.page_runtime": {"brotli"},
     "tpf_client.printing": {"rdflib", "rich"},
     "tpf_client.serving": {"typer", "waitress"},
-    "tpf_client.beside_server": {"requests"},
     "tpf_client.cli": {"rich", "typer"},
     "tpf_server": {"click", "flask", "granian"},
     "tpf_server.spark": {"py4j", "pyspark"},

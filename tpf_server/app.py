@@ -21,7 +21,7 @@ from annotations.follower_slots import FollowerSlots
 from tpf_server.claimed_port import mark_worker
 from tpf_server.configuration import Configuration
 from tpf_server.connections import Connections
-from tpf_server.errors import ServerError, SettingsError, StoreClosedError, StoreError
+from tpf_server.errors import ServerError, StoreClosedError, StoreError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.fragments.writers.base import Negotiator
@@ -41,13 +41,12 @@ from tpf_server.web.bodies import BodyReader
 from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.metrics import Metrics
-from tpf_server.web.query_front import QUERY_RESOURCES, QueryFront
 from tpf_server.web.query_page import QUERY_PAGE_RESOURCES, QueryPage
 from tpf_server.web.read import PageMiddleware
 from tpf_server.web.resources import Resource
 from tpf_server.web.routes import AnyMethod, routes
 from tpf_server.web.site import Site
-from tpf_server.workers import ADDRESS_VARIABLE, QUERY_VARIABLE, WORKER_VARIABLE
+from tpf_server.workers import ADDRESS_VARIABLE, WORKER_VARIABLE
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -183,7 +182,6 @@ def create_app(
     service: "ContinuousService | None" = None,
     connections: Connections | None = None,
     changes: ChangeFeeds | None = None,
-    queries: QueryFront | None = None,
 ) -> Flask:
     """The fragment server as a Flask application.
 
@@ -195,7 +193,6 @@ def create_app(
         service: the continuous queries, where they are on; new ones by default.
         connections: ends those whose body does not come; nobody does by default.
         changes: tells what changes; a new one by default.
-        queries: passes queries on to who answers them; nobody does by default.
     """
     app = Flask("tpf_server", static_folder=None)
     app.url_rule_class = AnyMethod
@@ -206,12 +203,8 @@ def create_app(
     others: Mapping[str, Resource] = {}
     if settings.continuous:
         app.extensions["tpf_server.continuous"], others = _add_continuous(app, site, service)
-    if queries is not None:
-        app.register_blueprint(queries.blueprint(site))
-        others = {**others, **QUERY_RESOURCES}
-    else:
-        app.register_blueprint(QueryPage(site).blueprint())
-        others = {**others, **QUERY_PAGE_RESOURCES}
+    app.register_blueprint(QueryPage(site).blueprint())
+    others = {**others, **QUERY_PAGE_RESOURCES}
     routes(app, site, negotiator, metrics, others)
     if settings.direct_pages:
         app.wsgi_app = PageMiddleware(app.wsgi_app, site, negotiator, metrics)  # type: ignore[method-assign]
@@ -233,12 +226,7 @@ def create_blueprint(
         datasets: what is served; nobody closes their stores.
         clock: tells the time of every answer.
         name: of the blueprint, for `flask.url_for`: ``fragments.fragment``, ``fragments.view``.
-
-    Raises:
-        SettingsError: nobody would start the process that answers queries.
     """
-    if settings.query:
-        raise SettingsError("query: within another application, run tpf-query serve beside it")
     blueprint = Blueprint(name, __name__)
     site = _site(settings, datasets, clock)
     others: Mapping[str, Resource] = {}
@@ -246,6 +234,8 @@ def create_blueprint(
         service, others = _add_continuous(blueprint, site, None)
         held = {"tpf_server.continuous": service}
         blueprint.record_once(lambda state: state.app.extensions.update(held))
+    blueprint.register_blueprint(QueryPage(site).blueprint())
+    others = {**others, **QUERY_PAGE_RESOURCES}
     routes(blueprint, site, _negotiator(settings), Metrics(), others)
     return blueprint
 
@@ -289,7 +279,6 @@ class _Worker:
         self._datasets: list[OpenDataset] = []
         self._connections: Connections | None = None
         self._changes: ChangeFeeds | None = None
-        self._queries: QueryFront | None = None
 
     def make(self, configuration: Configuration) -> MadeApplication:
         """The application of some settings, with stores of its own."""
@@ -306,10 +295,6 @@ class _Worker:
                 self._connections.exchange_with,
             )
         datasets = self._opener.open(configuration)
-        if settings.query and self._queries is None:
-            self._queries = QueryFront(
-                os.environ[QUERY_VARIABLE], settings, self._connections.exchange_with
-            )
         app = create_app(
             settings,
             datasets,
@@ -318,7 +303,6 @@ class _Worker:
             service=self._service,
             connections=self._connections,
             changes=self._changes,
-            queries=self._queries,
         )
         if settings.continuous:
             from tpf_server.continuous.assembly import live_stores, static_graphs
@@ -380,8 +364,6 @@ class _Worker:
             followed.append(self._changes)
         if self._service is not None:
             followed.append(self._service)
-        if self._queries is not None:
-            followed.append(self._queries)
         if followed:
             close_on_signals(*followed)
 

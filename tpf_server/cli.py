@@ -23,10 +23,14 @@ import click
 
 from annotations.whole_files import replaced_path
 from tpf_server.claimed_port import claimed_port
-from tpf_server.configuration import Configuration, read_configuration, settings_help
+from tpf_server.configuration import (
+    REMOVED,
+    Configuration,
+    read_configuration,
+    settings_help,
+)
 from tpf_server.connections import allow_many_descriptors, most_connections
 from tpf_server.errors import ServerError, SettingsError
-from tpf_server.query_process import QueryProcess, orders
 from tpf_server.settings import Settings, table
 from tpf_server.sources import (
     LOOK_SECONDS,
@@ -40,7 +44,6 @@ from tpf_server.workers import (
     ADDRESS_VARIABLE,
     MEMORY,
     MULTIPROCESS_VARIABLE,
-    QUERY_VARIABLE,
     THREADS,
     WORKER_VARIABLE,
     Deaths,
@@ -75,6 +78,10 @@ def _options() -> list[click.Parameter]:
             flag = f"{flag}/--no-{row.name.replace('_', '-')}"
         if row.type in (bool, int, float, str):
             parameters.append(click.Option([flag], type=row.type, default=None, help=row.help))
+    for name in REMOVED:
+        # So that whoever gives one is told what replaces it.
+        flag, value = f"--{name.replace('_', '-')}", None if name == "query" else "?"
+        parameters.append(click.Option([flag], hidden=True, default=None, is_flag=value is None))
     return parameters
 
 
@@ -153,15 +160,10 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         configuration = configuration.with_port(port)
         settings = configuration.server
         handed = Path(folder) / "settings.json"
-        queries = QueryProcess(f"{folder}/queries") if settings.query else None
 
         def hand_over(new: Configuration) -> None:
             nonlocal configuration
-            # Whatever is wrong is found out before anything changes.
-            given = orders(new, queries.socket) if queries is not None else {}
             _hand_over(new, handed)
-            if queries is not None:
-                queries.order(given)
             configuration = new
 
         def reload() -> None:
@@ -174,23 +176,16 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         os.environ[WORKER_VARIABLE] = str(handed)
         os.environ[ADDRESS_VARIABLE] = f"{settings.host}/{port}"
         os.environ[MULTIPROCESS_VARIABLE] = folder
-        if queries is not None:
-            os.environ[QUERY_VARIABLE] = queries.socket
         for name, value in MEMORY.items():
             os.environ.setdefault(name, value)
         names = ", ".join(dataset.name for dataset in configuration.datasets)
         line = f"tpf-server: {settings.base} (datasets: {names})"
         ready = threading.Event()
-        others_ready = queries.is_ready if queries else lambda: True
-        arguments = (settings.host, settings.port, line, ready, others_ready)
+        arguments = (settings.host, settings.port, line, ready)
         threading.Thread(target=_announce, args=arguments, daemon=True).start()
         allow_many_descriptors()
-        try:
-            changed = partial(_changed, lambda: configuration)
-            _watch_over_workers(settings, reload, changed, ready, queries)
-        finally:
-            if queries is not None:
-                queries.close()
+        changed = partial(_changed, lambda: configuration)
+        _watch_over_workers(settings, reload, changed, ready)
 
 
 def _hand_over(configuration: Configuration, file: Path) -> None:
@@ -224,7 +219,6 @@ def _watch_over_workers(
     reload: Callable[[], None],
     changed: Callable[[], bool],
     ready: threading.Event,
-    queries: QueryProcess | None,
 ) -> None:
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
@@ -242,9 +236,9 @@ def _watch_over_workers(
         workers=settings.workers,
         backlog=_LISTEN_BACKLOG,
         # As many connections as a worker holds, most of them idle between two requests.
-        backpressure=most_connections(settings.followers * settings.query),
+        backpressure=most_connections(),
         blocking_threads=THREADS
-        + settings.followers * (settings.continuous + settings.query)
+        + settings.followers * settings.continuous
         + settings.change_followers,
         log_level=LogLevels.warning,
         log_access=settings.access_log,
@@ -271,9 +265,6 @@ def _watch_over_workers(
     if settings.source_interval > 0:
         looking = (settings.source_interval, changed, reloads)
         threading.Thread(target=_look_again, args=looking, daemon=True).start()
-    if queries is not None:
-        # It ends when the workers are told to: they wait for those who follow its answers.
-        queries.start(lambda: bool(server.interrupt_signal))
     # A Ctrl-C goes to the workers as well. They inherit that it is held back, and are told to stop
     # by this process, where a thread from before takes the signal. The tracker would let it through
     # when it starts.
@@ -371,21 +362,17 @@ _LOGGING = {
 }
 
 
-def _announce(
-    host: str, port: int, line: str, ready: threading.Event, others_ready: Callable[[], bool]
-) -> None:
+def _announce(host: str, port: int, line: str, ready: threading.Event) -> None:
     """Say so once the server answers, on standard error: what a script writes is not mixed up."""
     deadline = time.monotonic() + _START_SECONDS
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     while time.monotonic() < deadline:
         if ready.is_set() or _is_ready(address, port):
             ready.set()
-            if others_ready():
-                click.echo(line, err=True)
-                return
+            click.echo(line, err=True)
+            return
         time.sleep(0.05)
-    who = "what answers queries does not start" if ready.is_set() else "no worker answers"
-    logging.getLogger("tpf_server").error(who)
+    logging.getLogger("tpf_server").error("no worker answers")
 
 
 def _is_ready(address: str, port: int) -> bool:

@@ -8,14 +8,14 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tpf_server.errors import SettingsError
 from tpf_server.settings import DatasetSettings, SettingRow, Settings, table
 
 ENVIRONMENT_PREFIX = "TPF_SERVER_"
 AT_START = (
-    "host", "port", "workers", "access_log", "continuous", "query", "followers",
+    "host", "port", "workers", "access_log", "continuous", "followers",
     "followers_per_address", "change_followers", "body_timeout", "idle_timeout",
     "max_connections_per_address", "declare", "learn_predicates", "csparql_engine",
     "rspql_report", "rspql_tick", "spark_master", "spark_work",
@@ -23,6 +23,12 @@ AT_START = (
     "allow_streams", "source_interval",
 )  # fmt: skip
 """Settings of the server that a reload does not change."""
+REMOVED: Final = dict.fromkeys(
+    ("query", "query_seconds", "query_rows", "query_memory"),
+    "the page at /query/ is always there, and evaluates queries in the browser; for SPARQL over "
+    "HTTP, run tpf-query serve with the URLs of the datasets",
+)
+"""Settings that there were: what replaces each."""
 _Kind = TypeVar("_Kind", Settings, DatasetSettings)
 
 
@@ -104,6 +110,8 @@ def read_configuration(
     for name, text in environment.items():
         if name.startswith(ENVIRONMENT_PREFIX):
             setting = name.removeprefix(ENVIRONMENT_PREFIX).lower()
+            if setting in REMOVED:
+                raise SettingsError(f"environment variable {name}: {REMOVED[setting]}")
             if setting not in rows:
                 raise SettingsError(f"environment variable {name}: there is no such setting")
             values[setting] = _parse(rows[setting], text)
@@ -122,6 +130,8 @@ def read_configuration(
 def _build(kind: type[_Kind], values: Mapping[str, Any], what: str) -> _Kind:
     known = {row.name: row for row in table(kind)}
     for name in values:
+        if kind is Settings and name in REMOVED:
+            raise SettingsError(f"{name} is no setting any more: {REMOVED[name]}")
         if name not in known:
             raise SettingsError(f"there is no {what} {name!r}; see --help-settings")
     fields: dict[str, Any] = {

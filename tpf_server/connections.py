@@ -139,18 +139,15 @@ def allow_many_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def most_connections(others: int) -> int:
+def most_connections() -> int:
     """How many connections a worker may hold: what is left of the descriptors that it may have.
 
     More wait until others end; whoever accepted them all would have none left for its files.
-
-    Args:
-        others: how many connections it may have to other processes meanwhile.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return _MOST_CONNECTIONS
-    return min(max(limit - _OTHER_DESCRIPTORS - others, limit // 2), _MOST_CONNECTIONS)
+    return min(max(limit - _OTHER_DESCRIPTORS, limit // 2), _MOST_CONNECTIONS)
 
 
 @contextmanager

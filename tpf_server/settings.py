@@ -242,16 +242,6 @@ class Settings:
     title: str = setting("Live Linked Data", "title of the HTML pages")
     description: str = setting("", "what the datasets are about, for the catalogue at /")
     publisher: str = setting("", "who publishes the catalogue: an IRI, or a name")
-    query: bool = setting(
-        False,
-        "answer SPARQL at /sparql and /{dataset}/sparql, once and continuously, with pages at "
-        "/query/ and /{dataset}/query/, in a process of its own",
-    )
-    query_seconds: int = setting(60, "seconds for the answer of one query at /sparql")
-    query_rows: int = setting(1_000_000, "solutions of one query at /sparql")
-    query_memory: int = setting(
-        1024, "MiB that the process may grow by while a query is answered at /sparql"
-    )
     query_examples: str = setting(
         "", "folder of queries, *.rq, that the page at /query/ offers by their first comments"
     )
@@ -264,7 +254,7 @@ class Settings:
     query_page: str = setting(
         "",
         "URL of a page of `tpf-query serve` over the datasets, which pages link to; "
-        "unset: /query/ where query is on",
+        "unset: /query/, where the browser evaluates them",
     )
     data_dir: str = setting(".tpf-server", "where indexes and the logs of live facts are kept")
     source_interval: float = setting(60.0, "seconds between looks at stores at URLs; 0: none")
@@ -290,8 +280,7 @@ class Settings:
     )
     followers: int = setting(
         256,
-        "most connections that follow results of continuous queries, and most that wait for "
-        "answers at /sparql or follow them; each holds a thread",
+        "most connections that follow results of continuous queries; each holds a thread",
     )
     followers_per_address: int = setting(
         32, "most connections that one address may have to follow either; 0: any number"
@@ -421,7 +410,7 @@ class Settings:
             raise SettingsError(f"port is not between 0 and 65535: {self.port}")
         for name in (
             "workers", "page_size", "max_page_size", "max_body", "body_timeout", "idle_timeout",
-            "followers", "query_seconds", "query_rows", "query_memory", "max_queries", "max_window",
+            "followers", "max_queries", "max_window",
             "max_join_rows",
             "max_results", "max_result_rows", "max_result_bytes",
         ):  # fmt: skip

@@ -112,9 +112,6 @@ ADDRESS_VARIABLE: Final = "TPF_WORKER_ADDRESS"
 MULTIPROCESS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable that names the directory where the workers add up their counts."""
 
-QUERY_VARIABLE: Final = "TPF_QUERY_SOCKET"
-"""Environment variable that names the socket of the process that answers queries."""
-
 MOST_AT_ONCE: Final = 3
 """How many bodies a worker receives at the same time. A client that is slow, or that vanished
 without a word, holds a thread until its connection ends; so others must have threads left."""

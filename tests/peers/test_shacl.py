@@ -22,7 +22,6 @@ HYDRA = "http://www.w3.org/ns/hydra/core#"
 CONFIG = """
 description = "All that moves"
 publisher = "http://agency.example/"
-query = true
 [datasets.trains]
 title = "Trains"
 description = "Where they are"

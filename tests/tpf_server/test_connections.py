@@ -145,7 +145,7 @@ def test_connections_leave_descriptors_for_files(
     monkeypatch: pytest.MonkeyPatch, limit: int, most: int
 ) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
-    assert most_connections(100) == most
+    assert most_connections() == most
 
 
 def test_descriptors_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:

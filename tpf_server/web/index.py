@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from annotations.instants import instant_term
 from annotations.methods.base import FactPattern
-from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, SD, TREE, VOID, integer
+from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, TREE, VOID, integer
 from annotations.terms import QuadPattern, Term, Triple, Variable, literal
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.metadata import about_dataset, published_by
@@ -41,7 +41,6 @@ class CatalogEntry(NamedTuple):
         live: number of live facts that are valid now; ``None`` where it takes none.
         modified: when it was last loaded, or published to; ``None``: it is empty.
         updates: number of changed facts in each minute of the last hour.
-        sparql: URL of the SPARQL endpoint over it; none where empty.
     """
 
     endpoint: Endpoint
@@ -50,7 +49,6 @@ class CatalogEntry(NamedTuple):
     live: int | None
     modified: datetime | None
     updates: Sequence[int] = ()
-    sparql: str = ""
 
 
 def catalog(base: str, settings: Settings, entries: list[CatalogEntry]) -> Iterator[Triple]:
@@ -69,10 +67,6 @@ def catalog(base: str, settings: Settings, entries: list[CatalogEntry]) -> Itera
     yield Triple(service, _dct("title"), literal(title))
     yield Triple(service, _dcat("endpointURL"), Term(f"<{base}>"))
     yield Triple(service, _dcat("endpointDescription"), Term(f"<{base}api-doc>"))
-    if settings.query:
-        everything = [entry.endpoint.iri for entry in entries]
-        yield Triple(datasets, _dcat("service"), Term(f"<{base}sparql>"))
-        yield from _sparql(f"{base}sparql", title, everything)
     for entry in entries:
         iri = entry.endpoint.iri
         yield Triple(datasets, Term(f"<{HYDRA}member>"), iri)
@@ -97,9 +91,6 @@ def _dataset(entry: CatalogEntry) -> Iterator[Triple]:
         yield Triple(stream, RDF_TYPE, Term(f"<{LDES}EventStream>"))
         yield Triple(stream, _dct("source"), iri)
         yield Triple(stream, Term(f"<{TREE}view>"), Term(f"<{endpoint.ldes_url}>"))
-    if entry.sparql:
-        yield Triple(iri, Term(f"<{VOID}sparqlEndpoint>"), Term(f"<{entry.sparql}>"))
-        yield from _sparql(entry.sparql, endpoint.title, [iri])
     for view in entry.views:
         yield Triple(iri, _dct("hasFormat"), Term(f"<{view.url}>"))
     for url, media_type in distributions(endpoint):
@@ -112,29 +103,10 @@ def _dataset(entry: CatalogEntry) -> Iterator[Triple]:
             yield Triple(distribution, _dct("license"), endpoint.license)
 
 
-def _sparql(url: str, title: str, datasets: Sequence[Term]) -> Iterator[Triple]:
-    service, data = Term(f"<{url}>"), Term(f"<{url}#data>")
-    for kind in (_sd("Service"), _dcat("DataService")):
-        yield Triple(service, RDF_TYPE, kind)
-    yield Triple(service, _dct("title"), literal(f"{title}: SPARQL"))
-    for name in (_sd("endpoint"), _dcat("endpointURL"), _dcat("endpointDescription")):
-        yield Triple(service, name, service)
-    yield Triple(service, _sd("supportedLanguage"), _sd("SPARQL11Query"))
-    yield Triple(service, _sd("defaultDataset"), data)
-    yield Triple(data, RDF_TYPE, _sd("Dataset"))
-    for dataset in datasets:
-        yield Triple(data, _dct("source"), dataset)
-        yield Triple(service, _dcat("servesDataset"), dataset)
-
-
 def distributions(endpoint: Endpoint) -> Iterable[tuple[str, str]]:
     """Return the first page of a dataset in every format, with its media type."""
     for writer in WRITERS:
         yield f"{endpoint.url}.{writer.suffix}", writer.media_types[0]
-
-
-def _sd(name: str) -> Term:
-    return Term(f"<{SD}{name}>")
 
 
 def _dct(name: str) -> Term:
@@ -209,5 +181,4 @@ def _entries(site: Site, base: str) -> Iterator[CatalogEntry]:
             None if live is None or snapshot is None else live.count(FactPattern(), snapshot),
             max((min(each, now) for each in known if each is not None), default=None),
             () if live is None else live.updates(now),
-            f"{base}{name}/sparql" if site.settings.query else "",
         )

@@ -89,20 +89,6 @@ class AsGiven(Whole):
         return self.headers
 
 
-class Relayed(Response):
-    """The answer of another process, as it comes."""
-
-    def __init__(
-        self, pieces: Iterable[bytes], status: int, headers: list[tuple[str, str]]
-    ) -> None:
-        super().__init__(pieces, status)
-        self.headers = Headers(headers)
-
-    def get_wsgi_headers(self, _: WSGIEnvironment) -> Headers:
-        """The fields as they are."""
-        return self.headers
-
-
 def http_date(instant: datetime) -> str:
     """An instant as header fields write it."""
     return http_second(int(instant.timestamp()))
@@ -184,9 +170,9 @@ def by_method(allowed: tuple[str, ...], answer: Callable[[], Response]) -> Respo
 def dress(response: Response, now: datetime, base: str, public: bool) -> Response:
     """Add the header fields of every answer: date, documentation, access for other origins.
 
-    Pages have them already, with the date of their instant.
+    Pages and the files of /query/ have them already, or need none.
     """
-    if isinstance(response, (AsGiven, Relayed)):
+    if isinstance(response, AsGiven):
         return response
     headers = response.headers
     if headers.get("Content-Type", "").startswith("text/html"):
