@@ -80,8 +80,8 @@ def _options() -> list[click.Parameter]:
             parameters.append(click.Option([flag], type=row.type, default=None, help=row.help))
     for name in REMOVED:
         # So that whoever gives one is told what replaces it.
-        flag, value = f"--{name.replace('_', '-')}", None if name == "query" else "?"
-        parameters.append(click.Option([flag], hidden=True, default=None, is_flag=value is None))
+        flag = f"--{name.replace('_', '-')}"
+        parameters.append(click.Option([flag], hidden=True, is_flag=name == "query", default=None))
     return parameters
 
 

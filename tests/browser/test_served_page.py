@@ -26,7 +26,7 @@ from tests.support.running_server import TOKEN, RunningServer
 pytestmark = [pytest.mark.peers, CHROMIUM.skip]
 
 EX = "http://example.org/"
-CONFIG = 'query = true\ncontinuous = true\n{}[datasets.trains]\nsource = "trains.nt"\nlive = true\n'
+CONFIG = 'continuous = true\n{}[datasets.trains]\nsource = "trains.nt"\nlive = true\n'
 CQELS = (
     f"SELECT ?train ?delay {{ STREAM <delays> [RANGE 60s] {{ ?train <{EX}delay> ?delay }}\n"
     f"STREAM <delays> [RANGE 60s] {{ ?train <{EX}at> ?station }} }}"

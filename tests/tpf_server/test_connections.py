@@ -139,7 +139,7 @@ def test_clients_that_stay_connected_keep_nobody_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "most"),
-    [(300, 150), (1200, 600), (20_000, 19_388), (2**30, 2**20), (resource.RLIM_INFINITY, 2**20)],
+    [(300, 150), (1200, 688), (20_000, 19_488), (2**30, 2**20), (resource.RLIM_INFINITY, 2**20)],
 )
 def test_connections_leave_descriptors_for_files(
     monkeypatch: pytest.MonkeyPatch, limit: int, most: int

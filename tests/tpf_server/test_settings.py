@@ -2,8 +2,10 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from tpf_server.configuration import Configuration, read_configuration, settings_help
+from tpf_server.cli import main
+from tpf_server.configuration import REMOVED, Configuration, read_configuration, settings_help
 from tpf_server.errors import SettingsError
 from tpf_server.settings import DatasetSettings, Settings, table
 from tpf_server.sources import dataset_of_path, each_name_once
@@ -62,6 +64,19 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_bad_environment_is_refused(name: str, value: str) -> None:
     with pytest.raises(SettingsError):
         read_configuration(None, {f"TPF_SERVER_{name}": value}, {})
+
+
+@pytest.mark.parametrize("name", sorted(REMOVED))
+def test_what_replaces_a_removed_setting_is_said(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(f"{name} = 1")
+    with pytest.raises(SettingsError, match="tpf-query serve"):
+        read_configuration(file, {}, {})
+    with pytest.raises(SettingsError, match="tpf-query serve"):
+        read_configuration(None, {f"TPF_SERVER_{name.upper()}": "1"}, {})
+    value = [] if name == "query" else ["1"]
+    result = CliRunner().invoke(main, [f"--{name.replace('_', '-')}", *value])
+    assert (result.exit_code, "tpf-query serve" in result.stderr) == (2, True)
 
 
 def test_seconds_come_from_the_environment_too() -> None:
