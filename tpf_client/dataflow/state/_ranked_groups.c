@@ -27,13 +27,8 @@ enum { LEFT, RIGHT, MINE, THEIRS, NEXT_LEFT, NEXT_RIGHT, PASSES, GATE_FIELDS };
 
 /* As `flat` in `ranked_groups.py` lays them out: a condition of the order; what is at a place of a
    row behind the keys (a size where `median` is `NONE`, else a middle); a branch. */
-typedef struct {
-    int64_t place, over, descending;
-} Condition;
-
-typedef struct {
-    int64_t branch, median, high;
-} Place;
+typedef struct { int64_t place, over, descending; } Condition;
+typedef struct { int64_t branch, median, high; } Place;
 
 typedef struct {
     int64_t width, least, most, medians, other_width, gated, negated;
@@ -49,15 +44,10 @@ typedef struct {
 } Table;
 
 /* Numbers in their order. */
-typedef struct {
-    int64_t *cell;
-    size_t count, room;
-} Ordered;
+typedef struct { int64_t *cell; size_t count, room; } Ordered;
 
 /* Rows that meet: chains of entries, oldest first, and the most that those on the right have. */
-typedef struct {
-    int64_t left_first, left_last, right_first, right_last, most;
-} Partner;
+typedef struct { int64_t left_first, left_last, right_first, right_last, most; } Partner;
 
 /* What a branch keeps: the first entries that are not gone, and who meets. */
 typedef struct {
@@ -189,9 +179,8 @@ static int64_t hold(Table *self, const int64_t *cells, int *is_new)
         self->table[place] = slot + 1;
         self->count++;
     }
-    int64_t slot = self->table[place] - 1;
-    self->held[slot]++;
-    return slot;
+    self->held[self->table[place] - 1]++;
+    return self->table[place] - 1;
 }
 
 /* Forget a slot that nothing holds. */
@@ -233,11 +222,6 @@ static __int128 value_of(int64_t cell)
     return (__int128)(rest >> SCALE_BITS) * power[scale < MOST_PLACES ? MOST_PLACES - scale : 0];
 }
 
-static int64_t *sizes_of(const Ranked *self, int64_t slot)
-{
-    return self->size + slot * self->is.branches;
-}
-
 static Ordered *ordered_of(const Ranked *self, int64_t branch, int64_t slot, int64_t median)
 {
     return self->ordered + slot * self->is.lists + self->shape[branch].list + median;
@@ -250,7 +234,7 @@ static int64_t shown_of(const Ranked *self, int64_t slot, int64_t place)
         return cells_of(&self->groups, slot)[place];
     const Place *behind = self->place + (place - self->is.keys);
     if (behind->median == NONE)
-        return sizes_of(self, slot)[behind->branch];
+        return self->size[slot * self->is.branches + behind->branch];
     const Ordered *numbers = ordered_of(self, behind->branch, slot, behind->median);
     return numbers->count ? numbers->cell[(numbers->count - !behind->high) / 2] : 0;
 }
@@ -286,10 +270,9 @@ static int is_before(const Ranked *self, int64_t one, int64_t other)
     return 0;
 }
 
-/* True if a group has as many rows in each branch as it must. */
 static int is_whole(const Ranked *self, int64_t slot)
 {
-    const int64_t *sizes = sizes_of(self, slot);
+    const int64_t *sizes = self->size + slot * self->is.branches;
     for (int64_t n = 0; n < self->is.branches; n++)
         if (sizes[n] < self->shape[n].least || sizes[n] > self->shape[n].most)
             return 0;
@@ -436,7 +419,7 @@ static void count(Ranked *self, int64_t branch, const int64_t *entry, int sign)
 {
     const Shape *shape = self->shape + branch;
     int64_t slot = entry[shape->group];
-    sizes_of(self, slot)[branch] += sign;
+    self->size[slot * self->is.branches + branch] += sign;
     touch(self, slot);
     for (int64_t n = 0; n < shape->medians && !self->failed; n++)
         if (!change_ordered(ordered_of(self, branch, slot, n), entry[shape->group + 1 + n], sign))
@@ -479,7 +462,7 @@ static void enter_gate(Ranked *self, int64_t branch, int64_t number, const int64
     gate[MINE] = given[2];
     gate[THEIRS] = given[3];
     Partner *right = partner_of(self->branch + branch, given[1], gate + RIGHT);
-    if (right->right_last == NONE)
+    if (right->right_first == NONE)
         right->right_first = number;
     else
         entry_of(self, right->right_last)[shape->gate + NEXT_RIGHT] = number;
@@ -491,7 +474,7 @@ static void enter_gate(Ranked *self, int64_t branch, int64_t number, const int64
     if (entry[shape->group] == NONE)
         return;
     Partner *left = partner_of(self->branch + branch, given[0], gate + LEFT);
-    if (left->left_last == NONE)
+    if (left->left_first == NONE)
         left->left_first = number;
     else
         entry_of(self, left->left_last)[shape->gate + NEXT_LEFT] = number;
@@ -517,8 +500,6 @@ static void leave(Ranked *self, int64_t branch, int64_t number)
         return;
     Partner *left = self->branch[branch].partner + gate[LEFT];
     left->left_first = gate[NEXT_LEFT];
-    if (left->left_first == NONE)
-        left->left_last = NONE;
     if (!--self->branch[branch].partners.held[gate[LEFT]])
         drop(&self->branch[branch].partners, gate[LEFT]);
 }
@@ -530,8 +511,6 @@ static void leave_gate(Ranked *self, int64_t branch, int64_t number)
     const int64_t *gate = entry_of(self, number) + place;
     Partner *right = self->branch[branch].partner + gate[RIGHT];
     right->right_first = gate[NEXT_RIGHT];
-    if (right->right_first == NONE)
-        right->right_last = NONE;
     for (int64_t n = right->right_first; n != NONE && most < right->most;) {
         const int64_t *other = entry_of(self, n) + place;
         most = other[THEIRS] > most ? other[THEIRS] : most;
@@ -647,7 +626,8 @@ static int take(Ranked *self, const int64_t *row)
             int is_new;
             int64_t slot = entry[shape->group] = hold(&self->groups, cells, &is_new);
             if (is_new) {
-                memset(sizes_of(self, slot), 0, (size_t)self->is.branches * sizeof(int64_t));
+                memset(self->size + slot * self->is.branches, 0,
+                       (size_t)self->is.branches * sizeof(int64_t));
                 self->is_touched[slot] = self->is_best[slot] = 0;
             }
             memcpy(entry + shape->group + 1, rest, (size_t)shape->medians * sizeof(int64_t));
@@ -743,7 +723,5 @@ EXPORTED int64_t ranked_shown(const Ranked *self, int64_t *cells)
     return last > self->is.offset ? last - self->is.offset : 0;
 }
 
-#ifdef SOURCE
 /* Of this file, as it was compiled: the caller sees whether it still is the one. */
 EXPORTED const int64_t ranked_source = SOURCE;
-#endif
