@@ -24,8 +24,7 @@ from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
     UnsupportedContinuousQueryError,
 )
-from tpf_server.continuous.engine.plans.batch_report import Kernel
-from tpf_server.continuous.engine.semantics import EngineLimits
+from tpf_server.continuous.engine.semantics import EngineLimits, Kernel
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.hosting import Policies
 from tpf_server.continuous.result_log import Registrations

@@ -49,10 +49,10 @@ from tpf_server.continuous.engine.files import (
     opened_records,
     read_stream,
 )
-from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS, KERNELS, Kernel
+from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS
 from tpf_server.continuous.engine.query_engine import ParsedQuery
 from tpf_server.continuous.engine.running_query import RunningQuery
-from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS
+from tpf_server.continuous.engine.semantics import CQELS, KERNELS, SEMANTICS, Kernel
 from tpf_server.continuous.hosting import CSPARQL, RSPQL, called, semantics_of
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.rspql.parser import parse_report

@@ -11,10 +11,16 @@ from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.engine.delivery import Callback
 from tpf_server.continuous.engine.elements.elements import EARLIEST, LATEST, milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
-from tpf_server.continuous.engine.plans.batch_report import Kernel
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.records.records import RecordFeed
-from tpf_server.continuous.engine.semantics import BASE, CQELS, EngineLimits, Semantics
+from tpf_server.continuous.engine.semantics import (
+    BASE,
+    CQELS,
+    EngineLimits,
+    EngineSettings,
+    Kernel,
+    Semantics,
+)
 from tpf_server.continuous.engine.tick_engine import TickEngine
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 
@@ -95,17 +101,10 @@ class Engine(TickEngine):
         kernel: Kernel | None = None,
         skip_idle: bool = False,
     ) -> None:
-        super().__init__(
-            base,
-            limits,
-            lateness=lateness,
-            create_streams=create_streams,
-            require_graphs=require_graphs,
-            share=share,
-            routing=routing,
-            kernel=kernel,
-            skip_idle=skip_idle,
+        settings = EngineSettings(
+            lateness, create_streams, require_graphs, share, routing, kernel, skip_idle
         )
+        super().__init__(base, limits, settings)
         self.semantics = semantics
 
     # ----------------------------------------------------------------------------- queries

@@ -5,12 +5,14 @@ Engines for continuous queries differ here, so nothing is left implicit. See
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
+from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.algebra import Call, Query
 from tpf_client.sparql.rewrite.visitor import everything
 
-# What an engine allows.
+Kernel = Literal["compiled", "off"]
+KERNELS: Final[tuple[Kernel, ...]] = get_args(Kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,30 @@ def says_now(query: Query) -> bool:
 # What the IRIs of continuous queries are relative to, where nobody says anything else.
 
 BASE: Final = "http://localhost/"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How an engine treats elements and queries.
+
+    Args:
+        lateness: how late an element may come, in milliseconds.
+        create_streams: a stream comes into being when it is first named.
+        require_graphs: a query may only name static graphs that are loaded.
+        share: queries that differ in constants only share a plan.
+        routing: of joins.
+        kernel: what takes batches of records; ``None``: what the environment says.
+        skip_idle: queries that emit everything leave out multiples of their slides at which nothing
+            is in their windows.
+    """
+
+    lateness: int = 0
+    create_streams: bool = True
+    require_graphs: bool = False
+    share: bool = True
+    routing: Routing = "reviewed"
+    kernel: Kernel | None = None
+    skip_idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Final
 from weakref import WeakSet
 
 from annotations.terms import Term
-from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import milliseconds
 from tpf_server.continuous.engine.errors import (
@@ -20,7 +19,6 @@ from tpf_server.continuous.engine.errors import (
     WindowLimitError,
 )
 from tpf_server.continuous.engine.forgetting import Forgetting
-from tpf_server.continuous.engine.plans.batch_report import Kernel
 from tpf_server.continuous.engine.plans.fused_plan import FusedRows
 from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.plans.plan import Plan
@@ -28,7 +26,7 @@ from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
 from tpf_server.continuous.engine.plans.registered_query import EncodedTriples, RegisteredQuery
 from tpf_server.continuous.engine.query_engine import QueryEngine
 from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
-from tpf_server.continuous.engine.semantics import EngineLimits
+from tpf_server.continuous.engine.semantics import EngineLimits, EngineSettings
 from tpf_server.continuous.engine.static.static_data import GraphChange
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Watermark
 from tpf_server.continuous.engine.windows.specification import NEVER
@@ -234,14 +232,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     Args:
         base: what relative IRIs are relative to.
         limits: what is allowed.
-        lateness: how late an element may come, in milliseconds.
-        create_streams: whether a stream comes into being when it is first named.
-        require_graphs: whether a query may only name static graphs that are loaded.
-        share: whether queries that differ in constants only share a plan.
-        routing: of joins.
-        kernel: what takes records that come in batches (see `kernels`).
-        skip_idle: whether queries that emit everything leave out multiples of their slides at which
-            nothing is in their windows.
+        settings: how it treats elements and queries.
 
     Attributes:
         front: the newest instant that elements or `advance` told, in milliseconds since 1970;
@@ -255,31 +246,19 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         streams: by their names.
     """
 
-    def __init__(
-        self,
-        base: str,
-        limits: EngineLimits | None,
-        *,
-        lateness: int,
-        create_streams: bool,
-        require_graphs: bool,
-        share: bool,
-        routing: Routing = "reviewed",
-        kernel: Kernel | None = None,
-        skip_idle: bool = False,
-    ) -> None:
-        super().__init__(base, limits, require_graphs=require_graphs)
+    def __init__(self, base: str, limits: EngineLimits | None, settings: EngineSettings) -> None:
+        super().__init__(base, limits, require_graphs=settings.require_graphs)
         self.front = NEVER
         self._limit = -NEVER
         self._told: int | None = None
         self.arrivals = 0
         self.dropped = 0
-        self.reorders = bool(lateness)
+        self.reorders = bool(settings.lateness)
         self.abandoned = False
         self.streams: dict[Term, ElementStream] = {}
-        self._create_streams = create_streams
+        self._create_streams = settings.create_streams
         self._waiting: ReorderBuffer[tuple[ElementStream, list[EncodedTriple]]] = ReorderBuffer(
-            lateness
+            settings.lateness
         )
         watermark = Watermark()
         self._windows = WindowRegistry(self.stream, watermark, self.streams)
@@ -289,13 +268,9 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self.static,
             self.dictionary,
             self._environment,
-            watermark=watermark,
-            share=share,
-            routing=routing,
-            kernel=kernel,
-            reorders=self.reorders,
-            skip_idle=skip_idle,
-            join_rows=self.limits.join_rows,
+            watermark,
+            settings,
+            self.limits.join_rows,
         )
         self.ticking = self._plans.ticking.plans
         self._emitter = Emitter(self._plans, self.streams, self._tick)

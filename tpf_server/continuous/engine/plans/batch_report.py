@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
-Kernel = Literal["compiled", "off"]
-KERNELS: Final[tuple[Kernel, ...]] = get_args(Kernel)
+from tpf_server.continuous.engine.semantics import KERNELS, Kernel
+
 KERNEL_VARIABLE: Final = "LIVE_LINKED_DATA_KERNEL"
 
 OFF: Final = "it is switched off"

@@ -36,7 +36,6 @@ from tpf_server.continuous.engine.plans.batch_report import (
     REORDERED,
     UNFIT,
     WITHOUT,
-    Kernel,
     batch_report,
     kernel_asked,
 )
@@ -50,6 +49,7 @@ from tpf_server.continuous.engine.plans.fused_plan import (
 )
 from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.plans.plan import Plan
+from tpf_server.continuous.engine.semantics import Kernel
 from tpf_server.continuous.engine.windows.star_window import StarWindow
 
 # A plan can be one state (see `FusedPlan`) if it shows the first groups of a window's records

@@ -1,8 +1,9 @@
 """The leaves of a continuous query: joins of windows and static caches."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.arithmetic import ArithmeticCompiler
@@ -21,6 +22,7 @@ from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.static_cache import (
     INSTANCE,
+    SLICE,
     StaticCache,
     StaticCaches,
     numbered,
@@ -60,30 +62,68 @@ class Windows(Protocol):
         """See `WindowRegistry.slides`."""
 
 
-class ContinuousLeaves:
-    """Makes the leaves of one query.
+@dataclass(frozen=True, slots=True)
+class PlanContext:
+    """What the plans of an engine share.
 
     Args:
-        query: the query; what it says elsewhere decides which variables a leaf must give.
-        windows: where the windows are.
-        dataset: the static data.
-        static_caches: what of them is shared.
-        environment: for conditions.
+        windows: where their windows come from.
+        static_caches: static data that is kept for several.
         dictionary: the integers of terms.
-        semantics: whether static sub-queries are distinct.
-        lifted: variables that stand for the constants of instances, and their column `INSTANCE`
-            where a join is to give it; empty where there are none.
-        since: the number of the query: of stamped rows it sees those that came since.
-        opens: whether instances are added while elements flow.
-        add: is told of each join that is made.
+        environment: of expressions.
         routing: of joins.
+        join_rows: how many rows the joins of a plan may make at once.
+        exceeded: is called with a plan whose joins made more.
+    """
+
+    windows: Windows
+    static_caches: StaticCaches
+    dictionary: TermDictionary
+    environment: Environment
+    routing: Routing
+    join_rows: int
+    exceeded: Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """What a plan computes.
+
+    Args:
+        query: the query, or the common part of several.
+        dataset: its static data.
+        semantics: what is emitted.
+        number: of its registration (see `Watermark`): of stamped rows it sees those that came
+            since.
+        lifted: variables that stand for constants of instances, `SLICE` for their OFFSET and LIMIT,
+            and `INSTANCE` where their joins give it; empty where there are no instances. Of the
+            result `INSTANCE` is a column then.
+        opens: instances may be added while elements flow.
+    """
+
+    query: ContinuousQuery
+    dataset: Dataset
+    semantics: Semantics
+    number: int
+    lifted: frozenset[Variable] = frozenset()
+    opens: bool = False
+
+
+class ContinuousLeaves:
+    """Make the leaves of one query.
+
+    Args:
+        planned: the query; what it says elsewhere decides which variables a leaf must give.
+        context: shared by all plans.
+        add: is called with each join that is made.
+        work: what is left of the rows that joins may make.
 
     Attributes:
-        lifted: see above.
-        dictionary: see above.
+        lifted: variables that stand for the constants of instances, but for `SLICE`.
+        dictionary: the integers of terms.
         joins: every join that was made.
         caches: the static caches that were taken, and what listens to them.
-        nets: whether what comes is set against what goes at the same time.
+        nets: what comes is set against what goes at the same time.
         alone: those of them that no window is joined with.
         subscriptions: the windows that were taken, and what listens to them.
         unions: the inputs that have the windows of every stream.
@@ -91,41 +131,33 @@ class ContinuousLeaves:
 
     def __init__(
         self,
-        query: ContinuousQuery,
-        windows: Windows,
-        dataset: Dataset,
-        static_caches: StaticCaches,
-        environment: Environment,
-        dictionary: TermDictionary,
-        semantics: Semantics,
-        lifted: frozenset[Variable],
-        since: int,
-        opens: bool,
+        planned: PlannedQuery,
+        context: PlanContext,
         add: Callable[[MultiwayJoin], None],
-        routing: Routing = "reviewed",
         work: Work | None = None,
     ) -> None:
+        query, lifted = planned.query, planned.lifted - {SLICE}
         self._work = work
-        self._routing: Routing = routing
+        self._routing: Routing = context.routing
         self.joins: list[MultiwayJoin] = []
         self.caches: list[tuple[StaticCache, JoinInput]] = []
         self.subscriptions: list[tuple[WindowInput, JoinInput | StreamBranch]] = []
         self.unions: list[StreamUnion] = []
         self.instance_bags: list[tuple[RowBag, Schema, JoinInput]] = []
         self._query = query
-        self._windows = windows
-        self._dataset = dataset
-        self._static_caches = static_caches
-        self._environment = environment
-        self.dictionary = dictionary
-        self._distinct = semantics.static == "distinct"
-        self.nets = semantics.output == "difference"
+        self._windows = context.windows
+        self._dataset = planned.dataset
+        self._static_caches = context.static_caches
+        self._environment = context.environment
+        self.dictionary = context.dictionary
+        self._distinct = planned.semantics.static == "distinct"
+        self.nets = planned.semantics.output == "difference"
         self.lifted = lifted
         # Where they are told apart only above, by what they compare with, so are stamps.
         self._lifted = lifted if INSTANCE in lifted else frozenset()
-        self._dispatches = opens and bool(lifted) and not self._lifted
-        self._since = since
-        self._opens = opens
+        self._dispatches = planned.opens and bool(lifted) and not self._lifted
+        self._since = planned.number
+        self._opens = planned.opens
         self._add = add
         self.alone: list[StaticCache] = []
         self._all = occurrences(query.query)

@@ -9,11 +9,10 @@ from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.build.builder import Builder
 from tpf_client.dataflow.build.modifiers_builder import build_group
 from tpf_client.dataflow.changes import Solution, projection
-from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Key, Node, Work
 from tpf_client.dataflow.operators.basic import Distinct, Extend, Filter, Project, Union
 from tpf_client.dataflow.operators.closure import Closure
-from tpf_client.dataflow.operators.multiway_join import MultiwayJoin, Routing
+from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
 from tpf_client.dataflow.operators.order import Slice, SortKeyOf, TopK
 from tpf_client.dataflow.state.groups import Grouping, Groups
 from tpf_client.errors import LimitError
@@ -27,12 +26,15 @@ from tpf_server.continuous.engine.delivery import Delivery
 from tpf_server.continuous.engine.errors import JoinLimitError
 from tpf_server.continuous.engine.plans.constant_index import comparison
 from tpf_server.continuous.engine.plans.dispatch import Dispatch
-from tpf_server.continuous.engine.plans.leaves import STAMP, ContinuousLeaves, Windows
+from tpf_server.continuous.engine.plans.leaves import (
+    STAMP,
+    ContinuousLeaves,
+    PlanContext,
+    PlannedQuery,
+)
 from tpf_server.continuous.engine.plans.slices import Copies, Slices
-from tpf_server.continuous.engine.semantics import Semantics
-from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance, StaticCaches
-from tpf_server.continuous.engine.static.static_data import Dataset, GraphChange
-from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
+from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
+from tpf_server.continuous.engine.static.static_data import GraphChange
 from tpf_server.continuous.engine.windows.specification import StreamTime
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
@@ -332,22 +334,9 @@ class Plan:
     """A running dataflow.
 
     Args:
-        query: what it computes.
-        windows: where its windows come from.
-        dataset: its static data.
-        static_caches: what of them it shares with others.
-        dictionary: the integers of terms.
-        environment: for expressions.
-        semantics: what is emitted.
+        planned: what it computes.
+        context: shared by all plans.
         delivery: takes the changes of the result.
-        number: of its registration (see `Watermark`).
-        lifted: variables that stand for constants of instances, `SLICE` for their OFFSET and LIMIT,
-            and `INSTANCE` where their joins give it; empty where there are no instances. Of the
-            result `INSTANCE` is a column then.
-        opens: whether instances may be added while elements flow.
-        routing: of joins.
-        join_rows: how many rows joins may make at once.
-        exceeded: is called where that is not enough.
 
     Attributes:
         work: what is left of these rows.
@@ -360,49 +349,20 @@ class Plan:
         batches: tells how it takes batches of records.
     """
 
-    def __init__(
-        self,
-        query: ContinuousQuery,
-        windows: Windows,
-        dataset: Dataset,
-        static_caches: StaticCaches,
-        dictionary: TermDictionary,
-        environment: Environment,
-        semantics: Semantics,
-        delivery: Delivery,
-        number: int,
-        lifted: frozenset[Variable] = frozenset(),
-        *,
-        opens: bool = False,
-        routing: Routing = "reviewed",
-        join_rows: int,
-        exceeded: Callable[["Plan"], None],
-    ) -> None:
+    def __init__(self, planned: PlannedQuery, context: PlanContext, delivery: Delivery) -> None:
+        query, semantics, lifted = planned.query, planned.semantics, planned.lifted
+        environment, windows = context.environment, context.windows
         self.query = query
         self.delivery = delivery
-        self.number = number
-        self.opens = opens
+        self.number = planned.number
+        self.opens = planned.opens
         self.lifted = lifted
         self.instances: dict[int, Instance] = {}
-        self.flow = Dataflow(dictionary)
+        self.flow = Dataflow(context.dictionary)
         joins = (algebra.Join, algebra.LeftJoin, algebra.Path, algebra.Minus, algebra.Exists)
         guards = any(isinstance(each, joins) for each in everything(query.query))
-        self.work = Work(join_rows, partial(exceeded, self), guards=guards)
-        self.leaves = ContinuousLeaves(
-            query,
-            windows,
-            dataset,
-            static_caches,
-            environment,
-            dictionary,
-            semantics,
-            lifted - {SLICE},
-            number,
-            opens,
-            self._added,
-            routing,
-            self.work,
-        )
+        self.work = Work(context.join_rows, partial(context.exceeded, self), guards=guards)
+        self.leaves = ContinuousLeaves(planned, context, self._added, self.work)
         emitting = emitting_group(query.query) if semantics.aggregates == "rows" else None
         paths = any(isinstance(each, algebra.Path) for each in everything(query.query))
         builder = PlanBuilder(self.leaves, self.flow, environment, emitting, paths=paths)
@@ -429,7 +389,9 @@ class Plan:
             each.limit(self.work)
         self.dispatches = builder.dispatches
         node.connect(delivery.push)
-        self._own_caches = [each for each, _ in self.leaves.caches if each not in static_caches]
+        self._own_caches = [
+            each for each, _ in self.leaves.caches if each not in context.static_caches
+        ]
         self.stateless = semantics.relation == "istream" and all(
             isinstance(each, _STATELESS) for each in self.flow.nodes
         )

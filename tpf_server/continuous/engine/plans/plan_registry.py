@@ -6,13 +6,12 @@ from typing import Any, Final, NamedTuple, Protocol
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_blank_node, is_literal
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.algebra import Query, Row
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.engine.delivery import Delivery, Phase
 from tpf_server.continuous.engine.errors import EngineLimitError
-from tpf_server.continuous.engine.plans.batch_report import Kernel
 from tpf_server.continuous.engine.plans.fusion import Fusion
+from tpf_server.continuous.engine.plans.leaves import PlanContext, PlannedQuery
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.registered_query import (
     EncodedTriples,
@@ -25,7 +24,7 @@ from tpf_server.continuous.engine.plans.templates import (
     differing,
     template_of,
 )
-from tpf_server.continuous.engine.semantics import Semantics
+from tpf_server.continuous.engine.semantics import EngineSettings, Semantics
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, StaticCaches
 from tpf_server.continuous.engine.static.static_data import Dataset, GraphChange, StaticData
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
@@ -341,13 +340,9 @@ class PlanRegistry:
         windows: where plans take their windows.
         static: the static graphs.
         dictionary: the integers of terms.
-        environment: for expressions.
+        environment: of expressions.
         watermark: counts registrations.
-        share: whether queries that differ in constants only share a plan.
-        routing: of joins.
-        kernel: what takes records that come in batches.
-        reorders: whether elements wait for late ones.
-        skip_idle: see `TickingPlans`.
+        settings: of the engine.
         join_rows: rows that the joins of a plan may make at once.
 
     Attributes:
@@ -368,32 +363,35 @@ class PlanRegistry:
         static: StaticData,
         dictionary: TermDictionary,
         environment: Environment,
-        *,
         watermark: Watermark,
-        share: bool,
-        routing: Routing = "reviewed",
-        kernel: Kernel | None = None,
-        reorders: bool = False,
-        skip_idle: bool = False,
+        settings: EngineSettings,
         join_rows: int,
     ) -> None:
-        self._join_rows = join_rows
         self.exceeded: list[Plan] = []
-        self._routing: Routing = routing
         self.plans: dict[Plan, None] = {}
         self._holders = HoldingPlans(windows.touched)
         self.holding, self.early = self._holders.holding, self._holders.early
         self.awake: list[Delivery] = []
-        self.ticking = TickingPlans(skip_idle=skip_idle)
+        self.ticking = TickingPlans(skip_idle=settings.skip_idle)
         self.repeating: list[Delivery] = []
         self.phase = Phase()
-        self.fusion = Fusion(self.plans, self.phase, kernel, reorders=reorders)
+        self.fusion = Fusion(
+            self.plans, self.phase, settings.kernel, reorders=bool(settings.lateness)
+        )
         self._windows = windows
         self._static = static
         self._caches = StaticCaches()
         self._dictionary = dictionary
-        self._environment = environment
-        self._share = share
+        self._share = settings.share
+        self._context = PlanContext(
+            windows,
+            self._caches,
+            dictionary,
+            environment,
+            settings.routing,
+            join_rows,
+            self.exceeded.append,
+        )
         # Numbers tell instances apart, too; they never meet a term.
         self._watermark = watermark
         self._owners: dict[Plan, dict[int, RegisteredQuery]] = {}
@@ -483,22 +481,9 @@ class PlanRegistry:
     ) -> Plan:
         delivery = Delivery(policy, self.awake.append, self.phase)
         number = self._watermark.next()
-        plan = Plan(
-            query,
-            self._windows,
-            self._dataset(query),
-            self._caches,
-            self._dictionary,
-            self._environment,
-            policy,
-            delivery,
-            number,
-            lifted,
-            opens=opens,
-            routing=self._routing,
-            join_rows=self._join_rows,
-            exceeded=self.exceeded.append,
-        )
+        dataset = self._dataset(query)
+        planned = PlannedQuery(query, dataset, policy, number, lifted, opens)
+        plan = Plan(planned, self._context, delivery)
         try:
             plan.start()
         except EngineLimitError:
