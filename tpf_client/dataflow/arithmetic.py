@@ -90,10 +90,6 @@ def unpacked(variable: str, place: int, format_: NumberFormat) -> list[str]:
 class CodeWriter:
     """Writes an expression as statements on integers; every value knows its tag and its scale.
 
-    Args:
-        encode: the integers of terms.
-        formats: what the variables are.
-
     Attributes:
         lines: the statements so far.
         names: what the variables are called in them.
@@ -301,7 +297,7 @@ class ArithmeticCompiler(Compiler):
         self._schema = tuple(schema)
 
     def condition(self, expression: Expression) -> Callable[[Solution], bool]:
-        """Whether the effective boolean value is true; an error is false."""
+        """True if the effective boolean value is true; an error is false."""
         slow = super().condition(expression)
         if not self._supported(expression):
             return slow

@@ -1,4 +1,4 @@
-"""What flows: solutions with multiplicities.
+"""The items of a dataflow: solutions with multiplicities.
 
 A solution is a tuple of integer term identifiers, one per variable of its schema; `UNBOUND` (0)
 where a variable has no value. A change is a solution with a count: positive where copies appear,
@@ -49,7 +49,7 @@ def projection(source: Schema, target: Sequence[Variable]) -> Callable[[Solution
 
 
 def places_of(source: Schema, target: Sequence[Variable]) -> tuple[int, ...]:
-    """Where the variables of one schema are in another; -1 for absent ones."""
+    """The columns of the variables of one schema in another; -1 for absent ones."""
     return tuple([source.index(name) if name in source else -1 for name in target])
 
 

@@ -67,12 +67,7 @@ def construct(
 def constructor(
     template: Sequence[TriplePattern], variables: Sequence[Variable]
 ) -> Callable[[Row, Callable[[], str], int], list[Triple]]:
-    """Makes the triples of a row, so many times, each with another beginning of blank nodes.
-
-    Args:
-        template: of the query.
-        variables: those of the rows.
-    """
+    """Makes the triples of a row, so many times, each with another beginning of blank nodes."""
     values = {name: f"v{place}" for place, name in enumerate(variables)}
     names: dict[str, Any] = {"Triple": Triple}
     lines = ["def triples(row, fresh, count):", "    result = []"]
@@ -157,7 +152,7 @@ _ALLOWED: Final = (
 
 
 def _stands(term: str, at: int) -> bool:
-    """Whether a term of the template may stand at this place of a triple."""
+    """True if a term of the template may stand at this place of a triple."""
     if at == 0:
         return is_iri(term) or is_blank_node(term)
     return at == 2 or is_iri(term)
@@ -189,13 +184,7 @@ TRIPLE = (Variable("?subject"), Variable("?predicate"), Variable("?object"))
 
 
 class Construct(Node):
-    """The distinct triples that solutions make.
-
-    Args:
-        upstream: the solutions.
-        template: triples with variables and blank nodes.
-        dictionary: the terms.
-    """
+    """The distinct triples that solutions make."""
 
     def __init__(
         self, upstream: Node, template: Sequence[TriplePattern], dictionary: TermDictionary

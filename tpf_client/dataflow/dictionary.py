@@ -173,16 +173,11 @@ class TermDictionary:
 
     @property
     def tables(self) -> tuple[object, ...]:
-        """Where its terms are, which therefore hold none."""
+        """The tables of its terms, which hold none."""
         return self._numbers, self._passing, self.texts
 
     def forget(self, held: Set[TermId], *, everything: bool = False) -> int:
-        """Drop the terms that are not held; returns how many.
-
-        Args:
-            held: integers of terms, and others.
-            everything: also those of static data and queries.
-        """
+        """Drop the terms that are not held; returns how many."""
         stale = [each for each in (self.texts if everything else self._passing) if each not in held]
         for number in stale:
             del self._numbers[self.texts.pop(number)]

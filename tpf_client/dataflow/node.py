@@ -20,7 +20,7 @@ from tpf_client.sparql.algebra import Pattern
 from tpf_client.sparql.expressions.environment import Environment
 
 Key: TypeAlias = Solution
-"""What tells rows apart: the values of `Node.key`, or something longer (see `KeyedJoin`)."""
+"""A key of rows: the values of `Node.key`, or something longer (see `KeyedJoin`)."""
 
 _RowOf: TypeAlias = Callable[[Key], Solution | None]
 
@@ -42,13 +42,6 @@ class Node:
     comes costs each operator above twice. So such a node only notes which keys were touched, and
     whoever is above asks, at the flush, what the rows of those keys are now. Without such a reader
     it sends the differences itself, like every other.
-
-    Args:
-        schema: see below.
-        certain: see below.
-        monotone: see below.
-        keyed: see below.
-        key: see below.
 
     Attributes:
         schema: variables of its solutions, in their order.
@@ -117,12 +110,12 @@ class Node:
 
     @property
     def pending(self) -> bool:
-        """Whether `flush` would send something now."""
+        """True if `flush` would send something now."""
         return self._below is not None and self._below.pending
 
     @property
     def leads_elsewhere(self) -> bool:
-        """Whether what it sends depends on nodes that are not among those before it."""
+        """True if what it sends depends on nodes that are not among those before it."""
         return False
 
     @property
@@ -132,17 +125,17 @@ class Node:
 
     @property
     def askable(self) -> bool:
-        """Whether somebody may ask for its rows: nobody else asks for them, or listens."""
+        """True if somebody may ask for its rows: nobody else asks for them, or listens."""
         return self.keyed and not self._claimed and not self._sinks
 
     @property
     def asked(self) -> bool:
-        """Whether somebody asks for its rows: then it sends none."""
+        """True if somebody asks for its rows: then it sends none."""
         return self._claimed
 
     @property
     def holds(self) -> bool:
-        """Whether it ever holds something back that `flush` sends."""
+        """True if it ever holds something back that `flush` sends."""
         return (self.keyed and not self._claimed) or type(self).flush is not Node.flush
 
     def claimed(self) -> "Node":
@@ -152,13 +145,7 @@ class Node:
         return self
 
     def ask(self, source: "Node", row: _RowOf, key: tuple[Variable, ...] | None) -> None:
-        """Be asked, too, for rows that are made of those of another node, each by itself.
-
-        Args:
-            source: the other node.
-            row: what is made of the row of a key.
-            key: see above.
-        """
+        """Be asked, too, for rows that are made of those of another node, each by itself."""
         self._below = source.claimed()
         self.keyed, self.key, self.row = True, key, row
         self.changed, self.all_keys, self.loose = source.changed, source.all_keys, source.loose
@@ -187,7 +174,7 @@ class Node:
 
 
 class Input(Node):
-    """Where changes enter: `push` is its sink.
+    """An entry of changes: `push` is its sink.
 
     Args:
         schema: variables of the solutions.
@@ -215,11 +202,6 @@ class LimitedInput(Input):
     """An input that lets nothing in any more where that would make too many rows.
 
     Who pushes has others to push to, so that nobody is told but the work, which has ended then.
-
-    Args:
-        schema: see `Input`.
-        certain: see `Input`.
-        work: how many rows may be made.
     """
 
     def __init__(
@@ -393,7 +375,7 @@ class Dataflow:
 
 
 class Leaves(Protocol):
-    """Who provides the matches of basic graph patterns.
+    """The source of the matches of basic graph patterns.
 
     The planner over fragments, an engine over its windows and static data, a test over a graph in
     memory.
@@ -460,14 +442,7 @@ class CountingLeaves(Leaves, Protocol):
         """Nothing comes out before all of what was built since then has come in."""
 
     def spare(self, since: int, pattern: Pattern, node: "Node", environment: Environment) -> None:
-        """What was built since then is for a SELECT, which may not need all of it.
-
-        Args:
-            since: see `mark`.
-            pattern: the SELECT with its solution modifiers.
-            node: its solutions.
-            environment: what expressions depend on.
-        """
+        """Note that what was built since is for a SELECT, which may not need all of it."""
 
     def known(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
         """Tells of a single seed whether everything has come that was built for it since then.
@@ -491,10 +466,4 @@ class FilteringLeaves(Leaves, Protocol):
     def filtered_bgp(
         self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[EarlyFilter]
     ) -> Node:
-        """Like `bgp`, for those solutions that fulfil all conditions.
-
-        Args:
-            patterns: see `bgp`.
-            seed: see `bgp`.
-            conditions: each looks at variables of the patterns only.
-        """
+        """Like `bgp`, for those solutions that fulfil all conditions."""

@@ -121,7 +121,7 @@ def build_description(
 
 
 def _resources(builder: Construction, query: Query, pattern: Pattern, name: Variable) -> Node:
-    """What is described: the IRIs of the query, and every value of its variables."""
+    """The resources of a DESCRIBE: the IRIs of the query, and every value of its variables."""
     dictionary = builder.flow.dictionary
     given = [(dictionary.encode(term),) for term in query.described]
     sources: list[Node] = [builder.flow.add(Values((name,), given))] if given else []
@@ -159,14 +159,7 @@ def _is_bound(place: int, solution: Solution) -> bool:
 def attach_exists(
     builder: Construction, node: Node, exists: Exists, variable: Variable | None
 ) -> Node:
-    """Filter the solutions of a node by EXISTS, or bind its truth value to a variable.
-
-    Args:
-        builder: builds the pattern.
-        node: the outer rows.
-        exists: the pattern, and whether it is negated.
-        variable: what to bind; ``None`` to filter.
-    """
+    """Filter the solutions of a node by EXISTS, or bind its truth value to a variable."""
     encode = builder.flow.dictionary.encode
     mark = None if variable is None else Mark(variable, encode(TRUE), encode(FALSE))
     schema = node.schema if variable is None else (*node.schema, variable)
@@ -243,7 +236,7 @@ def _attach_conditional(
 
 
 def _sees_outside(pattern: Pattern, outside: frozenset[Variable]) -> bool:
-    """Whether a pattern must be evaluated for each outer row."""
+    """True if a pattern must be evaluated for each outer row."""
     match pattern:
         case algebra.BGP() | algebra.Path() | algebra.Values() | algebra.Service():
             return False
@@ -480,7 +473,7 @@ def build_output(
     *,
     kept: bool = False,
 ) -> Output:
-    """What each form of query makes of a pattern (see `build_query`)."""
+    """Build the output of a query by its form (see `build_query`)."""
     if query.form == "ASK" and kept:
         pattern = algebra.Distinct(algebra.Project(pattern, ()))
     elif query.form == "ASK":
@@ -577,7 +570,7 @@ class Builder(Construction):
         added: frozenset[Variable] = frozenset(),
         seed: Node | None = None,
     ) -> Node:
-        """What is made of a node's solutions and a pattern, each by itself, with the most keys.
+        """Combine a node's solutions and a pattern, those without errors by the most keys.
 
         What is computed is a key, too, where that was no error. So solutions without an error are
         combined by themselves; the others, as soon as there is one, with what they agree with.

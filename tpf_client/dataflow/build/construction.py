@@ -1,4 +1,4 @@
-"""What the builders of all kinds of patterns have in common."""
+"""The common base of the builders of all kinds of patterns."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,12 +74,7 @@ from tpf_client.sparql.scopes import in_scope
 
 
 def passed_on(pattern: Pattern, names: Iterable[Variable]) -> tuple[Variable, ...]:
-    """Those variables of a seed of a pattern that may restrict its input (or its left side) too.
-
-    Args:
-        pattern: the pattern that the seed was given to.
-        names: the variables of the seed.
-    """
+    """Those variables of a seed of a pattern that may restrict its input (or its left side) too."""
     match pattern:
         case algebra.Extend(_, variable):
             return tuple(name for name in names if name != variable)
@@ -99,7 +94,7 @@ NO_DATASET = algebra.DatasetClause()
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a correlated pattern (one in EXISTS that sees the row outside) is evaluated for.
+    """The outer row that a correlated pattern (in EXISTS) is evaluated for.
 
     Args:
         rows: the rows outside; ``None``: the pattern is evaluated by itself.
@@ -111,15 +106,7 @@ class Outside:
 
 
 class Construction(ABC):
-    """Where nodes for patterns are built: what they are built for, and the small steps.
-
-    Args:
-        leaves: who provides the matches of basic graph patterns.
-        flow: takes in the nodes.
-        environment: what expressions depend on.
-        services: the leaves of the endpoint of SERVICE.
-        defer: see `EachEndpoint`.
-        dataset: what FROM says, for paths over several graphs.
+    """The small steps of building nodes for patterns.
 
     Attributes:
         join_order: which operands come first.
@@ -293,7 +280,7 @@ class Construction(ABC):
 
     @contextmanager
     def not_hurried(self) -> Iterator[None]:
-        """What is built meanwhile is used when all of it has come in, not before."""
+        """Build nodes that are read only when all of their input has come."""
         leaves = self.leaves
         mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
         yield
@@ -302,7 +289,7 @@ class Construction(ABC):
 
     @contextmanager
     def knowing(self, errors: frozenset[Variable]) -> Iterator[None]:
-        """What is built meanwhile is for solutions in which the values of these are errors."""
+        """Build nodes for solutions in which the values of these are errors."""
         before, self.errors = self.errors, errors
         yield
         self.errors = before
@@ -329,5 +316,5 @@ class Construction(ABC):
 
 
 def _holds_back(node: Node) -> bool:
-    """Whether a node may send something later than it could."""
+    """True if a node may send something later than it could."""
     return node.holds or type(node).leads_elsewhere is not Node.leads_elsewhere

@@ -25,9 +25,6 @@ class JoinOrder:
 
     A pattern is looked at once, however many contain it; those with paths once for each set of
     variables that is known where they stand.
-
-    Args:
-        leaves: who counts.
     """
 
     def __init__(self, leaves: Leaves) -> None:
@@ -59,7 +56,7 @@ class JoinOrder:
         return math.inf if guessed else self._expected(pattern)
 
     def _marks(self, pattern: Pattern) -> tuple[bool, bool]:
-        """Whether there is a path in it, and whether there is something that must be guessed."""
+        """Return whether it has a path, and whether a count must be guessed."""
         found = self._guessed.get(id(pattern))
         if found is None:
             path = guessed = isinstance(pattern, Path)
@@ -72,12 +69,7 @@ class JoinOrder:
         return found[1:]
 
     def _expected(self, pattern: Pattern, known: Collection[Variable] = ()) -> float:
-        """About how many solutions a pattern has, where the leaves know.
-
-        Args:
-            pattern: any.
-            known: variables of which a few values are known.
-        """
+        """About how many solutions a pattern has, where the leaves know."""
         if known and self._marks(pattern)[0]:
             return self._count(pattern, known)
         found = self._counts.get(id(pattern))

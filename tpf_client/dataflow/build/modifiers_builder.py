@@ -31,14 +31,7 @@ from tpf_client.sparql.scopes import in_scope, variables_in
 def build_group(
     builder: Construction, pattern: algebra.Group, node: Node, conditions: Sequence[Expression] = ()
 ) -> Node:
-    """The groups of a node's solutions, with their aggregates.
-
-    Args:
-        builder: makes the expressions and takes in the node.
-        pattern: the grouping.
-        node: its input.
-        conditions: on its keys alone: groups that fail them are not wanted.
-    """
+    """The groups of a node's solutions, with their aggregates."""
     environment = builder.environment
     keys: list[Expression] = []
     for _, key in pattern.keys:
@@ -94,19 +87,14 @@ def _values_of(
 
 
 def _visible(schema: Schema) -> Callable[[Solution], Solution]:
-    """What the query can see of a solution: hidden variables do not count."""
+    """The variables of a solution that the query sees: hidden ones do not count."""
     return projection(schema, [name for name in schema if not name.startswith("?.")])
 
 
 def argument_of(
     aggregate: algebra.Aggregate, schema: Schema, compile_it: Callable[[Expression], Compute]
 ) -> Compute:
-    """What an aggregate counts or adds up of a solution.
-
-    Args:
-        aggregate: the aggregate.
-        schema: of the solutions.
-        compile_it: makes a function of an expression.
+    """Compile the argument of an aggregate.
 
     Returns:
         A function to the term of the argument. ``COUNT(*)`` has no argument: any term will do.
@@ -122,7 +110,7 @@ def argument_of(
 
 
 class Core(NamedTuple):
-    """What a query's answer is made from, before projection and the other solution modifiers.
+    """The node of a query before projection and the other solution modifiers.
 
     Args:
         pattern: the pattern.

@@ -29,13 +29,6 @@ class Filter(Node):
     The condition must be a function of the solution alone: what came in comes out again when it
     goes.
 
-    Args:
-        upstream: where the solutions come from.
-        condition: says which ones to let through.
-        certain: variables that are bound in all of these; ``None``: as upstream.
-        asks: whether to ask for the solutions instead of listening (see `Node`).
-        expression: the condition as it was written; ``None``: it was not.
-
     Attributes:
         expression: see above.
     """
@@ -174,12 +167,7 @@ class Union(Node):
 
 
 class Values(Node):
-    """These solutions, sent once, at the first flush.
-
-    Args:
-        schema: their variables.
-        rows: the solutions, with `UNBOUND` for UNDEF.
-    """
+    """These solutions, sent once, at the first flush."""
 
     def __init__(self, schema: Sequence[Variable], rows: Iterable[Solution]) -> None:
         self._rows = list(rows)
@@ -193,7 +181,7 @@ class Values(Node):
 
     @property
     def pending(self) -> bool:
-        """Whether nothing was sent yet."""
+        """True if nothing was sent yet."""
         return not self._sent
 
     def flush(self) -> None:
@@ -241,9 +229,6 @@ class Number(Node):
 class Distinct(Node):
     """Every solution once.
 
-    Args:
-        upstream: where solutions come from.
-
     Attributes:
         upstream: see above.
     """
@@ -260,7 +245,7 @@ class Distinct(Node):
 
     @property
     def empty(self) -> bool:
-        """Whether there is no solution now."""
+        """True if there is no solution now."""
         return not self._counts
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -309,7 +294,7 @@ class Output:
 
     @property
     def ordered(self) -> bool:
-        """Whether the rows have an order."""
+        """True if the rows have an order."""
         return self._order is not None
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -324,7 +309,7 @@ class Output:
             self.on_change(seen, count)
 
     def take_changes(self) -> list[Change]:
-        """What changed since this was last called, netted: each solution once, never zero."""
+        """Take the net changes since the last call: each solution once, never zero."""
         changes = [(solution, count) for solution, count in self._changes.items() if count]
         self._changes = {}
         return changes
@@ -355,12 +340,6 @@ class Project(Node):
     """Solutions reduced to `variables`.
 
     A projection of a projection is one step: it listens to where the first gets its solutions from.
-
-    Args:
-        upstream: where the solutions come from.
-        variables: the variables of the output.
-        copies: variables of the output that have the value of another variable.
-        asks: whether to ask for the solutions instead of listening (see `Node`).
     """
 
     def __init__(
@@ -402,7 +381,7 @@ class Project(Node):
 
     @property
     def taken(self) -> tuple[Node, tuple[int, ...]]:
-        """Where its solutions come from, and the places of its values there; -1: unbound."""
+        """The source of its solutions, and the columns of its values there; -1: unbound."""
         return self._source, self._places
 
     def connect(self, sink: Sink) -> None:

@@ -66,7 +66,7 @@ class Closure(Node):
 
     @property
     def pending(self) -> bool:
-        """Whether edges or starts came or went."""
+        """True if edges or starts came or went."""
         return self._shrunk or bool(self._new_starts or self._new_edges)
 
     def _push_start(self, solution: Solution, count: int) -> None:
@@ -183,7 +183,7 @@ class Closure(Node):
 
 
 def reachable(start: Place, edges: Edges, at_least_once: bool, many: bool) -> set[Place]:
-    """What can be reached from a start."""
+    """The nodes that are reached from a start."""
     reached = set() if at_least_once else {start}
     places = [start]
     while places:

@@ -11,13 +11,7 @@ from tpf_client.dataflow.state.groups import Grouping, Groups
 
 
 class PerKey(Node):
-    """The solutions of each key go through an operator of their own; what comes out is together.
-
-    Args:
-        upstream: where the solutions come from.
-        keys: the variables whose values make a key.
-        make: the operator of one key, which keeps the schema.
-    """
+    """The solutions of each key go through an operator of their own; what comes out is together."""
 
     def __init__(
         self, upstream: Node, keys: Sequence[Variable], make: Callable[[Node], Node]
@@ -31,7 +25,7 @@ class PerKey(Node):
 
     @property
     def pending(self) -> bool:
-        """Whether one of the operators holds something back."""
+        """True if one of the operators holds something back."""
         return any(node.pending for _, node in self._parts.values())
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -52,10 +46,6 @@ class PerKey(Node):
 
 class Group(Node):
     """Groups by keys, and aggregates: one solution for each group.
-
-    Args:
-        upstream: where the solutions come from.
-        how: what is grouped how.
 
     Attributes:
         upstream: see above.
@@ -86,7 +76,7 @@ class Group(Node):
 
     @property
     def pending(self) -> bool:
-        """Whether something happened to a group."""
+        """True if something happened to a group."""
         return bool(self.groups.touched)
 
     def loose(self) -> bool:

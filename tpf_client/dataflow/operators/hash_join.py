@@ -12,7 +12,7 @@ from tpf_client.dataflow.operators.layout import KeyOf, key_reader, layout
 
 
 def joins_by_key(left: Node, right: Node) -> bool:
-    """Whether two nodes are for a `KeyedJoin`: their keys are the variables that they share."""
+    """True if two nodes are for a `KeyedJoin`: their keys are the variables that they share."""
     shared = {name for name in left.schema if name in right.schema}
     return all(each.key is not None and set(each.key) == shared for each in (left, right))
 
@@ -61,7 +61,7 @@ class KeyedJoin(Node):
 
     @property
     def pending(self) -> bool:
-        """Whether something happened to a row of either side."""
+        """True if something happened to a row of either side."""
         return self._left.pending or self._right.pending
 
     def changed(self) -> Collection[Key]:
@@ -218,7 +218,7 @@ class HashJoin(Node):
         self._push_loose(right, left, solution, count)
 
     def _complete(self, key: Any) -> bool:
-        """Whether every shared variable has a value in a key."""
+        """True if every shared variable has a value in a key."""
         return UNBOUND not in key if len(self._layout.shared) > 1 else key != UNBOUND
 
     def _loosened(self) -> "tuple[_Side, _Side]":
@@ -259,12 +259,7 @@ class HashJoin(Node):
 
 
 class _Side:
-    """The solutions of one side, some of which may lack shared variables.
-
-    Args:
-        certain_of: the values of the shared variables that are always bound.
-        shared: the places of all shared variables.
-    """
+    """The solutions of one side, some of which may lack shared variables."""
 
     def __init__(self, certain_of: KeyOf, shared: tuple[int, ...]) -> None:
         self.certain_of = certain_of

@@ -46,7 +46,7 @@ class Layout(NamedTuple):
     merge: Merge
     """The merged solution of two whose keys are equal; ``None`` where they are not compatible."""
     rest: Callable[[Solution], Solution]
-    """What a right solution adds where nothing is loose: merged = left + rest(right)."""
+    """Project a right solution to what it adds where nothing is loose."""
 
 
 def layout(

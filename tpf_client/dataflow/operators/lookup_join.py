@@ -14,7 +14,7 @@ from tpf_client.dataflow.node import Node
 
 
 class _Entry:
-    """What is known of one key: who has it on the left, and its partners so far."""
+    """The state of one key: left solutions, and partners so far."""
 
     __slots__ = ("left", "partners")
 
@@ -73,12 +73,7 @@ class LookupJoin(Node):
     def found(
         self, solution: Solution, answered: Callable[[Solution], bool]
     ) -> list[Solution] | None:
-        """All that becomes of a left solution; ``None``: there may be more to come.
-
-        Args:
-            solution: the left solution. Of one that never came nothing becomes.
-            answered: whether everything with a key has been delivered.
-        """
+        """All that becomes of a left solution; ``None``: there may be more to come."""
         key = self._key(solution)
         entry = self._entries.get(key)
         if entry is None or solution not in entry.left:

@@ -1,4 +1,4 @@
-"""What left join, minus and exists have in common: how many partners every left solution has.
+"""The base of left join, minus and exists: count the partners of every left solution.
 
 Whether a left solution has any partner is known when the inputs of a tick are complete; so what
 depends on it is sent at `flush`, for those left solutions that something happened to.
@@ -22,7 +22,7 @@ _LOOK_AT = 32
 
 
 class LeftState:
-    """What is known of one left solution.
+    """The state of one left solution.
 
     Attributes:
         key: the values of the variables that both sides bind.
@@ -71,14 +71,14 @@ class Matching(Node):
 
     @property
     def pending(self) -> bool:
-        """Whether something happened to a left solution."""
+        """True if something happened to a left solution."""
         return bool(self._touched)
 
     def matched(self, left: Solution, right: Solution, count: int) -> None:
         """A matching pair appears or vanishes `count` times (at once, not at the flush)."""
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
-        """What a left solution contributes to the output by itself, if anything."""
+        """Return the row that a left solution gives by itself, if any."""
         raise NotImplementedError
 
     def _left_sink(self, key_of: Callable[[Solution], Any], pair: Pair) -> Sink:
@@ -270,7 +270,7 @@ class SemiJoin(Matching):
 
     @property
     def filters(self) -> bool:
-        """Whether it lets solutions through or not, instead of marking them."""
+        """True if it lets solutions through or not, instead of marking them."""
         return self._mark is None
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
@@ -332,7 +332,7 @@ def removes(
     apart: Sequence[Variable],
     given: Mapping[Variable, Variable],
 ) -> Pair:
-    """Whether a right solution takes a left one (with equal keys) away."""
+    """True if a right solution takes a left one (with equal keys) away."""
     counting = [name for name in how.shared if name not in apart and name not in given.values()]
     places = [(left.index(name), right.index(name)) for name in counting if name not in given]
     unsure = [

@@ -37,11 +37,7 @@ from tpf_client.sparql.rewrite.join_order import greedy_order
 
 
 class RouteCosts:
-    """What the next step of a route costs, by the rows as they are now.
-
-    Args:
-        inputs: of the join.
-    """
+    """The cost of the next step of a route, by the rows as they are now."""
 
     def __init__(self, inputs: Sequence[JoinInput]) -> None:
         self._inputs = inputs
@@ -49,7 +45,7 @@ class RouteCosts:
         self._recent: dict[int, Sequence[Solution]] = {}
 
     def of(self, route: Sequence[int], place: int) -> tuple[bool, float, int]:
-        """What comes next, at `place`, costs a row that took this route.
+        """Estimate the cost of the step at `place` for a row that took this route.
 
         Returns:
             Whether it is a cross product, the expected partners of a row, and all rows.

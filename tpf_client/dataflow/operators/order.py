@@ -36,11 +36,6 @@ class Slice(Node):
 
     While solutions only arrive they pass at once and stay; a solution that vanishes is replaced at
     the next flush.
-
-    Args:
-        upstream: where the solutions come from.
-        offset: how many to leave out.
-        limit: how many to let through, ``None`` for all.
     """
 
     def __init__(self, upstream: Node, offset: int = 0, limit: int | None = None) -> None:
@@ -65,12 +60,12 @@ class Slice(Node):
 
     @property
     def satisfied(self) -> bool:
-        """Whether further arrivals cannot change the output (as long as nothing vanishes)."""
+        """True if further arrivals cannot change the output (as long as nothing vanishes)."""
         return self.missing == 0
 
     @property
     def pending(self) -> bool:
-        """Whether the output must be looked at again."""
+        """True if the output must be looked at again."""
         return self._stale
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -113,11 +108,7 @@ SeenAs = Callable[[Solution], Solution]
 
 
 class _Rows:
-    """The solutions of a node that cannot be asked: each is its own key.
-
-    Args:
-        upstream: where the solutions come from.
-    """
+    """The solutions of a node that cannot be asked: each is its own key."""
 
     def __init__(self, upstream: Node) -> None:
         self._copies: dict[Solution, int] = {}
@@ -126,7 +117,7 @@ class _Rows:
 
     @property
     def pending(self) -> bool:
-        """Whether solutions came or went."""
+        """True if solutions came or went."""
         return bool(self._changes)
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -221,7 +212,7 @@ class TopK(Node):
 
     @property
     def pending(self) -> bool:
-        """Whether something happened to a row."""
+        """True if something happened to a row."""
         return self._source.pending
 
     @property
@@ -304,12 +295,7 @@ class TopK(Node):
         self._entries = {entry[2]: entry for entry in ordered}
 
     def _show(self, _new: list[Entry], _gone: list[Entry]) -> None:
-        """Send how the window differs from what was shown.
-
-        Args:
-            _new: rows that were put in order.
-            _gone: rows that were taken out of it.
-        """
+        """Send how the window differs from what was shown."""
         if self._copies is None and self._wanted is not None:
             now = Multiset([row for _, row, _ in self._sorted[self._offset : self._wanted]])
         else:

@@ -51,7 +51,7 @@ class EachEndpoint(Node):
 
     @property
     def leads_elsewhere(self) -> bool:
-        """Whether an endpoint was named."""
+        """True if an endpoint was named."""
         return bool(self._entries or self._early)
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -80,7 +80,7 @@ class EachEndpoint(Node):
 
 
 class OnDemand(Node):
-    """What is made of the solutions of a node, as soon as it has one.
+    """A node that is built when its input has its first solution.
 
     Args:
         upstream: the node.
@@ -115,7 +115,7 @@ class OnDemand(Node):
 
     @property
     def leads_elsewhere(self) -> bool:
-        """Whether a solution came."""
+        """True if a solution came."""
         return self._entry is not None or bool(self._early)
 
     def _push(self, solution: Solution, count: int) -> None:

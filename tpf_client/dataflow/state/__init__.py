@@ -1,1 +1,1 @@
-"""What operators remember: groups, aggregates, bags of rows with their indexes."""
+"""The state of operators: groups, aggregates, bags of rows with their indexes."""

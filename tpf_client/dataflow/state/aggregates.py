@@ -104,7 +104,7 @@ class Median:
         self._inlined = True
 
     def _key(self, argument: TermId) -> Any:
-        """What a number is sorted by; ``None`` for what is no number."""
+        """The sort key of a number; ``None`` for what is no number."""
         if self._inlined:
             tag = argument & TAG
             if tag == DECIMAL:
@@ -312,13 +312,7 @@ class Sum:
         return self._typed.encode(total)
 
     def result_of(self, count: int, total: int, decimals: int) -> TermId:
-        """The result for numbers that were added up elsewhere.
-
-        Args:
-            count: how many.
-            total: what they come to, in parts of 10^-18.
-            decimals: how many of them are decimals, and not integers.
-        """
+        """The result for numbers that were added up elsewhere."""
         if self._average and count:
             total = total // count if total >= 0 else -(-total // count)
         elif not decimals:
@@ -422,12 +416,7 @@ def accumulator(
     aggregate: Aggregate,
     typed: TypedTerms,
 ) -> Callable[[], Accumulator]:
-    """A factory of fresh accumulators for an aggregate.
-
-    Args:
-        aggregate: which.
-        typed: the values of terms.
-    """
+    """A factory of fresh accumulators for an aggregate."""
     make: Callable[[], Accumulator]
     match aggregate.name:
         case "COUNT":

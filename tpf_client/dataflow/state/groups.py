@@ -50,7 +50,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What is grouped how.
+    """The keys and aggregates of a grouping.
 
     Args:
         keys: variables of the output. Without keys there is exactly one group, even of nothing.
@@ -84,10 +84,6 @@ class Grouping:
 
 class Groups:
     """The groups of solutions that come and go.
-
-    Args:
-        how: what is grouped how.
-        counts_fresh: whether `GroupState.fresh` is wanted.
 
     Attributes:
         by_key: the groups.
@@ -200,11 +196,7 @@ class Groups:
 
 
 def _row_maker(whole: Sequence[bool]) -> Callable[[GroupState], Solution]:
-    """A function that makes the row of a group.
-
-    Args:
-        whole: for each aggregate whether it counts the solutions.
-    """
+    """A function that makes the row of a group."""
     values = []
     places = itertools.count()
     for each in whole:

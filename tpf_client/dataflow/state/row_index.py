@@ -37,13 +37,7 @@ def _unindexed(_row: Solution, _count: int) -> None:
 
 
 class RowStatistics:
-    """Rows for each value of some columns.
-
-    Args:
-        table: values to counts, or to buckets of rows.
-        buckets: which of the two.
-        scale: how many rows one of the table stands for.
-    """
+    """Rows for each value of some columns."""
 
     def __init__(self, table: _Table, buckets: bool, scale: float) -> None:
         self._table = table
@@ -171,10 +165,6 @@ class RowBag:
         """How the values of these columns are distributed.
 
         Where there is an index over them it is exact; otherwise it is taken from some of the rows.
-
-        Args:
-            columns: at least one.
-            rows: how many rows there are.
         """
         table = self._tables.get(columns)
         if table is not None:
@@ -197,11 +187,7 @@ class RowBag:
             self._prepare()
 
     def maintenance(self, names: dict[str, Any]) -> list[str]:
-        """The code of `change`, for those who have a row often enough to spare the call.
-
-        Args:
-            names: gets what the code sees beside the variables ``row`` and ``count``.
-        """
+        """The code of `change`, for those who have a row often enough to spare the call."""
         lines = [f"{', '.join(f'r{c}' for c in self._all)}, = row"] if self.width else []
         for number, columns in enumerate(self._tables):
             names[f"t{number}"] = self._tables[columns]

@@ -30,11 +30,6 @@ from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuer
 def feed(registered: RegisteredQuery, target: Term, others: Collection[RegisteredQuery]) -> None:
     """Let a query feed a stream.
 
-    Args:
-        registered: the query.
-        target: the stream.
-        others: all other queries.
-
     Raises:
         UnsupportedContinuousQueryError: it makes no triples, or it would feed itself.
     """
@@ -147,13 +142,6 @@ class Engine(TickEngine):
         into: str | None = None,
     ) -> RegisteredQuery:
         """Start a query that was parsed.
-
-        Args:
-            query: it.
-            callback: see `register`, as for the others.
-            name: likewise.
-            semantics: likewise.
-            into: likewise.
 
         Raises:
             UnsupportedContinuousQueryError, UnknownStreamError, UnknownGraphError, LimitError: see

@@ -89,7 +89,7 @@ class _StreamClauses:
         self._in_stream = False
 
     def dialect(self) -> Dialect:
-        """What CQELS-QL adds to SPARQL."""
+        """The clauses that CQELS-QL adds to SPARQL."""
         return Dialect(
             elements={"STREAM": self._stream, "GRAPH": self._graph},
             tokens=_with_brackets,

@@ -11,7 +11,7 @@ from tpf_server.continuous.engine.semantics import Semantics
 
 
 class Emission(NamedTuple):
-    """What one arrival made a query emit.
+    """The emission of a query at one arrival.
 
     Args:
         sequence: the number of the arrival in the engine, from 1.
@@ -40,7 +40,7 @@ def wanted_variables(query: Query) -> tuple[Variable, ...]:
 
 
 class Phase:
-    """What an engine is doing: whether rows that come now were derived from the arrival."""
+    """The phase of an engine: rows that come while `inserting` were derived from the arrival."""
 
     __slots__ = ("inserting",)
 
@@ -105,7 +105,7 @@ class Delivery:
         self._changes[solution] = self._changes.get(solution, 0) + count
 
     def takes(self) -> bool:
-        """Whether a change that comes now would be emitted."""
+        """True if a change that comes now would be emitted."""
         if self.push == self._push_change:
             return True
         return self._phase.inserting == (self._relation == "istream")
@@ -118,7 +118,7 @@ class Delivery:
 
     @property
     def answers(self) -> bool:
-        """Whether all of the result is emitted where it changed, and a reader sees all of it."""
+        """True if all of the result is emitted where it changed, and a reader sees all of it."""
         return self._relation == "answer" and self.visible is None
 
     def answer(self, solutions: list[tuple[Solution, int]]) -> None:
@@ -135,7 +135,7 @@ class Delivery:
         self._whole = dict(solutions)
 
     def take(self) -> tuple[list[tuple[Solution, int]], bool]:
-        """What is to be emitted now, and whether it left the result."""
+        """Take what is to be emitted now, and whether it left the result."""
         self.awake = False
         self.taken = True
         if self.ready is not None:
@@ -166,7 +166,7 @@ class Delivery:
         return [] if self.silent else list(whole.items()), False
 
     def _differs(self, changes: dict[Solution, int]) -> bool:
-        """Whether a reader sees another result after these changes."""
+        """True if a reader sees another result after these changes."""
         if self.visible is None:
             return any(changes.values())
         totals: Counter[Solution] = Counter()

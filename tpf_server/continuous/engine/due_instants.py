@@ -1,4 +1,4 @@
-"""What is to happen when: windows that something leaves, queries that are to be evaluated."""
+"""A timer heap: windows that something leaves, queries that are to be evaluated."""
 
 import heapq
 from collections.abc import Hashable
@@ -58,11 +58,11 @@ class DueInstants(Generic[ItemT]):
         return None
 
     def drop(self) -> None:
-        """What `first` gave is due no more."""
+        """Drop the item that `first` gave."""
         del self.next[heapq.heappop(self.heap)[2]]
 
     def put_off(self, at: int) -> None:
-        """What `first` gave is due at another instant."""
+        """Move the item that `first` gave to another instant."""
         _, order, item = self.heap[0]
         self.next[item] = at
         heapq.heapreplace(self.heap, (at, order, item))

@@ -47,9 +47,6 @@ class ContinuousQueryError(ContinuousError):
 class ContinuousSyntaxError(ContinuousQueryError):
     """A text that is not a continuous query.
 
-    Args:
-        error: what the parser found.
-
     Attributes:
         reason: what is wrong, in one line without the position.
         line: number of the line, from 1.
@@ -76,7 +73,7 @@ class UnsupportedContinuousQueryError(ContinuousQueryError):
 
 @contextmanager
 def as_continuous_errors() -> Iterator[None]:
-    """What a parser finds in this block, as errors of continuous queries."""
+    """Turn errors of a parser in this block into errors of continuous queries."""
     try:
         yield
     except QuerySyntaxError as error:
@@ -144,7 +141,7 @@ class UnknownEventError(ContinuousError):
 
 
 class RegistrationsError(ContinuousError):
-    """What was registered cannot be read from its file, or not be kept in it."""
+    """The file of registrations cannot be read or written."""
 
     title = "Registrations not kept"
 
@@ -194,12 +191,7 @@ class BacklogError(EngineLimitError):
 
 
 class CallbackError(ContinuousError):
-    """The callback of a query raised (`__cause__`): its query was stopped, the others go on.
-
-    Args:
-        query: its name.
-        error: what was raised.
-    """
+    """The callback of a query raised (`__cause__`): its query was stopped, the others go on."""
 
     title = "Callback failed"
 

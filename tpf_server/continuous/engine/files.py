@@ -126,7 +126,7 @@ _SUFFIX: Final = ".arrow"
 
 
 def holds_records(path: Path) -> bool:
-    """Whether a file of a stream is one of Arrow."""
+    """True if a file of a stream is one of Arrow."""
     return path.suffix == _SUFFIX
 
 
@@ -173,11 +173,6 @@ def read_stream(
     """The elements of a file, each with its timestamp and its stream; see `read_file`.
 
     An error stands in the place of a malformed record, too.
-
-    Args:
-        stream: what the stream is called.
-        path: of the file.
-        name: see `opened_records`.
 
     Raises:
         ElementError: a file of Arrow that is none or is damaged, or a column that is of another

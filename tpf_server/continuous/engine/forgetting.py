@@ -1,4 +1,4 @@
-"""Which terms of the table nothing holds any more: marked and swept, as memory is.
+"""Forget the terms of the table that nothing holds: mark and sweep.
 
 A stream brings new terms for ever, and expressions make more. What still matters of them is what
 the operators remember: rows in windows and indexes, groups, values in an order. All of that is
@@ -36,17 +36,14 @@ class Holder(Protocol):
         """Whatever holds terms, or leads to who does."""
 
     def static_holders(self) -> Iterable[object]:
-        """What holds terms of static data alone, and need not be looked through each time."""
+        """Objects that hold terms of static data only; they are not searched each time."""
 
     def apart(self) -> Iterable[object]:
-        """What leads elsewhere, or remembers terms without holding them."""
+        """Objects where the search stops."""
 
 
 class Forgetting:
     """Forgets the terms of the engines that share a table.
-
-    Args:
-        dictionary: the terms.
 
     Attributes:
         engines: that use it.

@@ -1,4 +1,4 @@
-"""What the engines of all languages have in common, and share where they run side by side."""
+"""The common base of the engines of all languages, and what they share side by side."""
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
@@ -43,7 +43,7 @@ class ParsedQuery(Protocol):
 
     @property
     def services(self) -> Sequence[ServiceClause]:
-        """What the static graphs hold that stand for SERVICE clauses."""
+        """The SERVICE clauses, which static graphs stand for."""
 
 
 class QueryEngine(StaticGraphs, Generic[QueryT]):
@@ -107,9 +107,6 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
     def check_running(self, queries: Collection[QueryT]) -> None:
         """See that queries run; it costs next to nothing while they do.
 
-        Args:
-            queries: all that were registered.
-
         Raises:
             ContinuousError: one of them was stopped.
         """
@@ -119,24 +116,21 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
                     raise each.error
 
     def holders(self) -> Iterable[object]:
-        """What leads to all that holds terms."""
+        """Objects from which all that hold terms are reached."""
         raise NotImplementedError
 
     def static_holders(self) -> Iterable[object]:
-        """What holds terms of static data alone."""
+        """Objects that hold terms of static data only."""
         return ()
 
     def apart(self) -> Iterable[object]:
-        """What holds no terms, and leads to the rest of the program."""
+        """Objects where the search for terms stops."""
         return self, self.static, self._environment
 
     # ----------------------------------------------------------------------------- elements
 
     def encoded(self, element: Sequence[Any]) -> list[EncodedTriple]:
         """The integers of an element that comes with a stream.
-
-        Args:
-            element: a triple of N-Triples texts, or several.
 
         Raises:
             ElementError: it is none.

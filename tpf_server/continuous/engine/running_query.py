@@ -29,12 +29,7 @@ _TRIPLE: Final = ("?s", "?p", "?o")
 
 
 def result_variables(query: Query, *, graphs: bool = False) -> tuple[str, ...]:
-    """The variables of a query's rows; triples have ``?s``, ``?p`` and ``?o``.
-
-    Args:
-        query: what makes the rows.
-        graphs: whether triples have a graph, ``?g``.
-    """
+    """The variables of a query's rows; triples have ``?s``, ``?p`` and ``?o``."""
     if query.form == "SELECT":
         return query.variables
     if query.form == "ASK":
@@ -64,12 +59,7 @@ class EmissionColumns:
         self.schema = pa.schema([*fields, *(pa.field(each, pa.string()) for each in variables)])
 
     def batch(self, emissions: Sequence[Emission], numbers: Sequence[int] = ()) -> pa.RecordBatch:
-        """Emissions as one record batch.
-
-        Args:
-            emissions: in their order.
-            numbers: of them, if they have some.
-        """
+        """Emissions as one record batch."""
         nothing: Row = (None,) * self._width
         counts = [len(each.rows) or 1 for each in emissions]
         rows: list[Row] = []
@@ -121,7 +111,7 @@ _ROWS: Final = 1 << 16
 
 
 class RunningQuery(Generic[EmissionT]):
-    """What is the same of all: its name, its state, and who takes what it emits.
+    """A registered query: its name, its state, and the taker of its emissions.
 
     Args:
         name: what it was registered as.
@@ -211,7 +201,7 @@ class RunningQuery(Generic[EmissionT]):
         return batch
 
     def emission(self, each: EmissionT, number: int) -> Emission:
-        """What it emitted as an emission of CQELS.
+        """Turn an emission into one of CQELS.
 
         Args:
             each: what was emitted.

@@ -1,4 +1,4 @@
-"""What an engine emits and when: named policies.
+"""Named policies: what an engine emits, and when.
 
 Engines for continuous queries differ here, so nothing is left implicit. See
 ``docs/continuous-queries.md`` for each with an example.
@@ -17,7 +17,7 @@ KERNELS: Final[tuple[Kernel, ...]] = get_args(Kernel)
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """What an engine allows.
+    """The limits of an engine.
 
     Args:
         queries: registered at the same time.
@@ -38,7 +38,7 @@ class EngineLimits:
 
 
 def says_now(query: Query) -> bool:
-    """Whether NOW() stands anywhere in a query."""
+    """True if NOW() stands anywhere in a query."""
     return any(isinstance(each, Call) and each.name == "NOW" for each in everything(query))
 
 

@@ -76,7 +76,7 @@ class Emitter:
 
     @property
     def emitting(self) -> bool:
-        """Whether a query is being given something."""
+        """True if a query is being given something."""
         return self._emits
 
     def emit(self, sequence: int, at: int, due: Callable[[Plan], bool] | None = None) -> None:
@@ -169,9 +169,6 @@ class Housekeeping:
     def run(self, arrivals: int) -> int:
         """Do what is due.
 
-        Args:
-            arrivals: how many elements the engine has processed.
-
         Returns:
             After how many more arrivals to do it again.
         """
@@ -191,11 +188,7 @@ class Housekeeping:
         return min(_INTERVAL, arrivals + 1)
 
     def _limit(self, triples: int) -> None:
-        """Stop those whose windows hold too much, and see how soon others could.
-
-        Args:
-            triples: how many have come in all streams.
-        """
+        """Stop those whose windows hold too much, and see how soon others could."""
         self._next_limit = triples + self._window_rows
         for plan in tuple(self._plans):
             held, soonest = self._room(plan)
@@ -228,11 +221,6 @@ _IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
 
 class TickEngine(QueryEngine[RegisteredQuery]):
     """Streams, their windows and the plans over these, moved on by arrivals.
-
-    Args:
-        base: what relative IRIs are relative to.
-        limits: what is allowed.
-        settings: how it treats elements and queries.
 
     Attributes:
         front: the newest instant that elements or `advance` told, in milliseconds since 1970;
@@ -293,7 +281,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     @property
     def present(self) -> int | None:
-        """What time it is, where somebody knows: elements of later instants move no other stream.
+        """The present, if it is set: elements of later instants move no other stream.
 
         ``None``: nobody does.
         """
@@ -423,11 +411,6 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         What it pushes out of them goes; then what waited for its time comes. Where windows slide,
         `reach` comes before.
 
-        Args:
-            stream: where.
-            at: its time.
-            triples: how many triples it is.
-
         Returns:
             Whether it does: it does not come too late.
         """
@@ -510,10 +493,6 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         """Stop at each instant before another at which a window changes.
 
         So what changes between elements is reported, whenever the next one comes.
-
-        Args:
-            stream: the one whose element says so.
-            at: the instant.
         """
         if at >= stream.latest:
             if stream.lag:
@@ -552,7 +531,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._changed(boundary, partial(Plan.slides_to, at=boundary, streams=moved))
 
     def _pending(self) -> bool:
-        """Whether a plan that emits differences has some already, because it is new."""
+        """True if a plan that emits differences has some already, because it is new."""
         return self.front != NEVER and self._plans.pending()
 
     def _boundary_of(self, streams: Collection[ElementStream], before: int) -> int | None:
@@ -637,7 +616,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._stop_exceeded()
 
     def end_arrival(self, at: int) -> None:
-        """What the arrival at an instant derived is sent and emitted."""
+        """Send and emit what the arrival at an instant derived."""
         plans = self._plans
         for plan in plans.holding:
             plan.flush()
@@ -662,12 +641,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     # ------------------------------------------------------------------------------ batches
 
     def fused(self, stream: ElementStream, takers: Sequence[WindowInput]) -> FusedStream | None:
-        """The plans that take records of a stream as columns.
-
-        Args:
-            stream: the stream.
-            takers: who else would take them.
-        """
+        """The plans that take records of a stream as columns."""
         plans = self._plans
         found = plans.fusion.together
         if found is None or found.windows != takers or len(self._windows) > len(takers):
@@ -677,14 +651,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         return None if others else found
 
     def fuse(self, found: FusedStream, stream: ElementStream, rows: FusedRows, triples: int) -> int:
-        """Records arrive at plans, one after the other; returns how many did.
-
-        Args:
-            found: the plans.
-            stream: where they arrive.
-            rows: what of them the plans want.
-            triples: how many each has.
-        """
+        """Records arrive at plans, one after the other; returns how many did."""
         times = rows.times
         late = times[0] < self.front or times[-1] > self._limit or (times[1:] < times[:-1]).any()
         # Where a window might become too long it is looked at more often.

@@ -259,10 +259,6 @@ def canonical_triple(
 ) -> tuple[Term, Term, Term]:
     """A triple of N-Triples texts.
 
-    Args:
-        texts: of the subject, the predicate and the object.
-        term: makes the terms.
-
     Raises:
         ElementError: it is none; with the triple.
     """
@@ -278,7 +274,7 @@ def canonical_triple(
 
 
 def may_begin(subject: Term | str, predicate: Term | str) -> bool:
-    """Whether a triple may have these; of terms."""
+    """True if a triple may have these; of terms."""
     return subject[0] != '"' and predicate[0] == "<" and subject[1] != "<" and predicate[1] != "<"
 
 

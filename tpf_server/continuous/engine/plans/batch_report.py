@@ -26,13 +26,7 @@ AT_INSTANTS: Final = "what is evaluated at instants is evaluated by operators in
 def batch_report(
     kernel: Kernel, operators: Sequence[str] = (), reason: str | None = None
 ) -> dict[str, Any]:
-    """Describe what keeps the state of a query while records come in batches.
-
-    Args:
-        kernel: ``compiled``, or ``off``: the operators, as for all else.
-        operators: those that are one state.
-        reason: why it is ``off``.
-    """
+    """Describe what keeps the state of a query while records come in batches."""
     report: dict[str, Any] = {"kernel": kernel, "operators": list(operators)}
     return report if reason is None else {**report, "reason": reason}
 

@@ -63,11 +63,7 @@ class _Numbers(NamedTuple):
 
 
 class ColumnExpressions:
-    """Computes expressions.
-
-    Args:
-        encode: the integer of a term.
-    """
+    """Computes expressions."""
 
     def __init__(self, encode: Callable[[Term], TermId]) -> None:
         self._encode = encode
@@ -79,10 +75,6 @@ class ColumnExpressions:
         """The integers of the values, row by row, and for which rows they are right.
 
         ``None``: for none.
-
-        Args:
-            expression: what to compute.
-            columns: of the same length, at least 1.
         """
         rows = len(next(iter(columns.values())))
         self._exact = np.ones(rows, np.bool_)
@@ -135,7 +127,7 @@ class ColumnExpressions:
         raise _UnsupportedError
 
     def _unpacked(self, column: Column) -> _Numbers:
-        """What numbers are in a column, if they are like the first."""
+        """Unpack the numbers of a column that have the type and scale of the first."""
         first = int(column[0])
         tag = first & TAG
         if tag not in (INTEGER, DECIMAL):

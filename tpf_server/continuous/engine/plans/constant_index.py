@@ -1,4 +1,4 @@
-"""Which of many constants compare with a value, found without comparing it with each."""
+"""Find the constants that compare with a value without comparing it with each."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from tpf_client.sparql.expressions.inlined import (
 
 _Number: TypeAlias = int | Decimal
 MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""What can be found, and what it is with its sides exchanged."""
+"""Comparisons that the index answers, each with its form with exchanged sides."""
 
 
 class ConstantIndex:
@@ -31,11 +31,6 @@ class ConstantIndex:
 
     Integers and decimals, whose order Python knows exactly, are found in a sorted list; IRIs by
     themselves; other constants, and all where the value is another literal, are tried.
-
-    Args:
-        operator: one of `MIRRORED`.
-        test: whether it is true of a value and a constant.
-        dictionary: the terms.
 
     Attributes:
         tried: how many constants were tried, for tests that count work.
@@ -122,7 +117,7 @@ class ConstantIndex:
         return decimal_of(identifier) if tag == DECIMAL else None
 
     def _named(self, identifier: TermId) -> bool:
-        """Whether it is an IRI or a blank node."""
+        """True if it is an IRI or a blank node."""
         tag = identifier & TAG
         if tag:
             return tag == SERIAL
@@ -178,13 +173,7 @@ def comparison_in(condition: Expression) -> tuple[str, Expression, Term] | None:
 def comparison(
     condition: Expression, schema: Sequence[Variable], environment: Environment
 ) -> Comparison:
-    """A condition between a value and the variable that stands for a constant.
-
-    Args:
-        condition: it.
-        schema: of the solutions.
-        environment: what expressions depend on.
-    """
+    """A condition between a value and the variable that stands for a constant."""
     match condition:
         case Call(operator, (left, VariableRef(variable))):
             whole = Call(operator, tuple(map(VariableRef, _SIDES)))

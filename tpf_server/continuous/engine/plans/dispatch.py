@@ -56,12 +56,7 @@ class Dispatch(Node):
             upstream.connect(self._push)
 
     def add(self, number: int, constants: Sequence[TermId]) -> None:
-        """One more query.
-
-        Args:
-            number: of the query.
-            constants: for each comparison.
-        """
+        """One more query."""
         self._constants[number] = tuple(constants)
         self.index.add(constants[0], number)
 
@@ -71,7 +66,7 @@ class Dispatch(Node):
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """What stands for the constants of `add`."""
+        """Return the cells that stand for the constants of `add`."""
         return tuple(each.variable for each in self._comparisons)
 
     def _push_one(self, solution: Solution, count: int) -> None:

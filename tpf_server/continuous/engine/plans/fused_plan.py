@@ -97,7 +97,7 @@ class GroupShape(NamedTuple):
 
 
 class PlanShape(NamedTuple):
-    """What a plan computes.
+    """The groups and the order that a plan computes.
 
     Args:
         groups: how rows come to groups.

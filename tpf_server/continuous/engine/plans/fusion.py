@@ -1,4 +1,4 @@
-"""Which plans of an engine take batches of records as columns (see `FusedStream`)."""
+"""Choose the plans of an engine that take batches of records as columns (see `FusedStream`)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -68,7 +68,7 @@ class _NotFusibleError(Exception):
 
 
 class _Value(NamedTuple):
-    """What a column of a node is: at a place of a ranking's rows, maybe divided by a size."""
+    """A column of a node: a place of a ranking's rows, maybe divided by a size."""
 
     place: int
     over: int = NONE
@@ -425,7 +425,7 @@ class Fusion:
         return self._together
 
     def holders(self) -> Iterable[object]:
-        """What holds terms beside the operators."""
+        """Objects beside the operators that hold terms."""
         if self.active is not None and self.active.makes_terms:
             # Nothing but the state holds them, and that cannot be looked through.
             self.settle()

@@ -44,7 +44,7 @@ _INPUTS: Final = 64
 
 
 class Windows(Protocol):
-    """Who has the windows."""
+    """The windows of an engine."""
 
     @property
     def streams(self) -> Iterable[Term]:
@@ -64,7 +64,7 @@ class Windows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
-    """What the plans of an engine share.
+    """The parts that the plans of an engine share.
 
     Args:
         windows: where their windows come from.
@@ -87,7 +87,7 @@ class PlanContext:
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """What a plan computes.
+    """A query that a plan computes.
 
     Args:
         query: the query, or the common part of several.

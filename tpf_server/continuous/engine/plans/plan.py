@@ -44,7 +44,7 @@ MakeSlice: TypeAlias = Callable[[Node, int, int | None], Node]
 
 
 class OwnSlices(Node):
-    """What each query gets of its rows: the column `INSTANCE` holds the number of the query.
+    """Slice the rows of each query; the column `INSTANCE` holds the number of the query.
 
     A change costs those whose rows it concerns.
 
@@ -64,18 +64,11 @@ class OwnSlices(Node):
 
     @property
     def pending(self) -> bool:
-        """Whether some part must be looked at again."""
+        """True if some part must be looked at again."""
         return bool(self._touched)
 
     def add(self, number: int, offset: int, limit: int | None, *, news: bool) -> None:
-        """One more query, before its rows come.
-
-        Args:
-            number: of the query.
-            offset: how many rows it leaves out.
-            limit: how many it gets at most.
-            news: whether what is there already is news to it.
-        """
+        """One more query, before its rows come."""
         assert news, "it goes on with what it had, which nobody else has"
         entry = Input(self._upstream.schema, self._upstream.certain)
         part = self._make(entry, offset, limit)
@@ -114,10 +107,6 @@ class EmittingGroup(Node):
     """Groups whose row is there once for each solution that the group got last.
 
     That is, in the last tick in which it got any: the way of the original engine.
-
-    Args:
-        upstream: where the solutions come from.
-        how: what is grouped how.
     """
 
     def __init__(self, upstream: Node, how: Grouping) -> None:
@@ -132,7 +121,7 @@ class EmittingGroup(Node):
 
     @property
     def pending(self) -> bool:
-        """Whether something happened to a group."""
+        """True if something happened to a group."""
         return bool(self.groups.touched)
 
     def flush(self) -> None:
@@ -191,7 +180,7 @@ class PlanBuilder(Builder):
         self.dispatches: list[Dispatch] = []
 
     def seed(self, node: Node | None, names: Sequence[Variable]) -> Distinct | None:
-        """What spares work: nothing, but for paths, because windows and caches are at hand."""
+        """Make a seed for paths only: windows and caches are at hand."""
         return super().seed(node, names) if self._follows_paths else None
 
     def build(self, pattern: algebra.Pattern, seed: Node | None) -> Node:
@@ -236,25 +225,12 @@ class PlanBuilder(Builder):
         leaving: bool,
         wanted: Callable[[], bool],
     ) -> Slices:
-        """The parts of solutions that queries get which differ in OFFSET and LIMIT (see `Slices`).
-
-        Args:
-            node: all solutions.
-            variables: see `Slices`.
-            key: what to sort by; ``None`` where there is no order.
-            leaving: see `Slices`.
-            wanted: see `Slices`.
-        """
+        """The parts of solutions for queries that differ in OFFSET and LIMIT (see `Slices`)."""
         keyed = node if key is not None and node.askable else self.flow.add(Copies(node))
         return self.flow.add(Slices(keyed, key, variables, leaving=leaving, wanted=wanted))
 
     def sliced_apart(self, node: Node, key: SortKeyOf | None) -> OwnSlices:
-        """The parts of queries that differ in other constants, too (see `OwnSlices`).
-
-        Args:
-            node: all solutions.
-            key: what to sort by; ``None`` where there is no order.
-        """
+        """The parts of queries that differ in other constants, too (see `OwnSlices`)."""
 
         def make(part: Node, offset: int, limit: int | None) -> Node:
             if key is None:
@@ -332,11 +308,6 @@ _STATELESS: tuple[type[Node], ...] = (MultiwayJoin, Filter, Project, Union, Exte
 
 class Plan:
     """A running dataflow.
-
-    Args:
-        planned: what it computes.
-        context: shared by all plans.
-        delivery: takes the changes of the result.
 
     Attributes:
         work: what is left of these rows.
@@ -455,12 +426,7 @@ class Plan:
                 window.hold(self)
 
     def slides_to(self, at: int, streams: Container[StreamTime] | None = None) -> bool:
-        """Whether a window with a slide has come to a multiple of it.
-
-        Args:
-            at: the instant that was reached, of the engine or of `streams`.
-            streams: those that were moved there; ``None``: all that the engine moves.
-        """
+        """True if a window with a slide has come to a multiple of it."""
         if streams is not None:
             return any(time in streams and not at % slide for time, slide in self.slides)
         return any(
@@ -469,7 +435,7 @@ class Plan:
         )
 
     def affords(self, solutions: Sequence[tuple[Solution, int]]) -> bool:
-        """Whether so many rows may be emitted; equal ones were one row so far."""
+        """True if so many rows may be emitted; equal ones were one row so far."""
         count = 0
         for _, times in solutions:
             count += times
@@ -483,12 +449,12 @@ class Plan:
 
     @property
     def idle(self) -> bool:
-        """Whether its windows hold nothing."""
+        """True if its windows hold nothing."""
         return not any(window.held for window, _ in self.leaves.subscriptions)
 
     @property
     def unused(self) -> bool:
-        """Whether nothing has come into its windows since it was made."""
+        """True if nothing has come into its windows since it was made."""
         return not any(window.came_since(self.number) for window, _ in self.leaves.subscriptions)
 
     def add_instance(self, instance: Instance) -> None:
@@ -521,12 +487,7 @@ class Plan:
         self._select(instance, news=False)
 
     def _select(self, instance: Instance, *, news: bool) -> None:
-        """Give an instance its share of what operators above joins tell apart.
-
-        Args:
-            instance: the query.
-            news: whether what is there already is news to it.
-        """
+        """Give an instance its share of what operators above joins tell apart."""
         encode = self.flow.dictionary.encode
         for dispatch in self.dispatches:
             constants = [encode(instance.constants[name]) for name in dispatch.variables]
@@ -535,11 +496,11 @@ class Plan:
             self._slices.add(instance.number, *instance.slice, news=news)
 
     def _positions(self) -> list[int]:
-        """What has come into its windows when the last query came."""
+        """The positions of its windows when the last query came."""
         return [self._position(window) for window, _ in self.leaves.subscriptions]
 
     def caught_up(self, other: "Plan") -> bool:
-        """Whether the windows of this plan hold nothing that some query of either has not seen."""
+        """True if the windows of this plan hold nothing that some query of either has not seen."""
         if len(self._began) != len(other._began):
             return False
         windows = [window for window, _ in self.leaves.subscriptions]
@@ -660,7 +621,7 @@ class Plan:
 
 
 def _volatile(query: algebra.Query) -> bool:
-    """Whether some BIND gives another value each time, which its node must remember."""
+    """True if some BIND gives another value each time, which its node must remember."""
     return any(
         isinstance(each, algebra.Extend) and is_volatile(each.expression)
         for each in algebra.walk(query.pattern)
@@ -668,7 +629,7 @@ def _volatile(query: algebra.Query) -> bool:
 
 
 def _follows(query: algebra.Query) -> bool:
-    """Whether what a plan holds follows from what is in its windows, not from what has been."""
+    """True if what a plan holds follows from what is in its windows, not from what has been."""
     if _volatile(query):
         return False
     for each in algebra.walk(query.pattern):

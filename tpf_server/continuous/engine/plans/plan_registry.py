@@ -44,15 +44,7 @@ _PREDICATE, _OBJECT = Variable("?predicate"), Variable("?object")
 
 
 class Describer:
-    """Makes triples from solutions.
-
-    Args:
-        query: says what is described: IRIs, and the values of variables.
-        schema: the variables of the solutions.
-        dictionary: the terms.
-        dataset: the static data as the query sees them.
-        feeds: whether the triples are wanted as identifiers, too.
-    """
+    """Makes triples from solutions."""
 
     def __init__(
         self,
@@ -101,7 +93,7 @@ _FEW: Final = 8
 
 
 class Flushable(Protocol):
-    """What holds something back."""
+    """The plans that hold something back."""
 
     def flush(self) -> None:
         """Send it."""
@@ -111,9 +103,6 @@ class HoldingPlans:
     """Plans that hold something back until the end of a tick.
 
     Few are asked each time. Of many those are asked into or out of whose windows rows came.
-
-    Args:
-        touched: windows that say so (see `WindowInput.hold`).
 
     Attributes:
         holding: what to flush at the end of a tick.
@@ -220,7 +209,7 @@ class MemberPlan(NamedTuple):
     plan: Plan
 
     def takes(self, other: "MemberPlan") -> bool:
-        """Whether it has a place for the queries of another one, if both hold the same."""
+        """True if it has a place for the queries of another one, if both hold the same."""
         different = {*differing(other.template, self.template), *(other.numbers or ())}
         if self.numbers is None:
             return other.numbers is None and not different
@@ -233,12 +222,7 @@ class MemberPlan(NamedTuple):
 def shares_of(
     solutions: Sequence[tuple[Solution, int]], column: int
 ) -> Iterator[tuple[Sequence[int], Sequence[tuple[Solution, int]]]]:
-    """Numbers of instances, and the solutions that they all have.
-
-    Args:
-        solutions: those of all.
-        column: has the number of one instance, or the numbers of several.
-    """
+    """Numbers of instances, and the solutions that they all have."""
     if len(solutions) == 1:
         numbers: Any = solutions[0][0][column]
         yield numbers if isinstance(numbers, tuple) else (numbers,), solutions
@@ -300,12 +284,7 @@ class TickingPlans:
                 plans.remove(plan)
 
     def boundary(self, front: int, before: int) -> int | None:
-        """The first instant of the engine at which somebody emits everything.
-
-        Args:
-            front: the present one.
-            before: an instant that it must be before.
-        """
+        """The first instant of the engine at which somebody emits everything."""
         found = [
             _multiple(time.at(front) + 1, slide) + time.lag
             for plan in self._speaking(front)
@@ -335,15 +314,6 @@ def _multiple(at: int, slide: int) -> int:
 
 class PlanRegistry:
     """All plans.
-
-    Args:
-        windows: where plans take their windows.
-        static: the static graphs.
-        dictionary: the integers of terms.
-        environment: of expressions.
-        watermark: counts registrations.
-        settings: of the engine.
-        join_rows: rows that the joins of a plan may make at once.
 
     Attributes:
         plans: all of them.
@@ -648,7 +618,7 @@ class PlanRegistry:
         return finish
 
     def pending(self) -> bool:
-        """Whether a plan that emits differences has some that were not emitted."""
+        """True if a plan that emits differences has some that were not emitted."""
         return any(self._plan_of[each].nets for each in self.awake)
 
     def owners(self, plan: Plan) -> tuple[RegisteredQuery, ...]:
@@ -658,11 +628,7 @@ class PlanRegistry:
     def emissions(
         self, due: Callable[[Plan], bool] | None
     ) -> list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]]:
-        """What queries have to emit now: who, its solutions, and whether they left the result.
-
-        Args:
-            due: says of which plans; what others have waits. ``None``: of all.
-        """
+        """Take the emissions that are due: queries, solutions, whether these left the result."""
         waiting = []
         found: list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]] = []
         for delivery in self.awake:

@@ -21,15 +21,7 @@ from tpf_server.continuous.engine.static.static_cache import INSTANCE
 
 
 class OrderNews:
-    """How an order changed.
-
-    Args:
-        before: what it began with.
-        now: what it begins with.
-        kept: what both have.
-        came: the places in `now` of what only that has.
-        went: the places in `before` of what only that has.
-    """
+    """How an order changed."""
 
     def __init__(
         self,
@@ -64,7 +56,7 @@ class OrderNews:
         return min(now, before), max(now, before)
 
     def of(self, offset: int, end: int) -> tuple[list[Entry], list[Entry]]:
-        """What came into the rows from `offset` to `end`, and what went from them."""
+        """Return what came into the rows from `offset` to `end`, and what went."""
         came, went, kept = self.came, self.went, self.kept
         size, size_before = len(self.now), len(self.before)
         first, last = bisect_left(came, offset), bisect_left(came, end)
@@ -84,14 +76,7 @@ class OrderNews:
 def differences(
     before: list[Entry], now: list[Entry], new: Sequence[Entry], gone: Sequence[Entry]
 ) -> tuple[list[int], list[int]]:
-    """The places in `now` of what `before` lacks, and the reverse.
-
-    Args:
-        before: the first rows in order, as they were.
-        now: the first rows in order.
-        new: at least what came among the rows of `before`.
-        gone: at least what went from them.
-    """
+    """The places in `now` of what `before` lacks, and the reverse."""
     if not before:
         return [*range(len(now))], []
     # What stands behind all that there was before is new here, wherever it comes from.
@@ -124,9 +109,6 @@ class Copies(Node):
     """The solutions of a node as rows, each copy by itself and with the number of its arrival.
 
     A copy that goes is the one that came last.
-
-    Args:
-        upstream: where the solutions come from.
     """
 
     def __init__(self, upstream: Node) -> None:
@@ -142,7 +124,7 @@ class Copies(Node):
 
     @property
     def pending(self) -> bool:
-        """Whether solutions came or went."""
+        """True if solutions came or went."""
         return bool(self._touched)
 
     def loose(self) -> bool:
@@ -175,7 +157,7 @@ class Copies(Node):
 
 
 class Slices(TopK):
-    """What each query gets of the rows: the column `INSTANCE` holds the numbers of those that do.
+    """Slice rows for each query; the column `INSTANCE` holds the numbers of the queries.
 
     Args:
         source: where the rows come from.
@@ -214,14 +196,7 @@ class Slices(TopK):
         self._parts: dict[int, tuple[int, int]] = {}
 
     def add(self, number: int, offset: int, limit: int | None, *, news: bool) -> None:
-        """One more query.
-
-        Args:
-            number: of the query.
-            offset: how many rows it leaves out.
-            limit: how many it gets at most.
-            news: whether what is in its part already is news to it.
-        """
+        """One more query."""
         end = sys.maxsize if limit is None else offset + limit
         self._parts[number] = (offset, end)
         if offset:
@@ -318,7 +293,7 @@ class Slices(TopK):
     def _clash(
         self, news: OrderNews, came: list[int], went: list[int], limits: Sequence[int]
     ) -> bool:
-        """Whether a row that comes may be equal to one that goes."""
+        """True if a row that comes may be equal to one that goes."""
         seen = self._seen
         rows = {seen(news.now[place]) for place in came}
         if any(seen(news.before[place]) in rows for place in went):
@@ -333,7 +308,7 @@ class Slices(TopK):
         return any(seen(each) in rows for each in news.kept[first:last])
 
     def _net(self, news: OrderNews, offset: int, end: int) -> list[tuple[Solution, int]]:
-        """What comes into a part, but for what goes that is equal."""
+        """Net the rows that come into a part with equal ones that go."""
         entered, left = news.of(offset, end)
         if not entered or not left:
             return [(each[1], 1) for each in entered]
@@ -353,7 +328,7 @@ class Slices(TopK):
         return found
 
     def _seen(self, entry: Entry) -> Solution:
-        """What a reader sees of a row."""
+        """Project a row to what a reader sees."""
         row = entry[1]
         return row if self._places is None else tuple([row[place] for place in self._places])
 

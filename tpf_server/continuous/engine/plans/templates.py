@@ -69,7 +69,7 @@ class Template:
     width: int | None = None
 
     def opens(self, numbers: Collection[int]) -> bool:
-        """Whether instances that differ in these constants may be added while elements flow.
+        """True if instances that differ in these constants may be added while elements flow.
 
         A group holds what came before them.
         """
@@ -79,12 +79,7 @@ class Template:
         return not self.groups or any(number < self.matched for number in constants)
 
     def instance(self, number: int, lifted: Collection[int]) -> Instance:
-        """The query as an instance of a plan.
-
-        Args:
-            number: of its registration.
-            lifted: the numbers of the constants that the plan has variables for.
-        """
+        """The query as an instance of a plan."""
         constants = {lifted_variable(n): self.constants[n] for n in lifted if n >= 0}
         return Instance(number, constants, self.slice or (0, None))
 
@@ -154,13 +149,7 @@ def _at_once(windows: Sequence[WindowClause]) -> tuple[WindowClause, ...]:
 
 
 def _comparing(pattern: Pattern, constants: list[Term], wanted: Collection[int] | None) -> Pattern:
-    """The pattern with variables for the constants that its last FILTER compares with.
-
-    Args:
-        pattern: of a query.
-        constants: gets them.
-        wanted: the numbers of those that are to be replaced; ``None``: all.
-    """
+    """The pattern with variables for the constants that its last FILTER compares with."""
     match pattern:
         case Project(inner) | Extend(inner) | OrderBy(inner):
             return replace(pattern, input=_comparing(inner, constants, wanted))
@@ -284,12 +273,7 @@ def _with_bgp(pattern: Pattern, bgp: BGP) -> Pattern:
 
 
 def _apart(pattern: Pattern, *, below: bool) -> Pattern:
-    """The pattern with the column of instances let through to the top.
-
-    Args:
-        pattern: of the common query.
-        below: whether the column is there below the last FILTER.
-    """
+    """The pattern with the column of instances let through to the top."""
     match pattern:
         case Project(inner, variables):
             return Project(_apart(inner, below=below), (*variables, INSTANCE))

@@ -33,7 +33,7 @@ _PLACE: Final = "the Arrow stream"
 _LEAST: Final = 8
 """Bytes that a value counts at least, and a text beside its own: what is made of it takes more."""
 _COMPRESSION_OF_OLD: Final = b"ARROW:experimental_compression"
-"""Where Arrow 0.17 said so."""
+"""The metadata key of compression in Arrow 0.17."""
 # Of flatbuffers, by the schema of messages: unions that say what a header is, and slots of fields.
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _HEADER_TYPE, _HEADER, _RECORDS_OF_DICTIONARY, _COMPRESSION = 6, 8, 6, 10
@@ -41,10 +41,6 @@ _HEADER_TYPE, _HEADER, _RECORDS_OF_DICTIONARY, _COMPRESSION = 6, 8, 6, 10
 
 class RecordBody:
     """Records of a body.
-
-    Args:
-        predicates: that each has.
-        batches: the records; what encodes their columns is not damaged.
 
     Attributes:
         count: how many there are.
@@ -94,11 +90,6 @@ class RecordBody:
 def read_records(body: bytes, limit: int, name: Callable[[str], Term]) -> RecordBody:
     """The records of a body, in which nothing is unfolded yet.
 
-    Args:
-        body: a stream of Arrow IPC.
-        limit: the most bytes that records may have, written out.
-        name: makes a predicate of the name of a column.
-
     Raises:
         ElementError: it is damaged, has compressed buffers, or columns that records have not.
         BodyTooLargeError: the records are longer than that.
@@ -136,7 +127,7 @@ def _check_messages(body: bytes) -> None:
 
 
 def _compressed(message: bytes) -> bool:
-    """Whether the buffers of a message are compressed; of its flatbuffer, which was verified."""
+    """True if the buffers of a message are compressed; of its flatbuffer, which was verified."""
     if _COMPRESSION_OF_OLD in message:
         return True
     try:

@@ -105,7 +105,7 @@ def column_cells(
 
 
 def has_terms(kind: pa.DataType) -> bool:
-    """Whether there are terms of the values of a column of this type, of which none is missing."""
+    """True if there are terms of the values of a column of this type, of which none is missing."""
     types = pa.types
     return bool(
         types.is_string(kind)
@@ -121,10 +121,6 @@ def has_terms(kind: pa.DataType) -> bool:
 def check_type(name: str, kind: pa.DataType) -> None:
     """See that a column of this type, not encoded, may have terms or timestamps.
 
-    Args:
-        name: what it is called in errors.
-        kind: its type; a column of nothing but missing values has none.
-
     Raises:
         ElementError: it has neither.
     """
@@ -135,7 +131,7 @@ def check_type(name: str, kind: pa.DataType) -> None:
 
 
 def in_short(said: object) -> str:
-    """What errors show of a name, a type or another error: the beginning of what is long."""
+    """Shorten a name, a type or an error for a message."""
     text = str(said)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
@@ -174,12 +170,12 @@ def plain_column(name: str, column: pa.Array) -> pa.Array:
 
 
 def is_text(column: pa.Array) -> bool:
-    """Whether a column is of terms."""
+    """True if a column is of terms."""
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
 def whole_numbers(column: pa.Array) -> Column:
-    """What a column has, none of it missing, in 64 bits.
+    """Read a column without missing values as 64-bit integers.
 
     Raises:
         pa.ArrowInvalid: it does not fit.
@@ -191,9 +187,6 @@ def whole_numbers(column: pa.Array) -> Column:
 
 def milliseconds_of(column: pa.Array) -> Column:
     """The timestamps of records, in milliseconds since 1970, rounded down.
-
-    Args:
-        column: integers, which are that already, or instants with a time zone.
 
     Raises:
         ElementError: one is missing, or its year is not one of 1 to 9999, or the column is of

@@ -55,7 +55,7 @@ from tpf_server.continuous.engine.records.record_columns import (
 _EXACT: Final = Context(prec=100)
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 RecordValue = str | bool | int | float | Decimal | datetime
-"""What a record may hold; a string is a term (N-Triples)."""
+"""A value of a record; a string is a term (N-Triples)."""
 
 
 def column_encoder(
@@ -252,7 +252,7 @@ def decoded(column: pa.Array) -> pa.Array:
 
 
 MAGIC: Final = b"ARROW1"
-"""What a file begins with, and a stream does not."""
+"""The first bytes of an Arrow file; a stream lacks them."""
 _TIMESTAMP, _SUBJECT = "timestamp", "subject"
 
 
@@ -271,11 +271,6 @@ def opened_batches(
     """The predicates of records, and these, batch by batch, with what errors call each batch.
 
     The types of their columns are right, and what encodes them is not damaged.
-
-    Args:
-        source: a stream or a file of IPC.
-        place: what errors call it.
-        name: makes a predicate of the name of a column.
 
     Raises:
         ElementError: it is none of these, a column is of a type or a name that has no terms, or
@@ -313,7 +308,7 @@ def opened_batches(
 
 
 def in_a_line(error: Exception) -> str:
-    """What an error says, which may have names of columns in it, as one line."""
+    """The message of an error, which may name columns, as one line."""
     shown = (each if each.isprintable() else f"\\u{ord(each):04x}" for each in str(error))
     return "".join(shown)
 

@@ -210,7 +210,7 @@ class RecordFeed:
         return columns
 
     def _shape(self) -> Sequence[tuple[WindowInput, tuple[int, ...]]] | None:
-        """Who takes which columns; ``None`` where somebody looks at whole elements."""
+        """Return the windows with their columns; ``None`` where one needs whole elements."""
         if self._engine.reorders or self._stream.counting:
             return None
         return self._stream.shape(self._predicates)
@@ -298,7 +298,7 @@ class RecordFeed:
         return [self._subject(number) for number in subjects.to_pylist()]
 
     def _goes_on(self) -> bool:
-        """Whether more records of a batch arrive."""
+        """True if more records of a batch arrive."""
         return not self._asked or bool(self._engine.queries)
 
     def _deliver(self, columns: Sequence[Any], times: Sequence[int]) -> int:

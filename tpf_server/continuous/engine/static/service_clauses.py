@@ -31,7 +31,7 @@ from tpf_client.sparql.rewrite.visitor import everything, transformed
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 
 _MARK: Final = "<urn:x-continuous:service:"
-"""What the names of such graphs begin with."""
+"""The prefix of the names of such graphs."""
 _FAILED: Final = Term("<urn:x-continuous:failed>")
 
 
@@ -62,7 +62,7 @@ class ServiceClause:
 
 
 def is_service(graph: str) -> bool:
-    """Whether a graph holds what a service says."""
+    """True if a graph holds what a service says."""
     return graph.startswith(_MARK)
 
 

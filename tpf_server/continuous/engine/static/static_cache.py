@@ -38,11 +38,6 @@ def evaluate_static(
 ) -> tuple[tuple[Variable, ...], list[BoundRow]]:
     """The solutions of a basic graph pattern, as a bag, and the variables of their columns.
 
-    Args:
-        dataset: of which quads.
-        patterns: joined, at least one.
-        limited: whether joins have no more rows than `_MOST` says.
-
     Raises:
         JoinLimitError: they would have more.
     """
@@ -219,19 +214,14 @@ class StaticCache:
         self.graphs = frozenset(pattern.graph for pattern in patterns)
 
     def join_input(self, patterns: Sequence[QuadPattern], schema: Schema) -> JoinInput:
-        """A further input of a join, which has these rows; a consumer it is not yet.
-
-        Args:
-            patterns: as the query writes them.
-            schema: how it calls the columns.
-        """
+        """A further input of a join, which has these rows; a consumer it is not yet."""
         label = " . ".join(" ".join(str(term) for term in p if term) for p in patterns)
         return JoinInput(
             label, schema, lambda: self.bag, lambda: self.size, self._some, seldom=True
         )
 
     def reads(self, change: GraphChange) -> bool:
-        """Whether a change may change the rows."""
+        """True if a change may change the rows."""
         return not self.graphs.isdisjoint(change.graphs) or any(
             is_variable(name) or name == DEFAULT_GRAPH for name in self.graphs
         )
@@ -240,10 +230,6 @@ class StaticCache:
         """Before a change; what it returns is called afterwards, and sends what changed.
 
         The cost is that of what the changed triples have partners for, not that of all rows.
-
-        Args:
-            instance: see `refresh`.
-            change: of graphs that it reads.
         """
         number = self._number(instance)
         if number is None:
@@ -463,12 +449,7 @@ StaticPart: TypeAlias = tuple[Dataset, Dataset, Sequence[QuadPattern]]
 
 
 class Preparation:
-    """The solutions of static patterns that come and go.
-
-    Args:
-        before: the data that are there.
-        after: those that will be.
-    """
+    """The solutions of static patterns that come and go."""
 
     def __init__(self, before: StaticData, after: StaticData) -> None:
         self._before = before

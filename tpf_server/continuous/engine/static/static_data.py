@@ -204,7 +204,7 @@ class Graph(Protocol):
 
 
 class GraphChange(NamedTuple):
-    """What is about to change, or has.
+    """A change of a static graph, before or after.
 
     Args:
         graphs: their names.
@@ -243,12 +243,7 @@ class StaticData:
         self.changed(name)
 
     def exchange(self, stores: Mapping[Term, Sequence[StoreGraph]], prepared: Any = None) -> None:
-        """Put these in the place of all graphs of stores, and tell the listeners what changed.
-
-        Args:
-            stores: by the names of graphs.
-            prepared: see `GraphChange`; of these stores and the data as they are.
-        """
+        """Put these in the place of all graphs of stores, and tell the listeners what changed."""
         changed = self._exchange(stores)
         if changed:
             for finish in self._told(GraphChange(changed, None, prepared)):
@@ -371,11 +366,6 @@ class Dataset:
     A query without FROM sees the default graph (also where it has FROM NAMED: the language of the
     papers differs from SPARQL there). Where several graphs make up the default graph, a triple in
     more than one of them counts once.
-
-    Args:
-        data: the graphs.
-        default: what FROM names; empty for the default graph itself.
-        named: what FROM NAMED names; empty for all.
     """
 
     def __init__(
@@ -407,7 +397,7 @@ class Dataset:
                         yield quad
 
     def has(self, quad: Quad) -> bool:
-        """Whether a quad is there."""
+        """True if a quad is there."""
         return next(self.match(QuadPattern(*quad)), None) is not None
 
     def seen(self, pattern: QuadPattern, change: GraphChange) -> Iterator[Quad]:
@@ -442,7 +432,7 @@ class Dataset:
 
 
 def agrees(pattern: QuadPattern, quad: Quad) -> bool:
-    """Whether a quad matches a pattern."""
+    """True if a quad matches a pattern."""
     seen: dict[str, str] = {}
     return all(
         seen.setdefault(place, value) == value if is_variable(place) else place == value
@@ -455,10 +445,6 @@ def agrees(pattern: QuadPattern, quad: Quad) -> bool:
 
 class StaticGraphs:
     """The static graphs of an engine, by their IRIs.
-
-    Args:
-        base: what relative IRIs are relative to.
-        static: graphs that others use too; ``None``: its own.
 
     Attributes:
         base: see above.

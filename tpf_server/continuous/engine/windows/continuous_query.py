@@ -24,9 +24,9 @@ from tpf_server.continuous.engine.static.service_clauses import ServiceClause
 from tpf_server.continuous.engine.windows.specification import Window
 
 MARK = "urn:x-cqels:window:"
-"""What the graph names begin with that stand for windows."""
+"""The prefix of the graph names that stand for windows."""
 VARYING_MARK = "?.window:"
-"""What variables begin with that stand for windows over every stream, and have its name."""
+"""The prefix of the variables that stand for windows over every stream."""
 _NAMED = Term("<urn:x-cqels:named>")
 
 
@@ -44,7 +44,7 @@ class WindowClause:
 
     @property
     def varies(self) -> bool:
-        """Whether it reads every stream."""
+        """True if it reads every stream."""
         return is_variable(self.stream)
 
 
@@ -85,15 +85,11 @@ class ContinuousQuery:
 
     @property
     def varies(self) -> bool:
-        """Whether it reads every stream that there is, and those that come later."""
+        """True if it reads every stream that there is, and those that come later."""
         return any(clause.varies for clause in self.windows)
 
     def waits_for_elements(self, pattern: Pattern) -> bool:
-        """Whether a part of the query surely has no solution before there is something in a window.
-
-        Args:
-            pattern: the part.
-        """
+        """True if a part of the query surely has no solution while its windows are empty."""
         match pattern:
             case BGP(patterns):
                 return any(self.window_of(each.graph) is not None for each in patterns)

@@ -138,7 +138,7 @@ class StarMatcher:
         return tuple([subject if at < 0 else values[at] for at in self._sources])
 
     def places(self, predicates: Sequence[TermId]) -> tuple[int, ...] | None:
-        """Where the row of an element with one subject and these predicates comes from.
+        """Return the columns of the row of an element with one subject and these predicates.
 
         Returns:
             For each column the place of its predicate, -1 for the subject; ``None`` where not every
@@ -198,7 +198,7 @@ class StampedStarMatcher(StarMatcher):
 
 
 def is_star(key: PatternKey) -> bool:
-    """Whether these patterns (two or more) are what a `StarMatcher` takes."""
+    """True if these patterns (two or more) are what a `StarMatcher` takes."""
     subjects = {pattern[0] for pattern in key.patterns}
     predicates = [pattern[1] for pattern in key.patterns]
     return (
@@ -254,7 +254,7 @@ class ByConstants(Generic[ItemT]):
             del self.of_masks[_places(mask)]
 
     def of(self, triple: EncodedTriple) -> list[ItemT]:
-        """What goes with the patterns that a triple may match."""
+        """Return the values of the patterns that a triple may match."""
         of_predicate = self.of_predicates.get(triple[1], [])
         if not self.of_masks:
             return of_predicate

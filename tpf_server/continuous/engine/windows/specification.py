@@ -1,4 +1,4 @@
-"""What a query says about a window, and the set of instants that it stands for.
+"""The specifications of windows, and the instants that they stand for.
 
 Instants are whole milliseconds. At instant t a window holds the elements with a timestamp t' <= t
 and:

@@ -57,7 +57,7 @@ class StarContent:
         return len(self.live)
 
     def insert(self, subject: TermId, brought: Brought) -> None:
-        """What one element brings of `subject`: objects pattern by pattern, or a whole row."""
+        """Insert what one element has of `subject`: objects pattern by pattern, or a whole row."""
         content = self.live.get(subject)
         if content is None:
             row = self._single(subject, brought) if isinstance(brought, list) else brought

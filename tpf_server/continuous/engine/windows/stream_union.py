@@ -71,13 +71,7 @@ class StreamUnion:
         return replace(self.clause, stream=stream)
 
     def add(self, stream: Term, number: TermId, window: WindowInput) -> "StreamBranch":
-        """There is one more stream.
-
-        Args:
-            stream: its name.
-            number: the integer of that.
-            window: what comes in it.
-        """
+        """There is one more stream."""
         branch = self.branches[stream] = StreamBranch(self, number, window)
         return branch
 
@@ -100,11 +94,6 @@ class StreamUnion:
 class StreamBranch:
     """Takes the rows of one stream.
 
-    Args:
-        union: of which it is a part.
-        number: the integer of the stream.
-        window: where rows come from.
-
     Attributes:
         number: see above.
         window: see above.
@@ -124,7 +113,7 @@ class StreamBranch:
 
     @takes_expired.setter
     def takes_expired(self, wanted: bool) -> None:
-        """Whether the join does."""
+        """True if the join does."""
         self._union.entry.takes_expired = wanted
 
     def _route(self, row: Solution, count: int) -> None:

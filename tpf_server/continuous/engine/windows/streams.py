@@ -82,10 +82,6 @@ class ElementStream(StreamTime):
         """Give an element to everybody who is interested, in the order of the inputs.
 
         It must have been counted already.
-
-        Args:
-            at: its time, which the windows over the stream have reached.
-            triples: what it is.
         """
         first = self.triples - len(triples) + 1
         if len(triples) == 1 and not self._stars:
@@ -123,7 +119,7 @@ class ElementStream(StreamTime):
             entry.arrive(number if entry.by_count else at, matching)
 
     def shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
-        """Who takes an element with one subject and these predicates, and where rows come from.
+        """Return the windows that take an element with one subject and these predicates.
 
         See `StarMatcher.places`. ``None`` where it is not as simple as that: where some pattern
         takes single triples of it, or only a part of a star.

@@ -114,12 +114,7 @@ class WindowInput:
         self._boundary: int | None = None
 
     def connect(self, consumer: Consumer, *, nets: bool) -> None:
-        """Let a join hear of rows.
-
-        Args:
-            consumer: the join.
-            nets: whether its plan emits differences.
-        """
+        """Let a join hear of rows."""
         self.consumers.append(consumer)
         self.netted += nets and not self.slides
         if consumer.takes_expired:
@@ -144,11 +139,11 @@ class WindowInput:
         self._prepare()
 
     def came_since(self, number: int) -> bool:
-        """Whether a row came that a query with this number sees."""
+        """True if a row came that a query with this number sees."""
         return bool(self.used) if self.watermark is None else self.used >= number
 
     def begins_after(self, position: int) -> bool:
-        """Whether it has nothing that came until a time, or a number of a triple."""
+        """True if it has nothing that came until a time, or a number of a triple."""
         if not self.keeps_log:
             return not self.used
         entries = (self._log, self._hidden, self._waiting)
@@ -185,16 +180,16 @@ class WindowInput:
         raise NotImplementedError
 
     def _prepare(self) -> None:
-        """Who holds, asks or indexes is not the same any more."""
+        """Adapt to new holders, readers or indexes."""
 
     @property
     def slides(self) -> bool:
-        """Whether rows wait for a boundary before they enter."""
+        """True if rows wait for a boundary before they enter."""
         return self._slide is not None
 
     @property
     def moves(self) -> bool:
-        """Whether time makes rows come or go."""
+        """True if time makes rows come or go."""
         return self.keeps_log and not self.by_count
 
     @property
@@ -205,7 +200,7 @@ class WindowInput:
 
     @property
     def multiplies(self) -> bool:
-        """Whether one triple may add many entries."""
+        """True if one triple may add many entries."""
         return False
 
     # ---------------------------------------------------------------------------- arrivals
@@ -237,11 +232,11 @@ class WindowInput:
         self._come(entry)
 
     def _entry(self, at: int, item: Any) -> tuple[Any, ...]:
-        """What is in the log of something that came."""
+        """Make the entry of the log for an item."""
         raise NotImplementedError
 
     def _item(self, entry: tuple[Any, ...]) -> Any:
-        """What came, of an entry of the log."""
+        """Return the item of an entry of the log."""
         raise NotImplementedError
 
     def _come(self, entry: tuple[Any, ...]) -> None:
@@ -344,7 +339,7 @@ class WindowInput:
 
     @property
     def log(self) -> deque[tuple[Any, ...]]:
-        """What is in the window, oldest first; each entry begins with its time (or number)."""
+        """The entries of the window, oldest first; each begins with its time (or number)."""
         return self._log
 
     def admit(self, front: int) -> None:

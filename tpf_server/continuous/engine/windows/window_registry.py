@@ -26,7 +26,7 @@ _FEW: Final = 16
 
 
 class Expiring(Protocol):
-    """What lets go what is too old."""
+    """Anything that lets go what is too old."""
 
     def expire(self, now: int, /) -> None:
         """Let go what is too old at an instant."""
@@ -87,12 +87,7 @@ class Expiries:
         self._due.plan(due, window.number, window.number)
 
     def moved(self, time: StreamTime, windows: Iterable[WindowInput]) -> None:
-        """Windows have another time than the engine from now on, or hold older rows again.
-
-        Args:
-            time: of their stream.
-            windows: some, among them those that it looks after.
-        """
+        """Windows have another time than the engine from now on, or hold older rows again."""
         if not self._ordered:
             self._list()
             return
@@ -124,9 +119,6 @@ class Expiries:
         """The first instant of the engine at which something leaves a window that is `netted`.
 
         Others may let go what is too old by then.
-
-        Args:
-            before: an instant that it must be before.
         """
         if not self._ordered:
             soonest = before
@@ -415,11 +407,7 @@ class WindowRegistry:
         return _first(found, before)
 
     def next_gone(self, before: int) -> int | None:
-        """The first instant at which something leaves a window of a plan that emits differences.
-
-        Args:
-            before: an instant of the engine that it must be before.
-        """
+        """The first instant at which something leaves a window of a plan that emits differences."""
         return self._expiries.next_gone(before)
 
     def next_gone_of(self, streams: Iterable[ElementStream], before: int) -> int | None:
