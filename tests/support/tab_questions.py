@@ -41,6 +41,13 @@ def answer_here(url: str, query: str) -> object:
         return found if isinstance(found, bool) else len(found)
 
 
+def same(found: object, expected: object) -> bool:
+    """Whether events tell what `answer_here` does; of a graph, as many triples."""
+    if isinstance(expected, int) and not isinstance(expected, bool):
+        return isinstance(found, Counter) and found.total() == expected
+    return found == expected
+
+
 def _row(binding: dict[str, Any]) -> str:
     """A row, whatever its blank nodes are called."""
     named = {

@@ -1,0 +1,157 @@
+"""Queries in Python for the browser have the answers of CPython."""
+
+import json
+import os
+import select
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import cachetools
+import pytest
+import uritemplate
+
+import annotations
+import tpf_client
+from annotations.clock import SystemClock
+from annotations.labels import Expiration, Fact
+from annotations.terms import Quad, iri, literal
+from experiments.harness import peers
+from tests.support.peers import HERE
+from tests.support.random_sparql import QueryWriter, random_quads
+from tests.support.shelf import Shelf
+from tests.support.tab_questions import ENDS, answer_here, answer_of, message, same
+from tests.support.w3c import EVALUATED, evaluations
+from tpf_client.page_runtime import runtime_folder
+
+RUNTIME = runtime_folder()
+NODES = peers.nodes()
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.skipif(RUNTIME is None, reason="no Pyodide: python -m tpf_client.page_runtime"),
+    pytest.mark.skipif(not NODES, reason="no Node found: tests/peers/install"),
+]
+
+QUERIES = int(os.environ.get("TPF_TAB_QUERIES", "200"))
+TOGETHER = 20
+"""Queries over the same data."""
+W3C_STEP = 8
+"""Every so many of the W3C's tests."""
+_SECONDS = 240
+
+
+class InPyodide:
+    """One process for many queries; a context manager."""
+
+    def __init__(self) -> None:
+        modules = (tpf_client, annotations, cachetools, uritemplate)
+        folders = [str(Path(str(each.__file__)).parent) for each in modules]
+        program = [NODES[0][0], str(HERE / "pyodide.mjs"), str(RUNTIME), *folders]
+        self._process = subprocess.Popen(
+            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        self._rest = b""
+        self.ready = self.next()
+        self._count = 0
+
+    def __enter__(self) -> "InPyodide":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def send(self, text: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(text.encode() + b"\n")
+
+    def next(self) -> dict[str, Any]:
+        """Return the next event."""
+        assert self._process.stdout is not None
+        while b"\n" not in self._rest:
+            ready = select.select([self._process.stdout], [], [], _SECONDS)[0]
+            piece = os.read(self._process.stdout.fileno(), 2**16) if ready else b""
+            assert piece, "nothing is told"
+            self._rest += piece
+        line, _, self._rest = self._rest.partition(b"\n")
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def until(self, *names: str) -> dict[str, Any]:
+        while (told := self.next())["event"] not in names:
+            assert told["event"] not in ("failed", "refused"), told
+        return told
+
+    def once(self, url: str, query: str) -> object:
+        """Return what a query that is answered once tells."""
+        self._count += 1
+        self.send(message(self._count, url, query))
+        events = [self.next()]
+        while events[-1]["event"] not in ENDS:
+            events.append(self.next())
+        return answer_of(events)
+
+
+@pytest.fixture(scope="module")
+def pyodide() -> Iterator[InPyodide]:
+    with InPyodide() as running:
+        yield running
+
+
+def _compare(pyodide: InPyodide, url: str, query: str) -> None:
+    found = pyodide.once(url, query)
+    assert same(found, answer_here(url, query)), query
+
+
+def test_random_queries(pyodide: InPyodide, tmp_path: Path) -> None:
+    with Shelf(tmp_path) as shelf:
+        for seed in range(max(QUERIES // TOGETHER, 1)):
+            random = Random(seed)
+            sizes = {"page_size": 3, "server": {"max_page_size": 5, "max_values": 3}}
+            url, _ = shelf.add(sorted(random_quads(random)), live=False, **sizes)
+            for _ in range(TOGETHER):
+                _compare(pyodide, url, QueryWriter(random).query())
+
+
+@pytest.mark.skipif(any(s.missing for s in EVALUATED), reason="no W3C tests in ../shared/data")
+def test_queries_of_the_w3c(pyodide: InPyodide, tmp_path: Path) -> None:
+    with Shelf(tmp_path) as shelf:
+        for case in evaluations()[::W3C_STEP]:
+            url, _ = shelf.add(case.quads(), live=False)
+            if case.base:
+                _compare(pyodide, url, f"BASE <{case.base}>\n{case.text}")
+
+
+def test_an_answer_is_kept_up_to_date(pyodide: InPyodide, tmp_path: Path) -> None:
+    delay = iri("http://example.org/train#delay")
+
+    def publish(value: int, seconds: float) -> None:
+        end = Expiration(SystemClock().now() + timedelta(seconds=seconds))
+        server.publish([Fact(Quad(iri("urn:t"), delay, literal(str(value))), end)])
+
+    with Shelf(tmp_path) as shelf:
+        url, server = shelf.add(clock=SystemClock())
+        publish(1, 4)
+        pyodide.send(message(-1, url, f"SELECT ?d {{ ?s {delay} ?d }}", "watch"))
+        told = pyodide.until("initial")["data"]
+        assert [row["d"]["value"] for row in told["added"]] == ["1"]
+        assert told["next_look"]
+        shelf.away = True
+        assert pyodide.until("error")["data"]["next_look"]
+        publish(2, 60)
+        shelf.away = False
+        told = pyodide.until("update")["data"]
+        assert [row["d"]["value"] for row in told["added"]] == ["2"]
+        assert [row["d"]["value"] for row in told["removed"]] == ["1"]
+        pyodide.send(json.dumps({"stop": -1}))
+
+
+def test_a_wrong_query_is_refused(pyodide: InPyodide) -> None:
+    pyodide.send(message(-2, "http://127.0.0.1:9/d", "SELECT *\n{ ?s ?p }"))
+    # What was followed before may have been told something in between.
+    while (told := pyodide.next())["id"] != -2:
+        pass
+    assert (told["event"], told["data"]["line"], told["data"]["column"]) == ("refused", 2, 9)
