@@ -55,7 +55,9 @@ REPEATING = [
     quad(s=1)._replace(predicate=quad(s=1).subject),
 ]
 quads = st.one_of(
-    st.builds(quad, *(st.integers(0, n) for n in (1, 1, 2, 1))), st.sampled_from(REPEATING)
+    st.builds(quad, o=st.integers(0, 2)),  # versions of one fact
+    st.builds(quad, *(st.integers(0, n) for n in (1, 1, 2, 1))),
+    st.sampled_from(REPEATING),
 )
 
 

@@ -1,0 +1,72 @@
+"""The walk through algebra: what it meets, and what it leaves as it is."""
+
+from dataclasses import replace
+
+from tpf_client.sparql.algebra import BGP, Filter, Path, Pattern, Service, Values
+from tpf_client.sparql.parser import parse_query
+from tpf_client.sparql.rewrite.visitor import (
+    everything,
+    patterns_in,
+    transformed,
+    with_children,
+    with_exists,
+    with_parts,
+)
+
+TEXT = """PREFIX : <http://e/> SELECT (COUNT(?x) AS ?n) {
+  ?x :p ?y OPTIONAL { ?x :q+ ?z FILTER(?z > ?y) } MINUS { VALUES ?x { :a UNDEF } }
+  FILTER(?y > 1 && NOT EXISTS { ?y :r ?w FILTER EXISTS { ?w :s ?x } })
+  SERVICE :there { ?y :t ?v }
+} GROUP BY ?y ORDER BY ?y LIMIT 3"""
+PATTERN = parse_query(TEXT).pattern
+
+
+def predicates(pattern: Pattern) -> list[str]:
+    found = [each for each in patterns_in(pattern) if isinstance(each, BGP)]
+    return [quad.predicate[-2] for bgp in found for quad in bgp.patterns]
+
+
+def test_everything_is_met_in_the_order_of_the_text() -> None:
+    assert predicates(PATTERN) == ["p", "t", "r", "s"]
+    assert sum(isinstance(each, Path) for each in everything(PATTERN)) == 1
+    assert "?w" in set(everything(PATTERN))
+
+
+def test_what_is_inside_some_types_is_left_out() -> None:
+    met = list(everything(PATTERN, Service))
+    assert any(isinstance(each, Service) for each in met)
+    assert "<http://e/t>" not in met
+    assert "<http://e/t>" in set(everything(PATTERN))
+
+
+def test_what_does_not_change_is_the_same_object() -> None:
+    assert with_parts(PATTERN, lambda each: each) is PATTERN
+    assert with_children(PATTERN, lambda each: each) is PATTERN
+    assert with_exists(PATTERN, lambda each: each) is PATTERN
+    assert transformed(PATTERN, lambda each: each) is PATTERN
+    assert with_parts("?x", lambda _: "?y") == "?x"
+
+
+def without_filters(pattern: Pattern) -> Pattern:
+    return pattern.input if isinstance(pattern, Filter) else pattern
+
+
+def test_changes_reach_patterns_in_exists_innermost_first() -> None:
+    changed = transformed(PATTERN, without_filters)
+    # Only the condition of OPTIONAL is no Filter.
+    assert predicates(changed) == ["p", "t"]
+    seen: list[list[str]] = []
+
+    def note(pattern: Pattern) -> Pattern:
+        seen.append(sorted(predicates(pattern)))
+        return pattern
+
+    with_exists(PATTERN, note)
+    assert seen == [["s"], ["r", "s"]]
+
+
+def test_children_are_those_outside_of_expressions() -> None:
+    condition = next(each for each in patterns_in(PATTERN) if isinstance(each, Filter))
+    nothing = Values((), ())
+    changed = with_children(condition, lambda _: nothing)
+    assert changed == replace(condition, input=nothing)
