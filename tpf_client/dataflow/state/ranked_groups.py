@@ -127,28 +127,28 @@ class RankedGroups:
     """The rows of windows, their groups and the best of them; empty at first."""
 
     def __init__(self, ranking: Ranking) -> None:
-        found = library()
-        assert found is not None
-        self._library = found
+        functions = library()
+        assert functions is not None
+        self._library = functions
         given = np.array([*ranking.flat()], np.int64)
-        state = found.ranked_new(_address(given), len(given))
+        state = functions.ranked_new(_address(given), len(given))
         if not state:
             raise MemoryError
         self._state = ctypes.c_void_p(state)
-        finalize(self, found.ranked_free, self._state)
+        finalize(self, functions.ranked_free, self._state)
         self._columns = ranking.keys + sum(each.shown for each in ranking.branches)
         self._shown = np.empty((ranking.wanted, self._columns), np.int64)
-        self._told = (ctypes.c_int64 * 2).from_address(state)
+        self._outcome = (ctypes.c_int64 * 2).from_address(state)
 
     @property
     def changed(self) -> bool:
         """True if what is shown may have changed where `run` or `pass_to` stopped."""
-        return bool(self._told[0])
+        return bool(self._outcome[0])
 
     @property
     def passed(self) -> int:
         """The instant at which it changed without a row (see `Ranking`), or `WITH_ROW`."""
-        return self._told[1]
+        return self._outcome[1]
 
     def batch(self, columns: Sequence[Any]) -> Any:
         """Rows as `run` takes them.
@@ -190,23 +190,23 @@ class RankedGroups:
 def library() -> ctypes.CDLL | None:
     """The functions in C; ``None`` where they were not compiled of the source as it is."""
     try:
-        found = ctypes.CDLL(str(_LIBRARY))
-        source = ctypes.c_int64.in_dll(found, "ranked_source").value
+        loaded = ctypes.CDLL(str(_LIBRARY))
+        source = ctypes.c_int64.in_dll(loaded, "ranked_source").value
     except (OSError, ValueError):
         return None
     if _SOURCE.exists() and source != zlib.crc32(_SOURCE.read_bytes()):
         return None
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     for function, result, arguments in (
-        (found.ranked_new, pointer, (pointer, number)),
-        (found.ranked_free, None, (pointer,)),
-        (found.ranked_run, number, (pointer, pointer, number, number)),
-        (found.ranked_pass_to, None, (pointer, number)),
-        (found.ranked_shown, number, (pointer, pointer)),
+        (loaded.ranked_new, pointer, (pointer, number)),
+        (loaded.ranked_free, None, (pointer,)),
+        (loaded.ranked_run, number, (pointer, pointer, number, number)),
+        (loaded.ranked_pass_to, None, (pointer, number)),
+        (loaded.ranked_shown, number, (pointer, pointer)),
     ):
         function.restype = result
         function.argtypes = arguments
-    return found
+    return loaded
 
 
 def _address(array: np.ndarray[Any, np.dtype[np.int64]]) -> int:

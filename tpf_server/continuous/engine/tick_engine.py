@@ -643,27 +643,27 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     def fused(self, stream: ElementStream, takers: Sequence[WindowInput]) -> FusedStream | None:
         """The plans that take records of a stream as columns."""
         plans = self._plans
-        found = plans.fusion.together
-        if found is None or found.windows != takers or len(self._windows) > len(takers):
+        fused = plans.fusion.together
+        if fused is None or fused.windows != takers or len(self._windows) > len(takers):
             return None
         slides = any(each.slides for each in self.ticking)
         others = slides or stream.counting or self._emitter.emitting
-        return None if others else found
+        return None if others else fused
 
-    def fuse(self, found: FusedStream, stream: ElementStream, rows: FusedRows, triples: int) -> int:
+    def fuse(self, fused: FusedStream, stream: ElementStream, rows: FusedRows, triples: int) -> int:
         """Records arrive at plans, one after the other; returns how many did."""
         times = rows.times
         late = times[0] < self.front or times[-1] > self._limit or (times[1:] < times[:-1]).any()
         # Where a window might become too long it is looked at more often.
-        long = len(times) > found.room(self.limits.window_rows)
+        long = len(times) > fused.room(self.limits.window_rows)
         if late or long or not stream.plain:
             return 0
-        if not found.active:
+        if not fused.active:
             # The state begins with empty windows.
             self._let_go_before(stream, int(times[0]))
-            if self._plans.fusion.together is not found:
+            if self._plans.fusion.together is not fused:
                 return 0
-        self._plans.fusion.active = found
+        self._plans.fusion.active = fused
 
         def passed(at: int, count: int) -> None:
             if count:
@@ -673,12 +673,12 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             stream.triples += count * triples
             self._emit_at(at)
 
-        done = found.run(rows, passed)
+        done = fused.run(rows, passed)
         # At the end of a batch: to look for terms is to settle.
         self._until_housekeeping -= done
         if self._until_housekeeping <= 0:
             self._until_housekeeping = self._housekeeping.run(self.arrivals)
-        if not found.active:
+        if not fused.active:
             self._plans.fusion.active = None
         return done
 
