@@ -12,9 +12,10 @@ What differs from SPARQL 1.1, beside the new clauses:
 Source: paper 003, section 2.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 from annotations.terms import Term, Variable, iri
 from tpf_client.sparql.algebra import (
@@ -28,6 +29,7 @@ from tpf_client.sparql.algebra import (
     Pattern,
     VariableRef,
 )
+from tpf_client.sparql.cursor import Cursor
 from tpf_client.sparql.iris import resolve
 from tpf_client.sparql.parser import Dialect, Parser
 from tpf_client.sparql.scopes import in_scope
@@ -196,10 +198,7 @@ def _registration(parser: Parser) -> tuple[RegisterClause | None, Token | None]:
     every = None
     if parser.take_word("COMPUTED"):
         parser.expect_word("EVERY")
-        position = parser.token.position
-        every = _duration(parser)
-        if not every:
-            parser.fail("COMPUTED EVERY takes at least one millisecond", position)
+        every = positive_length(parser, "COMPUTED EVERY", _duration)
     parser.expect_word("AS")
     if word == "QUERY":
         return RegisterClause("query", name, None, every), kind
@@ -223,43 +222,51 @@ def _name(parser: Parser) -> tuple[str, Term]:
 
 
 def _logical(parser: Parser) -> SteppedWindow:
-    position = parser.token.position
-    width = _duration(parser)
-    if not width:
-        parser.fail("RANGE takes at least one millisecond", position)
+    width = positive_length(parser, "RANGE", _duration)
     if parser.take_word("TUMBLING"):
         return LogicalWindow(width, width)
     if not parser.at_word("STEP"):
         parser.expected("STEP or TUMBLING")
     parser.advance()
     position = parser.token.position
-    step = _duration(parser)
-    if not step:
-        parser.fail("STEP takes at least one millisecond", position)
+    step = positive_length(parser, "STEP", _duration)
     if step > width:
         parser.fail(f"STEP {step}ms is longer than RANGE {width}ms", position)
     return LogicalWindow(width, step)
 
 
 def _physical(parser: Parser) -> SteppedWindow:
-    count = _positive(parser, "a number of triples")
+    count = positive_number(parser, "a number of triples")
     if parser.take_word("TUMBLING"):
         return PhysicalWindow(count, count)
     if not parser.take_word("STEP"):
         return PhysicalWindow(count)
     position = parser.token.position
-    step = _positive(parser, "a number of triples")
+    step = positive_number(parser, "a number of triples")
     if step > count:
         parser.fail(f"STEP {step} is longer than RANGE TRIPLES {count}", position)
     return PhysicalWindow(count, step)
 
 
-def _positive(parser: Parser, what: str) -> int:
-    position = parser.token.position
-    number = parser.whole_number(what)
+def positive_number(cursor: Cursor, what: str) -> int:
+    """Parse a whole number above 0."""
+    position = cursor.token.position
+    number = cursor.whole_number(what)
     if not number:
-        parser.fail(f"expected {what}, found '0'", position)
+        cursor.fail(f"expected {what}, found '0'", position)
     return number
+
+
+CursorT = TypeVar("CursorT", bound=Cursor)
+
+
+def positive_length(cursor: CursorT, what: str, duration: Callable[[CursorT], int]) -> int:
+    """Parse a duration of at least a millisecond."""
+    position = cursor.token.position
+    length = duration(cursor)
+    if not length:
+        cursor.fail(f"{what} takes at least one millisecond", position)
+    return length
 
 
 def _duration(parser: Parser) -> int:

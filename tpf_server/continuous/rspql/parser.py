@@ -56,7 +56,7 @@ from tpf_server.continuous.csparql.csparql_query import (
     StreamClause,
     graph_variable,
 )
-from tpf_server.continuous.csparql.parser import TIMESTAMP
+from tpf_server.continuous.csparql.parser import TIMESTAMP, positive_length, positive_number
 from tpf_server.continuous.engine.elements.elements import milliseconds
 from tpf_server.continuous.engine.errors import (
     as_continuous_errors,
@@ -94,7 +94,7 @@ def _window(cursor: Cursor) -> SteppedWindow:
         result: SteppedWindow = _counted(cursor)
     else:
         if cursor.take_word("RANGE"):
-            width, past = _positive(cursor, "RANGE"), 0
+            width, past = positive_length(cursor, "RANGE", _duration), 0
         elif cursor.take_word("FROM"):
             begin = _before_now(cursor)
             cursor.expect_word("TO")
@@ -104,7 +104,7 @@ def _window(cursor: Cursor) -> SteppedWindow:
                 cursor.fail("a window begins before it ends", position)
         else:
             cursor.expected("RANGE, FROM or ELEMENTS")
-        step = _positive(cursor, "STEP") if _stepping(cursor) else width
+        step = positive_length(cursor, "STEP", _duration) if _stepping(cursor) else width
         result = SlidingWindow(width, step, _beginning(cursor), past)
     if not cursor.at("]"):
         cursor.expected("']'")
@@ -117,25 +117,10 @@ def _stepping(cursor: Cursor) -> bool:
     return cursor.take_word("STEP") or cursor.take_word("SLIDE")
 
 
-def _positive(cursor: Cursor, what: str) -> int:
-    position = cursor.token.position
-    length = _duration(cursor)
-    if not length:
-        cursor.fail(f"{what} takes at least one millisecond", position)
-    return length
-
-
 def _counted(cursor: Cursor) -> ElementWindow:
-    count = _number(cursor)
-    return ElementWindow(count, _number(cursor) if _stepping(cursor) else 1)
-
-
-def _number(cursor: Cursor) -> int:
-    position = cursor.token.position
-    number = cursor.whole_number("a number of elements")
-    if not number:
-        cursor.fail("expected a number of elements, found '0'", position)
-    return number
+    count = positive_number(cursor, "a number of elements")
+    stepping = _stepping(cursor)
+    return ElementWindow(count, positive_number(cursor, "a number of elements") if stepping else 1)
 
 
 def _before_now(cursor: Cursor) -> int:
@@ -206,7 +191,7 @@ def _report_policy(cursor: Cursor) -> ReportPolicy:
         elif cursor.take_word("PERIODIC"):
             if policy.period is not None:
                 cursor.fail("PERIODIC stands here twice", position)
-            new = replace(policy, period=_positive(cursor, "PERIODIC"))
+            new = replace(policy, period=positive_length(cursor, "PERIODIC", _duration))
         else:
             cursor.expected("WINDOW CLOSE, CONTENT CHANGE, NON-EMPTY CONTENT or PERIODIC")
         if new == policy:
