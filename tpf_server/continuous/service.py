@@ -150,10 +150,6 @@ class Intake:
         self.receipts.keep(stream, batch, receipt)
         return receipt
 
-    def forget(self, stream: Term) -> None:
-        """Forget the batches of a stream."""
-        self.receipts.forget(stream)
-
 
 _FEW: Final = 16
 """So many plans the garbage collector may look through."""
@@ -332,7 +328,7 @@ class ContinuousService:
             if users:
                 raise StreamInUseError(f"{term} is read or made by {', '.join(users)}")
             self._streams.delete(term)
-            self._intake.forget(term)
+            self._intake.receipts.forget(term)
             self._keep()
 
     def streams(self) -> list[dict[str, Any]]:
