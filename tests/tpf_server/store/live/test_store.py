@@ -192,7 +192,7 @@ sizes = st.one_of(
     size=sizes,
     data=st.data(),
 )
-@hypothesis_settings(max_examples=30, deadline=None)
+@hypothesis_settings(max_examples=60, deadline=None)
 def test_any_snapshot_shows_what_the_model_shows(
     addresses: Addresses,
     batches: list[Publication],
