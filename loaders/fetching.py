@@ -48,7 +48,7 @@ def fetched_pages(session: requests.Session, url: str) -> Iterator[bytes]:
         if page in met or len(met) == _PAGES:
             raise InputError("its pages have no end", url)
         met.add(page)
-        answer = answered(session, page)
+        answer = checked_response(session, page)
         yield answer.content
         page = answer.following
         if page is not None and origin_of(page) != origin_of(url):
@@ -57,10 +57,10 @@ def fetched_pages(session: requests.Session, url: str) -> Iterator[bytes]:
 
 def fetched(session: requests.Session, url: str) -> bytes:
     """Return the body of a successful answer."""
-    return answered(session, url).content
+    return checked_response(session, url).content
 
 
-def answered(
+def checked_response(
     session: requests.Session,
     url: str,
     headers: Mapping[str, str] | None = None,

@@ -19,6 +19,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client.commands": {"click", "typer"},
     "tpf_client.sparql": {"rdflib", "re2", "regex"},
     "tpf_client.dataflow": set(),
+    "tpf_client.dataflow.state.ranked_groups": {"numpy"},
     "tpf_client.fragments": {
         "backports", "cachetools", "compression", "js", "pyodide", "pyoxigraph", "requests",
         "uritemplate", "urllib3",

@@ -22,8 +22,8 @@ _OF_EACH_STUDY = {"Sizes"}
 """The configuration of a run knows them by these names."""
 _OF_EACH_PROGRAM = {"app", "factory", "main"}
 """What a program begins with."""
-_ONE_IDEA = {"Solution"}
-"""A row of identifiers inside; terms by the names of their variables for who asks."""
+_ONE_IDEA = {"Solution", "stop"}
+"""A row of identifiers inside, terms by the names of their variables for who asks; ending."""
 _LONG = 16
 """Nodes of a function that is no triviality."""
 

@@ -15,9 +15,9 @@ from tpf_client.fragments.async_fetcher import AsyncFetcher, Http, http_of
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.fragments.responses import Limits
-from tpf_client.planner.driver import Ask, Driver, Steps, Waking, send
-from tpf_client.queries import Asked, OnProgress, Queries, StreamSettings, Words
-from tpf_client.solutions import Solution, Solutions, rdflib_graph
+from tpf_client.planner.driver import Ask, Driver, Steps, Waking, in_turn, send
+from tpf_client.queries import OnProgress, Queries, QueryOptions, StreamSettings, Words
+from tpf_client.solutions import Solution, Solutions, plain_names, rdflib_graph
 from tpf_client.sparql.algebra import Query, Row, is_ordered
 from tpf_client.stream import Updates
 from tpf_client.streaming.streamer import Budgets, Tick
@@ -35,7 +35,7 @@ _NAP = 60.0
 """Seconds of sleep at most: clocks are set meanwhile, and computers sleep."""
 
 
-async def answered(
+async def answered_async(
     steps: Generator[Ask | T, None, object], driver: Driver, wake: Waking | None = None
 ) -> AsyncGenerator[T]:
     """What steps yield beside requests; these are sent, and waited for in the event loop.
@@ -47,12 +47,7 @@ async def answered(
     """
     woken, loop = asyncio.Event(), asyncio.get_running_loop()
 
-    def wakes() -> None:
-        woken.set()
-        if wake is not None:
-            wake()
-
-    driver.when_woken(wakes)
+    driver.when_woken(in_turn(woken.set, wake))
     try:
         for step in steps:
             if not isinstance(step, Ask):
@@ -75,14 +70,14 @@ async def answered(
             driver.fetcher.drop()
 
 
-async def finished(steps: Steps[T], driver: Driver) -> T:
+async def finished_async(steps: Steps[T], driver: Driver) -> T:
     """The result of steps."""
     results: list[T] = []
 
     def kept() -> Steps[None]:
         results.append((yield from steps))
 
-    async for _ in answered(kept(), driver):
+    async for _ in answered_async(kept(), driver):
         pass
     return results[0]
 
@@ -98,7 +93,7 @@ class AsyncAnswer:
         asked: what is wanted beside the answer.
     """
 
-    def __init__(self, queries: Queries, query: Query, asked: Asked) -> None:
+    def __init__(self, queries: Queries, query: Query, asked: QueryOptions) -> None:
         self.form = query.form
         self.ordered = query.form == "SELECT" and is_ordered(query.pattern)
         self._queries = queries
@@ -111,7 +106,7 @@ class AsyncAnswer:
     @property
     def variables(self) -> tuple[str, ...]:
         """The names of the variables, without their question marks, once there was a solution."""
-        return tuple(name[1:] for name in self._variables)
+        return plain_names(self._variables)
 
     @property
     def work(self) -> Statistics:
@@ -154,9 +149,9 @@ class AsyncAnswer:
 
     async def _read(self) -> AsyncGenerator[Row]:
         driver, query = self._driver, self._query
-        answer = await finished(self._queries.answer(query, driver, self._asked), driver)
+        answer = await finished_async(self._queries.answer(query, driver, self._asked), driver)
         self._variables = answer.variables
-        async with aclosing(answered(answer.steps(), driver)) as rows:
+        async with aclosing(answered_async(answer.steps(), driver)) as rows:
             if query.form != "CONSTRUCT":
                 async for row in rows:
                     yield row
@@ -185,7 +180,7 @@ class AsyncStream(Updates):
                 Other failures are updates with an error.
         """
         streamer, woken = self.streamer, asyncio.Event()
-        looks: AsyncGenerator[Tick | datetime] = answered(
+        looks: AsyncGenerator[Tick | datetime] = answered_async(
             streamer.steps(), streamer.driver, woken.set
         )
         async with aclosing(looks):
@@ -291,9 +286,9 @@ class AsyncClient:
 
         Raises:
             QuerySyntaxError: the text is not a query.
-            UnsupportedQueryError: it cannot be answered here.
+            UnsupportedQueryError: it cannot be answered_async here.
         """
-        asked = Asked(at, plan, progress)
+        asked = QueryOptions(at, plan, progress)
         return AsyncAnswer(self._queries, self._queries.parsed(text, base), asked)
 
     async def words(self) -> Words:
@@ -303,7 +298,7 @@ class AsyncClient:
             SourceError: a page could not be had.
         """
         driver = self._queries.driver()
-        return await finished(driver.run(self._queries.words()), driver)
+        return await finished_async(driver.run(self._queries.words()), driver)
 
     def stream(
         self,
@@ -323,7 +318,7 @@ class AsyncClient:
 
         Raises:
             QuerySyntaxError: the text is not a query.
-            UnsupportedQueryError: it cannot be answered continuously.
+            UnsupportedQueryError: it cannot be answered_async continuously.
             ValueError: seconds that cannot be reckoned with, or a replay without an end.
         """
         wanted = StreamSettings(**settings)

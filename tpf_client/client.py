@@ -22,7 +22,7 @@ from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 from tpf_client.planner.budget import Budget
 from tpf_client.planner.driver import answered, finished
 from tpf_client.planner.leaves import Step
-from tpf_client.queries import Asked, OnProgress, Queries, StreamSettings, Words
+from tpf_client.queries import OnProgress, Queries, QueryOptions, StreamSettings, Words
 from tpf_client.solutions import Solutions, rdflib_graph
 from tpf_client.sparql.algebra import BGP, Query, Row, is_ordered
 
@@ -157,7 +157,7 @@ class Client:
             LimitError: the budget is used up; also while solutions are iterated.
         """
         query = self._queries.parsed(text, base)
-        driver, asked = self._queries.driver(budget), Asked(at, plan, progress, budget)
+        driver, asked = self._queries.driver(budget), QueryOptions(at, plan, progress, budget)
         with nullcontext() if budget is None else budget.explaining():
             answer = finished(self._queries.answer(query, driver, asked), driver)
             rows: Iterator[Row] = answered(answer.steps(), driver)
@@ -195,7 +195,7 @@ class Client:
         """
         driver = self._queries.driver()
         query = Query("SELECT", BGP((pattern,)))
-        answer = finished(self._queries.answer(query, driver, Asked()), driver)
+        answer = finished(self._queries.answer(query, driver, QueryOptions()), driver)
         for row in answered(answer.steps(), driver):
             values: dict[str, Any] = dict(zip(answer.variables, row, strict=True))
             yield Triple(*(values.get(term, term) for term in pattern[:3]))

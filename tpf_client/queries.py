@@ -247,7 +247,7 @@ def _most(counts: Counter[Term]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryOptions:
     """What is wanted of a query that is answered once, beside its answer.
 
     Args:
@@ -352,7 +352,9 @@ class Queries:
             budget.on_stop(driver.close)
         return driver
 
-    def answer(self, query: Query, driver: Driver, asked: Asked) -> Steps[Answer | CompleteAnswer]:
+    def answer(
+        self, query: Query, driver: Driver, asked: QueryOptions
+    ) -> Steps[Answer | CompleteAnswer]:
         """The answer of a query; for the errors see `Client.query`.
 
         Args:
@@ -439,7 +441,7 @@ class Queries:
             signals=signals if past is None else None,
         )
 
-    def _attempt(self, query: Query, driver: Driver, asked: Asked) -> Steps[Answer]:
+    def _attempt(self, query: Query, driver: Driver, asked: QueryOptions) -> Steps[Answer]:
         source, lengths = (yield from self._source(driver, asked.at)), Lengths()
         now = self._clock.now() if asked.at is None else utc(asked.at)
         plan, budget = asked.plan, asked.budget

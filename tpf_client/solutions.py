@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from rdflib.term import Identifier
 
 
+def plain_names(variables: Sequence[Variable]) -> tuple[str, ...]:
+    """The names of variables, without their question marks."""
+    return tuple(name[1:] for name in variables)
+
+
 class Solution(Mapping[str, "Identifier"]):
     """One solution: the values of those variables that have one, by name.
 
@@ -103,7 +108,7 @@ class Solutions:
     @property
     def variables(self) -> tuple[str, ...]:
         """The names of the variables, without their question marks."""
-        return tuple(name[1:] for name in self._variables)
+        return plain_names(self._variables)
 
     def __iter__(self) -> Iterator[Solution]:
         """The solutions; those seen once are kept, so that iterating again is possible."""

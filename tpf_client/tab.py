@@ -99,7 +99,7 @@ _NO_LISTS: Final[Mapping[str, Sequence[Solution]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class TabMessage:
     """What `start` is asked for; see above."""
 
     id: str | int
@@ -113,7 +113,7 @@ class Message:
     explain: bool
 
 
-def read_message(text: str) -> Message:
+def read_message(text: str) -> TabMessage:
     """The message that a JSON text is.
 
     Raises:
@@ -128,7 +128,7 @@ def read_message(text: str) -> Message:
     if mode not in ("watch", "once", "words"):
         raise ValueError(f"mode: not watch, once or words: {mode!r}")
     at = given.get("at")
-    return Message(
+    return TabMessage(
         given["id"],
         tuple(sources),
         mode,
@@ -157,7 +157,7 @@ class Tab:
         self._tasks: dict[str | int, asyncio.Task[None]] = {}
         self._clients: dict[tuple[str, ...], AsyncClient] = {}
 
-    def start(self, message: Message, post: Post) -> None:
+    def start(self, message: TabMessage, post: Post) -> None:
         """Begin what a message asks for."""
         self.stop(message.id)
         client = self._client(message.sources)
@@ -214,7 +214,7 @@ class _Query:
 
     def __init__(
         self,
-        message: Message,
+        message: TabMessage,
         client: AsyncClient,
         all_work: Callable[[], dict[str, int]],
         post: Post,

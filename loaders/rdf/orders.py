@@ -16,7 +16,7 @@ from loaders.rdf.dictionary import MergedRange, even_bounds
 from loaders.rdf.flow import Gathered, Message
 from loaders.rdf.scan import Chunk, ChunkArray, Staged
 from tpf_server.store.static.columns import Ids
-from tpf_server.store.static.indexing import KeyCode, Keys, distinct
+from tpf_server.store.static.indexing import KeyCode, Keys, distinct_rows
 
 
 class ChunkRows(NamedTuple):
@@ -109,7 +109,7 @@ class SortRows:
         """Those of one group of chunks."""
         columns = _translated(of.values)
         for order in self._orders:
-            keys = distinct(np.sort(order.code.encode(columns)))
+            keys = distinct_rows(np.sort(order.code.encode(columns)))
             ends = [0, *np.searchsorted(keys, order.cuts).tolist(), len(keys)]
             for number in range(len(order)):
                 part = keys[ends[number] : ends[number + 1]]
@@ -156,4 +156,4 @@ class MergeKeys:
         empty = next(o for o in reversed(self._orders) if o.first <= of.partition).cuts[:0]
         keys = np.concatenate([empty, *of.values])
         keys.sort()
-        yield SortedRange(of.partition, distinct(keys))
+        yield SortedRange(of.partition, distinct_rows(keys))

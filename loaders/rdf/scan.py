@@ -18,7 +18,7 @@ from loaders.errors import InputError
 from loaders.rdf.pieces import Piece, PieceReader, Reject
 from loaders.sources.base import StaticSource
 from tpf_server.store.static.columns import Ids
-from tpf_server.store.static.indexing import QuadColumns
+from tpf_server.store.static.indexing import QuadArrays
 from tpf_server.store.static.rdf_files import QuadTexts
 
 # Arrays of terms as bytes that go from task to task: Arrow's format for streams.
@@ -196,7 +196,7 @@ class Scan:
             try:
                 rows = iter(reader.quads())
                 count = 0
-                while (quads := QuadColumns()).add(islice(rows, self._chunk_quads)):
+                while (quads := QuadArrays()).add(islice(rows, self._chunk_quads)):
                     yield _chunk(quads, number << 20 | count)
                     count += 1
             except InputError as found:
@@ -229,7 +229,7 @@ class RejectLog:
             yield lines
 
 
-def _chunk(quads: QuadColumns, key: int) -> Chunk:
+def _chunk(quads: QuadArrays, key: int) -> Chunk:
     pieces, columns = quads.ranked()
     terms = pa.concat_arrays(pieces).slice(1)
     if not columns[3].any():

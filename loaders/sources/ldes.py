@@ -50,7 +50,7 @@ from annotations.terms import (
 )
 from annotations.urls import origin_of
 from loaders.errors import InputError, StateError
-from loaders.fetching import answered
+from loaders.fetching import checked_response
 from tpf_server.store.static.ox_terms import read_quads
 
 # A node of a Linked Data Event Stream: its members, and where it leads.
@@ -435,7 +435,7 @@ class LdesFollower:
         headers = {"Accept": ACCEPT}
         if known is not None and known.etag:
             headers["If-None-Match"] = known.etag
-        answer = answered(self._session, url, headers, accepted=(304, 410))
+        answer = checked_response(self._session, url, headers, accepted=(304, 410))
         if answer.status == 304 and known is not None:
             return 0
         if answer.status == 410:

@@ -29,7 +29,7 @@ _SCHEMA = "name string, at bigint, body string, start string, end string, facts 
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSettings:
+class StreamJobSettings:
     """How to run the job.
 
     Args:
@@ -72,7 +72,7 @@ class StreamSummary:
 
 
 def arriving_files(
-    session: "SparkSession", directory: Path | str, settings: StreamSettings
+    session: "SparkSession", directory: Path | str, settings: StreamJobSettings
 ) -> "DataFrame":
     """Return the frame of whole files that appear in a directory or URL, by renaming.
 
@@ -97,7 +97,7 @@ def arriving_files(
 
 
 def messages_of(
-    session: "SparkSession", servers: str, topic: str, settings: StreamSettings
+    session: "SparkSession", servers: str, topic: str, settings: StreamJobSettings
 ) -> "DataFrame":
     """Return the frame of a Kafka topic; needs the package of Spark's Kafka source."""
     from pyspark.errors import AnalysisException
@@ -128,7 +128,7 @@ def run_stream(
     records: "DataFrame",
     mapping: RecordMapping,
     publisher: Publisher,
-    settings: StreamSettings,
+    settings: StreamJobSettings,
     stopped: Event,
     progress: StreamProgress,
 ) -> StreamSummary:

@@ -5,7 +5,7 @@ import pytest
 import requests
 
 from loaders.errors import InputError
-from loaders.fetching import answered, fetched, fetched_pages, host_parts
+from loaders.fetching import checked_response, fetched, fetched_pages, host_parts
 from tests.loaders.facts_server import listening
 
 
@@ -48,7 +48,7 @@ def test_whatever_goes_wrong_is_told() -> None:
             raise MemoryError
 
     with pytest.raises(InputError, match="http://h/: an answer that is cut short or damaged"):
-        answered(Broken(), "http://h/")
+        checked_response(Broken(), "http://h/")
 
 
 @pytest.mark.parametrize("following", ["http://elsewhere.example/", "http://a\N{ACCOUNT OF}b/"])

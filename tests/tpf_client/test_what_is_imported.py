@@ -91,7 +91,7 @@ with Client({url!r}) as client:
     found = client.select("SELECT ?o {{ ?s <urn:p> ?o FILTER(?o != 'x') }} ORDER BY ?o")
     assert [each.row for each in found] == [('"o"',)]
 """
-    check(imported(program), LIBRARIES | {"regex", "re2"}, SLOW | LATER, 160)
+    check(imported(program), LIBRARIES | {"backports", "regex", "re2"}, SLOW | LATER, 160)
 
 
 MISSING = [

@@ -26,7 +26,7 @@ else:
         except ImportError:
             zstd = None
 
-DELTA: Final = "dcz"
+DELTA_CODING: Final = "dcz"
 """The encoding of a delta."""
 _MAGIC: Final = b"\x5e\x2a\x4d\x18\x20\x00\x00\x00"
 _WINDOW_LOG: Final = 23
@@ -94,7 +94,7 @@ class Dictionaries:
 
 def accepted(encodings: str) -> str:
     """An ``Accept-Encoding`` header that takes deltas, too, where they can be read here."""
-    return encodings if zstd is None or encodings == "identity" else f"{encodings}, {DELTA}"
+    return encodings if zstd is None or encodings == "identity" else f"{encodings}, {DELTA_CODING}"
 
 
 def available(dictionary: bytes) -> tuple[str, str]:

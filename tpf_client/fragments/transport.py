@@ -40,7 +40,7 @@ from tpf_client.errors import (
     SourceError,
 )
 from tpf_client.fragments.deltas import (
-    DELTA,
+    DELTA_CODING,
     DeltaError,
     Dictionaries,
     accepted,
@@ -494,7 +494,7 @@ class Transport:
                     target = self._destinations.led(url, raw.headers["Location"], target)
                     continue
                 body = self._read(raw, url, exchange, cancelled)
-                if raw.headers.get("Content-Encoding") == DELTA:
+                if raw.headers.get("Content-Encoding") == DELTA_CODING:
                     try:
                         body = self._dictionaries.read(body, dictionary)
                     except DeltaError:

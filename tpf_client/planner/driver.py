@@ -420,6 +420,17 @@ class Woken(threading.Event):
     """What a thread waits for that runs steps: a response came, or the query was closed."""
 
 
+def in_turn(first: Waking, second: Waking | None) -> Waking:
+    """Call the first, then the second, where there is one."""
+
+    def both() -> None:
+        first()
+        if second is not None:
+            second()
+
+    return both
+
+
 def answered(
     steps: Generator[Ask | T, None, object], driver: Driver, wake: Waking | None = None
 ) -> Generator[T]:
@@ -432,12 +443,7 @@ def answered(
     """
     woken = Woken()
 
-    def wakes() -> None:
-        woken.set()
-        if wake is not None:
-            wake()
-
-    driver.when_woken(wakes)
+    driver.when_woken(in_turn(woken.set, wake))
     with closing(steps):
         for step in steps:
             if isinstance(step, Ask):

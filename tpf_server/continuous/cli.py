@@ -86,13 +86,13 @@ class _Format(StrEnum):
     ARROW = "arrow"
 
 
-Output = TextIO | ArrowFile
+ReplayOutput = TextIO | ArrowFile
 _Files = Sequence[tuple[str, Path]]
 _POLICIES = (*SEMANTICS, CSPARQL, RSPQL)
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class StreamReplay:
     """Texts of queries, and what they are played over.
 
     Args:
@@ -139,7 +139,7 @@ class Played:
 # CQELS-QL: lines ``number of the arrival<TAB>query<TAB>values``, these with spaces between them.
 
 
-def run_cqels(replay: Replay, engine: Engine, output: Output) -> Played:
+def run_cqels(replay: StreamReplay, engine: Engine, output: ReplayOutput) -> Played:
     """Play streams through queries in CQELS-QL."""
     load(engine, replay.static, replay.graphs)
     _ask_services(engine, (parse(text, engine.base) for text in replay.queries))
@@ -163,7 +163,7 @@ def _emission_lines(number: int, emission: Emission) -> Iterator[str]:
         yield f"{sign}{emission.sequence}\t{number}\t{values}\n"
 
 
-def explain_cqels(replay: Replay, engine: Engine, output: TextIO) -> None:
+def explain_cqels(replay: StreamReplay, engine: Engine, output: TextIO) -> None:
     """Write how queries in CQELS-QL are evaluated."""
     load(engine, replay.static, replay.graphs)
     engine.asks = True
@@ -177,9 +177,9 @@ def explain_cqels(replay: Replay, engine: Engine, output: TextIO) -> None:
 
 
 def run_periodic(
-    replay: Replay,
+    replay: StreamReplay,
     engine: CsparqlEngine,
-    output: Output,
+    output: ReplayOutput,
     read: Callable[[str, str], CsparqlQuery] = parse_csparql,
     kind: type[PeriodicQuery] = PeriodicQuery,
 ) -> Played:
@@ -223,7 +223,7 @@ def answer_lines(number: int, answer: PeriodicAnswer) -> Iterator[str]:
 
 
 def run_on_spark(
-    replay: Replay, engine: CsparqlEngine, output: TextIO, work: str, master: str
+    replay: StreamReplay, engine: CsparqlEngine, output: TextIO, work: str, master: str
 ) -> Played:
     """Play streams through queries in C-SPARQL on Spark.
 
@@ -335,7 +335,7 @@ def _ask_services(engine: Engine | CsparqlEngine, queries: Iterable[ParsedQuery]
 
 
 def _writer(
-    output: Output, lines: Callable[[EmittedT], Iterator[str]]
+    output: ReplayOutput, lines: Callable[[EmittedT], Iterator[str]]
 ) -> Callable[[EmittedT], None]:
     if isinstance(output, ArrowFile):
         return output.take
@@ -366,9 +366,9 @@ def _pushed_records(engine: Engine, stream: str, path: Path) -> Iterator[Element
 def _play(
     engine: Engine | CsparqlEngine,
     started: Sequence[RunningQuery[Any]],
-    replay: Replay,
+    replay: StreamReplay,
     steps: Iterable[ElementError | None],
-    output: Output,
+    output: ReplayOutput,
 ) -> tuple[int, int]:
     """Play to the end while all queries run; return how many steps were made and left out."""
     check: Callable[[], None] = partial(cast("Any", engine.check_running), started)
@@ -468,7 +468,7 @@ def run(
     if format is _Format.ARROW and (len(queries) > 1 or engine is EngineName.SPARK or explain):
         raise typer.BadParameter("the results of one query on the native engine are written so")
     with _errors_in_a_line(), _opened(output, format) as out:
-        replay = Replay(
+        replay = StreamReplay(
             [_text(each) for each in queries],
             [_pair(each) for each in stream or []],
             static or [],
@@ -591,7 +591,7 @@ def _told(queries: Sequence[str]) -> str:
 
 
 def _explain(
-    replay: Replay,
+    replay: StreamReplay,
     engine: CsparqlEngine,
     read: Callable[[str, str], CsparqlQuery],
     drawing: Drawing,

@@ -18,7 +18,7 @@ import pyoxigraph as ox
 import pytest
 
 from experiments.free_port import free_port
-from loaders.stream.job import StreamSettings, messages_of
+from loaders.stream.job import StreamJobSettings, messages_of
 from tests.loaders.facts_server import Endpoint
 from tests.loaders.stream.arriving import write_csv
 from tests.loaders.stream.test_event_source import Events, sse
@@ -250,7 +250,7 @@ def test_a_missing_source_of_kafka_is_named(spark: Any, tmp_path: Path) -> None:
 
     session = SparkSession(spark)
     with pytest.raises(SparkError) as raised:
-        messages_of(session, "127.0.0.1:9", "sensors", StreamSettings(tmp_path))
+        messages_of(session, "127.0.0.1:9", "sensors", StreamJobSettings(tmp_path))
     said = str(raised.value)
     assert len(said.splitlines()) == 1
     assert f"TPF_SPARK_PACKAGES=org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}" in said

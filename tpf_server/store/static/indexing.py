@@ -78,7 +78,7 @@ class KeyCode:
         return tuple(reversed(rows))
 
 
-def distinct(ascending: Keys) -> Keys:
+def distinct_rows(ascending: Keys) -> Keys:
     """Return sorted keys without repetitions."""
     if len(ascending) < 2:
         return ascending
@@ -108,7 +108,7 @@ def sorted_orders(subjects: Ids, predicates: Ids, objects: Ids, graphs: Ids) -> 
     sizes = {position: len(ids) for position, ids in used.items()}
     codes = {name: KeyCode(name, sizes, bits=KEY_BITS) for name in names}
     first = codes[names[0]]
-    rows = first.decode(distinct(np.sort(first.encode(ranks))))
+    rows = first.decode(distinct_rows(np.sort(first.encode(ranks))))
     ranks = dict(zip(names[0], rows, strict=True))
 
     def pieces(name: str, code: KeyCode) -> Iterator[RowColumns]:
@@ -150,7 +150,7 @@ def index_files(
     return indexer.write(store, created=created, prefixes=merge_prefixes(prefixes), source=source)
 
 
-class QuadColumns:
+class QuadArrays:
     """Quads in memory: columns of numbers of terms, of which 0 is the default graph."""
 
     def __init__(self) -> None:
@@ -186,7 +186,7 @@ class QuadColumns:
         return pieces, columns
 
 
-class QuadIndexer(QuadColumns):
+class QuadIndexer(QuadArrays):
     """Collects quads in memory and writes them as a store, without duplicates."""
 
     def write(

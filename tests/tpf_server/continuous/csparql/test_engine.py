@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tpf_server.continuous.cli import Replay, run_periodic
+from tpf_server.continuous.cli import StreamReplay, run_periodic
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.errors import (
@@ -222,9 +222,9 @@ def test_files(tmp_path: Path) -> None:
     output = tmp_path / "out.tsv"
     with output.open("w") as file:
         asks = "ASK FROM STREAM <http://e/s> [RANGE 2ms TUMBLING] { ?s ?p 'b' }"
-        replay = Replay([ALL, asks], [("http://e/s", stream)], skip_malformed=True)
+        replay = StreamReplay([ALL, asks], [("http://e/s", stream)], skip_malformed=True)
         done = run_periodic(replay, CsparqlEngine(), file)
     assert (done.elements, done.malformed, done.late, done.answers) == (2, 1, 0, 4)
     assert output.read_text() == '2\t0\t"a"\n2\t1\tfalse\n4\t0\t"a"\n4\t0\t"b"\n4\t1\ttrue\n'
     with output.open("w") as file, pytest.raises(ElementError, match="line 2"):
-        run_periodic(Replay([ALL], [("http://e/s", stream)]), CsparqlEngine(), file)
+        run_periodic(StreamReplay([ALL], [("http://e/s", stream)]), CsparqlEngine(), file)

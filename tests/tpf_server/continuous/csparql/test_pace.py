@@ -19,7 +19,7 @@ from tests.support.random_continuous_queries import (
 )
 from tests.tpf_server.continuous.csparql.test_learning import engine as static_engine
 from tests.tpf_server.continuous.test_web import EPOCH, ROOT, Site, element
-from tpf_server.continuous.cli import Replay, run_periodic
+from tpf_server.continuous.cli import StreamReplay, run_periodic
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.periodic_query import MOST_FACTOR, Pace, Widen
@@ -152,7 +152,7 @@ def test_from_the_command(tmp_path: Path) -> None:
             worked.seconds += 1.2
 
     output = Output()
-    replay = Replay([QUERY.format("busy")], [("urn:s", stream)])
+    replay = StreamReplay([QUERY.format("busy")], [("urn:s", stream)])
     engine = replay.periodic_engine(pace=Pace(worked, Widen.ALL))
     done = run_periodic(replay, engine, output)
     at = sorted({int(line.split("\t")[0]) // 1000 for line in output.getvalue().splitlines()})

@@ -19,7 +19,7 @@ from tpf_server.continuous.engine.plans.column_expressions import Column
 from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows
 from tpf_server.continuous.engine.windows.star_window import StarWindow
 
-Passed = Callable[[int, int], None]
+PassRows = Callable[[int, int], None]
 
 
 class _Block:
@@ -63,7 +63,7 @@ class FusedStream:
             for plan in self._plans
         )
 
-    def run(self, rows: FusedRows, passed: Passed) -> int:
+    def run(self, rows: FusedRows, passed: PassRows) -> int:
         """Let rows come, one after the other, as far as that can be done here.
 
         Args:
@@ -113,7 +113,7 @@ class FusedStream:
         self.trim()
         return done
 
-    def advance(self, at: int, passed: Passed) -> None:
+    def advance(self, at: int, passed: PassRows) -> None:
         """Let time pass to an instant; for `passed` see `run`."""
         waiting = dict.fromkeys(self._plans, self._at)
         while waiting:

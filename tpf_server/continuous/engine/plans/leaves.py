@@ -86,7 +86,7 @@ class PlanContext:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedQuery:
+class QueryPlan:
     """A query that a plan computes.
 
     Args:
@@ -131,7 +131,7 @@ class ContinuousLeaves:
 
     def __init__(
         self,
-        planned: PlannedQuery,
+        planned: QueryPlan,
         context: PlanContext,
         add: Callable[[MultiwayJoin], None],
         work: Work | None = None,

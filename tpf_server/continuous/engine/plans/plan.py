@@ -30,7 +30,7 @@ from tpf_server.continuous.engine.plans.leaves import (
     STAMP,
     ContinuousLeaves,
     PlanContext,
-    PlannedQuery,
+    QueryPlan,
 )
 from tpf_server.continuous.engine.plans.slices import Copies, Slices
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
@@ -320,7 +320,7 @@ class Plan:
         batches: tells how it takes batches of records.
     """
 
-    def __init__(self, planned: PlannedQuery, context: PlanContext, delivery: Delivery) -> None:
+    def __init__(self, planned: QueryPlan, context: PlanContext, delivery: Delivery) -> None:
         query, semantics, lifted = planned.query, planned.semantics, planned.lifted
         environment, windows = context.environment, context.windows
         self.query = query

@@ -11,7 +11,7 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.engine.delivery import Delivery, Phase
 from tpf_server.continuous.engine.errors import EngineLimitError
 from tpf_server.continuous.engine.plans.fusion import Fusion
-from tpf_server.continuous.engine.plans.leaves import PlanContext, PlannedQuery
+from tpf_server.continuous.engine.plans.leaves import PlanContext, QueryPlan
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.registered_query import (
     EncodedTriples,
@@ -452,7 +452,7 @@ class PlanRegistry:
         delivery = Delivery(policy, self.awake.append, self.phase)
         number = self._watermark.next()
         dataset = self._dataset(query)
-        planned = PlannedQuery(query, dataset, policy, number, lifted, opens)
+        planned = QueryPlan(query, dataset, policy, number, lifted, opens)
         plan = Plan(planned, self._context, delivery)
         try:
             plan.start()

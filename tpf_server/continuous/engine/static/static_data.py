@@ -217,7 +217,7 @@ class GraphChange(NamedTuple):
     prepared: Any = None
 
 
-ChangeListener = Callable[[GraphChange], Callable[[], None]]
+StaticChangeListener = Callable[[GraphChange], Callable[[], None]]
 """Is called before some triples of graphs change; what it returns is called afterwards. Where
 anything may have changed both are called afterwards; the former is called before as well, by who
 prepares it, so that listeners ask for what they will want to know."""
@@ -229,7 +229,7 @@ class StaticData:
     def __init__(self) -> None:
         self._default: list[Graph] = []
         self._named: dict[Term, list[Graph]] = {}
-        self._listeners: list[ChangeListener] = []
+        self._listeners: list[StaticChangeListener] = []
 
     @property
     def names(self) -> tuple[Term, ...]:
@@ -314,7 +314,7 @@ class StaticData:
             self._named.pop(name, None)
         self.changed(name)
 
-    def on_change(self, listener: ChangeListener) -> Callable[[], None]:
+    def on_change(self, listener: StaticChangeListener) -> Callable[[], None]:
         """Tell `listener` of each change; returns how to stop that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
