@@ -55,7 +55,7 @@ def head_of_publication(length: str) -> bytes:
 
 def check_alive(server: RunningServer) -> None:
     for path in ("stops", "trains"):
-        assert requests.get(server.origin + path, timeout=10).status_code == 200
+        assert requests.get(server.origin + path, timeout=60).status_code == 200
 
 
 def test_a_body_without_length_is_refused_before_it_comes(server: RunningServer) -> None:
@@ -107,7 +107,7 @@ def test_a_body_of_just_the_limit_is_read_whole(server: RunningServer) -> None:
 
 def test_a_body_that_breaks_off_changes_nothing(server: RunningServer) -> None:
     def count() -> int:
-        return requests.get(f"{server.origin}trains/plain.nq", timeout=10).text.count(BROKEN_OFF)
+        return requests.get(f"{server.origin}trains/plain.nq", timeout=60).text.count(BROKEN_OFF)
 
     line = f"<x:s> <x:p> {BROKEN_OFF} .\n".encode()
     for length, body in (
@@ -201,7 +201,7 @@ def test_head_has_the_fields_of_get_and_no_body(server: RunningServer, path: str
 
 
 def test_options_and_unknown_methods(server: RunningServer) -> None:
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
     for method, path, status, allowed in (
         ("OPTIONS", "/stops", 204, "GET, HEAD, OPTIONS"),
         ("OPTIONS", "/trains/facts", 204, "POST, DELETE, OPTIONS"),

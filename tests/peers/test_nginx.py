@@ -71,7 +71,7 @@ class Front:
         named = {"Accept": "application/trig", "Accept-Encoding": "identity"} | {
             name.replace("_", "-"): value for name, value in headers.items()
         }
-        return self.session.get(self.url + path, headers=named, timeout=10)
+        return self.session.get(self.url + path, headers=named, timeout=60)
 
     def status(self, path: str, **headers: str) -> str:
         """How the cache answered."""
@@ -112,7 +112,7 @@ def nginx(folder: Path, front: int, origin: int, query: int) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
     assert "[error]" not in (folder / "error.log").read_text()
 
 

@@ -37,5 +37,5 @@ def serving(endpoint: SparqlEndpoint, servers: list[Any] | None = None) -> Itera
         endpoint.close()
         over.set()
         server.pull_trigger()
-        thread.join(10)
+        thread.join(60)
         close_server(server)

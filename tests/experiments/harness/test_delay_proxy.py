@@ -61,5 +61,5 @@ def test_a_server_that_is_gone_ends_the_connection(tmp_path: object) -> None:
     with started("proxy", order) as process:
         process.ask({"delay": 0}, 30)
         with pytest.raises(requests.ConnectionError):
-            requests.get(f"http://{LOOPBACK}:{own}/", timeout=10)
+            requests.get(f"http://{LOOPBACK}:{own}/", timeout=60)
         process.check()

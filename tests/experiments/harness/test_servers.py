@@ -19,6 +19,6 @@ def test_a_server_knows_nothing_of_one_before_it_in_the_same_folder(tmp_path: Pa
             order = {"url": f"{server.url}board", "token": TOKEN}
             fact = Quad(iri("urn:s"), iri("urn:p"), literal(name), DEFAULT_GRAPH)
             push_facts(order, [fact], end, number=0)
-            page = requests.get(f"{server.url}board.nt", timeout=10).text
+            page = requests.get(f"{server.url}board.nt", timeout=60).text
             assert f'<urn:s> <urn:p> "{name}"' in page
             assert page.count("<urn:s> <urn:p>") == 1

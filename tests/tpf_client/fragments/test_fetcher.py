@@ -248,10 +248,10 @@ def test_identical_requests_under_way_are_merged() -> None:
 
         for _ in range(5):
             fetcher.submit(Request(URL), take)
-        assert asked.acquire(timeout=10)
+        assert asked.acquire(timeout=60)
         go.set()
         for _ in range(5):
-            assert done.acquire(timeout=10)
+            assert done.acquire(timeout=60)
         assert all(isinstance(answer, Page) for answer in answers)
         assert fetcher.statistics.requests == 1
         assert fetcher.statistics.merged == 4

@@ -149,8 +149,8 @@ def test_a_signal_goes_on_where_it_was_whatever_broke_it(monkeypatch: pytest.Mon
         (True, frozenset({"<urn:d>"})), lost,
         (True, None), lost,
     ]  # fmt: skip
-    assert [heard.get(timeout=10) for _ in expected] == expected
-    assert [telling.resumed.get(timeout=10) for _ in range(5)] == [None, "1", "2", None, "3"]
+    assert [heard.get(timeout=60) for _ in expected] == expected
+    assert [telling.resumed.get(timeout=60) for _ in range(5)] == [None, "1", "2", None, "3"]
     signals.close()
 
 
@@ -169,7 +169,7 @@ def test_a_signal_whose_thread_cannot_be_started_is_tried_again(
             signals.follow("urn:x", lambda *told: heard.put(told))
     signals.follow("urn:x", lambda *told: heard.put(told))
     telling.followed.set()
-    assert heard.get(timeout=10) == (True, None)
+    assert heard.get(timeout=60) == (True, None)
     signals.close()
 
 

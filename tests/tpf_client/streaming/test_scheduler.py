@@ -115,7 +115,7 @@ def test_what_fails_at_the_end_of_a_query_ends_nothing_else() -> None:
     told = threading.Event()
     job.when_ended(lambda: 1 / 0)
     job.when_ended(told.set)
-    assert query.waits.wait(10)
+    assert query.waits.wait(60)
     job.close()
     assert told.wait(10)
     running.close()
@@ -130,7 +130,7 @@ def test_a_loop_that_cannot_be_started_is_started_with_the_next_query(
         with pytest.raises(RuntimeError, match="new thread"):
             running.add(cast(Any, Waiting()), _never)
     running.add(cast(Any, query), _never)
-    assert query.waits.wait(10)
+    assert query.waits.wait(60)
     running.close()
 
 
@@ -148,7 +148,7 @@ def test_where_no_thread_can_be_started_for_them_queries_are_evaluated_all_the_s
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", scarce)
         jobs = [running.add(cast(Any, query), _never) for query in queries[:2]]
-        assert all(query.waits.wait(10) for query in queries[:2])
+        assert all(query.waits.wait(60) for query in queries[:2])
     # With a thread again, what was done is not done once more.
     jobs.append(running.add(cast(Any, queries[2]), _never))
     assert queries[2].waits.wait(10)

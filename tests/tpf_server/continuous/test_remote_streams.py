@@ -34,7 +34,8 @@ source = "data.nt"
 [allow_streams]
 "http://127.0.0.1:PORT" = "open sesame"
 """
-SECONDS = 20.0
+SECONDS = 90.0
+"""More than the longest pause between two attempts, which a slow start of a server leads to."""
 
 
 def eventually(found: Callable[[], Any], wanted: Any) -> None:
