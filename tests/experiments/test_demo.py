@@ -7,14 +7,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import islice, pairwise
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 import requests
 
+from annotations.instants import parse_instant
 from tests.loaders.recordings import entry, write_directory
 from tests.support.irail import RECORDING
+from tpf_client import Client
 
 
 def _demo(*arguments: str) -> list[str]:
@@ -77,30 +81,21 @@ def test_flights_come_and_go_on_the_page_too_until_an_interrupt(tmp_path: Path) 
         while "in a browser: " not in said:
             said = demo.stderr.readline()
             assert demo.poll() is None
-        page = said.split()[-1].removesuffix("#example=1")
-        examples = requests.get(f"{page}page.json", timeout=30).json()["examples"]
+        page = said.split()[-1].removesuffix("/query/#example=1")
+        told = requests.get(urljoin(page, "/query/page.json"), timeout=30).json()
+        examples = told["examples"]
         assert (len(examples), examples[0]["title"]) == (5, "The board")
         # At the first instant, nothing may hold.
         shown = next(update for update in map(json.loads, demo.stdout) if update["added"])
-        for example in examples:
-            query = {"query": example["query"]}
-            headers = {"Accept": "text/event-stream"}
-            with requests.get(
-                f"{page}sparql", query, headers=headers, stream=True, timeout=30
-            ) as answer:
-                lines = answer.iter_lines(1, decode_unicode=True)
-                told = (json.loads(each[6:]) for each in lines if each.startswith("data: "))
-                first = next(told)
-                assert first["added"] or any(each.get("added") for each in islice(told, 20)), (
-                    example["title"]
-                )
-            # What held is known of every instant: nothing, before it began.
-            for at in (shown["at"], "2020-01-01T00:00:00Z"):
-                past = requests.get(f"{page}sparql", query | {"at": at}, timeout=60)
-                assert past.status_code == 200, past.text
-            assert past.json()["results"]["bindings"] == []
-            if example is examples[0]:
-                assert first["vars"] == shown["vars"]
+        with Client(page) as client:
+            for example in examples:
+                updates = client.stream(example["query"])
+                assert any(each.added for each in islice(updates, 20)), example["title"]
+                updates.close()
+                # What held is known of every instant: nothing, before it began.
+                for at in (parse_instant(shown["at"]), datetime(2020, 1, 1, tzinfo=UTC)):
+                    past = list(client.select(example["query"], at=at))
+                assert past == []
         added = removed = False
         while not (added and removed):
             update = json.loads(demo.stdout.readline())
