@@ -1,3 +1,5 @@
+"""Tables that CSV on the Web describes, as RDF."""
+
 import json
 from pathlib import Path
 from typing import Any

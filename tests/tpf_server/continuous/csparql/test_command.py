@@ -1,3 +1,5 @@
+"""C-SPARQL from the command line: recorded streams, drawings and explanations."""
+
 import io
 import re
 from pathlib import Path
