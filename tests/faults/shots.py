@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, quote_from_bytes
 
 import brotli
+from backports import zstd
 
 Wsgi = Callable[..., Iterable[bytes]]
 
@@ -109,7 +110,7 @@ def fire(app: Wsgi, shot: Shot) -> Answer:
     status, headers, body = fire_raw(app, shot)
     for name, value in headers:
         if name.lower() == "content-encoding":
-            body = {"gzip": gzip, "br": brotli}[value].decompress(body)
+            body = {"gzip": gzip, "br": brotli, "zstd": zstd}[value].decompress(body)
     for name, value in headers:
         assert "\n" not in name + value, (name, value)
         assert "\r" not in name + value, (name, value)

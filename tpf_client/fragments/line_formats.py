@@ -29,7 +29,7 @@ LINE_FORMATS: Final = ("application/n-quads", "application/n-triples")
 """Media types that are read here."""
 
 _IRI: Final = r'<[^<>"{}|^`\x00-\x20]*+>'
-_BLANK: Final = r"_:[^\x00-\x20<>\"]*[^\x00-\x20<>\".]"
+_BLANK: Final = r"_:(?:[^\x00-\x20<>\".]++|\.++(?=[^\x00-\x20<>\".]))++"
 _ESCAPE: Final = r"""\\(?:[tbnrf"'\\]|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"""
 _SUFFIX: Final = rf"@[A-Za-z]++(?:-[A-Za-z0-9]++)*+(?:--(?:ltr|rtl))?|\^\^{_IRI}"
 _LITERAL: Final = rf'"(?:[^"\\\n\r]++|{_ESCAPE})*+"(?:{_SUFFIX})?'

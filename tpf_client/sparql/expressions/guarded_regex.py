@@ -17,9 +17,9 @@ from tpf_client.sparql.expressions.values import EvaluationError
 _MOST_STEPS: Final = 10**8
 """Steps that matching a pattern with a text may take."""
 _CATEGORY: Final = re.compile(r"\\([pP])\{(\w+)\}")
-_REPEATS: Final = re.compile(r"[*+]|\{\d*,?\d*\}")
+_REPEATS: Final = re.compile(r"[*+]|\{\d*+(?:,\d*+)?\}")
 _TOKEN: Final = re.compile(
-    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(|\)|\||[*+?]|\{\d*,?\d*\}|.", re.DOTALL
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+\]?|\(|\)|\||[*+?]|\{\d*+(?:,\d*+)?\}|.", re.DOTALL
 )
 
 
