@@ -80,8 +80,9 @@ export class Table {
   draw() {
     if (!this.vars) return;
     const height = this.rowHeight();
+    const tall = this.scroll.clientHeight;
     const first = Math.max(0, Math.floor(this.scroll.scrollTop / height) - BEYOND);
-    const last = Math.min(this.rows.length, Math.ceil((this.scroll.scrollTop + this.scroll.clientHeight) / height) + BEYOND);
+    const last = Math.min(this.rows.length, Math.ceil((this.scroll.scrollTop + tall) / height) + BEYOND);
     const wanted = [];
     for (let n = first; n < last; n++) {
       const row = this.rows[n];
@@ -101,6 +102,8 @@ export class Table {
     size(this.above, first * height);
     size(this.below, (this.rows.length - last) * height);
     place(this.body, [this.above, ...wanted, this.below]);
+    // It was empty and is full again within a frame: no observer tells that it had another size.
+    if (last < this.rows.length && this.scroll.clientHeight > tall) this.draw();
   }
 
   rowHeight() {
