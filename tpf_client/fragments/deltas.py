@@ -4,7 +4,7 @@ A server of live pages states with ``Use-As-Dictionary`` that the text of a page
 dictionary of the next page of the same URL. The next request names that text by its SHA-256, and
 the answer is a Zstandard frame made with it: a hundred bytes instead of two thousand.
 
-In a browser the browser does this by itself.
+In a browser this is left to the browser.
 """
 
 import threading
