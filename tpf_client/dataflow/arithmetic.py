@@ -1,10 +1,7 @@
 """Arithmetic and comparisons on inlined values, as generated functions on integers.
 
-`Compiler` makes closures that work for every type. Streams mostly bring the same types again and
-again: decimals with six digits behind the point, integers, instants. For those an expression of
-``+ - * / ROUND FLOOR CEIL``, comparisons and ``&& || !`` becomes one function on the integers that
-the identifiers are (see `arithmetic_code`), specialised for the tags and scales that it met; a
-guard falls back to the closures for everything else. The results are exactly those of the closures.
+They are specialised for the tags and scales met so far; a guard falls back to the closures of
+`Compiler`, with exactly their results.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +47,7 @@ NumberFormat = int
 
 
 def aligned(identifier: TermId, scale: int) -> int | None:
-    """The unscaled value of a decimal at another scale; ``None`` if it is none or has more."""
+    """Return the unscaled value of a decimal at another scale; ``None`` if it does not fit."""
     more = scale - (identifier >> TAG_BITS & MOST_SCALE)
     if identifier & TAG != DECIMAL or more < 0:
         return None
@@ -58,7 +55,7 @@ def aligned(identifier: TermId, scale: int) -> int | None:
 
 
 def format_of(identifier: TermId) -> NumberFormat:
-    """The tag of an identifier, with the scale of a decimal."""
+    """Return the tag of an identifier, and a decimal's scale."""
     return identifier & _MASK if identifier & TAG == DECIMAL else identifier & TAG
 
 
@@ -67,7 +64,7 @@ class UnsupportedFormatError(Exception):
 
 
 def unpacked(variable: str, place: int, format_: NumberFormat) -> list[str]:
-    """Statements that take a number out of its identifier, or go elsewhere if it is another."""
+    """Write statements that unpack an identifier, or fall back where its format differs."""
     lines = [f"    {variable} = row[{place}]"]
     if format_ & TAG != DECIMAL:
         return [
@@ -88,12 +85,7 @@ def unpacked(variable: str, place: int, format_: NumberFormat) -> list[str]:
 
 
 class CodeWriter:
-    """Writes an expression as statements on integers; every value knows its tag and its scale.
-
-    Attributes:
-        lines: the statements so far.
-        names: what the variables are called in them.
-    """
+    """Write an expression as statements on integers; every value has a tag and a scale."""
 
     def __init__(
         self, encode: Callable[[Term], TermId], formats: dict[Variable, NumberFormat]
@@ -105,7 +97,7 @@ class CodeWriter:
         self._temporaries = 0
 
     def write(self, expression: Expression) -> tuple[str, int, int]:
-        """The text of a value, its tag and its scale."""
+        """Return the code of a value, its tag and its scale."""
         match expression:
             case VariableRef(variable):
                 return self._typed(self.names[variable], self._formats[variable])
@@ -137,7 +129,7 @@ class CodeWriter:
         return name
 
     def identifier(self, value: str, tag: int, scale: int) -> str:
-        """The text of the identifier of a value; what does not fit goes through the closures."""
+        """Return the code of a value's identifier; what does not fit goes through the closures."""
         if tag == BOOLEAN:
             return f"({1 << TAG_BITS | BOOLEAN} if {value} else {BOOLEAN})"
         value = self._keep(value)
@@ -145,7 +137,7 @@ class CodeWriter:
         return self._packed(value, tag, places)
 
     def quotient_identifier(self, operands: Sequence[Expression]) -> str:
-        """The text of the identifier of a quotient, most of which have few digits."""
+        """Return the code of a quotient's identifier; most have few digits."""
         values = [self.write(each) for each in operands]
         (left, left_tag, left_scale), (right, right_tag, right_scale) = values
         if left_scale < right_scale or not {left_tag, right_tag} <= {INTEGER, DECIMAL}:
@@ -208,11 +200,7 @@ class CodeWriter:
     def _rounded_quotient(
         self, name: str, values: list[tuple[str, int, int]]
     ) -> tuple[str, int, int]:
-        """The whole number of a quotient, without its 18 digits where they cannot matter.
-
-        They can only where the dividend is negative: to cut off towards zero is then not to round
-        down, and what was cut off may decide.
-        """
+        """Truncation rounds down unless the dividend is negative: only then 18 digits matter."""
         (left, left_tag, left_scale), (right, right_tag, right_scale) = values
         positive = right.startswith("(") and right[1:-1].isdecimal() and int(right[1:-1]) > 0
         power = _MOST_SCALE - left_scale + right_scale
@@ -232,7 +220,7 @@ class CodeWriter:
     def _quotient(
         self, left: str, left_scale: int, right: str, right_scale: int
     ) -> tuple[str, int, int]:
-        """Cut, not rounded, to 18 digits behind the point."""
+        """Truncate, not round, to 18 decimal digits."""
         power = _MOST_SCALE - left_scale + right_scale
         if power < 0:
             raise UnsupportedFormatError
@@ -265,7 +253,7 @@ class CodeWriter:
 
 
 def without_zeros(value: int, places: int) -> tuple[int, int]:
-    """An unscaled decimal and its scale without zeros at its end."""
+    """Strip the trailing zeros of an unscaled decimal; return value and scale."""
     if not value:
         return 0, 0
     # Amounts have one or two, quotients many.
@@ -288,7 +276,7 @@ _SPECIALISATIONS: Final = 16
 
 
 class ArithmeticCompiler(Compiler):
-    """A compiler whose conditions and bindings are specialised where they can be."""
+    """Specialise conditions and bindings where possible."""
 
     def __init__(
         self, environment: Environment, schema: Sequence[Variable], row: int | None = None
@@ -297,14 +285,14 @@ class ArithmeticCompiler(Compiler):
         self._schema = tuple(schema)
 
     def condition(self, expression: Expression) -> Callable[[Solution], bool]:
-        """True if the effective boolean value is true; an error is false."""
+        """Compile to the effective boolean value; an error is false."""
         slow = super().condition(expression)
         if not self._supported(expression):
             return slow
         return _Specialised(self, (expression,), slow, truth=True).function()
 
     def binding(self, expression: Expression) -> Callable[[Solution], TermId]:
-        """The identifier of the value; 0 where there is an error."""
+        """Compile to the value's identifier; 0 for an error."""
         if isinstance(expression, VariableRef) and expression.variable in self._schema:
             place = self._schema.index(expression.variable)
             return lambda solution: solution[place]
@@ -314,7 +302,7 @@ class ArithmeticCompiler(Compiler):
         return _Specialised(self, (expression,), slow).function()
 
     def bindings(self, expressions: Sequence[Expression]) -> Callable[[Solution], Solution]:
-        """The identifiers of several values, in one function where that is possible."""
+        """Compile several values, as one function where possible."""
         if len(expressions) > 1 and all(map(self._supported, expressions)):
             closures = tuple([Compiler.binding(self, expression) for expression in expressions])
 
@@ -339,7 +327,7 @@ class ArithmeticCompiler(Compiler):
                 return False
 
     def places(self, expression: Expression) -> dict[Variable, int]:
-        """The columns of the variables in an expression."""
+        """Map the variables of an expression to their columns."""
         match expression:
             case Call(_, arguments):
                 return {n: p for each in arguments for n, p in self.places(each).items()}
@@ -350,8 +338,6 @@ class ArithmeticCompiler(Compiler):
 
 
 class _Specialised:
-    """Expressions, their specialisations and their closure."""
-
     def __init__(
         self,
         compiler: ArithmeticCompiler,
@@ -375,7 +361,7 @@ class _Specialised:
         self._current: Callable[[Solution], Any] = self._choose
 
     def function(self) -> Callable[[Solution], Any]:
-        """Calls the specialisation that fitted last; its guard comes back here if it does not."""
+        """Call the last specialisation that fitted; its guard falls back to here."""
         return lambda solution: self._current(solution)
 
     def _choose(self, solution: Solution) -> Any:

@@ -1,11 +1,7 @@
-"""Generated Python: the one place that compiles it, and where its text can be read.
+"""Compile generated Python, and keep its text readable in tracebacks and debuggers.
 
-Hot paths are functions that are written for one plan: routes of joins, indexes, arithmetic, rows of
-results. Their text is made from column numbers, names of this package and constants that are passed
-as values, never from the text of a query or a stream. A traceback through one shows its line, a
-debugger its source, and `dump` writes out all that there are.
-
-Plans of queries that differ in constants only have the same text, so that it is compiled once.
+Generated from column numbers, names of this package and constants passed as values, never from the
+text of a query or stream. Plans that differ in constants only share one compiled text.
 """
 
 import itertools
@@ -22,9 +18,9 @@ _texts: dict[str, str] = {}
 
 
 def compiled(source: str, name: str, names: dict[str, Any]) -> Callable[..., Any]:
-    """The function `name` of generated source text that sees these names.
+    """Return the function `name` of generated source that sees these names.
 
-    `linecache` has its text under the name of its file, as long as the function is there.
+    `linecache` has its text as long as the function lives.
     """
     file = f"<generated {name} {next(_numbers)}>"
     # A code of its own: CPython adapts it to the names that it meets.
@@ -37,7 +33,7 @@ def compiled(source: str, name: str, names: dict[str, Any]) -> Callable[..., Any
 
 @lru_cache(maxsize=1024)
 def function_code(source: str, name: str) -> CodeType:
-    """The code of the function `name` of a source text, kept for the next one that wants it."""
+    """Return the code of the function `name` of a source text, cached."""
     module = compile(source, f"<generated {name}>", "exec")
     (code,) = (
         each for each in module.co_consts if isinstance(each, CodeType) and each.co_name == name
@@ -46,7 +42,6 @@ def function_code(source: str, name: str) -> CodeType:
 
 
 def _in_file(code: CodeType, file: str) -> CodeType:
-    """A copy that says it is from this file, with what is defined inside."""
     inner = (_in_file(c, file) if isinstance(c, CodeType) else c for c in code.co_consts)
     return code.replace(co_filename=file, co_consts=tuple(inner))
 
@@ -57,12 +52,12 @@ def _forget(file: str) -> None:
 
 
 def sources() -> dict[str, str]:
-    """The text of every generated function that is in use, by the name that tracebacks have."""
+    """Return the text of every live generated function, by its name in tracebacks."""
     return dict(_texts)
 
 
 def dump(directory: Path) -> int:
-    """Write every generated function that is in use to a file of its own; how many there are."""
+    """Write every live generated function to its own file; return their number."""
     directory.mkdir(parents=True, exist_ok=True)
     found = sources()
     for file, source in found.items():

@@ -1,9 +1,6 @@
-"""CONSTRUCT: from solutions to the triples of a template; the code is generated for each template.
+"""CONSTRUCT: generate code that makes a template's triples (SPARQL 1.1, section 16.2).
 
-A triple that would not be RDF (an unbound variable, a literal as subject, no IRI as predicate) is
-left out. Blank nodes of the template are new ones for each copy of a solution.
-
-Source: SPARQL 1.1 Query Language, section 16.2.
+A triple that is not RDF is left out; blank nodes are fresh for each copy of a solution.
 """
 
 import hashlib
@@ -28,17 +25,10 @@ def construct_lines(
     text: str = "{}",
     term: str = "{}",
 ) -> list[str]:
-    """The code that appends the triples of a solution, ``count`` times, to the list ``result``.
+    """Write code that appends a solution's triples, ``count`` times, to the list ``result``.
 
-    Args:
-        template: of the query.
-        values: the names, in the code, of the variables that there are; each a term or ``None``
-            (or what stands for these).
-        names: gets what the code sees; where the template has blank nodes, it calls ``fresh``, too,
-            for what their names are to begin with.
-        triple: how a triple is made of its terms.
-        text: how the term of a value is found.
-        term: how what stands for a term is found.
+    `values` names the bound variables in the code, `names` receives its globals. `text` and `term`
+    are templates that turn a variable's value and its substitute into a term.
     """
     return _Template(template, values, names, triple, text, term).lines()
 
@@ -49,14 +39,9 @@ def construct(
     rows: Iterable[Row],
     fresh: Callable[[Row], str] | None = None,
 ) -> Iterator[Triple]:
-    """The triples of a template, repetitions included.
+    """Yield the triples of a template, repetitions included.
 
-    Args:
-        template: of the query.
-        variables: those of the rows.
-        rows: the solutions.
-        fresh: what the labels of a solution's blank nodes begin with; by default ``c`` and the
-            number of the row.
+    `fresh` gives the prefix of a solution's blank node labels; by default ``c`` and the row number.
     """
     triples = constructor(template, variables)
     for number, row in enumerate(rows):
@@ -67,7 +52,7 @@ def construct(
 def constructor(
     template: Sequence[TriplePattern], variables: Sequence[Variable]
 ) -> Callable[[Row, Callable[[], str], int], list[Triple]]:
-    """Makes the triples of a row, so many times, each with another beginning of blank nodes."""
+    """Return a function that makes the triples of a row, `count` times, with fresh blank nodes."""
     values = {name: f"v{place}" for place, name in enumerate(variables)}
     names: dict[str, Any] = {"Triple": Triple}
     lines = ["def triples(row, fresh, count):", "    result = []"]
@@ -120,14 +105,7 @@ class _Template:
         ]
 
     def _place(self, term: str, at: int, checks: list[str], blanks: dict[str, str]) -> str:
-        """The expression for a term of the template; ``None`` where it is no part of a triple.
-
-        Args:
-            term: a variable, a blank node or a constant.
-            at: 0 for the subject, 1 for the predicate, 2 for the object.
-            checks: gets what must be true of the values.
-            blanks: the names of blank nodes so far.
-        """
+        """Return the code of a term; ``None`` where it cannot stand at position `at` (0 to 2)."""
         if term[0] == "?":
             name = self._values.get(Variable(term), "None")
             if name != "None":
@@ -152,14 +130,13 @@ _ALLOWED: Final = (
 
 
 def _stands(term: str, at: int) -> bool:
-    """True if a term of the template may stand at this place of a triple."""
     if at == 0:
         return is_iri(term) or is_blank_node(term)
     return at == 2 or is_iri(term)
 
 
 def repeated(row: str) -> list[str]:
-    """The lines that append a row to the list ``result``, ``count`` times."""
+    """Write lines that append a row to the list ``result``, ``count`` times."""
     return [
         "if count == 1:",
         f"    result.append({row})",
@@ -211,7 +188,6 @@ class Construct(Node):
             self._change(solution, copy, 1 if count > 0 else -1)
 
     def _change(self, solution: Solution, copy: int, count: int) -> None:
-        """There are so many more of the triples that this copy of a solution makes."""
         decode, encode = self._dictionary.decode, self._dictionary.encode
         row = tuple([decode(each) if each else None for each in solution])
         for triple in self._triples(row, partial(_label, row, copy), 1):
@@ -224,6 +200,5 @@ class Construct(Node):
 
 
 def _label(row: Row, copy: int) -> str:
-    """The beginning of the names of a copy's blank nodes, by what is in its row."""
     text = "\0".join("" if term is None else term for term in row)
     return f"c{hashlib.blake2s(text.encode(), digest_size=8).hexdigest()}x{copy}"

@@ -1,8 +1,6 @@
-"""Terms as integers: small values inside the integer, everything else through a table.
+"""Terms as integers: small values inlined (see `inlined`), others through a table.
 
-What is inside is said in `tpf_client.sparql.expressions.inlined`. The table of an engine forgets: a
-stream brings new terms for ever, and those that nothing holds any more are dropped. Positions are
-never given twice.
+The table of an engine drops terms that nothing holds any more. Positions are never reused.
 """
 
 import re
@@ -40,7 +38,7 @@ NumbersT = TypeVar("NumbersT", bound=Shiftable)
 
 
 class _Texts(dict[TermId, Term]):
-    """The terms of the table; the texts of inlined values are made when asked for."""
+    """Map identifiers to terms; texts of inlined values are made on demand."""
 
     def __init__(self, prefixes: Sequence[str]) -> None:
         super().__init__()
@@ -55,8 +53,6 @@ class _Texts(dict[TermId, Term]):
 
 
 class _Lasting(dict[str, TermId]):
-    """The integers of terms that are never forgotten: inlined ones are found faster here, too."""
-
     __slots__ = ("_next", "_texts")
 
     def __init__(self, texts: dict[TermId, Term]) -> None:
@@ -74,18 +70,15 @@ class _Lasting(dict[str, TermId]):
 
 
 class TermDictionary:
-    """Integers for the terms of a query or an engine.
+    """Give terms of a query or an engine their integers.
 
-    Args:
-        keeps: whether all terms stay, as in a query that ends; in an engine only those stay that
-            came while it was `keeping`.
+    Without `keeps` only terms added within `keeping` stay for ever.
 
     Attributes:
         encode: the integer of a term, a new one where it is new.
         decode: the term of an integer (never of `UNBOUND`).
-        texts: the term of each integer, those of inlined values included (never of `UNBOUND`); only
-            to be read.
-        known: the integer of a term that is in the table, else ``None``.
+        texts: the same as a read-only mapping.
+        known: the integer of a term in the table, else ``None``.
     """
 
     def __init__(self, *, keeps: bool = True) -> None:
@@ -126,10 +119,10 @@ class TermDictionary:
         return found
 
     def register_prefix(self, prefix: str) -> int | None:
-        """Let IRIs that are `prefix` and a number be inlined; returns the code for `serial`.
+        """Let IRIs of `prefix` and a number be inlined; return the code for `serial`.
 
-        ``None`` where some of them are in the table already or all terms stay there, or where too
-        many are registered.
+        ``None`` where the table has some of them already, keeps all terms, or has too many
+        prefixes.
         """
         if prefix in self._prefixes:
             return self._prefixes.index(prefix)
@@ -141,30 +134,30 @@ class TermDictionary:
         return len(self._prefixes) - 1
 
     def serial(self, prefix: int, number: int) -> TermId:
-        """The integer of the IRI that is a registered prefix and a number."""
+        """Return the integer of a registered prefix with a number."""
         return ((number << _PREFIX_BITS | prefix) << TAG_BITS) | SERIAL
 
     def serials(self, prefix: int, numbers: NumbersT) -> NumbersT:
-        """The same for a whole column of numbers."""
+        """Return the integers of a column of numbers."""
         return ((numbers << _PREFIX_BITS | prefix) << TAG_BITS) | SERIAL
 
     def __len__(self) -> int:
-        """How many terms the table holds."""
+        """Return the number of terms in the table."""
         return len(self.texts)
 
     @property
     def passing(self) -> int:
-        """How many terms of the table came with a stream, or were computed; long ones are more."""
+        """Return the number of terms from streams or computed; long ones count as more."""
         return len(self._passing) + self._long
 
     @property
     def lasting(self) -> int:
-        """How many terms of the table are of static data or queries."""
+        """Return the number of terms from static data or queries."""
         return len(self.texts) - len(self._passing)
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Terms that are looked up meanwhile are of static data or queries."""
+        """Keep the terms added meanwhile: they are of static data or queries."""
         before, self._keeps = self._keeps, True
         try:
             yield
@@ -173,11 +166,11 @@ class TermDictionary:
 
     @property
     def tables(self) -> tuple[object, ...]:
-        """The tables of its terms, which hold none."""
+        """Return the tables, which hold no term alive."""
         return self._numbers, self._passing, self.texts
 
     def forget(self, held: Set[TermId], *, everything: bool = False) -> int:
-        """Drop the terms that are not held; returns how many."""
+        """Drop the terms that are not held; return how many."""
         stale = [each for each in (self.texts if everything else self._passing) if each not in held]
         for number in stale:
             del self._numbers[self.texts.pop(number)]
@@ -190,6 +183,6 @@ class TermDictionary:
         return len(stale)
 
     def on_forget(self, forget: Callable[[list[TermId]], None]) -> None:
-        """Call `forget` with the integers of terms that are dropped."""
+        """Call `forget` with the integers of dropped terms."""
         if not self._lasts:
             self._forgetters.append(forget)

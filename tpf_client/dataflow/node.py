@@ -1,10 +1,8 @@
 """The nodes of a dataflow, and how they are wired.
 
-A dataflow is built bottom-up: a node is made from the nodes whose changes it consumes, and
-connects its sinks to them. Afterwards whoever holds the `Input` nodes pushes changes; they run
-through the sinks at once, as far as operators need not hold them back. `Dataflow.flush` says that
-the inputs of this tick are complete; then the operators send what they held back. It may be called
-more than once in a tick (where an answer only then caused new requests).
+A node connects its sinks to the nodes that it consumes. Changes pushed into `Input` nodes run
+through at once; `Dataflow.flush` declares the inputs of a tick complete (perhaps repeatedly), and
+operators send what they held back.
 """
 
 import math
@@ -36,29 +34,23 @@ def _nobody_listens(_solution: Solution, _count: int) -> None:
 class Node:
     """A producer of changes.
 
-    A node with at most one solution for each key may be *asked* instead of listened to. A group
-    changes with nearly every solution, and most of its changes matter to nobody: a top-k looks at
-    its best few only, a join at keys that both sides have. A change as a row that goes and one that
-    comes costs each operator above twice. So such a node only notes which keys were touched, and
-    whoever is above asks, at the flush, what the rows of those keys are now. Without such a reader
-    it sends the differences itself, like every other.
+    A node with at most one solution per key may be *asked* instead of listened to: a group changes
+    with nearly every solution, and few of its changes matter. It then only notes the touched keys,
+    and its reader asks for their rows at the flush.
 
     Attributes:
-        schema: variables of its solutions, in their order.
-        certain: those variables that are bound in every solution.
-        monotone: whether, as long as its inputs only grow, so does its output; then what came out
-            in a tick stays true for the rest of the tick.
-        emit: sends a change to all who are connected (look it up when sending, it changes while
-            the dataflow is built).
-        expected: about how many solutions it will have; infinite: nobody knows.
-        settled: whether what it holds back could be sent although inputs go on: nothing that is
-            still to come in this tick will change it.
-        keyed: whether it can be asked; only then it has what follows.
-        key: the variables whose values make the keys; ``None`` where the schema lacks one of them.
-        row: the row of a key as it is now, or ``None``.
-        changed: the keys whose rows may have changed since this was last called, each once.
+        schema: variables of its solutions, in order.
+        certain: variables bound in every solution.
+        monotone: the output only grows as long as the inputs do, within a tick.
+        emit: sends a change to all consumers; look it up when sending.
+        expected: estimated number of solutions; infinite: unknown.
+        settled: nothing still to come in this tick changes what it holds back.
+        keyed: it can be asked; only then it has the attributes below.
+        key: the variables of the keys; ``None`` where the schema lacks one of them.
+        row: the current row of a key, or ``None``.
+        changed: takes the keys whose rows may have changed, each once.
         all_keys: at least the keys that have a row, each once.
-        loose: whether some key may lack a value.
+        loose: some key may lack a value.
     """
 
     monotone: bool
@@ -91,10 +83,10 @@ class Node:
         self._reported: dict[Key, Solution] = {}
 
     def limit(self, work: "Work") -> None:
-        """Make no more rows than this allows; only nodes that may make many look at it."""
+        """Make no more rows than this allows; only for nodes that may make many."""
 
     def connect(self, sink: Sink) -> None:
-        """Let `sink` receive every further change; to be called before the first change flows."""
+        """Let `sink` receive every further change; before the first change flows."""
         assert not self._claimed, "somebody asks for these rows"
         self._sinks.append(sink)
         if len(self._sinks) == 1:
@@ -115,17 +107,17 @@ class Node:
 
     @property
     def leads_elsewhere(self) -> bool:
-        """True if what it sends depends on nodes that are not among those before it."""
+        """True if its output depends on nodes that are not among those before it."""
         return False
 
     @property
     def below(self) -> "Node | None":
-        """The node from whose rows its own are made, one by one, when it is asked."""
+        """The node from whose rows its own are made, one by one, when asked."""
         return self._below
 
     @property
     def askable(self) -> bool:
-        """True if somebody may ask for its rows: nobody else asks for them, or listens."""
+        """True if it can be asked, and nobody else asks or listens."""
         return self.keyed and not self._claimed and not self._sinks
 
     @property
@@ -139,19 +131,19 @@ class Node:
         return (self.keyed and not self._claimed) or type(self).flush is not Node.flush
 
     def claimed(self) -> "Node":
-        """This node, for the one who will ask for its rows."""
+        """Return this node, for the one who will ask for its rows."""
         assert self.askable, "somebody else asks for these rows, or listens to them"
         self._claimed = True
         return self
 
     def ask(self, source: "Node", row: _RowOf, key: tuple[Variable, ...] | None) -> None:
-        """Be asked, too, for rows that are made of those of another node, each by itself."""
+        """Be asked, too, for rows that are made of single rows of another node."""
         self._below = source.claimed()
         self.keyed, self.key, self.row = True, key, row
         self.changed, self.all_keys, self.loose = source.changed, source.all_keys, source.loose
 
     def flush(self) -> None:
-        """Send what was held back: what changed about the rows that nobody asks for."""
+        """Send what was held back: changes of rows that nobody asks for."""
         if not self.keyed or self._claimed:
             return
         emit, sent, row_of = self.emit, self._reported, self.row
@@ -169,17 +161,14 @@ class Node:
                 emit(now, 1)
 
     def flush_some(self) -> bool:
-        """Send what nothing will change any more, though inputs go on; whether there was any."""
+        """Send what is final although inputs go on; return whether there was any."""
         return False
 
 
 class Input(Node):
     """An entry of changes: `push` is its sink.
 
-    Args:
-        schema: variables of the solutions.
-        certain: variables that are always bound; ``None``: all of them.
-        monotone: whether what was pushed in a tick is never taken back within it.
+    `monotone`: nothing pushed in a tick is retracted within it.
     """
 
     def __init__(
@@ -194,15 +183,12 @@ class Input(Node):
         )
 
     def push(self, solution: Solution, count: int) -> None:
-        """A solution of this schema appears (positive) or vanishes (negative), `count` times."""
+        """Add (positive) or retract (negative) `count` copies of a solution."""
         self.emit(solution, count)
 
 
 class LimitedInput(Input):
-    """An input that lets nothing in any more where that would make too many rows.
-
-    Who pushes has others to push to, so that nobody is told but the work, which has ended then.
-    """
+    """An input that closes when it would make too many rows."""
 
     def __init__(
         self, schema: Sequence[Variable], certain: frozenset[Variable], work: "Work"
@@ -220,10 +206,9 @@ class LimitedInput(Input):
 
 
 class Meter:
-    """Counts the changes that leave a node, and how many solutions are there now.
+    """Count the changes and the current solutions of a node, for explanations and tests.
 
-    For explanations and tests: a node that nobody counts pays nothing, and one whose rows somebody
-    asks for sends none.
+    A node whose rows are asked for sends none.
     """
 
     def __init__(self, node: Node) -> None:
@@ -241,18 +226,16 @@ NodeT = TypeVar("NodeT", bound=Node)
 
 
 class Work:
-    """How many rows joins may still make, or hold.
+    """The budget of rows that joins may still make, or hold.
 
     Args:
-        most: so many at once, for each query.
-        exceeded: is called once, when that is not enough; ``None``: `ended` is looked at.
-        guards: whether nodes behind joins of windows make rows, too.
-        held: whether rows that go make room for others.
+        most: the most at once.
+        exceeded: called once when the budget is exceeded; ``None``: read `ended`.
+        guards: count nodes behind joins of windows, too.
+        held: rows that go make room for others.
 
     Attributes:
-        left: how many more; below 0 it is over for good.
-        most: how many at once, for all queries.
-        ended: whether it was exceeded.
+        left: the rest; below 0 it is over for good.
     """
 
     __slots__ = ("_each", "_exceeded", "_held", "ended", "guards", "left", "most")
@@ -272,36 +255,24 @@ class Work:
         self._exceeded = exceeded
 
     def spend(self, rows: int) -> None:
-        """So many rows are about to be made; fewer than 0: so many are about to go.
-
-        Raises:
-            LimitError: they are too many.
-        """
+        """Spend rows about to be made (negative: about to go); `LimitError` if too many."""
         self.left -= rows if self._held else abs(rows)
         self.check()
 
     def check(self) -> None:
-        """See to it that it is not exceeded.
-
-        Raises:
-            LimitError: it is.
-        """
+        """Raise a `LimitError` if the budget is exceeded."""
         if self.left < 0 or self.ended:
             raise LimitError(f"the joins of the query have more than {self.most} rows")
 
     def read(self, values: int) -> None:
-        """So many values are read anew, for one value of an aggregate.
-
-        Raises:
-            LimitError: they are too many.
-        """
+        """Count values read again for an aggregate; `LimitError` if too many."""
         if not self._held:
             self.left -= values
         if min(self.left, self.most - values) < 0:
             raise LimitError(f"an aggregate of the query reads more than {self.most} values")
 
     def renew(self, rows: int) -> None:
-        """So many more may be made, but no more than `most` at once."""
+        """Allow so many more rows, at most `most` at once."""
         if self.left >= 0:
             self.left = min(self.most, self.left + rows)
 
@@ -313,7 +284,7 @@ class Work:
             self.left = max(0, self.left + more)
 
     def end(self) -> None:
-        """It was exceeded: from now on no row is made."""
+        """Mark the budget exceeded: from now on no row is made."""
         self.left = -1
         ended, self.ended = self.ended, True
         if self._exceeded is not None and not ended:
@@ -321,13 +292,10 @@ class Work:
 
 
 class Dataflow:
-    """All nodes of one query, in topological order, and the dictionary of their terms.
+    """All nodes of one query, in topological order, and their term dictionary.
 
-    Attributes:
-        guard: sees every change before anybody else, and may raise an error to end the work; to be
-            set before the first node is added.
-        flushed: whether operators were made to send what they hold back. What was sent before stays
-            true as long as inputs only grow.
+    `guard` sees every change first and may raise; set it before the first node. After `flushed`,
+    what was sent before stays true as long as inputs only grow.
     """
 
     def __init__(self, dictionary: TermDictionary) -> None:
@@ -337,7 +305,7 @@ class Dataflow:
         self.flushed = False
 
     def add(self, node: NodeT) -> NodeT:
-        """Take in a node, after the nodes that it consumes; returns it."""
+        """Add a node after those that it consumes; return it."""
         self.nodes.append(node)
         # Nodes with a way of their own to connect only pass on what others send.
         if self.guard is not None and type(node).connect is Node.connect:
@@ -345,11 +313,7 @@ class Dataflow:
         return node
 
     def flush_growing(self) -> bool:
-        """Let operators send what will not be taken back, although inputs may not be complete.
-
-        Returns:
-            Whether there was something to send.
-        """
+        """Send what is final although inputs may be incomplete; return whether any was."""
         moved = False
         for node in self.nodes:
             if not node.pending:
@@ -362,9 +326,9 @@ class Dataflow:
         return moved
 
     def flush(self) -> None:
-        """The inputs are complete (for now): let every operator send what it held back.
+        """Declare the inputs complete (for now): let every operator send what it held back.
 
-        Repeats while there is something left, because property paths are cycles.
+        Repeats while something is left, because property paths are cycles.
         """
         self.flushed = True
         while True:
@@ -375,37 +339,21 @@ class Dataflow:
 
 
 class Leaves(Protocol):
-    """The source of the matches of basic graph patterns.
-
-    The planner over fragments, an engine over its windows and static data, a test over a graph in
-    memory.
-    """
+    """The source of the matches of basic graph patterns: a planner, an engine or a test."""
 
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
-        """A node of the solutions of these patterns, joined; never called without a pattern.
+        """Build the joined solutions of at least one pattern, in the dataflow.
 
-        Its schema holds every variable of the patterns (hidden ones, ``?.…``, included), each
-        certainly bound. The node, and what it consists of, is already added to the dataflow.
-
-        A variable in a graph position ranges over the *named* graphs only: solutions from the
-        default graph must not come out there. `DEFAULT_GRAPH` is the default graph.
-
-        Args:
-            patterns: quad patterns, at least one.
-            seed: where given, only solutions that agree with a present solution of this node are
-                needed (a superset is fine: a join follows). Its schema is a non-empty subset of the
-                patterns' variables, all certainly bound, every solution at most once.
+        Its schema holds every variable of the patterns, hidden ones (``?.…``) included, all
+        certainly bound. A graph variable ranges over *named* graphs only. Where a `seed` is given
+        (distinct solutions of some of these variables), only solutions that agree with one are
+        needed.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyFilter:
-    """A filter that wants to run as soon as its variables are bound.
-
-    Args:
-        variables: what it looks at.
-        attach: makes the node of those solutions of a node that fulfil it.
-    """
+    """A filter that can run as soon as its variables are bound."""
 
     variables: frozenset[Variable]
     attach: Callable[[Node], Node]
@@ -413,7 +361,7 @@ class EarlyFilter:
 
 @runtime_checkable
 class CountingLeaves(Leaves, Protocol):
-    """Leaves that know about how much there is, and can do with less than all of it."""
+    """Leaves that have counts, and can stop before all has been read."""
 
     def expected(self, patterns: Sequence[QuadPattern]) -> float:
         """About how many solutions these patterns have."""
@@ -429,41 +377,33 @@ class CountingLeaves(Leaves, Protocol):
         grows: bool = True,
         grows_but_for_absence: bool = True,
     ) -> None:
-        """Only so much is needed of what was built since then that no solution is missing.
+        """Read only as much for the nodes built since `mark` as leaves no solution missing.
 
-        Args:
-            since: see `mark`.
-            missing: how many are missing.
-            grows: whether further facts surely take none away.
-            grows_but_for_absence: whether only those do that OPTIONAL, MINUS and EXISTS find.
+        `grows`: further facts take none away; `grows_but_for_absence`: only matches of OPTIONAL,
+        MINUS and EXISTS do.
         """
 
     def not_hurried(self, since: int) -> None:
-        """Nothing comes out before all of what was built since then has come in."""
+        """Send nothing before all input of what was built since then has come."""
 
     def spare(self, since: int, pattern: Pattern, node: "Node", environment: Environment) -> None:
-        """Note that what was built since is for a SELECT, which may not need all of it."""
+        """Note that the nodes built since then serve a SELECT that may not need all solutions."""
 
     def known(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
-        """Tells of a single seed whether everything has come that was built for it since then.
+        """Return a seed's variables and a test of their values: has everything come for it?
 
-        Returns:
-            The variables of the seed, and a function that tells it of their values; ``None``:
-            that is not known.
+        ``None``: unknown.
         """
 
     def at_rest(self, since: int) -> Callable[[], bool]:
-        """Tells whether what was built since then, until now, has answered all it was asked.
-
-        Never, where answers may be taken back.
-        """
+        """Return a test for all requests answered; false where answers may be retracted."""
 
 
 @runtime_checkable
 class FilteringLeaves(Leaves, Protocol):
-    """Leaves that can filter between two patterns, before they look for more."""
+    """Leaves that can filter between two patterns, before they ask for more."""
 
     def filtered_bgp(
         self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[EarlyFilter]
     ) -> Node:
-        """Like `bgp`, for those solutions that fulfil all conditions."""
+        """Match patterns as `bgp` does, and keep solutions that fulfil all conditions."""

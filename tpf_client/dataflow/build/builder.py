@@ -1,11 +1,7 @@
-"""Algebra to dataflow.
+"""Translate algebra to a dataflow (SPARQL 1.1 Query Language, section 18).
 
-Solutions are passed sideways: what a pattern is joined with (or is optional to, or is subtracted
-from) tells its leaves which bindings can matter, as a *seed*: a node of the distinct values of the
-variables that both sides bind for certain. A seed only spares work; joins decide. How far down it
-may go is said, with its proof, in `tpf_client.dataflow.build.construction`.
-
-Source: SPARQL 1.1 Query Language, section 18.
+Bindings are passed sideways as *seeds*: the distinct values of the variables that both sides of a
+join certainly bind. They only save work; `construction` proves how far down they may go.
 """
 
 from collections.abc import Callable, Sequence
@@ -94,10 +90,7 @@ from tpf_client.sparql.scopes import (
 def build_description(
     builder: Construction, query: Query, pattern: Pattern
 ) -> tuple[Node, tuple[Variable, ...]]:
-    """The distinct triples that describe what a query asks for, and their three variables.
-
-    They come from the default graph that the query's FROM makes.
-    """
+    """Build the triples of a DESCRIBE, from the default graph of FROM."""
     (subject, predicate, object_), target = TRIPLE, builder.fresh()
     starts = _resources(builder, query, pattern, subject)
 
@@ -121,7 +114,6 @@ def build_description(
 
 
 def _resources(builder: Construction, query: Query, pattern: Pattern, name: Variable) -> Node:
-    """The resources of a DESCRIBE: the IRIs of the query, and every value of its variables."""
     dictionary = builder.flow.dictionary
     given = [(dictionary.encode(term),) for term in query.described]
     sources: list[Node] = [builder.flow.add(Values((name,), given))] if given else []
@@ -159,7 +151,7 @@ def _is_bound(place: int, solution: Solution) -> bool:
 def attach_exists(
     builder: Construction, node: Node, exists: Exists, variable: Variable | None
 ) -> Node:
-    """Filter the solutions of a node by EXISTS, or bind its truth value to a variable."""
+    """Filter by EXISTS, or bind its truth value to a variable."""
     encode = builder.flow.dictionary.encode
     mark = None if variable is None else Mark(variable, encode(TRUE), encode(FALSE))
     schema = node.schema if variable is None else (*node.schema, variable)
@@ -192,10 +184,7 @@ def attach_exists(
 
 
 def _filtered(pattern: Pattern) -> tuple[list[Expression], Pattern]:
-    """The conditions of the filters around a pattern, and the pattern.
-
-    Only those that are functions of a solution; the others count as part of the pattern.
-    """
+    """Split off the filters that depend on a solution alone."""
     conditions: list[Expression] = []
     while isinstance(pattern, algebra.Filter):
         here = list(conjuncts(pattern.condition))
@@ -214,7 +203,6 @@ def _attach_conditional(
     negated: bool,
     mark: Mark | None,
 ) -> Node:
-    """A semi join with the matches of a pattern, for pairs that meet conditions."""
     add = builder.matching()
     within = builder.seed(node, in_scope(pattern))
     inner = builder.by_itself().build(pattern, within)
@@ -236,7 +224,6 @@ def _attach_conditional(
 
 
 def _sees_outside(pattern: Pattern, outside: frozenset[Variable]) -> bool:
-    """True if a pattern must be evaluated for each outer row."""
     match pattern:
         case algebra.BGP() | algebra.Path() | algebra.Values() | algebra.Service():
             return False
@@ -258,7 +245,7 @@ def _sees_outside(pattern: Pattern, outside: frozenset[Variable]) -> bool:
 
 
 def build_path(builder: Construction, path: Path, seed: Node | None) -> Node:
-    """The distinct pairs of ends of a path, as solutions."""
+    """Build the distinct pairs of ends of a path, as solutions."""
     repeat = path.path
     assert isinstance(repeat, Repeat)
     start, end = path.subject, path.object
@@ -310,7 +297,6 @@ def _known_starts(
     seed: Node | None,
     repeat: Repeat,
 ) -> Node:
-    """The places to start from: the constant, or what the seed says, in every graph wanted."""
     graphs = (Variable(graph),) if is_variable(graph) else ()
     if not is_variable(start):
         name = builder.fresh()
@@ -337,7 +323,6 @@ def _graph_names(builder: Construction, graph: Variable, seed: Node | None) -> N
 def _all_places(
     builder: Construction, name: Variable, graph: TermOrVariable, seed: Node | None
 ) -> Node:
-    """All subjects and objects, with their graph where that is a variable."""
     fresh = builder.fresh
     graphs = (Variable(graph),) if is_variable(graph) else ()
     out = BGP((QuadPattern(name, fresh(), fresh(), graph),))
@@ -347,7 +332,6 @@ def _all_places(
 
 
 def _in_dataset(builder: Construction, graph: TermOrVariable, pattern: Pattern) -> Pattern:
-    """The pattern, over all graphs that are the default graph of the query together."""
     return restrict(pattern, builder.dataset, builder.fresh) if graph == DEFAULT_GRAPH else pattern
 
 
@@ -357,7 +341,6 @@ def _output(
     end: TermOrVariable,
     graphs: tuple[Variable, ...],
 ) -> tuple[tuple[Variable, ...], PairSolution]:
-    """The schema of the solutions, and how a pair of places becomes one."""
     names = tuple(Variable(each) for each in (start, end) if is_variable(each))
     schema = tuple(dict.fromkeys((*names, *graphs)))
     wanted = None if is_variable(end) else builder.flow.dictionary.encode(Term(end))
@@ -384,16 +367,13 @@ def _output(
 
 
 def build_service(builder: Construction, pattern: algebra.Service, seed: Node | None) -> Node:
-    """The solutions of a pattern at an endpoint, or at each that a variable names.
+    """Build the solutions of a pattern at an endpoint, or at each that a variable names.
 
-    Args:
-        builder: builds the pattern.
-        pattern: the endpoint and the pattern.
-        seed: what it is joined with; where a variable names the endpoints, they come from here.
+    `seed` supplies the endpoints where a variable names them.
 
     Raises:
         UnsupportedQueryError: there are no endpoints to ask, or nothing names them.
-        SourceError: what is named is no endpoint.
+        SourceError: a value names no endpoint.
     """
     if builder.services is None:
         raise UnsupportedQueryError(f"SERVICE {pattern.endpoint} cannot be asked from here")
@@ -419,7 +399,6 @@ def build_service(builder: Construction, pattern: algebra.Service, seed: Node | 
 def _asked_there(
     builder: Construction, endpoint: Term, pattern: algebra.Service, seed: Node | None
 ) -> Node:
-    """The solutions of a service at one endpoint."""
     silent = pattern.silent and (endpoint in pattern.failed or not is_iri(endpoint))
     if not silent and not is_iri(endpoint):
         raise SourceError(endpoint, "not the IRI of a service")
@@ -441,20 +420,12 @@ def build_query(
     watch: Watch | None = None,
     kept: bool = False,
 ) -> Output:
-    """The dataflow of a query.
+    """Build the dataflow of a query.
 
-    Args:
-        query: SELECT gives its solutions, CONSTRUCT those for its template, ASK a solution where
-            the answer is yes, DESCRIBE the triples as solutions of three variables.
-        leaves: who provides the matches of basic graph patterns; adds its nodes to `flow`.
-        flow: takes in the nodes.
-        environment: what expressions depend on.
-        services: the leaves of the endpoint of SERVICE.
-        defer: see `EachEndpoint`.
-        on_change: see `Output`.
-        watch: told of the core of a SELECT query, where it has one, while the dataflow is built.
-        kept: whether the answer itself is kept up to date: then ASK gives the empty solution where
-            the answer is yes, and CONSTRUCT its distinct triples.
+    SELECT gives its solutions, CONSTRUCT those for its template, ASK a solution where the answer is
+    yes, DESCRIBE the triples. With `kept` the answer is maintained: ASK gives the empty solution,
+    CONSTRUCT distinct triples. `leaves` add their nodes to `flow`; `watch` receives the core of a
+    SELECT query; for `defer` see `EachEndpoint`, for `on_change` `Output`.
 
     Raises:
         UnsupportedQueryError: something in the query cannot be evaluated; nothing has run yet.
@@ -495,11 +466,7 @@ class Builder(Construction):
     # ---------------------------------------------------------------------------- patterns
 
     def build(self, pattern: Pattern, seed: Node | None) -> Node:
-        """The node of a pattern's solutions.
-
-        Right about those that are compatible with a solution of `seed` (see
-        `tpf_client.dataflow.build.construction`).
-        """
+        """Build a pattern's solutions, correct for those compatible with a solution of `seed`."""
         match pattern:
             case algebra.BGP(patterns):
                 if not patterns:
@@ -570,19 +537,11 @@ class Builder(Construction):
         added: frozenset[Variable] = frozenset(),
         seed: Node | None = None,
     ) -> Node:
-        """Combine a node's solutions and a pattern, those without errors by the most keys.
+        """Combine a node's and a pattern's solutions; those without errors by the most keys.
 
-        What is computed is a key, too, where that was no error. So solutions without an error are
-        combined by themselves; the others, as soon as there is one, with what they agree with.
-        Where a service is asked that a variable names, errors of that variable come first.
-
-        Args:
-            node: the solutions.
-            there: variables that they bind, but for errors.
-            pattern: what they are combined with.
-            combine: makes the combination of a node of some of the solutions, for a seed.
-            added: variables that the pattern binds in every solution of the combination.
-            seed: what the combination is needed for.
+        A computed value is a key, too, unless it is an error. Solutions with errors are combined by
+        the keys they have; those of a SERVICE variable come first. `there` and `added` are the
+        variables that node and pattern certainly bind.
         """
         unsure = (there & set(in_scope(pattern)) & set(node.schema)) - node.certain
         if not unsure or self.outer is not None:
@@ -623,7 +582,7 @@ class Builder(Construction):
         return self.flow.add(Union(*both))
 
     def joined(self, left: Node, right: Node) -> Node:
-        """The join of two nodes; of two that can be asked by their keys."""
+        """Join two nodes, by their keys if both can be asked."""
         if left.askable and right.askable and joins_by_key(left, right):
             return self.flow.add(KeyedJoin(left, right))
         return self.flow.add(HashJoin(left, right))
@@ -660,10 +619,7 @@ class Builder(Construction):
         return self.project(joined, left.schema + added)
 
     def _filtered_bgp(self, bgp: algebra.BGP, condition: Expression, seed: Node | None) -> Node:
-        """The matches of a basic graph pattern that fulfil a condition, filtered early if can be.
-
-        What looks at nothing but the pattern may run between its parts.
-        """
+        """A condition on variables of the pattern alone may run between its parts."""
         leaves = self.leaves
         early: list[EarlyFilter] = []
         late: list[Expression] = []
@@ -684,7 +640,7 @@ class Builder(Construction):
         return node
 
     def filtered(self, node: Node, condition: Expression) -> Node:
-        """The solutions of a node for which a condition is true."""
+        """Keep the solutions of a node for which a condition is true."""
         for each in conjuncts(condition):
             if isinstance(each, Exists):
                 node = attach_exists(self, node, each, None)
@@ -702,7 +658,7 @@ class Builder(Construction):
         return node
 
     def without_exists(self, node: Node, expression: Expression) -> tuple[Node, Expression]:
-        """The expression with its EXISTS replaced by variables that the node returned binds."""
+        """Replace EXISTS in an expression by variables that the returned node binds."""
         while (found := first_exists(expression)) is not None:
             variable = self.fresh()
             node = attach_exists(self, node, found, variable)
@@ -734,11 +690,7 @@ class Builder(Construction):
         return self.project(extended, (*schema, pattern.variable))
 
     def _without_value(self, node: Node, variable: Variable) -> Node:
-        """The solutions of a node, none of which may have a value for a variable.
-
-        Inside EXISTS values take the places of the variables of the outer solution (section 18.6);
-        BIND of a value is no query. Where the variable has no value outside, it is one.
-        """
+        """Outer values replace variables in EXISTS (section 18.6): BIND of one is no query."""
         place = node.schema.index(variable)
         message = f"BIND of {variable} inside EXISTS, which has a value outside"
         if variable in node.certain:
@@ -765,7 +717,7 @@ class Builder(Construction):
         return add(Minus(left, reduced, apart, given), left)
 
     def grouped(self, pattern: algebra.Group, seed: Node | None) -> Node:
-        """The groups of a pattern's solutions, with their aggregates."""
+        """Build the groups of a pattern's solutions, with their aggregates."""
         with self.not_hurried():
             node = self.build(pattern.input, self.passed_on(pattern, seed))
         return build_group(self, pattern, node)
@@ -777,10 +729,5 @@ class Builder(Construction):
     def modified(
         self, pattern: Pattern, seed: Node | None, watch: Watch | None = None
     ) -> tuple[Node, tuple[Variable, ...], SortKeyOf | None]:
-        """A pattern with its solution modifiers.
-
-        Returns:
-            The node; the visible variables (its schema may have more, which the order needs); and
-            the sorting key of its solutions, if there is an order.
-        """
+        """Build a pattern with its solution modifiers: node, visible variables, sorting key."""
         return build_modified(self, pattern, seed, watch)

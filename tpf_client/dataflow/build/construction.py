@@ -1,4 +1,4 @@
-"""The common base of the builders of all kinds of patterns."""
+"""The base of the builders of all kinds of patterns."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ from tpf_client.sparql.scopes import in_scope
 
 
 def passed_on(pattern: Pattern, names: Iterable[Variable]) -> tuple[Variable, ...]:
-    """Those variables of a seed of a pattern that may restrict its input (or its left side) too."""
+    """Return the variables of a seed that may also restrict the pattern's (left) input."""
     match pattern:
         case algebra.Extend(_, variable):
             return tuple(name for name in names if name != variable)
@@ -94,11 +94,9 @@ NO_DATASET = algebra.DatasetClause()
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The outer row that a correlated pattern (in EXISTS) is evaluated for.
+    """Hold the outer rows of a correlated pattern (in EXISTS).
 
-    Args:
-        rows: the rows outside; ``None``: the pattern is evaluated by itself.
-        given: copies of those of their variables that may lack a value.
+    `given` are copies of those of their variables that may be unbound.
     """
 
     rows: Node | None = None
@@ -106,12 +104,9 @@ class Outside:
 
 
 class Construction(ABC):
-    """The small steps of building nodes for patterns.
+    """Build nodes for patterns, in small steps.
 
-    Attributes:
-        join_order: which operands come first.
-        errors: variables whose values are errors in all the solutions that it builds for.
-        remembers: see `Grouping`.
+    `errors` are variables whose values are errors in all solutions built for.
     """
 
     remembers = False
@@ -144,24 +139,24 @@ class Construction(ABC):
         return Variable(f"?.x{next(self._numbers)}")
 
     def compiler(self, node: Node, row: int | None = None) -> Compiler:
-        """A compiler for expressions over the solutions of a node."""
+        """Return a compiler of expressions over a node's solutions."""
         return Compiler(self.environment, node.schema, row)
 
     def project(self, node: Node, names: Sequence[Variable]) -> Node:
-        """A node reduced to some variables, in this order."""
+        """Project a node to some variables, in this order."""
         return node if node.schema == tuple(names) else self.flow.add(Project(node, names))
 
     @property
     def outer(self) -> Node | None:
-        """The rows that what is built is evaluated for; ``None``: it is evaluated by itself."""
+        """The rows outside a correlated pattern; ``None``: it is evaluated by itself."""
         return self._outside.rows
 
     def within(self, rows: Node, given: Mapping[Variable, Variable]) -> Self:
-        """A builder, in the same dataflow, of what is evaluated for rows outside: see `Outside`."""
+        """Return a builder in the same dataflow for outer rows (see `Outside`)."""
         return self._with(Outside(rows, given))
 
     def by_itself(self) -> Self:
-        """A builder, in the same dataflow, of what sees no rows outside."""
+        """Return a builder in the same dataflow without outer rows."""
         return self if self.outer is None else self._with(Outside())
 
     def _with(self, outside: Outside) -> Self:
@@ -170,7 +165,7 @@ class Construction(ABC):
         return other
 
     def elsewhere(self, leaves: Leaves) -> Self:
-        """A builder of patterns that other leaves answer, in the same dataflow."""
+        """Return a builder in the same dataflow with other leaves."""
         other = copy(self.by_itself())
         other.leaves, other.dataset = leaves, NO_DATASET
         other.join_order = JoinOrder(leaves)
@@ -185,7 +180,7 @@ class Construction(ABC):
         condition: Callable[[Solution], bool],
         expression: Expression | None = None,
     ) -> Node:
-        """The solutions for which a condition is true (see `Filter`)."""
+        """Keep the solutions for which a condition is true (see `Filter`)."""
         return self.flow.add(Filter(node, condition, asks=node.askable, expression=expression))
 
     def extended(
@@ -198,7 +193,7 @@ class Construction(ABC):
         always: bool = False,
         expression: Expression | None = None,
     ) -> Node:
-        """The solutions with one more variable (see `Extend`)."""
+        """Add a variable (see `Extend`)."""
         asks = node.askable and not volatile
         return self.flow.add(
             Extend(
@@ -213,7 +208,7 @@ class Construction(ABC):
         )
 
     def copied(self, node: Node, variable: Variable, source: Variable) -> Node:
-        """The solutions with one more variable, which has the value of another."""
+        """Add a variable with the value of another."""
         names = (*node.schema, variable)
         return self.flow.add(Project(node, names, {variable: source}, asks=node.askable))
 
@@ -224,15 +219,15 @@ class Construction(ABC):
         return self.flow.add(Project(node, names, asks=node.askable))
 
     def first_ones(self, node: Node, key: SortKeyOf, offset: int, limit: int | None) -> Node:
-        """The first solutions in an order (see `TopK`)."""
+        """Keep the first solutions in an order (see `TopK`)."""
         return self.flow.add(TopK(node, key, offset, limit, asks=node.askable))
 
     def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:  # noqa: ARG002
-        """The groups of a node's solutions (see `Group`); `pattern` is what they are for."""
+        """Group a node's solutions (see `Group`); `pattern` says how."""
         return self.flow.add(Group(node, how))
 
     def seed(self, node: Node | None, names: Sequence[Variable]) -> Distinct | None:
-        """The distinct values of those of these variables that a node binds for certain."""
+        """Build the distinct values of those of these variables that a node certainly binds."""
         if node is None:
             return None
         shared = tuple(name for name in node.schema if name in names and name in node.certain)
@@ -247,12 +242,10 @@ class Construction(ABC):
         return self._seeds[key]
 
     def matching(self) -> Callable[[Matching, Node], Matching]:
-        """Takes in a node that looks for partners; to be called before its right side is built.
+        """Return a function that adds a matching node; call before building its right side.
 
-        What it says of a left solution that is there stands as soon as everything that was built
-        from now on is at rest: then all the right solutions that are compatible with it are there
-        (see the comment on seeds). Further ones come with further left solutions only.
-        Or as soon as all has come for it alone, where nothing in between holds anything back.
+        A left solution's result is final once everything built from now on is at rest, or once all
+        has come for it alone and nothing in between holds back.
         """
         leaves, nodes, start = self.leaves, self.flow.nodes, len(self.flow.nodes)
         mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
@@ -289,32 +282,27 @@ class Construction(ABC):
 
     @contextmanager
     def knowing(self, errors: frozenset[Variable]) -> Iterator[None]:
-        """Build nodes for solutions in which the values of these are errors."""
+        """Build nodes for solutions in which the values of these variables are errors."""
         before, self.errors = self.errors, errors
         yield
         self.errors = before
 
     def sideways(self, node: Node, pattern: Pattern) -> Node | None:
-        """The seed that a node gives to a pattern."""
+        """Build the seed that a node gives to a pattern."""
         return self.seed(node, in_scope(pattern))
 
     def passed_on(self, pattern: Pattern, seed: Node | None) -> Node | None:
-        """The seed of a pattern, as far as its input may have it too."""
+        """Reduce a pattern's seed to what its input may have too."""
         return None if seed is None else self.seed(seed, passed_on(pattern, seed.schema))
 
     @abstractmethod
     def build(self, pattern: Pattern, seed: Node | None) -> Node:
-        """The node of a pattern's solutions.
-
-        Right about those that are compatible with a solution of `seed` (see
-        `tpf_client.dataflow.build.construction`).
-        """
+        """Build a pattern's solutions, correct for those compatible with a solution of `seed`."""
 
     @abstractmethod
     def without_exists(self, node: Node, expression: Expression) -> tuple[Node, Expression]:
-        """The expression with its EXISTS replaced by variables that the node returned binds."""
+        """Replace EXISTS in an expression by variables that the returned node binds."""
 
 
 def _holds_back(node: Node) -> bool:
-    """True if a node may send something later than it could."""
     return node.holds or type(node).leads_elsewhere is not Node.leads_elsewhere

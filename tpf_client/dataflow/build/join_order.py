@@ -1,4 +1,4 @@
-"""In which order the operands of a join are built: each may be seeded by those before it."""
+"""Order the operands of a join: each may be seeded by those before it."""
 
 import math
 from collections.abc import Collection
@@ -21,11 +21,7 @@ _VALUES, _PATTERNS, _PATHS, _SERVICES = range(4)
 
 
 class JoinOrder:
-    """About how many solutions patterns have, and in which order they are joined for that.
-
-    A pattern is looked at once, however many contain it; those with paths once for each set of
-    variables that is known where they stand.
-    """
+    """Estimate the cardinality of patterns and order joins by it."""
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
@@ -34,9 +30,10 @@ class JoinOrder:
         self._counts: dict[int, tuple[Pattern, float]] = {}
 
     def of(self, operands: list[Pattern], seed: Node | None) -> list[Pattern]:
-        """Inline data first; then what shares variables with what is there, the least first.
+        """Put inline data first, then the smallest pattern that shares variables with the rest.
 
-        Where the leaves count, basic graph patterns are taken apart that something else connects.
+        Where leaves count, disconnected basic graph patterns are split if something else connects
+        them.
         """
         if isinstance(self._leaves, CountingLeaves) and len(operands) > 1:
             operands = [part for each in operands for part in _connected(each)]
@@ -48,15 +45,12 @@ class JoinOrder:
         return list(greedy_order(operands, in_scope, cost, known, always_bound))
 
     def foreseen(self, pattern: Pattern) -> float:
-        """About how many solutions a pattern has, without guesses about paths, filters and groups.
-
-        Infinite where there are such.
-        """
+        """Estimate the solutions of a pattern; infinite for paths, filters and groups."""
         _, guessed = self._marks(pattern)
         return math.inf if guessed else self._expected(pattern)
 
     def _marks(self, pattern: Pattern) -> tuple[bool, bool]:
-        """Return whether it has a path, and whether a count must be guessed."""
+        """Return whether it has a path, and whether its count must be guessed."""
         found = self._guessed.get(id(pattern))
         if found is None:
             path = guessed = isinstance(pattern, Path)
@@ -69,7 +63,6 @@ class JoinOrder:
         return found[1:]
 
     def _expected(self, pattern: Pattern, known: Collection[Variable] = ()) -> float:
-        """About how many solutions a pattern has, where the leaves know."""
         if known and self._marks(pattern)[0]:
             return self._count(pattern, known)
         found = self._counts.get(id(pattern))
@@ -107,7 +100,7 @@ class JoinOrder:
 
 
 def _connected(pattern: Pattern) -> list[Pattern]:
-    """The parts of a basic graph pattern that share no variable with one another."""
+    """Split a basic graph pattern into parts that share no variable."""
     match pattern:
         case BGP((_, *_) as patterns):
             return [BGP(tuple(quads)) for quads in components(patterns, variables_of_quad)]
@@ -132,7 +125,7 @@ def _has_known_end(path: Path, known: Collection[Variable]) -> bool:
 
 
 def steps_of(path: Path) -> Pattern:
-    """One step of a path of any length, as a pattern between two variables."""
+    """Return one step of a path of any length, as a pattern between two variables."""
     assert isinstance(path.path, Repeat)
     numbers = count()
 

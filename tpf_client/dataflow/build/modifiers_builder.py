@@ -1,7 +1,4 @@
-"""Projection, DISTINCT, ORDER BY, OFFSET and LIMIT in a dataflow.
-
-Source: SPARQL 1.1 Query Language, section 15.
-"""
+"""Build projection, DISTINCT, ORDER BY, OFFSET and LIMIT (SPARQL 1.1, section 15)."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -31,7 +28,7 @@ from tpf_client.sparql.scopes import in_scope, variables_in
 def build_group(
     builder: Construction, pattern: algebra.Group, node: Node, conditions: Sequence[Expression] = ()
 ) -> Node:
-    """The groups of a node's solutions, with their aggregates."""
+    """Build the groups of a node's solutions, with their aggregates."""
     environment = builder.environment
     keys: list[Expression] = []
     for _, key in pattern.keys:
@@ -77,7 +74,7 @@ def build_group(
 def _values_of(
     compiler: Compiler, expressions: Sequence[Expression | None], node: Node
 ) -> Callable[[Solution], tuple[Any, ...]]:
-    """The values of expressions; ``None`` stands for the whole solution (``COUNT(DISTINCT *)``)."""
+    """``None`` is the whole solution (``COUNT(DISTINCT *)``)."""
     plain = [each for each in expressions if each is not None]
     if len(plain) == len(expressions):
         return compiler.bindings(plain)
@@ -87,20 +84,15 @@ def _values_of(
 
 
 def _visible(schema: Schema) -> Callable[[Solution], Solution]:
-    """The variables of a solution that the query sees: hidden ones do not count."""
     return projection(schema, [name for name in schema if not name.startswith("?.")])
 
 
 def argument_of(
     aggregate: algebra.Aggregate, schema: Schema, compile_it: Callable[[Expression], Compute]
 ) -> Compute:
-    """Compile the argument of an aggregate.
+    """Compile the argument of an aggregate to a term.
 
-    Returns:
-        A function to the term of the argument. ``COUNT(*)`` has no argument: any term will do.
-        ``COUNT(DISTINCT *)`` tells solutions apart that the query can tell apart: by the tuple of
-        the visible variables' values, unbound ones included, in place of a term. The accumulator
-        only looks at whether such arguments are equal.
+    That of ``COUNT(DISTINCT *)`` is the tuple of the visible values.
     """
     if aggregate.argument is not None:
         return compile_it(aggregate.argument)
@@ -110,15 +102,7 @@ def argument_of(
 
 
 class Core(NamedTuple):
-    """The node of a query before projection and the other solution modifiers.
-
-    Args:
-        pattern: the pattern.
-        node: its solutions, with all their variables.
-        variables: those that the answer shows.
-        distinct: whether the answer shows equal solutions once.
-        offset: how many solutions the answer leaves out.
-    """
+    """The node of a query before its solution modifiers, and some of these."""
 
     pattern: Pattern
     node: Node
@@ -133,7 +117,7 @@ Watch = Callable[[Core], None]
 def build_modified(
     builder: Construction, pattern: Pattern, seed: Node | None, watch: Watch | None
 ) -> tuple[Node, tuple[Variable, ...], SortKeyOf | None]:
-    """A pattern with its solution modifiers; see `Builder.modified`."""
+    """Build a pattern with its solution modifiers; see `Builder.modified`."""
     leaves = builder.leaves
     mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
     node, variables, key = _modified(builder, pattern, seed, watch)

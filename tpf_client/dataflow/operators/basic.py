@@ -1,4 +1,4 @@
-"""Project: only some variables, in a given order; absent ones are unbound."""
+"""Project, filter, extend, union, values, and the output of a dataflow."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,14 +24,7 @@ from tpf_client.sparql.algebra import Expression
 
 
 class Filter(Node):
-    """Solutions for which `condition` is true (an error counts as false).
-
-    The condition must be a function of the solution alone: what came in comes out again when it
-    goes.
-
-    Attributes:
-        expression: see above.
-    """
+    """Keep solutions for which `condition`, a function of them alone, is true."""
 
     def __init__(
         self,
@@ -71,23 +64,17 @@ Compute = Callable[[Solution], TermId]
 
 
 class Extend(Node):
-    """Solutions with `variable` added; `UNBOUND` where `compute` says so (an error).
+    """Add `variable` to solutions; `UNBOUND` where `compute` has an error.
 
     Args:
-        upstream: where the solutions come from.
-        variable: a variable that `upstream` does not have.
+        upstream: the input.
+        variable: not in `upstream`.
         compute: the value.
-        volatile: whether `compute` may give another value for the same solution (RAND, UUID, a new
-            blank node). Then every copy gets its own value, and copies that vanish take back the
-            values that were given.
-        always: whether `compute` never gives `UNBOUND`.
-        asks: whether to ask for the solutions instead of listening (see `Node`); not where the
-            value is volatile.
-        expression: the value as it was written; ``None``: it was not.
-
-    Attributes:
-        compute: see above.
-        expression: see above.
+        volatile: every copy gets its own value (RAND, UUID, blank nodes), which its retraction
+            takes back.
+        always: `compute` never gives `UNBOUND`.
+        asks: ask for the solutions instead of listening; not where volatile.
+        expression: the value as written, if it was.
     """
 
     def __init__(
@@ -145,7 +132,7 @@ class Extend(Node):
 
 
 class Union(Node):
-    """All solutions of all inputs; a variable that an input lacks is unbound."""
+    """The solutions of all inputs; variables that an input lacks are unbound."""
 
     def __init__(self, *inputs: Node) -> None:
         schema = tuple(dict.fromkeys(name for node in inputs for name in node.schema))
@@ -167,7 +154,7 @@ class Union(Node):
 
 
 class Values(Node):
-    """These solutions, sent once, at the first flush."""
+    """Constant solutions, sent once, at the first flush."""
 
     def __init__(self, schema: Sequence[Variable], rows: Iterable[Solution]) -> None:
         self._rows = list(rows)
@@ -196,11 +183,7 @@ class Values(Node):
 
 
 class Number(Node):
-    """Solutions with one more variable, different for different solutions.
-
-    The identifiers are negative: they are no terms, they only tell rows apart, so that a correlated
-    sub-pattern can be joined back to exactly the row that it was evaluated for.
-    """
+    """Add a variable that numbers distinct solutions, with negative identifiers."""
 
     def __init__(self, upstream: Node, variable: Variable) -> None:
         super().__init__(
@@ -266,14 +249,9 @@ class Distinct(Node):
 
 
 class Output:
-    """Collects the changes of a tick and nets them.
+    """Collect the changes of a tick and net them.
 
-    Args:
-        upstream: the last node.
-        variables: the variables of the result; others of the node only serve the order.
-        order: the sorting key of a solution *of the upstream schema*; ``None``: no order.
-        on_change: called with each change of the result as it arrives, before it is netted (for
-            results that stream while requests run; sensible where the node is monotone).
+    `order` sorts solutions *of the upstream schema*; `on_change` receives changes before netting.
     """
 
     def __init__(
@@ -315,7 +293,7 @@ class Output:
         return changes
 
     def rows(self) -> Iterator[Solution]:
-        """The present result: every copy, in order where the query has one."""
+        """Yield the present result, every copy, in order where the query has one."""
         rows = list(self._rows.items())
         if self._order is not None:
             order = self._order
@@ -337,10 +315,7 @@ class Output:
 
 
 class Project(Node):
-    """Solutions reduced to `variables`.
-
-    A projection of a projection is one step: it listens to where the first gets its solutions from.
-    """
+    """Project solutions to `variables`; a projection of a projection is one step."""
 
     def __init__(
         self,
@@ -381,7 +356,7 @@ class Project(Node):
 
     @property
     def taken(self) -> tuple[Node, tuple[int, ...]]:
-        """The source of its solutions, and the columns of its values there; -1: unbound."""
+        """The source of its solutions, and its columns there; -1: unbound."""
         return self._source, self._places
 
     def connect(self, sink: Sink) -> None:

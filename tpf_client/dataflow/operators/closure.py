@@ -1,9 +1,7 @@
-"""Closure: property paths ``*``, ``+`` and ``?``, evaluated outwards from their starts.
+"""Property paths ``*``, ``+`` and ``?``, evaluated outwards from their starts.
 
-The edges come from a node that is fed with the *frontier*: what was reached so far. So only edges
-that can matter are asked for, one round of the frontier at a time. New edges and starts extend
-what is reached; when an edge or a start vanishes, reachability is computed anew from the edges
-that are here, and the difference is sent.
+Edges are seeded with the *frontier*, one round at a time. After a retraction reachability is
+computed again from the edges held.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,16 +18,16 @@ Edges: TypeAlias = dict[Place, dict[Place, int]]
 
 
 class Closure(Node):
-    """Distinct pairs of a start and what can be reached from it.
+    """The distinct pairs of a start and a node reachable from it.
 
     Args:
-        starts: distinct places to start from: term, and graph where that is a variable.
-        edges: steps: from, to, and graph where that is a variable.
-        frontier: the input from which `edges` is seeded; ``None`` where `edges` has them all.
+        starts: distinct start nodes, with their graph where that is a variable.
+        edges: from, to, and graph where that is a variable.
+        frontier: the input that seeds `edges`; ``None`` where `edges` has them all.
         schema: variables of the output.
-        shape: an output solution of a start and an end, ``None`` to leave the pair out.
-        at_least_once: whether a place must be reached by a step to be its own end.
-        many: whether more than one step may be taken.
+        shape: the output solution of a pair; ``None`` leaves it out.
+        at_least_once: a node must be reached by a step to be its own end.
+        many: more than one step may be taken.
     """
 
     def __init__(
@@ -97,7 +95,7 @@ class Closure(Node):
             self._shrunk = True
 
     def flush(self) -> None:
-        """Work out what is reached now, send the difference, and ask on from there."""
+        """Compute what is reached, send the difference, and extend the frontier."""
         if not self.pending:
             return
         if self._shrunk:
@@ -183,7 +181,7 @@ class Closure(Node):
 
 
 def reachable(start: Place, edges: Edges, at_least_once: bool, many: bool) -> set[Place]:
-    """The nodes that are reached from a start."""
+    """Return the nodes reachable from a start."""
     reached = set() if at_least_once else {start}
     places = [start]
     while places:

@@ -11,7 +11,7 @@ from tpf_client.dataflow.state.groups import Grouping, Groups
 
 
 class PerKey(Node):
-    """The solutions of each key go through an operator of their own; what comes out is together."""
+    """Run an operator for each key, and send all outputs together."""
 
     def __init__(
         self, upstream: Node, keys: Sequence[Variable], make: Callable[[Node], Node]
@@ -39,18 +39,13 @@ class PerKey(Node):
         part[0].push(solution, count)
 
     def flush(self) -> None:
-        """Let every operator send what it held back."""
+        """Flush every operator."""
         for _, node in self._parts.values():
             node.flush()
 
 
 class Group(Node):
-    """Groups by keys, and aggregates: one solution for each group.
-
-    Attributes:
-        upstream: see above.
-        groups: what it keeps.
-    """
+    """Group by keys, with aggregates: one solution per group."""
 
     def __init__(self, upstream: Node, how: Grouping) -> None:
         super().__init__(how.schema, how.certain, monotone=False, keyed=True, key=how.keys)

@@ -1,4 +1,4 @@
-"""Symmetric hash join: whichever side a change comes from, it meets what the other side holds."""
+"""Symmetric hash join: a change of either side probes what the other holds."""
 
 from collections.abc import Collection, Iterable
 from itertools import chain
@@ -12,21 +12,15 @@ from tpf_client.dataflow.operators.layout import KeyOf, key_reader, layout
 
 
 def joins_by_key(left: Node, right: Node) -> bool:
-    """True if two nodes are for a `KeyedJoin`: their keys are the variables that they share."""
+    """True if two nodes fit a `KeyedJoin`: their keys are their shared variables."""
     shared = {name for name in left.schema if name in right.schema}
     return all(each.key is not None and set(each.key) == shared for each in (left, right))
 
 
 class KeyedJoin(Node):
-    """The joined rows; see `joins_by_key` for what may be joined.
+    """Join the rows of two keyed nodes (see `joins_by_key`).
 
-    A key that lacks a value may meet several others. Rows of such a key, and those that it meets,
-    have both keys, one after the other, as their key.
-
-    Attributes:
-        left: whose rows come first.
-        right: whose other values follow.
-        rest: these, of a row.
+    A key that lacks a value may meet several others; such rows are keyed by both keys.
     """
 
     def __init__(self, left: Node, right: Node) -> None:
@@ -61,7 +55,7 @@ class KeyedJoin(Node):
 
     @property
     def pending(self) -> bool:
-        """True if something happened to a row of either side."""
+        """True if a row of either side changed."""
         return self._left.pending or self._right.pending
 
     def changed(self) -> Collection[Key]:
@@ -78,7 +72,6 @@ class KeyedJoin(Node):
         return self._left.loose() or self._right.loose()
 
     def _with_loose(self, left: Collection[Key], right: Collection[Key]) -> Collection[Key]:
-        """The changed keys of rows, where some keys lack a value."""
         loose_left, loose_right = self._loose_left, self._loose_right
         loose_left.update(key for key in left if UNBOUND in key)
         loose_right.update(key for key in right if UNBOUND in key)
@@ -119,7 +112,7 @@ _Index = dict[Any, dict[Solution, int]]
 
 
 def put(index: _Index, key: Any, solution: Solution, count: int) -> None:
-    """Add to an index of multisets; what becomes zero goes."""
+    """Add to an index of bags; drop what becomes zero."""
     bucket = index.get(key)
     if bucket is None:
         index[key] = {solution: count}
@@ -134,15 +127,10 @@ def put(index: _Index, key: Any, solution: Solution, count: int) -> None:
 
 
 class HashJoin(Node):
-    """Compatible solutions of two nodes, merged.
+    """Join compatible solutions of two nodes.
 
-    A change costs one probe and its results. Where a shared variable may be unbound, that is so
-    until the first solution comes that lacks a value. From then on those that lack one are compared
-    pair by pair with those whose certain variables are equal; the others still find each other by
-    all their shared variables.
-
-    Attributes:
-        probes: how many changes met the other side's index, for tests that count work.
+    Once a solution lacks a shared variable, those that do are compared pair by pair within equal
+    certain variables. `probes` counts work for tests.
     """
 
     def __init__(self, left: Node, right: Node) -> None:
@@ -218,11 +206,9 @@ class HashJoin(Node):
         self._push_loose(right, left, solution, count)
 
     def _complete(self, key: Any) -> bool:
-        """True if every shared variable has a value in a key."""
         return UNBOUND not in key if len(self._layout.shared) > 1 else key != UNBOUND
 
     def _loosened(self) -> "tuple[_Side, _Side]":
-        """Both sides as they are, ready for solutions that lack a value."""
         how = self._layout
         left = _Side(how.left_key, self._left_places)
         right = _Side(how.right_key, self._right_places)
@@ -259,8 +245,6 @@ class HashJoin(Node):
 
 
 class _Side:
-    """The solutions of one side, some of which may lack shared variables."""
-
     def __init__(self, certain_of: KeyOf, shared: tuple[int, ...]) -> None:
         self.certain_of = certain_of
         self._shared = shared
@@ -269,7 +253,7 @@ class _Side:
         self.partial: _Index = {}
 
     def put(self, key: Any, solution: Solution, count: int) -> Solution | None:
-        """Store a solution; the values of its shared variables, ``None`` where one is unbound."""
+        """Store a solution; ``None`` if a shared variable is unbound, else their values."""
         values = tuple([solution[place] for place in self._shared])
         put(self.all, key, solution, count)
         if UNBOUND in values:

@@ -1,9 +1,7 @@
-"""How solutions of two schemas meet: which variables they share, and how they are merged.
+"""How solutions of two schemas join (SPARQL 1.1 Query Language, section 18.3).
 
-Source: SPARQL 1.1 Query Language, section 18.3: two solutions are compatible where every variable
-that both *bind* has the same value. A variable that is bound in every solution of both sides is
-a `key`: its values are hashed. A shared variable that may be unbound is `loose`: it is compared
-pair by pair.
+A shared variable bound in every solution of both sides is a `key` and hashed; one that may be
+unbound is `loose` and compared pair by pair.
 """
 
 from collections.abc import Callable
@@ -18,10 +16,7 @@ Merge = Callable[[Solution, Solution], Solution | None]
 
 
 def key_reader(schema: Schema, names: tuple[Variable, ...]) -> KeyOf:
-    """A function from a solution to something hashable made of these variables' values.
-
-    It is the value itself for one variable, a tuple for more; equal on both sides of a join.
-    """
+    """Read a hashable key from a solution: one bare value, or a tuple."""
     if not names:
         return _no_key
     return itemgetter(*(schema.index(name) for name in names))
@@ -32,7 +27,7 @@ def _no_key(_solution: Solution) -> Any:
 
 
 class Layout(NamedTuple):
-    """How a left and a right schema meet."""
+    """How a left and a right schema join."""
 
     schema: Schema
     """All variables of the left, then those that only the right has."""
@@ -55,7 +50,7 @@ def layout(
     right: Schema,
     right_certain: frozenset[Variable],
 ) -> Layout:
-    """Work out how solutions of two schemas meet."""
+    """Compute how two schemas join."""
     shared = tuple(name for name in left if name in right)
     keys = tuple(name for name in shared if name in left_certain and name in right_certain)
     loose = tuple(name for name in shared if name not in keys)

@@ -1,4 +1,4 @@
-"""Lookup join: asks a source for the partners of the left solutions that there are."""
+"""Lookup join: ask a source for the partners of the present left solutions."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,8 +14,6 @@ from tpf_client.dataflow.node import Node
 
 
 class _Entry:
-    """The state of one key: left solutions, and partners so far."""
-
     __slots__ = ("left", "partners")
 
     def __init__(self) -> None:
@@ -24,22 +22,11 @@ class _Entry:
 
 
 class LookupJoin(Node):
-    """Joins a node with a source that answers by key.
+    """Join a node with a source that answers by key.
 
-    A key is asked for when the first left solution with it appears, and released when the last
-    one has gone; in between the source delivers changes of its partners.
-
-    Args:
-        left: the node whose solutions look for partners.
-        source: whom to ask.
-        keys: the variables of a key, in the order in which the source takes them; all certainly
-            bound on the left.
-        right: the schema of what the source delivers. It may contain the key variables; they are
-            then equal to the key.
-        monotone: whether what the source delivered in a tick is never taken back within it.
-
-    Attributes:
-        requests: how many keys were asked for, for tests that count work.
+    A key is requested at its first left solution and released after its last. `keys` are in the
+    source's order, certainly bound on the left; in `right`, the source's schema, they equal the
+    key. `requests` counts work for tests.
     """
 
     def __init__(
@@ -73,7 +60,7 @@ class LookupJoin(Node):
     def found(
         self, solution: Solution, answered: Callable[[Solution], bool]
     ) -> list[Solution] | None:
-        """All that becomes of a left solution; ``None``: there may be more to come."""
+        """Return all joined rows of a left solution; ``None``: there may be more."""
         key = self._key(solution)
         entry = self._entries.get(key)
         if entry is None or solution not in entry.left:
@@ -81,7 +68,7 @@ class LookupJoin(Node):
         return [solution + rest for rest in entry.partners] if answered(key) else None
 
     def left_of(self, key: Solution) -> Iterable[Solution]:
-        """The left solutions that have a key now."""
+        """Return the present left solutions of a key."""
         entry = self._entries.get(key)
         return () if entry is None else entry.left
 

@@ -1,7 +1,6 @@
 """The base of left join, minus and exists: count the partners of every left solution.
 
-Whether a left solution has any partner is known when the inputs of a tick are complete; so what
-depends on it is sent at `flush`, for those left solutions that something happened to.
+Absence is final only when the inputs of a tick are complete, so it is sent at `flush`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,12 +23,7 @@ _LOOK_AT = 32
 class LeftState:
     """The state of one left solution.
 
-    Attributes:
-        key: the values of the variables that both sides bind.
-        count: how many copies there are.
-        partners: how many right solutions match it.
-        shown: of how many copies something was sent.
-        had_partners: whether they had partners.
+    `shown` are the copies for which something was sent, `had_partners` how.
     """
 
     __slots__ = ("count", "had_partners", "key", "partners", "shown")
@@ -43,7 +37,7 @@ class LeftState:
 
 
 class Matching(Node):
-    """Counts the partners of left solutions, and lets subclasses send what follows from that."""
+    """Count the partners of left solutions; subclasses send what follows."""
 
     def __init__(
         self,
@@ -66,16 +60,16 @@ class Matching(Node):
         right.connect(self._right_sink(how.right_key, pair))
 
     def limit(self, work: Work) -> None:
-        """See `Node.limit`: pairs that are compared count as rows."""
+        """See `Node.limit`: compared pairs count as rows."""
         self._work = work
 
     @property
     def pending(self) -> bool:
-        """True if something happened to a left solution."""
+        """True if a left solution was touched."""
         return bool(self._touched)
 
     def matched(self, left: Solution, right: Solution, count: int) -> None:
-        """A matching pair appears or vanishes `count` times (at once, not at the flush)."""
+        """Handle a matching pair that appears or vanishes (at once, not at the flush)."""
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
         """Return the row that a left solution gives by itself, if any."""
@@ -131,14 +125,14 @@ class Matching(Node):
         return push
 
     def flush(self) -> None:
-        """Send what changed about the left solutions that something happened to."""
+        """Send what changed about the touched left solutions."""
         if self._touched:
             touched = list(self._touched.items())
             self._touched.clear()
             self._send(touched)
 
     def flush_some(self) -> bool:
-        """Send what is sure of the first left solutions, though others may be open; whether any."""
+        """Send what is final of the first left solutions; return whether there was any."""
         if self.knows_all is None:
             return False
         first = islice(self._touched.items(), _LOOK_AT)
@@ -179,13 +173,9 @@ class Matching(Node):
 
 
 class LeftJoin(Matching):
-    """Compatible pairs for which the condition is true; left solutions without any, as they are.
+    """Merge compatible pairs that meet the condition; keep left solutions without any.
 
-    Args:
-        left: the solutions that are all kept.
-        right: what is optional.
-        condition: sees the merged solution (schema: all of the left, then what only the right
-            has); ``None``: true.
+    The condition takes the merged solution: all of the left, then the right's own variables.
     """
 
     def __init__(self, left: Node, right: Node, condition: Condition | None = None) -> None:
@@ -214,7 +204,7 @@ class LeftJoin(Matching):
 
 
 class Mark(NamedTuple):
-    """Adds a variable that says whether there are partners, instead of filtering by it."""
+    """Bind a variable to whether there are partners, instead of filtering."""
 
     variable: Variable
     true: TermId
@@ -222,22 +212,10 @@ class Mark(NamedTuple):
 
 
 class SemiJoin(Matching):
-    """Left solutions that have a compatible right solution, or that have none.
+    """Keep left solutions that have a compatible right solution, or that have none.
 
-    Args:
-        left: the solutions to keep or not.
-        right: who may be compatible.
-        negated: keep those without a partner.
-        condition: sees the merged solution (schema: all of the left, then what only the right has);
-            a partner is one for which it is true.
-        mark: keep all, with this variable added (`negated` turns its value around).
-        expressions: the condition as it was written: all of these hold. ``None``: it was not.
-
-    Attributes:
-        left: see above.
-        right: see above.
-        negated: see above.
-        expressions: see above.
+    The condition takes the merged solution as in `LeftJoin`. With a `mark` all are kept and its
+    variable is added; `negated` inverts either. `expressions` is the condition as written.
     """
 
     def __init__(
@@ -270,7 +248,7 @@ class SemiJoin(Matching):
 
     @property
     def filters(self) -> bool:
-        """True if it lets solutions through or not, instead of marking them."""
+        """True if it filters solutions instead of marking them."""
         return self._mark is None
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
@@ -300,13 +278,10 @@ class SemiJoin(Matching):
 
 
 class Minus(Matching):
-    """Left solutions without a compatible right solution that binds a variable which they bind.
+    """Drop left solutions with a compatible right solution that shares a bound variable.
 
-    Args:
-        left: the solutions to keep or not.
-        right: what is taken away.
-        apart: shared variables that must agree, but do not count as shared.
-        given: those that count only where another variable of the left lacks a value.
+    Variables in `apart` must agree but do not count as shared; those in `given` count only where
+    another variable of the left is unbound.
     """
 
     def __init__(
@@ -321,7 +296,7 @@ class Minus(Matching):
         super().__init__(left, right, how, left.schema, left.certain, pair)
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
-        """The left solution, where nothing takes it away."""
+        """Return the left solution unless it is subtracted."""
         return None if has_partners else left
 
 
@@ -332,7 +307,7 @@ def removes(
     apart: Sequence[Variable],
     given: Mapping[Variable, Variable],
 ) -> Pair:
-    """True if a right solution takes a left one (with equal keys) away."""
+    """Return a test: does a right solution remove a left one with an equal key?"""
     counting = [name for name in how.shared if name not in apart and name not in given.values()]
     places = [(left.index(name), right.index(name)) for name in counting if name not in given]
     unsure = [

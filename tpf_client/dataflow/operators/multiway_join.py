@@ -1,19 +1,11 @@
-"""The join of windows and static caches: every arriving row finds its own way through the others.
+"""The join of windows and static caches: each arriving row takes a route through the others.
 
-There is no tree of joins and there are no intermediate results. Every input is a bag of rows with
-hash indexes; a row that arrives at one input probes the others one after the other, along a route.
-The route of each input is a generated function of nested loops. Its order is chosen greedily: next
-comes the input with the fewest expected partners for what is bound so far, connected ones first,
-the smaller one where two are equal; conditions are checked as soon as their variables are bound.
-How many partners a row has is measured with the rows that arrived last, where they bind what is
-asked for, or with some rows of the input that does; otherwise taken as rows over distinct keys.
-`adapt` looks at the cardinalities as they are now and makes a new route where another order has
-become better. That is the routing ``reviewed``; ``fixed`` keeps the first routes, and ``per-tuple``
-is the policy of paper 000 to the letter: each row goes next where the fewest rows are at this
-moment, whatever they find there.
+There is no join tree and no intermediate result. Each input's route is a generated function of
+nested loops, ordered greedily by expected partners, which are measured with recent rows or
+estimated. Routing ``reviewed`` reorders by current cardinalities, ``fixed`` keeps the first routes,
+``per-tuple`` sends each row to the smallest input next (paper 000 to the letter).
 
-Source: paper 000, section 3.3 (routing) and 4.4 (cardinality-based policy); paper 001, section 3.2
-(indexed buffers).
+Source: paper 000, sections 3.3 and 4.4; paper 001, section 3.2 (indexed buffers).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +29,7 @@ from tpf_client.sparql.rewrite.join_order import greedy_order
 
 
 class RouteCosts:
-    """The cost of the next step of a route, by the rows as they are now."""
+    """The cost of a route's next step, for the current rows."""
 
     def __init__(self, inputs: Sequence[JoinInput]) -> None:
         self._inputs = inputs
@@ -45,11 +37,7 @@ class RouteCosts:
         self._recent: dict[int, Sequence[Solution]] = {}
 
     def of(self, route: Sequence[int], place: int) -> tuple[bool, float, int]:
-        """Estimate the cost of the step at `place` for a row that took this route.
-
-        Returns:
-            Whether it is a cross product, the expected partners of a row, and all rows.
-        """
+        """Estimate a route's step: whether a cross product, partners of a row, all rows."""
         each = self._inputs[place]
         size = each.size()
         columns = each.columns_of({n for at in route for n in self._inputs[at].variables})
@@ -64,7 +52,6 @@ class RouteCosts:
         return False, size / statistics.distinct, size
 
     def _keys(self, route: Sequence[int], names: Sequence[Variable]) -> Sequence[Any]:
-        """Values of these variables, from some rows of the first input that has them all."""
         for place in route:
             variables = self._inputs[place].variables
             if all(name in variables for name in names):
@@ -90,15 +77,9 @@ _LOOPS: Final = 16
 
 
 class MultiwayJoin(Node):
-    """The joined rows.
+    """Join the rows of several inputs.
 
-    Args:
-        inputs: what is joined, at least one.
-        conditions: on variables of the inputs.
-        needed: the variables that somebody needs of the result, in the order of its schema.
-        routing: when routes are chosen.
-        work: how many rows may be made; ``None``: any number. With it a route ends where that is
-            exceeded, also by who takes its rows.
+    `needed` are the variables of the result, in order. A route ends where `work` is exceeded.
     """
 
     def __init__(
@@ -124,14 +105,14 @@ class MultiwayJoin(Node):
         self._work = work
 
     def columns_of(self, entry: object) -> tuple[int, ...] | None:
-        """The columns of an input that its own are, where it has no other input or condition."""
+        """Return the input's columns, if the join only projects that single input."""
         (first, *others) = self.inputs
         if first is not entry or others or self._conditions:
             return None
         return tuple([first.variables.index(name) for name in self.schema])
 
     def start(self) -> None:
-        """Make the first routes; to be called when all sinks are connected."""
+        """Make the first routes, after all sinks are connected."""
         costs = RouteCosts(self.inputs)
         for place, each in enumerate(self.inputs):
             if len(self.inputs) > 1:
@@ -171,7 +152,7 @@ class MultiwayJoin(Node):
         return changed
 
     def explain(self) -> list[dict[str, Any]]:
-        """The inputs with their present cardinalities and routes."""
+        """Return the inputs with their present cardinalities and routes."""
         costs = RouteCosts(self.inputs)
         return [
             {
@@ -218,7 +199,6 @@ class MultiwayJoin(Node):
         each.wanted = []
 
     def _rest(self, start: int) -> None:
-        """Give back what the route of a seldom input uses; the next row of it makes a new one."""
         each = self.inputs[start]
         others = [other.size for other in self.inputs if other is not each]
 
@@ -232,10 +212,7 @@ class MultiwayJoin(Node):
         self._release(each)
 
     def _choose(self, start: int) -> None:
-        """Let each row of an input take the order that the sizes of the others make at its time.
-
-        All steps of a row see the same sizes, so that the whole order is known when it sets out.
-        """
+        """All steps of a row see the same sizes, so the order is fixed at its start."""
         each = self.inputs[start]
         others = [place for place in range(len(self.inputs)) if place != start]
         sizes = [self.inputs[place].size for place in others]

@@ -1,4 +1,4 @@
-"""Order: the first solutions in an order (ORDER BY with OFFSET and LIMIT), under deletions too."""
+"""ORDER BY with OFFSET and LIMIT, under deletions too."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -13,7 +13,7 @@ from tpf_client.sparql.ordering import SortKey as OrderKey
 
 
 def window(rows: Iterator[tuple[Solution, int]], offset: int, limit: int | None) -> Multiset:
-    """The copies from position `offset` on, at most `limit`, of rows in their order."""
+    """Return at most `limit` copies from position `offset` on."""
     result: Multiset = Multiset()
     room = limit
     for row, count in rows:
@@ -32,10 +32,9 @@ def window(rows: Iterator[tuple[Solution, int]], offset: int, limit: int | None)
 
 
 class Slice(Node):
-    """Some `limit` solutions after some `offset` others, in the order of their arrival.
+    """`limit` solutions after `offset` others, in the order of arrival.
 
-    While solutions only arrive they pass at once and stay; a solution that vanishes is replaced at
-    the next flush.
+    Arrivals pass at once and stay; a retracted solution is replaced at the next flush.
     """
 
     def __init__(self, upstream: Node, offset: int = 0, limit: int | None = None) -> None:
@@ -50,22 +49,19 @@ class Slice(Node):
 
     @property
     def missing(self) -> int | None:
-        """How many solutions it takes until further arrivals cannot change the output.
-
-        As long as nothing vanishes; ``None``: they always can.
-        """
+        """How many more solutions, without retractions, make further arrivals irrelevant."""
         if self._limit is None:
             return None
         return max(self._offset + self._limit - self._total, 0)
 
     @property
     def satisfied(self) -> bool:
-        """True if further arrivals cannot change the output (as long as nothing vanishes)."""
+        """True if further arrivals cannot change the output, without retractions."""
         return self.missing == 0
 
     @property
     def pending(self) -> bool:
-        """True if the output must be looked at again."""
+        """True if the output must be computed again."""
         return self._stale
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -108,8 +104,6 @@ SeenAs = Callable[[Solution], Solution]
 
 
 class _Rows:
-    """The solutions of a node that cannot be asked: each is its own key."""
-
     def __init__(self, upstream: Node) -> None:
         self._copies: dict[Solution, int] = {}
         self._changes: dict[Solution, int] = {}
@@ -128,7 +122,7 @@ class _Rows:
         return key if self._copies.get(key, 0) > 0 else None
 
     def copies(self, key: Key) -> int:
-        """How often a solution is there."""
+        """Return the copies of a solution."""
         return self._copies[key]
 
     def all_keys(self) -> Collection[Key]:
@@ -153,28 +147,22 @@ def _once(_key: Key) -> int:
 
 
 class TopK(Node):
-    """The window of a sorted sequence.
+    """The window of a sorted sequence; equal keys are ordered by identifiers.
 
-    Where there is a limit only the best few are kept in order; when those run out, all others are
-    looked at. A row that is behind them before and after a change costs its first sorting key.
-    Solutions with equal keys stand in the order of their identifiers, which makes the window
-    deterministic.
+    With a limit only the best few are kept in order; when those run out, all others are read.
 
     Args:
-        upstream: where the solutions come from.
-        key: what to sort by.
+        upstream: the input.
+        key: the sorting key.
         offset: how many to leave out.
         limit: how many to let through, ``None`` for all.
-        distinct: where given, of the solutions for which it gives the same only the first counts,
-            once (DISTINCT over fewer variables than the order needs).
-        asks: whether to ask for the solutions instead of keeping them (see `Node`).
+        distinct: of solutions with the same value only the first counts, once (DISTINCT over fewer
+            variables than the order needs).
+        asks: ask for the solutions instead of keeping them (see `Node`).
 
     Attributes:
-        upstream: see above.
-        sorts_by: what to sort by.
-        reserve: how many are kept in order when they are chosen anew; not fewer than are shown;
-            ``None``: all.
-        rebuilt: how often the best few were chosen anew, for tests that count work.
+        reserve: how many are kept in order, at least those shown; ``None``: all.
+        rebuilt: how often these were chosen again, for tests that count work.
     """
 
     def __init__(
@@ -217,7 +205,7 @@ class TopK(Node):
 
     @property
     def limits(self) -> tuple[int, int] | None:
-        """The first row that is shown and the first behind them, where each row is there once."""
+        """The first row shown and the first behind the window, with single copies."""
         if self._wanted is None or self._copies is not None:
             return None
         return self._offset, self._wanted
@@ -295,7 +283,6 @@ class TopK(Node):
         self._entries = {entry[2]: entry for entry in ordered}
 
     def _show(self, _new: list[Entry], _gone: list[Entry]) -> None:
-        """Send how the window differs from what was shown."""
         if self._copies is None and self._wanted is not None:
             now = Multiset([row for _, row, _ in self._sorted[self._offset : self._wanted]])
         else:
@@ -303,7 +290,7 @@ class TopK(Node):
         self.show(now)
 
     def show(self, now: Multiset) -> None:
-        """Send how what is in the window now differs from what was shown."""
+        """Send how the new window differs from what was shown."""
         before, self._shown = self._shown, now
         for row, count in now.items():
             change = count - before.get(row, 0)
@@ -314,7 +301,7 @@ class TopK(Node):
                 self.emit(row, -count)
 
     def shows(self, rows: Iterable[Solution]) -> None:
-        """Somebody else has said what is in the window, and these are its rows now."""
+        """Set the window's rows from outside."""
         self._shown = Multiset(rows)
 
     def _in_order(self) -> Iterator[tuple[Solution, int]]:

@@ -1,7 +1,4 @@
-"""SERVICE with a variable: a pattern at every endpoint that the solutions before it name.
-
-Source: SPARQL 1.1 Federated Query, section 2.4 and section 4.
-"""
+"""SERVICE with a variable (SPARQL 1.1 Federated Query, sections 2.4 and 4)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -21,15 +18,9 @@ def at_once(action: Callable[[], object]) -> None:
 
 
 class EachEndpoint(Node):
-    """The solutions that the endpoints give, each built for when its name first comes.
+    """The solutions of all endpoints, each built when its name first comes.
 
-    Args:
-        seed: different solutions, which bind the variable.
-        variable: the name of the endpoint.
-        schema: variables of the output, `variable` among them.
-        build: makes the node of an endpoint's solutions, with this schema, from those solutions of
-            the seed that name it.
-        defer: building may mean requests; it waits until the dataflow is at rest.
+    `build` may request: `defer` makes it wait until the dataflow is at rest.
     """
 
     def __init__(
@@ -80,17 +71,10 @@ class EachEndpoint(Node):
 
 
 class OnDemand(Node):
-    """A node that is built when its input has its first solution.
+    """A node that is built at the first solution of its input.
 
-    Args:
-        upstream: the node.
-        schema: variables of the output.
-        certain: those that are always bound.
-        build: makes the node of the output, with this schema, from an input that gets the
-            solutions, and one that gets those of `seed`.
-        defer: building may mean requests; it waits until the dataflow is at rest.
-        monotone: whether what is built is so where its input is.
-        seed: other solutions that what is built needs; most of them came before it was built.
+    `build` takes inputs of the solutions and of `seed`, and may request: `defer` makes it wait
+    until the dataflow is at rest.
     """
 
     def __init__(
@@ -141,5 +125,4 @@ class OnDemand(Node):
 
 
 def _input_of(node: Node) -> Input:
-    """An input for the solutions of a node."""
     return Input(node.schema, node.certain, monotone=node.monotone)

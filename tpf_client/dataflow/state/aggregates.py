@@ -1,8 +1,6 @@
-"""The set functions of SPARQL, kept up to date under additions and removals.
+"""The set functions of SPARQL 1.1 (section 18.5.1) and MEDIAN, maintained under changes.
 
-Every accumulator sees the argument's term (`UNBOUND` where it is an error) with a count, and gives
-the term of its result, `UNBOUND` for an error. Source: SPARQL 1.1 Query Language, section 18.5.1.
-MEDIAN is an extension.
+Accumulators take an argument's term (`UNBOUND` for an error) with a count, and give the result's.
 """
 
 from bisect import bisect_left, insort
@@ -87,8 +85,7 @@ class Extreme:
 class Median:
     """MEDIAN of numbers: the middle one, or the mean of the two in the middle.
 
-    As long as all numbers are inlined, integers with a common scale are sorted, without a value
-    being made of any of them.
+    Inlined numbers are sorted as integers of a common scale.
     """
 
     __slots__ = ("_entries", "_failures", "_inlined", "_owed", "_scale", "_typed")
@@ -104,7 +101,6 @@ class Median:
         self._inlined = True
 
     def _key(self, argument: TermId) -> Any:
-        """The sort key of a number; ``None`` for what is no number."""
         if self._inlined:
             tag = argument & TAG
             if tag == DECIMAL:
@@ -133,7 +129,7 @@ class Median:
         self._entries[:] = [(key * factor, number) for key, number in self._entries]
 
     def _give_up(self) -> None:
-        """Another kind of number has come: from now on values are compared."""
+        """Compare values from now on: another kind of number has come."""
         self._inlined = False
         entries, self._entries = self._entries, []
         for _, number in entries:
@@ -195,18 +191,14 @@ class Accumulator(Protocol):
     """The state of one aggregate of one group."""
 
     def add(self, argument: TermId, count: int) -> None:
-        """The argument has this value in `count` more (or fewer) solutions of the group."""
+        """Add (or remove) the argument of `count` solutions."""
 
     def result(self) -> TermId:
         """The value of the aggregate now."""
 
 
 class DistinctArguments:
-    """Passes every argument on once.
-
-    Attributes:
-        inner: what they are passed to.
-    """
+    """Pass every distinct argument on once, to `inner`."""
 
     def __init__(self, inner: Accumulator) -> None:
         self.inner = inner
@@ -245,9 +237,8 @@ class Count:
 class Sum:
     """SUM and AVG.
 
-    Exact numbers are added and subtracted as they come and go; those with a binary point are added
-    up anew, because what was added to them cannot be taken back exactly. Their sum is rounded once,
-    so that it does not depend on the order in which they came.
+    Floating-point numbers are summed again, because additions cannot be undone exactly, and rounded
+    once, so that order does not matter.
     """
 
     def __init__(self, typed: TypedTerms, *, average: bool = False) -> None:
@@ -312,7 +303,7 @@ class Sum:
         return self._typed.encode(total)
 
     def result_of(self, count: int, total: int, decimals: int) -> TermId:
-        """The result for numbers that were added up elsewhere."""
+        """Return the result for numbers summed elsewhere."""
         if self._average and count:
             total = total // count if total >= 0 else -(-total // count)
         elif not decimals:
@@ -323,7 +314,7 @@ class Sum:
         return self._typed.encode(Decimal(unscaled).scaleb(-scale, _EXACT))
 
     def _floating(self) -> float:
-        """The sum of those with a binary point: an xsd:float where all are."""
+        """An xsd:float where all are."""
         single = True
         products = []
         for identifier, count in self._floats.items():
@@ -348,8 +339,6 @@ def _rounded(exact: Fraction | int) -> float:
 
 
 class _Counts:
-    """How often there is which value, in the order of their first arrival."""
-
     def __init__(self) -> None:
         self._counts: dict[TermId, int] = {}
 
@@ -380,7 +369,7 @@ class GroupConcat(_Counts):
         super().__init__()
 
     def limit(self, work: Work) -> None:
-        """Read no more values than this allows; characters count, too."""
+        """Bound the values (and characters) read."""
         self._work = work
 
     def result(self) -> TermId:
@@ -405,7 +394,7 @@ class GroupConcat(_Counts):
 
 
 def limit_accumulators(accumulators: Iterable[Accumulator], work: Work) -> None:
-    """Let those that read all their values for each result read no more than this allows."""
+    """Bound the reading of accumulators that read all values for each result."""
     for each in accumulators:
         inner = each.inner if isinstance(each, DistinctArguments) else each
         if isinstance(inner, GroupConcat):
@@ -416,7 +405,7 @@ def accumulator(
     aggregate: Aggregate,
     typed: TypedTerms,
 ) -> Callable[[], Accumulator]:
-    """A factory of fresh accumulators for an aggregate."""
+    """Return a factory of accumulators for an aggregate."""
     make: Callable[[], Accumulator]
     match aggregate.name:
         case "COUNT":

@@ -1,10 +1,7 @@
 """The groups of solutions that come and go.
 
-What was computed for a solution when it came may be kept until it goes: then the solution that
-expires finds its group and its arguments again without any expression being evaluated (the link
-from a leaf to what it made, paper 001, section 3.1). Conditions on the keys of a group are decided
-once, when the group comes into being; the solutions of a group that fails them cost nothing
-further.
+Values computed for a solution may be kept until it goes (the link from a leaf to its results, paper
+001, section 3.1). Conditions on keys are decided once per group.
 """
 
 import itertools
@@ -28,13 +25,7 @@ def _anything(_key: Solution) -> bool:
 class GroupState:
     """A group; `key` is ``None`` for all groups that fail the conditions on their keys.
 
-    Attributes:
-        key: the values of its keys.
-        accumulators: of its aggregates.
-        total: how many solutions it has.
-        fresh: how many it got in this tick.
-        row: what it looks like, ``None`` where that is not known.
-        untouched: whether nothing happened to it in this tick.
+    `total` and `fresh` count its solutions, all and those of this tick.
     """
 
     __slots__ = ("accumulators", "fresh", "key", "row", "total", "untouched")
@@ -53,17 +44,16 @@ class Grouping:
     """The keys and aggregates of a grouping.
 
     Args:
-        keys: variables of the output. Without keys there is exactly one group, even of nothing.
-        aggregates: variables of the output and how they are made; ``None`` counts the solutions.
-        values_of: for a solution, the values of the keys, then what the aggregates with an
-            accumulator see of it.
-        passes: whether the group of a key is wanted.
-        certain: variables of the output that are bound in every solution.
-        remembers: whether what was computed for a solution is kept until it goes. It pays where
-            solutions go as often as they come; it must be where values are volatile.
+        keys: without keys there is exactly one group, even of nothing.
+        aggregates: ``None`` counts the solutions.
+        values_of: the values of the keys, then the arguments of the accumulators.
+        passes: the condition on keys.
+        certain: variables of the output bound in every solution.
+        remembers: keep the values of a solution until it goes: where solutions go as often as they
+            come, and for volatile values.
         expressions: what `values_of` computes; ``None``: the whole solution.
-        condition: what `passes` looks at; ``None``: nothing.
-        written: the aggregates as they were written.
+        condition: `passes` as written.
+        written: the aggregates as written.
     """
 
     keys: tuple[Variable, ...]
@@ -85,13 +75,7 @@ class Grouping:
 class Groups:
     """The groups of solutions that come and go.
 
-    Attributes:
-        by_key: the groups.
-        touched: those that something happened to in this tick.
-        how: see above.
-        row: makes the row of a group.
-        keyed: whether there are keys.
-        loose: whether the key of a group ever lacked a value.
+    `loose`: some key has lacked a value.
     """
 
     def __init__(self, how: Grouping, *, counts_fresh: bool = False) -> None:
@@ -115,14 +99,14 @@ class Groups:
             self.touched.append(only)
 
     def limit(self, work: Work) -> None:
-        """Let aggregates read no more values than this allows."""
+        """Bound the values that aggregates read."""
         self._work = work
         for group in self.by_key.values():
             limit_accumulators(group.accumulators, work)
 
     @property
     def live(self) -> int:
-        """How many different solutions are remembered."""
+        """The number of distinct solutions remembered."""
         return len(self._live)
 
     def _new_group(self, key: Solution) -> GroupState:
@@ -181,7 +165,7 @@ class Groups:
         return push
 
     def drained(self) -> list[Solution]:
-        """The keys of what was touched since this was last called; empty groups are forgotten."""
+        """Take the touched keys since the last call; forget empty groups."""
         keys = []
         for group in self.touched:
             key = group.key
@@ -196,7 +180,6 @@ class Groups:
 
 
 def _row_maker(whole: Sequence[bool]) -> Callable[[GroupState], Solution]:
-    """A function that makes the row of a group."""
     values = []
     places = itertools.count()
     for each in whole:

@@ -1,8 +1,8 @@
-"""A sliding window, the groups of its rows, and the best of these: one state for all three.
+"""A sliding window, the groups of its rows, and the best of these: one state in C.
 
-Keep what windows, `Groups`, `SemiJoin`, `KeyedJoin` and `TopK` keep together, for a query that
-counts, takes medians and orders. Rows are columns of integers; none becomes a solution. The state
-is in C (`_ranked_groups.c`), built with the package where there is a compiler.
+It replaces windows, `Groups`, `SemiJoin`, `KeyedJoin` and `TopK` for a query that counts, takes
+medians and orders. Rows are columns of integers. `_ranked_groups.c` is compiled with the package
+where there is a compiler.
 """
 
 import ctypes
@@ -31,16 +31,16 @@ _LIBRARY: Final = _SOURCE.with_suffix(".so")
 
 
 class Branch(NamedTuple):
-    """One way in which rows come to groups.
+    """One way in which rows join groups.
 
     Args:
         width: how long a row stays.
         least: rows of this branch that a group needs to be shown; 1 or more.
-        most: rows that it may have at most.
-        medians: how many columns of numbers have their medians taken; 0 with another window.
-        other_width: how long rows of the other window of an EXISTS stay. A row counts where that
-            has one with the same key and a larger value than its own. `NONE`: each counts.
-        negated: it counts where that has none.
+        most: the most rows that it may have.
+        medians: columns whose medians are taken; 0 with another window.
+        other_width: how long rows of an EXISTS's window stay. A row counts where one has the same
+            key and a larger value. `NONE`: each counts.
+        negated: it counts where none has.
     """
 
     width: int
@@ -52,17 +52,16 @@ class Branch(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """How many cells of a row it has: a size, and the middles of its numbers."""
+        """The cells of its row: a size, and the middles of its numbers."""
         return 1 + MIDDLES * self.medians
 
 
 class By(NamedTuple):
-    """A condition of an order.
+    """A condition of an order, on integers or decimals.
 
     Args:
-        place: of a row (see `Ranking`): of a key, a size, or the first cell of numbers. Cells are
-            integers or decimals.
-        over: the place of a size by which that is divided, to `MOST_PLACES` digits; or `NONE`.
+        place: a position in a row: of a key, a size, or the first cell of numbers.
+        over: the position of a size that divides it, to `MOST_PLACES` digits; or `NONE`.
         descending: the largest is first.
     """
 
@@ -78,11 +77,10 @@ class Ranking(NamedTuple):
     for each of its numbers.
 
     Args:
-        keys: how many columns the keys of groups have.
-        branches: how rows come to groups. Groups with rows from all of them are shown.
-        order: by what groups are ordered.
-        ties: the places of a row by whose cells groups are ordered that are equal so far; all of
-            the key are among them.
+        keys: the number of key columns.
+        branches: groups with rows from all of them are shown.
+        order: the conditions of the order.
+        ties: positions whose cells break ties, all of the key among them.
         offset: how many of the first groups are not shown.
         wanted: how many groups are shown, with those.
         apart: stop before a row for which something went.
@@ -99,7 +97,7 @@ class Ranking(NamedTuple):
     ticks: bool
 
     def flat(self) -> Iterator[int]:
-        """The numbers that `ranked_new` reads: sizes, branches, places, order and ties."""
+        """Yield the numbers that `ranked_new` reads: sizes, branches, positions, order and ties."""
         stride, lists, columns = 1, 0, 1
         shapes: list[int] = []
         places: list[int] = []
@@ -151,44 +149,35 @@ class RankedGroups:
         return self._outcome[1]
 
     def batch(self, columns: Sequence[Any]) -> Any:
-        """Rows as `run` takes them.
+        """Convert rows for `run`: columns of 64-bit integers.
 
-        Args:
-            columns: arrays of 64-bit integers: when rows come, none before the one before it; then
-                for each branch the keys, column by column, and whether the row is wanted; its
-                numbers (integers or decimals), column by column; with another window its key as it
-                is here, as it is there, and the values here and there.
+        First the rows' instants, ascending; then for each branch its keys, whether a row counts,
+        and its numbers; with another window the row's key here and there, and the values here and
+        there.
         """
         return np.ascontiguousarray(np.stack(columns, axis=1), np.int64)
 
     def run(self, batch: Any, start: int, stop: int) -> int:
-        """Take rows one after the other, until what is shown may have changed.
-
-        Returns:
-            The number of the first row that was not taken; see `changed` and `passed`.
-        """
+        """Take rows until what is shown may have changed; return the first not taken."""
         done: int = self._library.ranked_run(self._state, _address(batch), start, stop)
         if done < 0:
             raise MemoryError
         return done
 
     def pass_to(self, until: int) -> bool:
-        """Let time pass until an instant; whether what is shown may have changed at `passed`.
-
-        With `Ranking.ticks` it stops at the first instant at which that is so.
-        """
+        """Advance to an instant; return whether what is shown may have changed at `passed`."""
         self._library.ranked_pass_to(self._state, until)
         return self.changed
 
     def shown(self) -> list[Cells]:
-        """The rows of the groups that are shown."""
+        """Return the rows of the groups that are shown."""
         count = self._library.ranked_shown(self._state, _address(self._shown))
         return [tuple(row) for row in self._shown[:count].tolist()]
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The functions in C; ``None`` where they were not compiled of the source as it is."""
+    """Load the functions in C; ``None`` unless compiled from the present source."""
     try:
         loaded = ctypes.CDLL(str(_LIBRARY))
         source = ctypes.c_int64.in_dll(loaded, "ranked_source").value

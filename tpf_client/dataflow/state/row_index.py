@@ -1,13 +1,9 @@
-"""Bags of rows with hash indexes over their columns; the code that maintains them is generated.
+"""Bags of rows with hash indexes over their columns; their maintenance is generated.
 
-An index over the columns K maps the values of K to what the other columns hold, with counts. Where
-K is all columns an entry is a count alone (the one-way index of paper 001, section 3.2.2);
-otherwise it is a dictionary from the rest to its count (the ring index: retrieval by key). Keys and
-rests of one column are the bare identifier, of more a tuple, of none the empty tuple.
-
-An index is made when a route first wants it, and dropped when no route wants it any more, so that
-a change costs no more than what is used; only where rows seldom change it stays, because making it
-again would cost more than keeping it.
+An index over columns K maps the values of K to the rest's, with counts: a count alone where K is
+all columns (the one-way index of paper 001, section 3.2.2), else a dictionary (the ring index). One
+column is a bare identifier, more a tuple, none the empty tuple. An index exists while a route uses
+it, or longer where rows seldom change.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -27,7 +23,7 @@ _SAMPLE = 1024
 
 
 def columns_text(columns: Iterable[int], prefix: str = "r") -> str:
-    """The expression for the values of these columns: bare, or a tuple."""
+    """Return the code of these columns' values: bare, or a tuple."""
     names = [f"{prefix}{column}" for column in columns]
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
@@ -46,11 +42,11 @@ class RowStatistics:
 
     @property
     def distinct(self) -> int:
-        """How many different values there are (of those that were looked at)."""
+        """The number of distinct values (of those read)."""
         return max(1, len(self._table))
 
     def partners(self, keys: Sequence[Any]) -> float:
-        """How many rows have one of these values, on average."""
+        """Return how many rows have one of these values, on average."""
         table = self._table
         if self._buckets:
             total = sum([len(table.get(key, ())) for key in keys])
@@ -64,16 +60,14 @@ class RowBag:
 
     Args:
         width: the number of columns.
-        source: gives the rows that are there now, with their counts, where somebody else holds them
-            anyway: then an index is filled from it, and without a wanted index nothing is kept.
-        keeps: whether an index that nobody wants any more stays: for rows that seldom change.
-        prepare: is called when `maintenance` gives other code than before.
+        source: gives the present rows with their counts, where they are held elsewhere anyway.
+        keeps: unused indexes stay, for rows that seldom change.
+        prepare: called when `maintenance` gives other code than before.
 
     Attributes:
-        width: the number of columns.
-        change: adds `count` copies of a row (negative: takes them away); looked up at every use,
-            because it is generated anew when an index comes or goes.
-        idle: whether `change` does nothing, because nobody wants an index.
+        change: adds `count` copies of a row; look it up at every use, it is generated again when an
+            index comes or goes.
+        idle: `change` does nothing, for lack of indexes.
     """
 
     def __init__(
@@ -96,7 +90,7 @@ class RowBag:
         self._generate()
 
     def want(self, columns: Columns) -> _Table:
-        """The table of the index over these columns, filled; made where it is new."""
+        """Return the filled table of the index over these columns; make it if new."""
         self._users[columns] = self._users.get(columns, 0) + 1
         if columns not in self._tables:
             self._tables[columns] = self._filled(columns)
@@ -104,7 +98,7 @@ class RowBag:
         return self._tables[columns]
 
     def release(self, columns: Columns) -> None:
-        """One user of this index less; where it was the last, the index goes."""
+        """Release an index; its last user drops it."""
         self._users[columns] -= 1
         if not self._users[columns] and not self._keeps:
             del self._users[columns]
@@ -119,7 +113,6 @@ class RowBag:
         self._generate()
 
     def _filled(self, columns: Columns) -> _Table:
-        """A new index with the rows that are there."""
         table: _Table = {}
         rest = self.rest(columns)
         names = ", ".join(f"r{column}" for column in self._all)
@@ -138,11 +131,11 @@ class RowBag:
 
     @property
     def size(self) -> int:
-        """How many rows there are, copies counted (counted when asked for)."""
+        """Count the rows, with copies."""
         return sum([count for _, count in self.rows()])
 
     def rows(self) -> Iterator[tuple[Solution, int]]:
-        """The rows with their counts; each once, where no one else holds them."""
+        """Yield the rows with their counts; each once, if held here."""
         if self._source is not None:
             yield from self._source()
             return
@@ -162,10 +155,7 @@ class RowBag:
         return tuple(column for column in self._all if column not in columns)
 
     def statistics(self, columns: Columns, rows: int) -> "RowStatistics":
-        """How the values of these columns are distributed.
-
-        Where there is an index over them it is exact; otherwise it is taken from some of the rows.
-        """
+        """Return the distribution of these columns' values: exact with an index, else sampled."""
         table = self._tables.get(columns)
         if table is not None:
             return RowStatistics(table, bool(self.rest(columns)), 1.0)
@@ -187,7 +177,7 @@ class RowBag:
             self._prepare()
 
     def maintenance(self, names: dict[str, Any]) -> list[str]:
-        """The code of `change`, for those who have a row often enough to spare the call."""
+        """Return the code of `change`, for callers that inline it."""
         lines = [f"{', '.join(f'r{c}' for c in self._all)}, = row"] if self.width else []
         for number, columns in enumerate(self._tables):
             names[f"t{number}"] = self._tables[columns]
@@ -195,7 +185,6 @@ class RowBag:
         return lines if self._tables else []
 
     def _indexing(self, table: str, columns: Columns, rest: Columns, indent: str) -> list[str]:
-        """The lines that bring `count` copies of the row ``r0, r1, …`` into a table."""
         key = columns_text(columns)
         if not rest:
             lines = [
@@ -232,12 +221,9 @@ class RowBag:
 class JoinCondition:
     """A condition on a joined row.
 
-    Args:
-        variables: what it needs.
-        check: takes the values of exactly these variables, in this order.
-        text: the same as an expression with a place for each value, to spare the call.
-        constant: what `text` calls ``{constant}``: not a part of it, so that the code that is made
-            is the same for all constants, and compiled once.
+    `check` takes the values of exactly these variables; `text` is the same as an expression with a
+    placeholder for each. ``{constant}`` stands for `constant`, so that the code is compiled once
+    for all constants.
     """
 
     variables: tuple[Variable, ...]
@@ -247,19 +233,18 @@ class JoinCondition:
 
 
 class JoinInput:
-    """One input of a join: its variables, its rows, and the route of rows that arrive at it.
+    """One input of a join: its variables, rows, and route for arriving rows.
 
     Attributes:
-        label: what it is, for people.
-        takes_expired: whether rows that go must be routed too.
-        route: takes a row and how many copies came (positive) or went (negative). Rows must be in
-            `bag` before they are routed, and out of it before they are routed as gone.
+        label: for people.
+        takes_expired: rows that go must be routed, too.
+        route: takes a row and its count. Rows must be in `bag` before they are routed, and out of
+            it before they are routed as gone.
         order: the inputs in the order in which `route` visits them.
-        candidate: another order that was better when routes were last looked at.
-        size: how many rows there are; must cost nothing.
-        recent: gives some rows, where rows come all the time those that came last.
-        seldom: whether rows come or go so seldom that their route, and the indexes that it needs,
-            are made when a row does, and given back afterwards.
+        candidate: another order that was better at the last review.
+        size: the number of rows; must cost nothing.
+        recent: samples rows, the last ones where rows come all the time.
+        seldom: route and indexes are made for a row and released afterwards.
     """
 
     def __init__(
@@ -290,11 +275,11 @@ class JoinInput:
         return self._bag()
 
     def columns_of(self, names: Container[Variable]) -> Columns:
-        """The columns that have one of these variables."""
+        """Return the columns of these variables."""
         return tuple([place for place, name in enumerate(self.variables) if name in names])
 
     def hold(self) -> None:
-        """Have rows kept from now on, because a route may come to probe them."""
+        """Keep rows from now on, because a route may probe them."""
         self._bag()
 
 
