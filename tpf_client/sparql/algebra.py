@@ -1,14 +1,9 @@
-"""The SPARQL algebra that everything here works on: values, hashable and comparable.
+"""The SPARQL algebra: hashable, comparable values (SPARQL 1.1, section 18).
 
-Terms are canonical N-Triples texts, variables ``?name`` (see `annotations.terms`). Variables that
-no query text can contain begin with ``?.``: blank nodes of patterns (``?.b_label``), and what
-the translation introduces (``?.1``).
-
-Source: SPARQL 1.1 Query Language, section 18. GRAPH is not an operator: it sets the graph position
-of the quad patterns inside it. There `DEFAULT_GRAPH` means the default graph alone; a *variable
-means any named graph, never the default graph*. What has no quad pattern there is joined with the
-names of graphs, and what GRAPH ?g says of ?g inside is another variable, which is compared with ?g
-afterwards (see `tpf_client.sparql.parser`).
+Terms are canonical N-Triples texts, variables ``?name``; hidden ones begin with ``?.`` (blank nodes
+with ``?.b_``). GRAPH sets the graph position of the quad patterns inside. There `DEFAULT_GRAPH` is
+the default graph alone, and a *variable ranges over named graphs only*; ?g inside GRAPH ?g is
+renamed and compared afterwards (see `tpf_client.sparql.parser`).
 """
 
 from collections.abc import Iterator
@@ -92,7 +87,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class VariableRef:
-    """The value of a variable; an error where it has none."""
+    """The value of a variable; an error if unbound."""
 
     variable: Variable
 
@@ -101,9 +96,8 @@ class VariableRef:
 class Call:
     """An operator, a builtin or a function by IRI.
 
-    `name` is the operator's sign (``=``, ``&&``, ``!``, ``+``, ``neg`` for the unary minus, ``IN``,
-    ``NOT IN``), the builtin's name in upper case (``STRLEN``), or an IRI in angle brackets.
-    ``IRI`` has the base IRI as its second argument, where there is one.
+    `name` is a sign (``neg`` for the unary minus, ``IN``, ``NOT IN``), a builtin in upper case, or
+    an IRI in angle brackets. A base IRI is the second argument of ``IRI``.
     """
 
     name: str
@@ -120,10 +114,9 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A set function over a group; occurs only in `Group.aggregates`.
+    """A set function over a group; only in `Group.aggregates`.
 
-    `name` is COUNT, SUM, AVG, MIN, MAX, SAMPLE, GROUP_CONCAT or MEDIAN; `argument` is ``None`` for
-    ``COUNT(*)``.
+    `argument` is ``None`` for ``COUNT(*)``.
     """
 
     name: str
@@ -140,14 +133,14 @@ Row: TypeAlias = tuple[Term | None, ...]
 
 
 class _Remembering:
-    """A pattern; it never changes, so what was found out about all of it is kept with it."""
+    """A pattern, with a cache for its analysis."""
 
     __slots__ = ("_always_bound", "_bound_but_for_errors")
 
 
 @dataclass(frozen=True, slots=True)
 class BGP(_Remembering):
-    """A basic graph pattern; without patterns it has one empty solution."""
+    """A basic graph pattern; an empty one has one empty solution."""
 
     patterns: tuple[QuadPattern, ...]
 
@@ -172,7 +165,7 @@ class Join(_Remembering):
 
 @dataclass(frozen=True, slots=True)
 class LeftJoin(_Remembering):
-    """OPTIONAL; the condition (``None``: true) sees the solutions of both sides."""
+    """OPTIONAL; the condition (``None``: true) takes the solutions of both sides."""
 
     left: "Pattern"
     right: "Pattern"
@@ -197,7 +190,7 @@ class Union(_Remembering):
 
 @dataclass(frozen=True, slots=True)
 class Extend(_Remembering):
-    """BIND: adds a variable; it stays unbound where the expression is an error."""
+    """BIND: adds a variable, unbound where the expression is an error."""
 
     input: "Pattern"
     variable: Variable
@@ -206,25 +199,23 @@ class Extend(_Remembering):
 
 @dataclass(frozen=True, slots=True)
 class Aggregated(Extend):
-    """The AGGREGATE clause of C-SPARQL: adds the aggregate of the solutions with the same keys.
+    """The AGGREGATE clause of C-SPARQL (paper 003, sections 2.2 and 3.1).
 
-    Every solution gets the value of its group; none is collapsed. It is an `Extend` to everything
-    that asks for scopes; its expression is an `Aggregate`. The value stays unbound where the
-    aggregate is an error. Source: paper 003, sections 2.2 and 3.1.
+    It adds the aggregate of the solutions with the same keys and collapses none.
     """
 
     keys: tuple[Variable, ...] = ()
 
     @property
     def aggregate(self) -> Aggregate:
-        """What is computed for each group."""
+        """The aggregate of each group."""
         assert isinstance(self.expression, Aggregate)
         return self.expression
 
 
 @dataclass(frozen=True, slots=True)
 class Minus(_Remembering):
-    """Solutions of the left without a compatible one on the right that shares a variable.
+    """Left solutions without a compatible right one that shares a variable.
 
     Variables in `apart` (the graph of an enclosing GRAPH ?g) must agree, but do not count as
     shared.
@@ -245,10 +236,7 @@ class Values(_Remembering):
 
 @dataclass(frozen=True, slots=True)
 class Group(_Remembering):
-    """Grouping by expressions, each named by a variable, with the aggregates of each group.
-
-    Without keys there is exactly one group, even of nothing.
-    """
+    """Grouping by named expressions, with aggregates; one group where there are no keys."""
 
     input: "Pattern"
     keys: tuple[tuple[Variable, Expression], ...]
@@ -295,7 +283,7 @@ class Reduced(_Remembering):
 
 @dataclass(frozen=True, slots=True)
 class Slice(_Remembering):
-    """OFFSET and LIMIT (``None``: to the end), for each combination of values of `by` by itself."""
+    """OFFSET and LIMIT (``None``: to the end), separately for each value of `by`."""
 
     input: "Pattern"
     offset: int = 0
@@ -307,8 +295,7 @@ class Slice(_Remembering):
 class Service(_Remembering):
     """A pattern that another source answers.
 
-    `failed` are endpoints that are known to fail; where the service is silent, they have one
-    solution without values.
+    `failed` are endpoints known to fail; with SILENT each has one empty solution.
     """
 
     endpoint: TermOrVariable
@@ -346,7 +333,7 @@ NOTHING = Values((), ())
 
 @dataclass(frozen=True, slots=True)
 class DatasetClause:
-    """FROM and FROM NAMED; both empty: the dataset of the source as it is."""
+    """FROM and FROM NAMED; both empty: the source's dataset as it is."""
 
     default: tuple[Term, ...] = ()
     named: tuple[Term, ...] = ()
@@ -360,15 +347,9 @@ QueryForm: TypeAlias = Literal["SELECT", "ASK", "CONSTRUCT", "DESCRIBE"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query: what to match, and what to make of the solutions.
+    """A query; `described` are IRIs, beside the values of `variables`.
 
-    Args:
-        form: SELECT, ASK, CONSTRUCT or DESCRIBE.
-        pattern: the algebra, solution modifiers included.
-        variables: variables of the solutions, in their order (SELECT), or to describe.
-        template: triples to construct (blank nodes as ``_:b`` terms).
-        described: IRIs to describe, beside the values of `variables`.
-        dataset: FROM and FROM NAMED.
+    Blank nodes of the template are ``_:b`` terms.
     """
 
     form: QueryForm
@@ -383,7 +364,7 @@ class Query:
 
 
 def children(pattern: Pattern) -> tuple[Pattern, ...]:
-    """The patterns directly inside a pattern (not those inside its expressions)."""
+    """Return the patterns directly inside a pattern, but not in its expressions."""
     return tuple(
         value
         for value in (getattr(pattern, field.name) for field in fields(pattern))
@@ -392,14 +373,14 @@ def children(pattern: Pattern) -> tuple[Pattern, ...]:
 
 
 def is_ordered(pattern: Pattern) -> bool:
-    """Whether the solutions of a query's pattern come in an order that it asks for."""
+    """True if the query asks for an order of its solutions."""
     while isinstance(pattern, Slice | Distinct | Reduced | Project):
         pattern = pattern.input
     return isinstance(pattern, OrderBy)
 
 
 def parts_of(value: Any) -> tuple[Any, ...]:
-    """What a pattern, an expression or a tuple of them directly consists of."""
+    """Return the direct parts of a pattern, an expression or a tuple of them."""
     if isinstance(value, tuple):
         return value
     if is_dataclass(value):
@@ -408,7 +389,7 @@ def parts_of(value: Any) -> tuple[Any, ...]:
 
 
 def walk(pattern: Pattern) -> Iterator[Pattern]:
-    """The pattern and all patterns inside it, outermost first; not those in EXISTS."""
+    """Yield the pattern and all inside it, outermost first; not those in EXISTS."""
     waiting = [pattern]
     while waiting:
         each = waiting.pop()
@@ -417,17 +398,17 @@ def walk(pattern: Pattern) -> Iterator[Pattern]:
 
 
 def variables_of_quad(pattern: QuadPattern) -> tuple[Variable, ...]:
-    """The distinct variables of a quad pattern, in the order of their first places."""
+    """Return the distinct variables, in the order of their first positions."""
     return tuple(dict.fromkeys(Variable(term) for term in pattern if is_variable(term)))
 
 
 def variables_of_bgp(patterns: tuple[QuadPattern, ...]) -> tuple[Variable, ...]:
-    """The distinct variables of quad patterns, in the order of their first places."""
+    """Return the distinct variables, in the order of their first positions."""
     return tuple(dict.fromkeys(name for quad in patterns for name in variables_of_quad(quad)))
 
 
 def expressions_of(pattern: Pattern) -> tuple[Expression, ...]:
-    """The expressions that a pattern itself evaluates (not those of the patterns inside it)."""
+    """Return the expressions of a pattern itself (not of those inside it)."""
     match pattern:
         case Filter(_, condition):
             return (condition,)

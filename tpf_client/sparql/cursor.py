@@ -19,12 +19,7 @@ _RDF_TYPE = Term("<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>")
 
 
 class Cursor:
-    """A position in the tokens of a text, with the prefixes and the base in force there.
-
-    Args:
-        text: the whole text.
-        base: what relative IRIs are relative to, ``None`` for nothing.
-    """
+    """A position in the tokens of a text, with prefixes and base."""
 
     def __init__(self, text: str, base: str | None = None) -> None:
         self.text = text
@@ -44,11 +39,11 @@ class Cursor:
         return self._tokens[self._index]
 
     def ahead(self, steps: int = 1) -> Token:
-        """A token further on, or further back (the last one where there are fewer)."""
+        """Return a token further on or back."""
         return self._tokens[min(self._index + steps, len(self._tokens) - 1)]
 
     def advance(self) -> Token:
-        """Step over the token under the cursor, and return it."""
+        """Step over the token under the cursor and return it."""
         token = self._tokens[self._index]
         if token.kind != "end":
             self._index += 1
@@ -60,7 +55,7 @@ class Cursor:
         return token.kind == "sign" and token.text in signs
 
     def at_word(self, *words: str) -> bool:
-        """True at one of these keywords (given in upper case)."""
+        """True at one of these keywords (in upper case)."""
         token = self.token
         return token.kind == "word" and token.text.upper() in words
 
@@ -91,12 +86,12 @@ class Cursor:
         return self.advance()
 
     def expected(self, what: str) -> NoReturn:
-        """Raise the error that something else is under the cursor."""
+        """Raise an error: something else is under the cursor."""
         token = f"'{self.token.text}'" if self.token.text else "the end of the query"
         self.fail(f"expected {what}, found {token}")
 
     def whole_number(self, what: str = "a number") -> int:
-        """Step over a whole number without a sign."""
+        """Step over an unsigned integer."""
         if self.token.kind != "integer":
             self.expected(what)
         if len(self.token.text) > _DIGITS:
@@ -105,18 +100,14 @@ class Cursor:
 
     @contextmanager
     def nested(self) -> Iterator[None]:
-        """Read one level of brackets further inside.
-
-        Raises:
-            UnsupportedQueryError: there are too many.
-        """
+        """Read a level of brackets; `UnsupportedQueryError` if too deep."""
         self._levels += 1
         check_levels(self._levels)
         yield
         self._levels -= 1
 
     def fail(self, reason: str, position: int | None = None) -> NoReturn:
-        """Raise an error that points at the token under the cursor, or at a position."""
+        """Raise an error at the token under the cursor, or at a position."""
         raise QuerySyntaxError(
             reason, self.text, self.token.position if position is None else position
         )
@@ -187,7 +178,7 @@ class Cursor:
         return self.at_word("TRUE", "FALSE") or self.at_signed_number()
 
     def at_signed_number(self) -> bool:
-        """True at a sign with a number right behind it."""
+        """True at a sign directly before a number."""
         return (
             self.at("+", "-")
             and self.ahead().kind in _NUMBERS

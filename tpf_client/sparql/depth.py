@@ -1,9 +1,7 @@
-"""How deep a query may be, and room for it.
+"""Bound the depth of queries, and make room on the stack for it.
 
-What is merely wide is no deeper for it where that can be: what is associative becomes a balanced
-tree. A sum, a row of BINDs or OPTIONALs is a chain, whose every step is one level: for those there
-is room as long as they are no longer than `MAX_DEPTH`, in the thread of whoever asks. Python frees
-that room by a limit of the process alone, and only ever raises it here, by need.
+Associative operations become balanced trees; chains (a sum, a row of BINDs) take a level a step, up
+to `MAX_DEPTH`. The process's recursion limit is only ever raised.
 """
 
 import sys
@@ -28,7 +26,7 @@ _SPARE = 2_000
 
 
 def balanced(combine: Callable[[T, T], T], parts: Sequence[T]) -> T:
-    """Parts combined in their order by something associative, no deeper than must be."""
+    """Combine parts, in order, by something associative, as a balanced tree."""
     while len(parts) > 1:
         pairs = [combine(parts[n], parts[n + 1]) for n in range(0, len(parts) - 1, 2)]
         parts = [*pairs, parts[-1]] if len(parts) % 2 else pairs
@@ -36,11 +34,7 @@ def balanced(combine: Callable[[T, T], T], parts: Sequence[T]) -> T:
 
 
 def check_levels(levels: int) -> None:
-    """Make room for a text with so many brackets inside one another.
-
-    Raises:
-        UnsupportedQueryError: that is too deep.
-    """
+    """Make room for so many nested brackets; `UnsupportedQueryError` if too deep."""
     if levels > MAX_LEVELS:
         raise UnsupportedQueryError(
             f"this query is nested too deeply: more than {MAX_LEVELS} levels"
@@ -49,20 +43,12 @@ def check_levels(levels: int) -> None:
 
 
 def check_depth(value: Any) -> None:
-    """Make room for whatever walks through a query.
-
-    Raises:
-        UnsupportedQueryError: it is too deep.
-    """
+    """Make room for walks through a query; `UnsupportedQueryError` if too deep."""
     check_chain(_depth_of(value))
 
 
 def check_chain(steps: int) -> None:
-    """Make room for a chain, each of whose steps is one level.
-
-    Raises:
-        UnsupportedQueryError: it is too long.
-    """
+    """Make room for a chain of one level a step; `UnsupportedQueryError` if too long."""
     if steps > MAX_DEPTH:
         raise UnsupportedQueryError(
             f"this query is nested too deeply: {steps} levels, a long chain having one for each "
@@ -84,7 +70,7 @@ def _depth_of(value: Any) -> int:
 
 
 def make_room(levels: int) -> None:
-    """Let calls be nested so deep that something of so many levels can be walked through."""
+    """Raise the recursion limit for a walk through so many levels."""
     wanted = levels * _FRAMES + _SPARE
     if levels > _ORDINARY and sys.getrecursionlimit() < wanted:
         sys.setrecursionlimit(wanted)

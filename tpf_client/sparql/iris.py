@@ -6,12 +6,12 @@ _PARTS = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#
 
 
 def is_absolute(iri: str) -> bool:
-    """Whether an IRI has a scheme."""
+    """True if an IRI has a scheme."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", iri) is not None
 
 
 def resolve(base: str, reference: str) -> str:
-    """The IRI that a reference means relative to a base."""
+    """Resolve an IRI reference against a base."""
     base_match, match = _PARTS.fullmatch(base), _PARTS.fullmatch(reference)
     assert base_match is not None
     assert match is not None

@@ -1,9 +1,7 @@
-"""ORDER BY: sorting keys of solutions.
+"""ORDER BY: sorting keys of solutions (SPARQL 1.1, section 15.1, and 1.2).
 
-Source: SPARQL 1.1 Query Language, section 15.1: unbound before blank nodes before IRIs before
-literals; SPARQL 1.2: before triple terms, which are ordered by their parts. Among literals that
-``<`` does not compare the order is ours: numbers, booleans, strings, dates and times, then the rest
-by datatype and lexical form.
+Literals that ``<`` does not compare are ordered as numbers, booleans, strings, dates and times,
+then the rest by datatype and lexical form.
 """
 
 from collections.abc import Callable
@@ -50,7 +48,7 @@ class Descending:
 
 
 def value_key(value: Value) -> tuple[Any, ...]:
-    """What to sort a bound value by."""
+    """Return the sorting key of a bound value."""
     match value:
         case BlankNode(label):
             return (1, label)
@@ -83,13 +81,10 @@ def value_key(value: Value) -> tuple[Any, ...]:
 
 
 class SortKey:
-    """A function from solutions to keys that sort as some conditions say.
+    """A sorting key of solutions.
 
-    Args:
-        whole: the function itself.
-        first: the key of the first condition alone, which often decides.
-        columns: where each condition is a variable, its place in solutions, and whether the order
-            is turned around.
+    `first` is the key of the first condition, which often decides; `columns` are set where all
+    conditions are variables.
     """
 
     __slots__ = ("columns", "first", "whole")
@@ -105,12 +100,12 @@ class SortKey:
         self.columns = columns
 
     def __call__(self, solution: Solution) -> tuple[Any, ...]:
-        """The key of a solution; its first part is what `first` gives."""
+        """Return a solution's key; its first part is that of `first`."""
         return self.whole(solution)
 
 
 def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> SortKey:
-    """A function from solutions to keys that sort as the conditions say."""
+    """Compile ORDER BY conditions."""
     parts = [
         (compiler.binding(each.expression), _Keys(compiler.typed, each.descending))
         for each in conditions
@@ -139,7 +134,7 @@ def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> Sort
 
 
 class _Keys(Remembered[int, tuple[Any, ...]]):
-    """Keys of identifiers, the latest of them remembered."""
+    """Cache the latest keys by identifier."""
 
     def __init__(self, typed: TypedTerms, descending: bool) -> None:
         super().__init__()
@@ -160,7 +155,7 @@ class _Keys(Remembered[int, tuple[Any, ...]]):
 
 
 def _turned(part: Any) -> Any:
-    """A part of a key whose order is turned around; numbers stay numbers, which compare fast."""
+    """Invert the order; numbers stay numbers, which compare fast."""
     if isinstance(part, Decimal):
         return part.copy_negate()
     return -part if isinstance(part, (int, float)) else Descending(part)

@@ -1,16 +1,11 @@
-"""SPARQL text to algebra.
+"""Parse SPARQL text to algebra.
 
-The parser is written by hand: lexical forms of literals are kept as they are written, errors point
-at the line and column, several threads parse at the same time, and the languages of continuous
-queries extend the grammar by a `Dialect`. It takes well below a millisecond; `parse_query` caches.
+Written by hand: literals keep their lexical forms, errors point at line and column, and a `Dialect`
+extends the grammar. A triple term with variables becomes a hidden variable, tested to be a triple
+term with these parts; ``<< >>``, ``~`` and ``{| |}`` become triples about a reifier.
 
-Triple terms, reified triples and annotations are taken apart into what the algebra has. A triple
-term of constants is a term. One with variables is a hidden variable, whose value must be a triple
-term, and whose parts are the values of the variables in it. ``<< >>``, ``~`` and ``{| |}`` are
-triples about a reifier: a node with ``rdf:reifies``.
-
-Sources: SPARQL 1.1 Query Language, sections 15, 18.2 and 19.8; SPARQL 1.2 Query Language (working
-draft), sections 4.1.5 and 19.8; RDF 1.2 Concepts.
+Sources: SPARQL 1.1 Query Language, sections 15, 18.2 and 19.8; SPARQL 1.2 (draft), sections 4.1.5
+and 19.8.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -133,18 +128,16 @@ class Dialect:
     """The clauses that a language adds to SPARQL, as functions that take the parser.
 
     Attributes:
-        elements: elements of a group by their keyword, which has been read; they return the group
-            so far with the element in it, and may replace those of SPARQL.
-        functions: builtin functions by their name, which is the token under the cursor.
-        tokens: changes the tokens of a text before they are parsed.
-        after_form: reads what may follow the word of the query form.
-        from_clause: reads what may follow ``FROM`` or ``FROM NAMED``, given where the clause begins
-            and whether it has NAMED; true if there is no IRI of a graph left to read.
-        after_where: reads what may follow the WHERE clause, given its pattern and whether it is
-            that of the outermost query.
-        after_group: reads what may follow a group in braces, given its pattern and where it begins.
+        elements: group elements by their keyword, which has been read; they return the group with
+            the element in it.
+        functions: builtins by their name, which is under the cursor.
+        tokens: changes the tokens before parsing.
+        after_form: reads the rest of the query form.
+        from_clause: reads the rest of ``FROM``; true if no graph IRI is left to read.
+        after_where: reads the rest after WHERE, given its pattern and whether it is the outermost.
+        after_group: reads the rest after a group in braces.
         template: reads the content of a CONSTRUCT template.
-        select_names: GROUP BY and HAVING may use names of expressions of the SELECT clause.
+        select_names: GROUP BY and HAVING may use names of the SELECT clause.
         stops_in_prologue: full stops may follow the declarations of the prologue.
     """
 
@@ -165,11 +158,7 @@ SPARQL = Dialect()
 
 @lru_cache(maxsize=512)
 def parse_query(text: str, base: str | None = None) -> Query:
-    """Parse a SPARQL 1.1 query.
-
-    Args:
-        text: the query.
-        base: what relative IRIs are relative to, where the text has no BASE.
+    """Parse a SPARQL query; `base` resolves relative IRIs where it has no BASE.
 
     Raises:
         QuerySyntaxError: the text is not a query.
@@ -195,10 +184,7 @@ def with_dataset(text: str, dataset: DatasetClause) -> str:
 class Parser(Cursor):
     """Parse one query.
 
-    Attributes:
-        dataset_at: first and last position of the FROM clauses, or where they may be inserted.
-        graph: the graph of the patterns that are parsed now.
-        repeated_paths: each path with ``*``, ``+`` or ``?``, and its position.
+    `dataset_at` is the range of the FROM clauses, or where they may be inserted.
     """
 
     def __init__(self, text: str, base: str | None = None, dialect: Dialect = SPARQL) -> None:
@@ -223,7 +209,7 @@ class Parser(Cursor):
         return self._index, self._block, self._blocks_opened
 
     def rewind(self, mark: tuple[int, int, int]) -> None:
-        """Go back, to parse the same text once more."""
+        """Go back to parse the same text again."""
         self._index, self._block, self._blocks_opened = mark
 
     def query(self) -> Query:
@@ -279,7 +265,6 @@ class Parser(Cursor):
         return grounded(self._per_graph(pattern, graph), graph, self.fresh)
 
     def _per_graph(self, pattern: Pattern, graph: Variable) -> Pattern:
-        """Solution modifiers as they apply to each named graph by itself."""
         match pattern:
             case Slice(inner):
                 return replace(pattern, input=self._per_graph(inner, graph), by=(graph,))
@@ -436,7 +421,6 @@ class Parser(Cursor):
         distinct: bool = False,
         reduced: bool = False,
     ) -> tuple[Pattern, tuple[Variable, ...]]:
-        """Parse the solution modifiers, and put them and the selection around a pattern."""
         start = self.token.position
         keys = self._group_by()
         having = self._having()
@@ -489,7 +473,6 @@ class Parser(Cursor):
         return pattern, variables
 
     def _in_order_of_text(self, names: Iterable[Variable]) -> tuple[Variable, ...]:
-        """The visible variables, in the order in which a reader meets them."""
         visible = {name for name in names if not name.startswith("?.")}
         met = (Variable("?" + each.text[1:]) for each in self._tokens if each.kind == "variable")
         return tuple(name for name in dict.fromkeys(met) if name in visible)
@@ -691,7 +674,7 @@ class Parser(Cursor):
     }
 
     def _scope_of(self, pattern: Pattern) -> set[Variable]:
-        """The variables in scope: one step from those of the previous pattern, where it is that."""
+        """Extend the previous pattern's variables in scope."""
         previous, scope = self._scope
         if previous is not pattern:
             if isinstance(pattern, Extend) and pattern.input is previous:
@@ -725,7 +708,7 @@ class Parser(Cursor):
         return same_where_bound(pattern, inner, name)
 
     def _on_ground(self, pattern: Pattern, used: frozenset[Variable]) -> Pattern:
-        """Bind the variable of GRAPH on the left of a clause that uses these variables."""
+        """Bind the variable of GRAPH to the left of a clause that uses these variables."""
         return grounded(pattern, self.graph, self.fresh) if self.graph in used else pattern
 
     def _inline_data(self) -> Values:
@@ -804,7 +787,7 @@ class Parser(Cursor):
         return pattern
 
     def triples(self, emit: Emit) -> None:
-        """Parse triples, those of one subject separated from the next by a full stop."""
+        """Parse triples, one subject's after the other."""
         while self._at_triples():
             if self.at("(", "[", "<<"):
                 bare = self.ahead().text == ("]" if self.at("[") else ")")
@@ -868,7 +851,6 @@ class Parser(Cursor):
         return self._simple_node()
 
     def _simple_node(self) -> TermOrVariable:
-        """Parse a subject or an object without triples of its own: no list, no property list."""
         if self.token.kind == "variable":
             return self.variable()
         if self.at_literal():
@@ -924,7 +906,7 @@ class Parser(Cursor):
     # ------------------------------------------------------------------------- triple terms
 
     def _triple_term(self) -> TermOrVariable:
-        """``<<( s p o )>>``: a term, or a variable that stands for it."""
+        """Parse ``<<( s p o )>>``."""
         self.expect("<<(")
         with self.nested():
             subject = self._simple_node()
@@ -945,7 +927,7 @@ class Parser(Cursor):
         return name
 
     def _reified_triple(self, emit: Emit) -> TermOrVariable:
-        """``<< s p o >>`` or ``<< s p o ~ r >>``: its reifier."""
+        """Parse ``<< s p o ~ r >>`` to its reifier."""
         self.expect("<<")
         with self.nested():
             subject = self._part(emit)
@@ -971,7 +953,7 @@ class Parser(Cursor):
         object_: TermOrVariable,
         emit: Emit,
     ) -> None:
-        """``~ r`` and ``{| p o |}`` behind a triple, as many as there are."""
+        """Parse ``~ r`` and ``{| p o |}`` behind a triple."""
         reifier: TermOrVariable | None = None
         while self.at("~", "{|"):
             sign = self.advance()
@@ -989,7 +971,6 @@ class Parser(Cursor):
     # --------------------------------------------------------------------- into the algebra
 
     def _taken_apart(self, pattern: Pattern, *nodes: object) -> Pattern:
-        """A pattern with these nodes, whose triple terms have the parts that were written."""
         for node in nodes:
             parts = self._made_of.get(node)  # type: ignore[call-overload]
             if parts is None:
@@ -1009,11 +990,7 @@ class Parser(Cursor):
     def _put_together(
         self, pattern: Pattern, template: tuple[TriplePattern, ...]
     ) -> tuple[Pattern, tuple[TriplePattern, ...]]:
-        """A pattern whose solutions have the triple terms of a template, too; and the template.
-
-        A blank node in a triple term is a variable of the pattern, for which each solution has a
-        new one.
-        """
+        """Bind a template's triple terms; their blank nodes are fresh in each solution."""
         new: dict[TermOrVariable, Variable] = {}
 
         def expression(part: TermOrVariable) -> Expression:
@@ -1124,7 +1101,6 @@ class Parser(Cursor):
         return self._in_turn(("*", "/"), self._unary)
 
     def _in_turn(self, signs: tuple[str, str], operand: Callable[[], Expression]) -> Expression:
-        """A chain whose steps are taken from left to right."""
         left = operand()
         steps = 0
         while self.at(*signs):
@@ -1184,7 +1160,7 @@ class Parser(Cursor):
         return inner
 
     def constraint(self) -> Expression:
-        """Parse what may follow FILTER: an expression in brackets or a call."""
+        """Parse the argument of FILTER: an expression in brackets or a call."""
         if self.at("("):
             return self._bracketed()
         if self.at_iri():
@@ -1285,10 +1261,6 @@ def _aggregated(expression: Expression) -> bool:
 def _with_select_names(
     keys: list[tuple[Variable, Expression]], having: list[Expression], items: _Items
 ) -> list[Expression]:
-    """Replace names of the SELECT clause in HAVING, and in place in GROUP BY.
-
-    A key that names an expression is that expression; in HAVING a name of an aggregate is it.
-    """
     positions = {name: position for position, (name, _) in enumerate(items)}
     for at, (name, expression) in enumerate(keys):
         if expression != VariableRef(name) or name not in positions:

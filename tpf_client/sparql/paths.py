@@ -1,9 +1,4 @@
-"""Property paths in terms of simpler patterns, as far as they go.
-
-What is left as a `Path` is `Repeat`: reachability cannot be said by joins.
-
-Source: SPARQL 1.1 Query Language, sections 18.2.2.4 and 9.3.
-"""
+"""Translate property paths to simpler patterns; only `Repeat` stays a `Path`."""
 
 from collections.abc import Callable
 
@@ -38,15 +33,7 @@ def path_pattern(
     graph: TermOrVariable,
     fresh: Fresh,
 ) -> Pattern:
-    """The pattern that a path between two ends means.
-
-    Args:
-        subject: where the path begins.
-        path: the path.
-        object_: where it ends.
-        graph: in which graph.
-        fresh: makes variables that occur nowhere else.
-    """
+    """Translate a path between two ends; `fresh` makes new variables."""
     match path:
         case Link(predicate):
             return BGP((QuadPattern(subject, predicate, object_, graph),))

@@ -1,8 +1,4 @@
-"""What becomes of solutions: triples, rdflib terms, and the four result formats.
-
-Sources: SPARQL 1.1 Query Language, section 16.2 (CONSTRUCT); SPARQL 1.1 Query Results JSON Format,
-XML Format (second edition), CSV and TSV Formats; triple terms as in the drafts of SPARQL 1.2.
-"""
+"""Convert solutions to triples, rdflib terms and the SPARQL 1.1 result formats."""
 
 import io
 import json
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ResultError(ClientError, ValueError):
-    """A result that cannot be expressed in the form that was asked for."""
+    """A result cannot be expressed in the requested form."""
 
 
 # ---------------------------------------------------------------------------- CONSTRUCT
@@ -42,10 +38,9 @@ class ResultError(ClientError, ValueError):
 
 
 def rdflib_term(term: Term) -> "Identifier":
-    """The rdflib term of a term, its lexical form as it stands.
+    """Convert a term to rdflib, with its lexical form.
 
-    rdflib has no triple terms: they become literals of their N-Triples text with the datatype
-    ``rdf:tripleTerm``.
+    Triple terms become literals with the datatype ``rdf:tripleTerm``.
     """
     # It is loaded when somebody looks at a term: that takes as long as all of the client.
     from rdflib.term import BNode, Literal, URIRef
@@ -74,17 +69,14 @@ def _is_not_ours(_record: "logging.LogRecord") -> bool:
 
 @lru_cache(1)
 def _log_nothing_of_ours() -> None:
-    """Have rdflib not write a traceback for every literal whose text does not fit its datatype.
-
-    Such literals are data like others; what a program does with rdflib by itself is logged as ever.
-    """
+    """Silence rdflib about our literals that do not fit their datatype."""
     import logging
 
     logging.getLogger("rdflib.term").addFilter(_is_not_ours)
 
 
 def typed_literal(lexical: str, datatype: "URIRef | None") -> "Literal":
-    """A literal of rdflib, its text as it stands, whether it fits the datatype or not."""
+    """Make an rdflib literal with this text, even if it does not fit the datatype."""
     from rdflib.term import Literal
 
     _log_nothing_of_ours()
@@ -99,7 +91,7 @@ def typed_literal(lexical: str, datatype: "URIRef | None") -> "Literal":
 
 
 def to_json(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
-    """SPARQL JSON results of solutions, piece by piece."""
+    """Yield SPARQL JSON results, piece by piece."""
     yield f'{{"head": {json.dumps({"vars": _names(variables)}, ensure_ascii=False)}, '
     yield '"results": {"bindings": ['
     separator = ""
@@ -110,13 +102,13 @@ def to_json(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]
 
 
 def to_ndjson(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
-    """Solutions as lines, each the binding that SPARQL JSON results have of it."""
+    """Yield solutions as lines, each a binding of SPARQL JSON results."""
     for row in rows:
         yield json.dumps(json_binding(variables, row), ensure_ascii=False) + "\n"
 
 
 def json_binding(variables: Sequence[Variable], row: Row) -> dict[str, Any]:
-    """One solution as the object that SPARQL JSON results contain."""
+    """Return a solution as the object of SPARQL JSON results."""
     return {
         name[1:]: _json_term(term)
         for name, term in zip(variables, row, strict=True)
@@ -125,7 +117,7 @@ def json_binding(variables: Sequence[Variable], row: Row) -> dict[str, Any]:
 
 
 def json_text(variables: Sequence[Variable], row: Row) -> str:
-    """The text of `json_binding`; a term that comes again is not written again."""
+    """Return the text of `json_binding`; terms are cached."""
     written = [
         f"{json.dumps(name[1:], ensure_ascii=False)}: "
         f"{(_term_text if len(term) <= _SHORT else _fresh_text)(term)}"
@@ -163,7 +155,7 @@ def _json_term(term: Term) -> dict[str, Any]:
 
 
 def to_xml(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
-    """SPARQL XML results of solutions, piece by piece.
+    """Yield SPARQL XML results, piece by piece.
 
     Raises:
         ResultError: a character that XML cannot express.
@@ -226,7 +218,7 @@ def _xml_term(term: Term) -> str:
 
 
 def to_csv(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
-    """SPARQL CSV results of solutions, line by line: the bare values."""
+    """Yield SPARQL CSV results, line by line."""
     import csv
 
     text = io.StringIO()
@@ -253,7 +245,7 @@ def _csv_value(term: Term) -> str:
 
 
 def to_tsv(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
-    """SPARQL TSV results of solutions, line by line: terms as in Turtle."""
+    """Yield SPARQL TSV results, line by line."""
     yield "\t".join(variables) + "\n"
     for row in rows:
         yield "\t".join(["" if term is None else term for term in row]) + "\n"

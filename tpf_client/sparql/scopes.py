@@ -1,4 +1,4 @@
-"""Which variables a pattern or an expression binds, may bind, or mentions."""
+"""The variables that a pattern or an expression binds, may bind, or mentions."""
 
 from annotations.terms import Variable, is_variable
 from tpf_client.sparql.algebra import (
@@ -35,10 +35,7 @@ TRIPLE_TERM = "t"
 
 
 def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
-    """The variables that a solution of the pattern may bind, hidden ones included.
-
-    Source: SPARQL 1.1 Query Language, section 18.2.1.
-    """
+    """Return the variables that a solution may bind, hidden ones included (section 18.2.1)."""
     found: dict[Variable, None] = {}
     waiting: list[Pattern | Variable] = [pattern]
     while waiting:
@@ -70,17 +67,17 @@ def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
 
 
 def always_bound(pattern: Pattern) -> frozenset[Variable]:
-    """Variables that every solution of the pattern binds, whatever the data."""
+    """Return the variables that every solution binds."""
     return _known(pattern, computed=False)
 
 
 def bound_but_for_errors(pattern: Pattern) -> frozenset[Variable]:
-    """The same, with those that only the error of an expression leaves without a value."""
+    """Return the variables that every solution binds unless an expression fails."""
     return _known(pattern, computed=True)
 
 
 def _known(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
-    """What was found out before, or is now: each level of a query asks about all levels below."""
+    """Cache `_bound`: each level of a query asks about all below."""
     slot = "_bound_but_for_errors" if computed else "_always_bound"
     found: frozenset[Variable] | None = getattr(pattern, slot, None)
     if found is None:
@@ -91,7 +88,6 @@ def _known(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
 
 
 def _bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
-    """Variables that are always bound; what is computed counts or not, unless it is no error."""
     match pattern:
         case BGP() | Path():
             return frozenset(in_scope(pattern))
@@ -124,16 +120,12 @@ def _bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
 
 
 def is_never_an_error(expression: Expression) -> bool:
-    """Whether an expression has a value in every solution of the pattern that it stands at."""
+    """True if an expression has a value in every solution."""
     return isinstance(expression, Constant) or is_part_of_triple(expression)
 
 
 def is_part_of_triple(expression: Expression) -> bool:
-    """Whether this is a part of a triple term that was written as a pattern.
-
-    Such a term is a hidden variable, of which it was tested that it is one (see
-    `tpf_client.sparql.parser`).
-    """
+    """True for a hidden variable tested to be a triple term's part (see the parser)."""
     match expression:
         case Call("SUBJECT" | "PREDICATE" | "OBJECT", (VariableRef(variable),)):
             return variable.startswith(f"?.{TRIPLE_TERM}")
@@ -141,7 +133,7 @@ def is_part_of_triple(expression: Expression) -> bool:
 
 
 def variables_in(expression: Expression) -> frozenset[Variable]:
-    """The variables that an expression refers to, those free in its EXISTS patterns included."""
+    """Return the variables of an expression, those free in its EXISTS included."""
     found: set[Variable] = set()
     waiting = [expression]
     while waiting:
@@ -160,7 +152,7 @@ def variables_in(expression: Expression) -> frozenset[Variable]:
 
 
 def mentioned(pattern: Pattern) -> frozenset[Variable]:
-    """Every variable that occurs anywhere in a pattern, in its expressions too."""
+    """Return every variable in a pattern, in its expressions too."""
     found = set(in_scope(pattern))
     for inner in walk(pattern):
         match inner:

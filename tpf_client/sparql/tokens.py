@@ -1,8 +1,4 @@
-"""The words of a SPARQL text, each with its place.
-
-Source: SPARQL 1.1 Query Language, section 19.8 (terminals), with those that 1.2 adds. Signs of
-numbers are words of their own; the parser puts them together where the grammar has a signed number.
-"""
+"""Split a SPARQL text into tokens (SPARQL 1.1, section 19.8, and 1.2)."""
 
 import re
 from functools import cache
@@ -12,7 +8,7 @@ from tpf_client.errors import QuerySyntaxError
 
 
 class Token(NamedTuple):
-    """A word: its kind, its text and the index of its first character."""
+    """A token: its kind, text and offset."""
 
     kind: str
     text: str
@@ -34,8 +30,6 @@ _ESCAPED = r"%[0-9A-Fa-f]{2}|\\[_~.\-!$&'()*+,;=/?#@%]"
 
 
 class _Patterns(NamedTuple):
-    """What words look like."""
-
     named: re.Pattern[str]
     other: re.Pattern[str]
     run: re.Pattern[str]
@@ -43,7 +37,7 @@ class _Patterns(NamedTuple):
 
 @cache
 def _patterns(*, ascii_only: bool) -> _Patterns:
-    """Those for a text. All characters of the grammar take long to compile, and few texts ask."""
+    """All characters of the grammar take long to compile; few texts need them."""
     start = "A-Za-z" if ascii_only else f"A-Za-z{_BEYOND_ASCII}"
     letter = f"{start}_0-9"
     marked = letter if ascii_only else f"{letter}{_MARKS}"
@@ -81,10 +75,10 @@ def _patterns(*, ascii_only: bool) -> _Patterns:
 
 
 def tokenize(text: str) -> list[Token]:
-    """The words of a text, blanks and comments left out; the last one has the kind ``end``.
+    """Tokenize a text; the last token has the kind ``end``.
 
     Raises:
-        QuerySyntaxError: a character that begins no word.
+        QuerySyntaxError: a character that begins no token.
     """
     patterns = _patterns(ascii_only=text.isascii())
     tokens = []
@@ -115,11 +109,7 @@ _SHORT = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": 
 
 
 def unescape(quoted: str) -> str:
-    """The characters that an escaped text stands for.
-
-    Raises:
-        ValueError: an escape that SPARQL does not know, or not a character.
-    """
+    """Resolve escapes; `ValueError` for an unknown one or no character."""
     if "\\" not in quoted:
         return quoted
 
@@ -138,10 +128,6 @@ def unescape(quoted: str) -> str:
 
 
 def string_content(token: str) -> str:
-    """What a quoted string means, its quotes taken off.
-
-    Raises:
-        ValueError: see `unescape`.
-    """
+    """Return the content of a quoted string; `ValueError` as in `unescape`."""
     width = 3 if token[:3] in ("'''", '"""') and len(token) >= 6 else 1
     return unescape(token[width:-width])

@@ -1,1 +1,1 @@
-"""The query streamer: a query's answer kept up to date by asking again when facts expire."""
+"""The query streamer: keep a query's answer up to date by reading expired facts again."""

@@ -1,7 +1,6 @@
-"""What servers tell of changes (``tmp:changes``), for continuous queries that look at once then.
+"""Follow servers' change signals (``tmp:changes``): one connection for each dataset.
 
-One connection for each dataset, whoever follows; where it ends, queries go on by the freshness of
-their pages until it stands again.
+While it is broken, queries go by the freshness of their pages.
 """
 
 import json
@@ -26,11 +25,7 @@ _LONGEST: Final = 2**20
 
 
 class ChangeSignals:
-    """The signals that the queries of a client follow. Thread-safe.
-
-    Args:
-        fetcher: connects.
-    """
+    """The change signals that a client's queries follow. Thread-safe."""
 
     def __init__(self, fetcher: ThreadedFetcher) -> None:
         self._fetcher = fetcher
@@ -39,7 +34,7 @@ class ChangeSignals:
         self._closed = False
 
     def follow(self, url: str, heard: Heard) -> Callable[[], None]:
-        """Call `heard`, in a thread of its own, with what is told at a URL; what ends that."""
+        """Call `heard`, in a thread of its own, with signals of a URL; return what ends that."""
         with self._lock:
             signal = self._signals.get(url)
             if signal is None or signal.over:
@@ -66,8 +61,6 @@ class ChangeSignals:
 
 
 class _Signal:
-    """What is told at one URL."""
-
     def __init__(self, fetcher: ThreadedFetcher, url: str) -> None:
         self._fetcher = fetcher
         self._url = url
@@ -78,7 +71,7 @@ class _Signal:
 
     @property
     def over(self) -> bool:
-        """Whether nobody follows it any more."""
+        """True if nobody follows it any more."""
         return self._end.is_set()
 
     def add(self, heard: Heard) -> None:

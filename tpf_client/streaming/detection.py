@@ -1,8 +1,7 @@
-"""Finding out whether and how a dataset is labelled.
+"""Detect whether and how a dataset is labelled.
 
-A server of ours says so in its pages: then its plain view is read, whose pages carry the labels.
-Of any other server a few small questions are asked: are there expirations, are there intervals,
-and what are the nodes that carry them.
+Our servers' pages say so. Other servers are asked for expirations, intervals, and the nodes that
+carry them.
 """
 
 import math
@@ -63,25 +62,16 @@ MOST_BINDINGS = 1_000_000
 
 @dataclass(slots=True)
 class Match:
-    """What a match gave.
-
-    Args:
-        bindings: the solutions.
-        contents: what was read for them.
-    """
+    """The solutions of a match, and the content read for them."""
 
     bindings: list[Binding] = field(default_factory=lambda: [{}])
     contents: list[Content] = field(default_factory=list)
 
 
 class Matcher:
-    """Matches quad patterns together.
+    """Match quad patterns together.
 
-    A variable as graph stands for any graph, the default graph included; two patterns that share
-    one match in the same graph.
-
-    Args:
-        source: who answers each pattern.
+    A variable as graph matches the default graph, too.
     """
 
     def __init__(self, source: Source) -> None:
@@ -95,13 +85,10 @@ class Matcher:
         derived: Derived | None = None,
         seeds: Sequence[Binding] = ({},),
     ) -> Task[Match]:
-        """All solutions of these patterns.
+        """Return all solutions of these patterns that extend a seed and hold at an instant.
 
-        Args:
-            patterns: what to match.
-            at: the instant at which it must hold; ``None``: now.
-            derived: a variable whose value follows from the match of the first pattern.
-            seeds: only solutions that extend one of these are wanted; all bind the same variables.
+        `derived` is a variable computed from the match of the first pattern; ``None`` as instant is
+        now.
         """
         result = Match([dict(seed) for seed in seeds])
         rest = list(patterns)
@@ -141,7 +128,7 @@ class Matcher:
             raise SourceLimitError(self._source.url, reason)
 
     def _cost(self, pattern: QuadPattern) -> Task[tuple[int | None, int]]:
-        """Requests to read a pattern whole (``None``: unknown), and how large blocks may be."""
+        """Return the requests to read a pattern whole, and the block size."""
         name = canonical_pattern(pattern)
         if name not in self._costs:
             estimate = yield from self._source.estimate(name)
@@ -152,19 +139,13 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How to read what a pattern adds to some bindings.
-
-    Args:
-        reads: the fragments, each with the bindings that restrict it.
-        requests: how many requests that takes, about.
-    """
+    """How to read a pattern for some bindings, and in about how many requests."""
 
     reads: Sequence[tuple[QuadPattern, Block | None]]
     requests: float
 
 
 def _plan(pattern: QuadPattern, bindings: Sequence[Binding], whole: int | None, size: int) -> _Plan:
-    """Whole, or by the values of the bindings: whatever takes fewer requests."""
     name, cost = canonical_pattern(pattern), math.inf if whole is None else whole
     known = bindings[0].keys()
     places = [place for place, term in enumerate(pattern) if term in known]
@@ -199,7 +180,6 @@ def _join(
     quads: dict[Quad, None],
     derived: Derived | None,
 ) -> list[Binding]:
-    """The bindings, each with every quad that fits it."""
     known = bindings[0].keys() if bindings else frozenset()
     places = [place for place, term in enumerate(pattern) if term in known]
     index: dict[tuple[Term, ...], list[Quad]] = {}
@@ -220,7 +200,7 @@ def _join(
 
 
 def unify(pattern: QuadPattern, quad: Quad, binding: Binding) -> Binding | None:
-    """The binding with what the quad adds to it; ``None`` where it does not match."""
+    """Extend a binding by a quad; ``None`` where it does not match."""
     row = dict(binding)
     for wanted, term in zip(pattern, quad, strict=True):
         if is_variable(wanted):
@@ -235,7 +215,7 @@ FreshNames: TypeAlias = Callable[[str], Variable]
 
 
 def fresh_names() -> FreshNames:
-    """A maker of variables that no query and no canonical pattern contains."""
+    """Return a maker of variables that no query and no canonical pattern contains."""
     count = 0
 
     def fresh(hint: str) -> Variable:
@@ -254,13 +234,7 @@ _SPREAD = timedelta(seconds=0.5)
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """One way in which data are annotated.
-
-    Args:
-        method: the annotation method.
-        labelling: the kind of label, and how it is written.
-        naming: vocabulary, and the address of fragments in implicit graphs.
-    """
+    """One way in which data are annotated: method, kind of label, and vocabulary."""
 
     method: Method
     labelling: LabelForm
@@ -268,13 +242,9 @@ class Annotation:
 
 
 class AnnotatedSource:
-    """The facts that annotated data say; a `Source`.
+    """The facts of annotated data; a `Source`.
 
-    Args:
-        base: the data as they are.
-        annotations: how they are annotated.
-        past: a clock by which facts are shown as they were, from intervals that the data hold still
-            (an expiration does not tell since when a fact held).
+    `past` shows past facts, from intervals still in the data (an expiration has no start).
     """
 
     def __init__(
@@ -291,7 +261,7 @@ class AnnotatedSource:
         return self.base.now() if self._past is None else self._past.now()
 
     def wake_at(self, instant: datetime) -> datetime:
-        """The instant of our clock at which the server's has surely reached `instant`."""
+        """Return the instant of our clock at which the server's has surely reached `instant`."""
         return self.base.wake_at(instant) if self._past is None else instant
 
     def begin(self) -> Task[object]:
@@ -299,7 +269,7 @@ class AnnotatedSource:
         return self.base.begin()
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
-        """How much there is: the static matches, and what the rewritten patterns promise."""
+        """Estimate the static matches and those of the rewritten patterns."""
         plain = yield from self.base.estimate(pattern)
         count, pages = plain.count, plain.pages
         for annotation in self.annotations:
@@ -328,7 +298,7 @@ class AnnotatedSource:
         anew: bool = False,  # noqa: ARG002 - every reading is
         more: Callable[[int], bool] | None = None,  # noqa: ARG002 - labels are elsewhere
     ) -> Task[Content]:
-        """The matching facts that are valid now, labelled and static."""
+        """Read the matching facts that are valid now, labelled and static."""
         at = at or self.now()
         if self._past is not None:
             return (yield from self._read_once(pattern, at, block))[1]
@@ -414,11 +384,11 @@ class AnnotatedSource:
         )
 
     def _label(self, labelling: LabelForm, initial: Term | None, final: Term) -> list[Label]:
-        """The label of these instants; none of an expiration that had ended at the past instant.
+        """Return a label; none of an expiration before the past instant.
 
         Raises:
             AnnotationError: there is no such label.
-            HistoryError: nobody tells whether the fact held at the past instant.
+            HistoryError: it is unknown whether the fact held at the past instant.
         """
         end = instant_of_term(final)
         if labelling == "instant":
@@ -438,7 +408,7 @@ class AnnotatedSource:
         )
 
     def _may_meet_annotations(self, pattern: QuadPattern) -> bool:
-        """Whether quads that only annotate may match as well."""
+        """True if quads that only annotate may match as well."""
         if is_variable(pattern.predicate) or is_variable(pattern.graph):
             return True
         return pattern.predicate.startswith("<http://www.w3.org/1999/02/22-rdf-syntax-ns#")
@@ -446,7 +416,6 @@ class AnnotatedSource:
     def _label_nodes(
         self, annotation: Annotation, at: datetime | None
     ) -> Task[tuple[set[Term], list[Content]]]:
-        """The nodes that carry labels, and those of intervals."""
         tmp = annotation.naming.vocabulary
         s, o = Variable("?s"), Variable("?o")
         predicates: dict[LabelForm, Term] = {
@@ -463,14 +432,13 @@ class AnnotatedSource:
         return nodes, [content]
 
     def _annotates(self, quad: Quad, nodes: set[Term]) -> bool:
-        """Whether a quad annotates instead of saying a fact."""
         return quad.subject in nodes or quad.predicate in nodes or quad.graph in nodes
 
 
 def _stated(
     pattern: QuadPattern, rewriting: Rewriting, bindings: Sequence[Binding]
 ) -> dict[Quad, dict[Term | None, dict[Term, None]]]:
-    """For each quad that matches, the starts of its labels (``None``: none) with their ends."""
+    """Map each matching quad to its labels: start (``None``: none) to ends."""
     result: dict[Quad, dict[Term | None, dict[Term, None]]] = {}
     for binding in bindings:
         graph = binding[rewriting.graph] if rewriting.graph else DEFAULT_GRAPH
@@ -482,7 +450,6 @@ def _stated(
 
 
 def _first(instants: Sequence[datetime | None], now: datetime) -> datetime | None:
-    """The first of these instants that lies in the future."""
     return min((each for each in instants if each is not None and each > now), default=None)
 
 
@@ -491,10 +458,7 @@ def _named(quad: Quad) -> str:
 
 
 def _seeds(block: Block | None) -> Sequence[Binding]:
-    """What the rewritten patterns start from: the rows of a block, but for the graph.
-
-    The graph of a fact has another name in a rewriting, or none.
-    """
+    """Return a block's rows as seeds, without the graph, which differs in a rewriting."""
     if block is None:
         return ({},)
     rows = [dict(zip(block.variables, row, strict=True)) for row in block.rows]
@@ -520,16 +484,16 @@ class Detected:
     """How a dataset is labelled.
 
     Args:
-        source: who answers patterns with facts.
-        how: ``labels`` (they travel with the pages), ``rewriting``, ``freshness`` (the data change,
-            but only HTTP tells for how long a page holds) or ``static``.
-        annotations: the ways of annotation that were found, for ``rewriting``.
-        parts: the same for each of several datasets that are read as one.
-        settled: whether looking again, at a later instant, cannot find anything else.
-        warnings: what was wrong in what was seen.
-        changes: when there will be labels of a kind of which there are none now, if anybody tells.
-        signals: URLs where servers tell what changes, if all do.
-        fresh_until: until when HTTP lets us reuse what was seen; ``None``: it does not.
+        source: answers patterns with facts.
+        how: ``labels`` (in the pages), ``rewriting``, ``freshness`` (only HTTP limits a page's
+            validity) or ``static``.
+        annotations: for ``rewriting``.
+        parts: of several datasets read as one.
+        settled: a later look can detect nothing else.
+        warnings: errors in what was read.
+        changes: when labels of a new kind begin, if known.
+        signals: URLs of change signals, if all servers have one.
+        fresh_until: until when HTTP lets us reuse what was read.
     """
 
     source: Source
@@ -543,10 +507,7 @@ class Detected:
     fresh_until: datetime | None = None
 
     def extended(self, other: "Detected") -> "Detected":
-        """This with the further ways of annotation that were found later.
-
-        None is taken back: that there is no labelled fact of a kind at the moment means nothing.
-        """
+        """Add annotations detected later; none is removed."""
         if self.parts:
             pairs = zip(self.parts, other.parts, strict=True)
             return _as_one([mine.extended(found) for mine, found in pairs])
@@ -560,7 +521,7 @@ class Detected:
         return Detected(AnnotatedSource(other.source.base, annotations), "rewriting", annotations)
 
     def like(self, other: "Detected") -> bool:
-        """Whether the dataset is labelled in the same way."""
+        """True if the dataset is labelled in the same way."""
         if self.parts:
             return all(map(Detected.like, self.parts, other.parts))
         return (self.how, self.annotations) == (other.how, other.annotations)
@@ -572,7 +533,7 @@ def detect_all(
     vocabulary: Vocabulary = DEFAULT_VOCABULARY,
     past: Clock | None = None,
 ) -> Task[Detected]:
-    """Find out how these datasets, which are read as one, are labelled: see `detect`."""
+    """Detect the labelling of several datasets read as one: see `detect`."""
     parts = yield from together([detect(fetcher, url, vocabulary, past) for url in urls])
     return _as_one(parts)
 
@@ -603,18 +564,12 @@ def detect(
     vocabulary: Vocabulary = DEFAULT_VOCABULARY,
     past: Clock | None = None,
 ) -> Task[Detected]:
-    """Find out how the dataset at `url` is labelled.
-
-    Args:
-        fetcher: gets the pages.
-        url: the dataset.
-        vocabulary: the namespace of time labels.
-        past: a clock by which the facts are wanted as they were, instead of now.
+    """Detect how the dataset at `url` is labelled; `past` is a clock for past facts.
 
     Raises:
         PageError: the page has no form.
-        HistoryError: the facts of the past are wanted, and nobody tells them.
-        SourceError: a page could not be had.
+        HistoryError: past facts are asked for, and not available.
+        SourceError: a page could not be fetched.
     """
     (page,) = yield [Request(url)]
     about = page.metadata
@@ -676,7 +631,6 @@ def _unless_lost(source: FragmentSource, past: Clock | None, asked: Clock | None
 def _annotations(
     base: FragmentSource, vocabulary: Vocabulary, *, graphs: bool
 ) -> Task[tuple[tuple[Annotation, ...], tuple[str, ...], datetime | None]]:
-    """The ways of annotation that are seen, warnings, and when there may be others."""
     found: list[Annotation] = []
     warnings: list[str] = []
     coming: list[datetime] = []

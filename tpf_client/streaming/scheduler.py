@@ -1,9 +1,4 @@
-"""Many continuous queries on few threads.
-
-A streamer that waits is a generator and an instant in a queue: it needs no thread. Whoever is due
-is evaluated by a small pool, so that a thousand queries share its threads, and, through their
-fetcher, connections, cache and identical requests.
-"""
+"""Run many continuous queries on few threads: one that waits is only a queued instant."""
 
 import heapq
 import itertools
@@ -28,13 +23,7 @@ _log = logging.getLogger(__name__)
 class Job:
     """One continuous query of a scheduler.
 
-    Args:
-        scheduler: runs it.
-        streamer: the query.
-        deliver: gets its ticks, in a thread of the scheduler.
-
-    Attributes:
-        error: why it ended, where it did not end as it should.
+    `deliver` gets its ticks in a thread of the scheduler; `error` is why it failed.
     """
 
     def __init__(self, scheduler: "Scheduler", streamer: Streamer, deliver: TakeTick) -> None:
@@ -51,11 +40,11 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether there will be no more ticks."""
+        """True if there will be no more ticks."""
         return self._ended.is_set()
 
     def when_ended(self, action: Callable[[], object]) -> None:
-        """Call `action` when there are no more ticks: in a thread of the scheduler, or at once."""
+        """Call `action` after the last tick: in a thread of the scheduler, or at once."""
         with self._ending:
             if not self.ended:
                 self._on_end.append(action)
@@ -63,7 +52,7 @@ class Job:
         action()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it has ended; ``False``: it has not within that time."""
+        """Wait until it has ended; ``False`` on timeout."""
         return self._ended.wait(seconds)
 
     def close(self) -> None:
@@ -73,15 +62,11 @@ class Job:
             self._scheduler.put(self)
 
     def resume(self) -> None:
-        """Evaluate it again when it is due, after its consumer had made it pause."""
+        """Evaluate it when due again, after its consumer paused it."""
         self._scheduler.put(self)
 
     def advance(self, now: datetime) -> datetime | None:
-        """Evaluate it; returns when to do so again, ``None``: not before it is put back.
-
-        Args:
-            now: the instant on our clock.
-        """
+        """Evaluate it; return when to do so again, ``None``: not before it is put back."""
         try:
             while not self.streamer.closed:
                 # Whoever hears something says so before he wakes it, and looks whether it waits.
@@ -118,12 +103,7 @@ class Job:
 
 
 class Scheduler:
-    """Evaluates continuous queries when they are due.
-
-    Args:
-        clock: our clock.
-        threads: how many queries are evaluated side by side; 0: in the thread of `run`.
-    """
+    """Evaluate continuous queries when they are due, on `threads` (0: in `run`)."""
 
     def __init__(self, clock: Clock, threads: int = 8) -> None:
         self._clock = clock
@@ -142,7 +122,7 @@ class Scheduler:
         self._thread: threading.Thread | None = None
 
     def add(self, streamer: Streamer, deliver: TakeTick) -> Job:
-        """Take a query; it is evaluated for the first time at once, or ends if all do."""
+        """Add a query; it is evaluated at once."""
         job = Job(self, streamer, deliver)
         with self._lock:
             closed = self._closed
@@ -172,7 +152,7 @@ class Scheduler:
         self._changed.set()
 
     def close(self) -> None:
-        """End all queries and the threads; waits for what is being evaluated."""
+        """End all queries and threads; wait for running evaluations."""
         with self._lock:
             self._closed = True
             jobs = tuple(self._jobs)
@@ -190,7 +170,7 @@ class Scheduler:
             job.advance(self._clock.now())
 
     def run(self, until: datetime | None = None) -> None:
-        """Evaluate what is due until closed, or until an instant of our clock."""
+        """Evaluate until closed, or until an instant of our clock."""
         while not self._closed:
             self._changed.clear()
             with self._lock:

@@ -1,4 +1,4 @@
-"""The query streamer: evaluates, waits until something expires, evaluates what expired again."""
+"""The query streamer: evaluate, wait until something expires, evaluate that again."""
 
 import random
 import threading
@@ -40,13 +40,13 @@ class Schedule:
 
     Args:
         min_interval: the least time between two evaluations.
-        max_interval: the most time between two evaluations; ``None``: as long as nothing expires.
-        every: evaluate in this period, whatever expires; ``None``: when something expires.
-        jitter: up to this much is added at random, so that many clients do not come at once.
-        least: the least time between two evaluations whatever anybody says: no busy loop.
+        max_interval: the most; ``None``: until something expires.
+        every: a fixed period; ``None``: when something expires.
+        jitter: the most random delay, so that many clients do not come at once.
+        least: a lower bound whatever the settings: no busy loop.
         retry: the first pause after a failure, doubled for each further one.
         max_retry: the longest pause after a failure.
-        chance: where jitter comes from.
+        chance: the source of jitter.
     """
 
     min_interval: timedelta = _ZERO
@@ -59,11 +59,9 @@ class Schedule:
     chance: random.Random = field(default_factory=random.Random, repr=False, compare=False)
 
     def next(self, evaluated_at: datetime, due: datetime | None) -> datetime | None:
-        """The instant of the next evaluation; ``None``: never.
+        """Return the instant of the next evaluation; ``None``: never.
 
-        Args:
-            evaluated_at: the instant of the last one.
-            due: when the first fact that was looked at expires.
+        `due` is when the first fact read expires.
         """
         if self.every is not None:
             instant: datetime | None = shifted(evaluated_at, self.every)
@@ -78,7 +76,7 @@ class Schedule:
         return shifted(max(instant, earliest), self._some(self.jitter))
 
     def pause(self, failures: int) -> timedelta:
-        """How long to wait after so many failures in a row: a half of it at random."""
+        """Return the pause after so many failures in a row: a half of it at random."""
         longest: timedelta = min(self.retry * 2 ** min(failures - 1, 16), self.max_retry)
         return longest / 2 + self._some(longest / 2)
 
@@ -94,11 +92,9 @@ SAFETY: Final = timedelta(minutes=5)
 
 
 class ChangeListener:
-    """Listens for one query; what is heard waits until the query is evaluated.
+    """Collect the signals of one query until it is evaluated.
 
-    Args:
-        signals: where things are heard.
-        wake: called, in whatever thread, when something is heard.
+    `wake` is called, in any thread, at each signal.
     """
 
     def __init__(self, signals: ChangeSignals, wake: Callable[[], object]) -> None:
@@ -146,7 +142,7 @@ class ChangeListener:
         return heard
 
     def tell(self, evaluation: Evaluation) -> None:
-        """Let an evaluation that begins know what was heard."""
+        """Hand the signals received to an evaluation that begins."""
         with self._lock:
             self.news = False
             changed, self._changed = frozenset(self._changed), set()
@@ -161,14 +157,7 @@ class ChangeListener:
     def wait(
         self, wake: datetime, clock: Clock, schedule: Schedule, evaluation: Evaluation
     ) -> Generator[datetime, None, bool]:
-        """Yield the instants to wait for, on our clock; whether something was heard before `wake`.
-
-        Args:
-            wake: when to go on at the latest.
-            clock: our clock.
-            schedule: how soon after an evaluation the next may be.
-            evaluation: of what changes are of interest.
-        """
+        """Yield instants to wait for, until `wake`; return whether a signal came before."""
         with self._lock:
             self._interest = evaluation.predicates()
         soonest = shifted(clock.now(), max(schedule.min_interval, schedule.least))
@@ -197,7 +186,7 @@ LEAST_TERMS = 10_000
 
 @dataclass(slots=True)
 class PlannedQuery:
-    """A query as it is planned now: its dataflow, and what of its answer was told."""
+    """A planned query: its dataflow, and the part of its answer already sent."""
 
     detected: Detected
     evaluation: Evaluation
@@ -210,11 +199,7 @@ class PlannedQuery:
 
     @property
     def outgrown(self) -> bool:
-        """Whether most of the terms that it knows are surely gone.
-
-        Identifiers of terms are for good in a dataflow, because they are everywhere in it. So a
-        query that has met many new terms is planned anew, which costs a first evaluation.
-        """
+        """True if most of its terms are gone: planning again drops their identifiers."""
         known = len(self.evaluation.dictionary)
         return self.terms is not None and known > 2 * max(self.terms, LEAST_TERMS)
 
@@ -238,23 +223,23 @@ class PlannedQuery:
         return tuple([UNBOUND if term is None else encode(term) for term in row])
 
     def decode(self, changes: Sequence[Change]) -> list[Row]:
-        """Solutions as rows, as often as there are copies."""
+        """Convert solutions to rows, with copies."""
         return [row for solution, count in changes for row in [self.row(solution)] * count]
 
     def hold_back(self) -> None:
-        """Keep what a failed evaluation changed until one succeeds."""
+        """Keep the changes of a failed evaluation until one succeeds."""
         for solution, count in self.output.take_changes():
             self.held_back[solution] += count
 
     def take_changes(self) -> list[Change]:
-        """What changed since it was last told."""
+        """Return the changes since the last tick."""
         self.hold_back()
         changes = [(solution, count) for solution, count in self.held_back.items() if count]
         self.held_back.clear()
         return changes
 
     def told_rows(self) -> list[Row]:
-        """The whole answer as it was last told; where a failure interrupted it, in no order."""
+        """Return the answer as last sent; without order after a failure."""
         changed = {solution: count for solution, count in self.held_back.items() if count}
         if not changed:
             return self.rows()
@@ -267,7 +252,7 @@ class PlannedQuery:
         return [self.row(each) for each in self.output.rows()]
 
     def late_rows(self, at: datetime) -> list[Row]:
-        """The rows that are there by grace alone."""
+        """Return the rows present by grace alone."""
         if not self.validity.any_late:
             # Nothing is to be looked at for each row, tick by tick.
             return []
@@ -275,7 +260,7 @@ class PlannedQuery:
         return [self.row(each) for each in late]
 
     def timed_rows(self, at: datetime) -> list[tuple[Row, Span]]:
-        """The whole answer with when each row holds."""
+        """Return the answer with the span of each row."""
         counts = list(self.output.multiset().items())
         spans = zip(counts, self.validity.spans(counts, at), strict=True)
         left = {solution: iter(copies) for (solution, _), copies in spans}
@@ -291,19 +276,18 @@ class Tick:
 
     Args:
         at: its instant, on the server's clock.
-        variables: what the rows are made of.
-        added: rows that were not there before, repeated by multiplicity.
+        variables: of the rows.
+        added: new rows, repeated by multiplicity.
         spans: when each of those holds.
         removed: rows that are gone.
-        answer: gives the whole answer, in order where the query has one, as it is at the newest
-            tick: decoding it takes time that changes do not.
-        timed_answer: gives the same, with when each row holds.
-        valid_until: the instant at which the first fact that was looked at expires.
-        error: why this evaluation failed; then nothing changed, and it will be tried again.
-        warnings: what is wrong in the data; each is said once.
-        dynamic: whether anything that was looked at can change.
-        wakes_at: when the next evaluation is to take place, on the server's clock; ``None``: never.
-        late: rows of the answer that are there by grace alone.
+        answer: decodes the whole current answer, in its order.
+        timed_answer: the same, with the span of each row.
+        valid_until: when the first fact read expires.
+        error: why this evaluation failed; it is tried again.
+        warnings: errors in the data, each once.
+        dynamic: something read can change.
+        wakes_at: the next evaluation, on the server's clock; ``None``: never.
+        late: rows present by grace alone.
     """
 
     at: datetime
@@ -336,27 +320,22 @@ class Streamer:
     """One continuous query.
 
     Args:
-        fetcher: gets the pages.
+        fetcher: fetches the pages.
         urls: the datasets, read as one.
-        build: makes the query's dataflow.
+        build: builds the query's dataflow.
         clock: our clock.
         schedule: how often to evaluate.
-        freshness: for how long fragments are taken to hold.
-        until: the last instant to evaluate at, on the server's clock; ``None``: no end.
-        keep_checking: how often to look whether a dataset without labels has got some, and whether
-            there are new ways of annotation; ``None``: a query with nothing dynamic ends.
-        quiet: whether evaluations that changed nothing are told of, too.
-        past: a clock by which history is replayed, one that goes on when somebody waits.
+        freshness: the default freshness of fragments.
+        until: the last instant to evaluate at, on the server's clock.
+        keep_checking: how often to look for new annotations; ``None``: a query with nothing dynamic
+            ends.
+        quiet: yield evaluations without changes, too.
+        past: a clock by which history is replayed.
         vocabulary: the namespace of time labels.
-        services: which services `build` leaves out, because they are SILENT and failed.
-        budgets: entered for each evaluation; gives its budget. ``None``: it may take anything.
-        explain: whether to count what comes out of each step of the plan.
-        signals: where to hear of changes that servers tell, to look at once; ``None``: nowhere.
-
-    Attributes:
-        clock: our clock.
-        began: when the last evaluation began.
-        took: how long the last evaluation took, its planning included.
+        services: failed SILENT services that `build` leaves out.
+        budgets: entered for each evaluation; gives its budget.
+        explain: count the output of each step.
+        signals: change signals, if followed.
     """
 
     def __init__(
@@ -406,7 +385,7 @@ class Streamer:
 
     @property
     def plan(self) -> list[Step]:
-        """The steps of the query's basic graph patterns."""
+        """Return the steps of the query's basic graph patterns."""
         return [] if self.running is None else self.running.leaves.plan
 
     @property
@@ -416,26 +395,26 @@ class Streamer:
 
     @property
     def pages(self) -> int:
-        """How many pages were wanted so far, those that were kept included."""
+        """How many pages were read so far, cached ones included."""
         return self.driver.requests
 
     @property
     def work(self) -> Statistics:
-        """What was requested for it so far, and what was there already."""
+        """The requests made for it so far, and cache hits."""
         return replace(self.driver.work)
 
     def now(self) -> datetime:
-        """The present instant on the server's clock, as far as that is known."""
+        """The present on the server's clock, as far as that is known."""
         return self.clock.now() if self.running is None else self.running.now()
 
     @property
     def closed(self) -> bool:
-        """Whether it was stopped."""
+        """True if it was stopped."""
         return self.driver.closed
 
     @property
     def early(self) -> bool:
-        """Whether it is to go on before the instant that it named."""
+        """True if it must go on before the instant that it named."""
         return self.closed or (self._listener is not None and self._listener.news)
 
     def close(self) -> None:
@@ -449,7 +428,7 @@ class Streamer:
 
         Raises:
             SourceError: the first evaluation failed, by more than facts that expired meanwhile.
-                Other failures are ticks with an error, but in a replay, which ends.
+                Later failures are ticks with an error, except in a replay, which ends.
         """
         woken = threading.Event()
         with closing(self.looks(woken.set)) as looks:
@@ -465,21 +444,16 @@ class Streamer:
                     return
 
     def looks(self, wake: Waking | None = None) -> Generator[Tick | datetime]:
-        """What `steps` yields beside requests, which this thread sends and waits for.
+        """Yield as `steps` does, but send requests and wait for them in this thread.
 
-        Args:
-            wake: called, in whatever thread, when it may have to go on before an instant.
+        `wake` is called, in any thread, when it may have to go on early.
         """
         return answered(self.steps(), self.driver, wake)
 
     def steps(self) -> Generator[Ask | Tick | datetime]:
-        """Evaluate again and again, but neither send requests nor wait.
+        """Evaluate again and again without I/O or waiting; see `ticks` for errors.
 
-        It yields what is to be asked, ticks, and the instants, on our clock, to go on at.
-
-        Raises:
-            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
-                Other failures are ticks with an error, but in a replay, which ends.
+        Yields requests, ticks, and the instants, on our clock, to go on at.
         """
         try:
             for step in self._limited(self._steps()):
@@ -493,11 +467,6 @@ class Streamer:
             self.close()
 
     def _limited(self, steps: Iterator[Ask | Tick | datetime]) -> Generator[Ask | Tick | datetime]:
-        """The same, each evaluation within its budget.
-
-        Raises:
-            LimitError: an evaluation took too much, which ends the query.
-        """
         if self._budgets is None:
             yield from steps
             return
@@ -583,7 +552,6 @@ class Streamer:
                 waited = None
 
     def _next(self, tick: Tick, checked_at: datetime) -> datetime | None:
-        """When to evaluate after a tick; ``None``: no more."""
         due = tick.valid_until
         if not tick.dynamic:
             if self._keep_checking is None:
@@ -602,7 +570,6 @@ class Streamer:
         return detected
 
     def _start(self, detected: Detected) -> Steps[PlannedQuery]:
-        """Plan the query anew, without those of its SILENT services that fail."""
         while True:
             try:
                 self.running = yield from planned(self.driver, partial(self._planned, detected))
@@ -617,7 +584,6 @@ class Streamer:
         self._services.fail(error, self.clock.now())
 
     def _forgive(self) -> bool:
-        """Whether a service that failed some time ago shall be asked again."""
         if self._services is None or not self._services.failed:
             return False
         period = self._keep_checking or self._freshness.static_recheck or SERVICE_RETRY
@@ -678,10 +644,7 @@ class Streamer:
         )
 
     def _valid_until(self, running: PlannedQuery, at: datetime) -> datetime | None:
-        """When something that was looked at may change; `at` where it may have done so already.
-
-        An evaluation can take longer than some page of it is fresh.
-        """
+        """`at` where something read may have changed already."""
         instants = [self._changes] if self._changes is not None and self._changes > at else []
         wake = running.evaluation.wake_at()
         if wake is not None:

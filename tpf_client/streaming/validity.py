@@ -1,16 +1,13 @@
-"""From when until when the solutions of a continuous query hold, as far as labels tell.
+"""The spans in which a continuous query's solutions hold, as far as labels tell.
 
-A solution holds as long as the facts that it was made from: from the latest of their starts until
-the earliest of their ends. Which facts these are is read off the solution: it is put into the
-patterns of the query. So the dataflow carries no labels, and a fact that is merely renewed causes
-no work.
+A solution holds while its facts do, which are found by putting it into the query's patterns: the
+dataflow carries no labels.
 
 - Join: the facts of both sides. Union: a solution for each branch whose facts are there.
-- OPTIONAL that matched: the facts of both sides; else, and for MINUS and NOT EXISTS, those of the
-  left side: that facts end can bring no match. Since when there was none, nobody says.
-- DISTINCT: until the last solution that shows the same ends.
-- Everything else (aggregates, OFFSET, subqueries, EXISTS, property paths, SERVICE, data without
-  labels): nothing that was looked at ends before the end that is given.
+- OPTIONAL that matched: both sides; otherwise, and for MINUS and NOT EXISTS, the left side, without
+a start.
+- DISTINCT: the last solution that shows the same.
+- Everything else: the earliest end of anything read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,9 +27,9 @@ from tpf_client.sparql.scopes import in_scope
 
 
 class Span(NamedTuple):
-    """When a solution holds: from `start` (inclusive) until `end` (exclusive).
+    """When a solution holds, by the server's clock: from `start` until before `end`.
 
-    By the server's clock. ``None``: there is no start, or no end, as all its facts are static.
+    ``None``: no start or end, as all its facts are static.
     """
 
     start: datetime | None
@@ -47,16 +44,11 @@ _MISSING = object()
 
 
 class _UnknownError(Exception):
-    """Of this kind of pattern, the facts of a solution cannot be read off."""
+    """The facts of a solution of such a pattern cannot be derived."""
 
 
 class Validity:
-    """The spans of the solutions of one planned query.
-
-    Args:
-        evaluation: the query, before its dataflow is built.
-        labelled: whether all that changes carries labels.
-    """
+    """The spans of the solutions of one planned query."""
 
     def __init__(self, evaluation: Evaluation, *, labelled: bool) -> None:
         self._grace = bool(evaluation.freshness.grace)
@@ -67,12 +59,7 @@ class Validity:
             evaluation.watch = self._watch
 
     def spans(self, rows: Sequence[tuple[Solution, int]], at: datetime) -> list[list[Span]]:
-        """For each of these rows of the answer, as many spans as there are copies to tell of.
-
-        Args:
-            rows: rows of the present answer, and how many copies of each.
-            at: the present instant.
-        """
+        """Return for each of these rows of the answer the spans of `count` copies."""
         horizon = self._horizon(at)
         fallback = Span(at, None if horizon == LAST else horizon)
         result = []
@@ -86,18 +73,11 @@ class Validity:
 
     @property
     def any_late(self) -> bool:
-        """Whether a fact is there by grace alone."""
+        """True if a fact is present by grace alone."""
         return self._grace and any(each.late for each in self._evaluation.fragments())
 
     def late(self, rows: Iterable[tuple[Solution, int]], at: datetime) -> Iterator[Solution]:
-        """Which copies of these rows are there by grace alone: a label of their facts has ended.
-
-        Those of which it cannot be told are not among them.
-
-        Args:
-            rows: rows of the present answer, and how many copies of each.
-            at: the present instant.
-        """
+        """Yield the copies of these rows known to be there by grace alone: a label has ended."""
         if self._core is None:
             return
         for row, count in rows:
@@ -119,7 +99,6 @@ class Validity:
             self._core = None
 
     def _horizon(self, at: datetime) -> datetime:
-        """The earliest end of anything that is looked at."""
         ends: list[datetime | None] = []
         for fragment in self._evaluation.fragments():
             ends += [fragment.expires, fragment.grace_ends]
@@ -129,8 +108,6 @@ class Validity:
 
 
 class _Core:
-    """What is shown of which solutions of a query's pattern."""
-
     def __init__(self, core: Core, evaluation: Evaluation) -> None:
         if core.offset:
             raise _UnknownError
@@ -146,7 +123,6 @@ class _Core:
             self._keep(core)
 
     def _keep(self, core: Core) -> None:
-        """Remember what solutions are behind what is shown."""
         shown_of, show = self._shown_of, projection(core.node.schema, core.variables)
 
         def push(solution: Solution, count: int) -> None:
@@ -163,10 +139,7 @@ class _Core:
         core.node.connect(push)
 
     def bounds(self, row: Solution, count: int, at: datetime) -> list[_Bounds] | None:
-        """The bounds of that many copies of a row; ``None``: nobody knows.
-
-        Of more copies than are asked for, those that end first.
-        """
+        """Return the bounds of `count` copies, those that end first; ``None``: unknown."""
         solutions = {self._whole(row): 1} if self._whole else self._shown_of.get(row, {})
         if count == 1 == len(solutions) and not self._distinct:
             ((solution, copies),) = solutions.items()
@@ -195,23 +168,13 @@ def _end(bounds: _Bounds) -> datetime:
 
 
 class _Compiler:
-    """Makes functions that tell from what facts a solution of a pattern comes."""
-
     def __init__(self, evaluation: Evaluation, schema: Schema) -> None:
         self._held = evaluation.held
         self._decode = evaluation.dictionary.decode
         self._schema = schema
 
     def derive(self, pattern: Pattern, *, sure: bool = True) -> _Derive:
-        """The function of a pattern.
-
-        Args:
-            pattern: the pattern.
-            sure: whether each solution that comes is one of it.
-
-        Raises:
-            _UnknownError: it cannot be told.
-        """
+        """Compile a pattern; `sure`: each solution that comes is one of it."""
         match pattern:
             case algebra.BGP(patterns):
                 return self._bgp(tuple(dict.fromkeys(patterns)), sure=sure)
@@ -243,10 +206,7 @@ class _Compiler:
                 raise _UnknownError
 
     def _bgp(self, patterns: Sequence[QuadPattern], *, sure: bool) -> _Derive:
-        """A generated function: it looks up the facts of each row that comes.
-
-        Where it is sure that they are there, only those that may have a label.
-        """
+        """Generate a lookup of a row's facts; of certain ones only those with labels."""
         variables = list(dict.fromkeys(v for each in patterns for v in variables_of_quad(each)))
         if not variables:
             body = []
@@ -323,10 +283,7 @@ def _since_now(derive: _Derive) -> _Derive:
 
 
 def _exact(pattern: Pattern) -> bool:
-    """Whether every way that is found is one in which a solution really comes about.
-
-    A branch of a union is taken where its facts are there, whatever it computes and tests.
-    """
+    """True if each derivation is one by which a solution really arises."""
     match pattern:
         case algebra.Union(left, right):
             same = set(in_scope(left)) == set(in_scope(right))

@@ -1,4 +1,4 @@
-"""Constructor functions. Source: SPARQL 1.1 Query Language, section 17.5; XPath casting rules."""
+"""Constructor functions (SPARQL 1.1, section 17.5; XPath casting rules)."""
 
 import math
 from collections.abc import Callable

@@ -1,11 +1,7 @@
-"""Expressions to closures over solutions.
+"""Compile expressions to closures over solutions (SPARQL 1.1, section 17).
 
-A closure gives a typed value or a term identifier, whichever its user needs: ``?x`` as a term is
-what stands in the solution (its lexical form is kept), ``?x + 1`` as a term is encoded from its
-value. An error is an `EvaluationError`, which `condition` and `binding` turn into what SPARQL makes
-of it: false, and unbound.
-
-Source: SPARQL 1.1 Query Language, section 17.
+A closure gives a typed value or a term identifier: ``?x`` as a term keeps its lexical form, ``?x +
+1`` is encoded from its value.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +21,7 @@ VOLATILE = frozenset(("RAND", "UUID", "STRUUID", "BNODE"))
 
 
 def is_volatile(expression: Expression) -> bool:
-    """Whether an expression may give another value for the same solution."""
+    """True if an expression may differ for the same solution (RAND, UUID, BNODE)."""
     waiting = [expression]
     while waiting:
         each = waiting.pop()
@@ -37,12 +33,9 @@ def is_volatile(expression: Expression) -> bool:
 
 
 class Compiler:
-    """Makes closures for solutions of one schema.
+    """Make closures for solutions of one schema.
 
-    Args:
-        environment: what expressions depend on beside the solution.
-        schema: the variables of the solutions.
-        row: how many leading variables tell rows apart for BNODE(label); ``None``: all.
+    The first `row` variables (``None``: all) tell rows apart for BNODE(label).
     """
 
     def __init__(
@@ -56,7 +49,7 @@ class Compiler:
     # ------------------------------------------------------------------------- for users
 
     def condition(self, expression: Expression) -> Callable[[Solution], bool]:
-        """Whether the effective boolean value is true; an error is false."""
+        """Compile to the effective boolean value; an error is false."""
         test = self.test(expression)
 
         def holds(solution: Solution) -> bool:
@@ -68,13 +61,13 @@ class Compiler:
         return holds
 
     def place(self, expression: Expression) -> int | None:
-        """The place in solutions of an expression that is a variable of theirs."""
+        """The column of an expression that is a variable."""
         return (
             self._places.get(expression.variable) if isinstance(expression, VariableRef) else None
         )
 
     def binding(self, expression: Expression) -> TermOf:
-        """The identifier of the value; 0 where there is an error."""
+        """Compile to the identifier of the value; 0 for an error."""
         term = self.term(expression)
 
         def bind(solution: Solution) -> int:
@@ -101,7 +94,7 @@ class Compiler:
     # ----------------------------------------------------------------------- for closures
 
     def term(self, expression: Expression) -> TermOf:
-        """A closure that gives a term identifier, never 0."""
+        """Compile to a term identifier, never 0."""
         match expression:
             case VariableRef(variable):
                 place = self._places.get(variable)
@@ -143,7 +136,7 @@ class Compiler:
                 raise UnsupportedQueryError(f"{type(expression).__name__} cannot stand here")
 
     def test(self, expression: Expression) -> Callable[[Solution], bool]:
-        """A closure that gives the effective boolean value."""
+        """Compile to the effective boolean value."""
         value = self.value(expression)
         truth = operators.truth
 
@@ -182,11 +175,7 @@ class Compiler:
         return lambda solution: function(*[value(solution) for value in values])
 
     def _beside_instant(self, name: str, arguments: tuple[Expression, ...]) -> ValueOf | None:
-        """The comparison of a variable with a constant on the line of time, if it is one.
-
-        What it found is remembered: to compare takes ten times as long, and the same departures
-        come by again and again.
-        """
+        """Compile a variable's comparison with a constant instant, cached: the same ones recur."""
         match arguments:
             case (VariableRef(variable), Constant() as constant):
                 turned = False
@@ -212,7 +201,7 @@ class Compiler:
         return compare
 
     def row(self, solution: Solution) -> Solution:
-        """The part of a solution that tells rows apart."""
+        """Return the part of a solution that tells rows apart."""
         return solution[: self._row]
 
 

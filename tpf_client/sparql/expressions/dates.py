@@ -1,4 +1,4 @@
-"""Dates, times and durations: their values, comparison and arithmetic.
+"""Dates, times and durations: values, comparison and arithmetic.
 
 Sources: XML Schema 1.1 part 2, sections 3.3.6 to 3.3.9 and appendix E; XPath functions and
 operators 3.1, sections 8 to 10. Years may be negative or beyond 9999.
@@ -47,7 +47,7 @@ class Time(NamedTuple):
 
 
 class Duration(NamedTuple):
-    """A duration: months and seconds, both of one sign; `datatype` is the local name."""
+    """Months and seconds, of one sign; `datatype` is the local name."""
 
     months: int
     seconds: Decimal
@@ -77,7 +77,7 @@ def _zone(text: str | None) -> int | None:
 
 
 def days_in_month(year: int, month: int) -> int:
-    """How many days a month has in the proleptic Gregorian calendar."""
+    """Return the days of a month in the proleptic Gregorian calendar."""
     if month == 2:
         return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
     return 30 if month in (4, 6, 9, 11) else 31
@@ -88,7 +88,7 @@ def _valid_day(year: int, month: int, day: int) -> bool:
 
 
 def read_date_time(lexical: str) -> DateTime | None:
-    """The value of an xsd:dateTime; ``None`` if the text is none."""
+    """Parse an xsd:dateTime; ``None`` if invalid."""
     match = _DATE_TIME.fullmatch(lexical)
     if match is None:
         return None
@@ -102,7 +102,7 @@ def read_date_time(lexical: str) -> DateTime | None:
 
 
 def read_date(lexical: str) -> Date | None:
-    """The value of an xsd:date; ``None`` if the text is none."""
+    """Parse an xsd:date; ``None`` if invalid."""
     match = _DATE.fullmatch(lexical)
     if match is None:
         return None
@@ -111,7 +111,7 @@ def read_date(lexical: str) -> Date | None:
 
 
 def read_time(lexical: str) -> Time | None:
-    """The value of an xsd:time; ``None`` if the text is none."""
+    """Parse an xsd:time; ``None`` if invalid."""
     match = _TIME.fullmatch(lexical)
     if match is None:
         return None
@@ -166,7 +166,7 @@ def _zone_text(zone: int | None) -> str:
 
 
 def seconds_text(second: Decimal) -> str:
-    """Seconds without trailing zeros, two digits before the point."""
+    """Write seconds without trailing zeros, two digits before the point."""
     text = format(second, "f")
     if "." in text:
         text = text.rstrip("0").rstrip(".")
@@ -178,12 +178,12 @@ def _year_text(year: int) -> str:
 
 
 def zone_name(zone: int | None) -> str:
-    """The time zone as TZ() gives it: empty, ``Z`` or ``+hh:mm``."""
+    """Write the time zone as TZ() does: empty, ``Z`` or ``+hh:mm``."""
     return _zone_text(zone)
 
 
 def write_date_value(value: DateTime | Date | Time | Duration) -> tuple[str, str]:
-    """The lexical form and the datatype of a value."""
+    """Return the lexical form and the datatype of a value."""
     match value:
         case DateTime(year, month, day, hour, minute, second, zone):
             clock = f"{hour:02}:{minute:02}:{seconds_text(second)}"
@@ -219,7 +219,7 @@ def _duration_text(months: int, seconds: Decimal, datatype: str) -> str:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 0000-03-01 (shifted so that the leap day ends the year)."""
+    """Count from 0000-03-01, so that the leap day ends the year."""
     year -= month <= 2
     month = (month + 9) % 12
     return 365 * year + year // 4 - year // 100 + year // 400 + (month * 153 + 2) // 5 + day - 1
@@ -253,7 +253,7 @@ def _at(seconds: Decimal, zone: int | None) -> DateTime:
 
 
 def local_seconds(value: DateTime | Date | Time) -> Decimal:
-    """Seconds on the line of time, as if the value were in UTC."""
+    """Return seconds on the time line, as if the value were in UTC."""
     match value:
         case DateTime(year, month, day, hour, minute, second):
             return _days(year, month, day) * _DAY + hour * 3600 + minute * 60 + second
@@ -264,7 +264,7 @@ def local_seconds(value: DateTime | Date | Time) -> Decimal:
 
 
 def difference(left: DateTime | Date | Time, right: DateTime | Date | Time) -> Decimal | None:
-    """Seconds from right to left; ``None`` where a missing time zone leaves the order open."""
+    """Return seconds from right to left; ``None`` where a missing zone leaves them open."""
     gap = local_seconds(left) - local_seconds(right)
     if left.zone is None and right.zone is None:
         return gap
@@ -278,7 +278,7 @@ _REFERENCES = ((1696, 9), (1697, 2), (1903, 3), (1903, 7))
 
 
 def compare_durations(left: Duration, right: Duration) -> int | None:
-    """-1, 0 or 1; ``None`` where the length of months leaves the order open."""
+    """Return -1, 0 or 1; ``None`` where the length of months leaves the order open."""
     if left.months == right.months:
         return (left.seconds > right.seconds) - (left.seconds < right.seconds)
     orders = set()
@@ -299,7 +299,7 @@ def _add_months(year: int, month: int, months: int) -> tuple[int, int]:
 def add_duration(
     value: DateTime | Date | Time, duration: Duration, sign: int
 ) -> DateTime | Date | Time:
-    """A point in time moved by a duration (forwards with `sign` 1, backwards with -1)."""
+    """Move a point in time by a duration (backwards with `sign` -1)."""
     if isinstance(value, Time):
         moved = _at(local_seconds(value) + sign * duration.seconds, value.zone)
         return Time(moved.hour, moved.minute, moved.second, value.zone)

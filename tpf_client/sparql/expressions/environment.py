@@ -1,4 +1,4 @@
-"""What closures of expressions are made from: the environment, and who compiles their arguments."""
+"""The environment of compiled expressions, and the interface of their compiler."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ TermOf: TypeAlias = Callable[[Solution], int]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What expressions depend on beside the solution.
+    """The dependencies of expressions beside the solution.
 
     Args:
         typed: the values of term identifiers.
-        now: what NOW() gives.
-        random: where RAND, UUID and STRUUID come from.
+        now: the value of NOW().
+        random: the source of RAND, UUID and STRUUID.
     """
 
     typed: TypedTerms
@@ -36,7 +36,7 @@ class Environment:
     its variable unbound (section 17.6)."""
 
     def forget(self, identifiers: Collection[int]) -> None:
-        """These terms are there no more: neither are the blank nodes among them."""
+        """Forget blank nodes among dropped identifiers."""
         gone = set(identifiers)
         for key in [key for key, node in self.nodes.items() if node in gone]:
             del self.nodes[key]
@@ -49,13 +49,13 @@ class ArgumentCompiler(Protocol):
     typed: TypedTerms
 
     def term(self, expression: Expression) -> TermOf:
-        """A closure that gives a term identifier, never 0."""
+        """Compile to a term identifier, never 0."""
 
     def value(self, expression: Expression) -> ValueOf:
         """A closure that gives a typed value."""
 
     def test(self, expression: Expression) -> Callable[[Solution], bool]:
-        """A closure that gives the effective boolean value."""
+        """Compile to the effective boolean value."""
 
     def row(self, solution: Solution) -> Solution:
-        """The part of a solution that tells rows apart."""
+        """Return the part of a solution that tells rows apart."""

@@ -1,7 +1,4 @@
-"""Builtin functions of typed values.
-
-Source: SPARQL 1.1 Query Language, sections 17.4.3 to 17.4.6.
-"""
+"""Builtin functions of typed values (SPARQL 1.1, sections 17.4.3 to 17.4.6)."""
 
 import hashlib
 import math
@@ -69,7 +66,7 @@ HAS_REGEX = find_spec("regex") is not None
 
 
 class TextMatch(Protocol):
-    """Where a pattern matched."""
+    """A match of a pattern."""
 
     def start(self) -> int:
         """The index of its first character."""
@@ -78,7 +75,7 @@ class TextMatch(Protocol):
         """The index after its last character."""
 
     def group(self, number: int) -> str | None:
-        """What a group matched."""
+        """Return the text of a group."""
 
 
 class Regex(Protocol):
@@ -86,30 +83,17 @@ class Regex(Protocol):
 
     @property
     def groups(self) -> int:
-        """How many groups it has."""
+        """The number of groups."""
 
     def found_in(self, text: str) -> bool:
-        """Whether it matches somewhere.
-
-        Raises:
-            EvaluationError: this takes too long.
-        """
+        """True if it matches somewhere; an `EvaluationError` if this takes too long."""
 
     def matches(self, text: str) -> Iterator[TextMatch]:
-        """The matches in a text, from left to right.
-
-        Raises:
-            EvaluationError: this takes too long.
-        """
+        """Yield matches from left to right; an `EvaluationError` if this takes too long."""
 
 
 class _Linear:
-    """A pattern on RE2.
-
-    Args:
-        pattern: in its syntax.
-        flags: those of XPath that are not in the pattern.
-    """
+    """A pattern on RE2."""
 
     def __init__(self, pattern: str, flags: str) -> None:
         self._pattern = f"(?m:{pattern})" if "m" in flags else pattern
@@ -148,12 +132,7 @@ class _Linear:
 
 
 class _Backtracking:
-    """A pattern with back references.
-
-    Args:
-        pattern: in the syntax of the package regex.
-        flags: those of XPath that are not in the pattern.
-    """
+    """A pattern with back references, on the package regex."""
 
     def __init__(self, pattern: str, flags: str) -> None:
         import regex as backtracking
@@ -188,7 +167,7 @@ def _bytes(text: str) -> bytes:
 
 @lru_cache(maxsize=256)
 def regex(pattern: str, flags: str = "") -> Regex:
-    """The compiled form of an XPath regular expression.
+    """Compile an XPath regular expression.
 
     Raises:
         EvaluationError: the pattern or a flag is wrong.
@@ -228,7 +207,6 @@ def _python_point(match: re.Match[str]) -> str:
 
 
 def _without_blanks(pattern: str) -> str:
-    """Blanks outside of character classes mean nothing under the flag x."""
     result: list[str] = []
     depth, escaped = 0, False
     for character in pattern:
@@ -297,8 +275,8 @@ def replace(text: str, pattern: str, replacement: str, flags: str = "") -> str:
     """fn:replace.
 
     Raises:
-        EvaluationError: the pattern, the replacement or a flag is wrong, the pattern matches the
-            empty string, or the result is too long.
+        EvaluationError: an argument is wrong, the pattern matches the empty string, or the result
+            is too long.
     """
     compiled = regex(pattern, flags)
     if compiled.found_in(""):
@@ -348,11 +326,6 @@ def _parts(replacement: str, groups: int) -> list[str | int]:
 
 
 def _text_of(value: Value) -> str:
-    """The characters of a string, with or without a language tag.
-
-    Raises:
-        EvaluationError: it is no string.
-    """
     if type(value) is str:
         return value
     if isinstance(value, LanguageString):
@@ -361,7 +334,7 @@ def _text_of(value: Value) -> str:
 
 
 def like(value: Value, text: str) -> Value:
-    """A string with the language tag of another, if it has one."""
+    """Give a string the language tag of another, if it has one."""
     return LanguageString(text, value.language) if isinstance(value, LanguageString) else text
 
 
@@ -372,7 +345,7 @@ def _plain(value: Value) -> str:
 
 
 def _compatible(left: Value, right: Value) -> tuple[str, str]:
-    """The texts of two strings that section 17.4.3.1.2 lets meet."""
+    """Section 17.4.3.1.2."""
     texts = _text_of(left), _text_of(right)
     if isinstance(right, LanguageString) and (
         not isinstance(left, LanguageString) or left.language != right.language

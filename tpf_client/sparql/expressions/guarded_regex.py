@@ -1,7 +1,7 @@
-"""Regular expressions where neither RE2 nor the package `regex` is: Python's own, with a guard.
+"""Regular expressions on Python's own engine, for browsers without RE2 and `regex`.
 
-Python's engine backtracks and cannot be stopped, so a pattern on a text that may take too long ends
-the query with an error instead. Unicode categories, which it does not know, are written out.
+It backtracks and cannot be stopped, so risky patterns end the query with an error. Unicode
+categories, which it does not know, are written out.
 """
 
 import re
@@ -24,12 +24,7 @@ _TOKEN: Final = re.compile(
 
 
 class GuardedRegex:
-    """A pattern on Python's engine.
-
-    Args:
-        pattern: in its syntax, but for categories.
-        flags: those of XPath that are not in the pattern.
-    """
+    """A pattern on Python's engine."""
 
     def __init__(self, pattern: str, flags: str) -> None:
         options = re.IGNORECASE if "i" in flags else 0
@@ -42,20 +37,12 @@ class GuardedRegex:
         self._repeats, self._choices, self._nested = _repetition(pattern)
 
     def found_in(self, text: str) -> bool:
-        """Whether it matches somewhere.
-
-        Raises:
-            LimitError: this may take too long.
-        """
+        """True if it matches somewhere; a `LimitError` if this may take too long."""
         self._check(text)
         return self._pattern.search(text) is not None
 
     def matches(self, text: str) -> Iterator[re.Match[str]]:
-        """The matches in a text, from left to right.
-
-        Raises:
-            LimitError: this may take too long.
-        """
+        """Yield matches from left to right; a `LimitError` if this may take too long."""
         self._check(text)
         yield from self._pattern.finditer(text)
 
@@ -70,7 +57,6 @@ class GuardedRegex:
 
 
 def _repetition(pattern: str) -> tuple[int, int, bool]:
-    """How many parts repeat, how many choices there are, and whether a part repeats either."""
     inside = [False]
     repeats, choices, nested, closed = 0, 0, False, False
     before = ""
@@ -94,7 +80,6 @@ def _repetition(pattern: str) -> tuple[int, int, bool]:
 
 
 def _without_categories(pattern: str) -> str:
-    """A pattern whose categories are written out as ranges."""
     parts: list[str] = []
     for token in re.split(r"(\\[pP]\{\w+\}|\\.|\[|\])", pattern):
         found = _CATEGORY.fullmatch(token)
@@ -109,7 +94,7 @@ def _without_categories(pattern: str) -> str:
 
 
 def _is_open(parts: list[str]) -> bool:
-    """Whether a class has begun and not ended."""
+    """True inside a character class."""
     for part in reversed(parts):
         if part == "[":
             return True
@@ -120,7 +105,6 @@ def _is_open(parts: list[str]) -> bool:
 
 @lru_cache(64)
 def _ranges(category: str, *, outside: bool) -> str:
-    """The characters of a category, or all others, for the inside of a class."""
     ranges: list[str] = []
     start: int | None = None
     for code in range(sys.maxunicode + 2):

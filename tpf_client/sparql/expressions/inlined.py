@@ -2,21 +2,17 @@
 
 The three lowest bits of an identifier are a tag:
 
-===  =======================  ==============================================================
-0    a number of a table      the rest is its position
-1    ``xsd:integer``          the rest is the value
-2    ``xsd:decimal``          five bits of scale, the rest is the unscaled value
-3    ``xsd:dateTime``         the rest is microseconds since 1970 (with ``Z``, whole seconds)
-4    ``xsd:boolean``          the rest is 0 or 1
-5    an IRI that ends in a    eight bits say which registered beginning, the rest is the number
-     number
-===  =======================  ==============================================================
+===  =======================  ==================================================
+0    a number of a table      its position
+1    ``xsd:integer``          the value
+2    ``xsd:decimal``          five bits of scale, the unscaled value
+3    ``xsd:dateTime``         microseconds since 1970 (``Z``, whole seconds)
+4    ``xsd:boolean``          0 or 1
+5    an IRI with a number     eight bits for the registered prefix, the number
+===  =======================  ==================================================
 
-A term is inlined only where its text can be had back exactly (``"042"`` goes through the table),
-and where the integer fits into 64 bits; decimals may take 104, because quotients have 18 digits
-behind the point, and a longer integer costs far less than an entry of the table. The same term
-always has the same integer, so equality of terms is equality of integers. Source: paper 000,
-section 4.2.
+A term is inlined only if its exact text can be restored and it fits into 64 bits; decimals may take
+104, as quotients have 18 fraction digits. Source: paper 000, section 4.2.
 """
 
 import re
@@ -58,15 +54,12 @@ _EXACT: Final = Context(prec=40)
 
 
 def inline_integer(value: int) -> int | None:
-    """The integer of an ``xsd:integer``; ``None`` where it does not fit."""
+    """Inline an ``xsd:integer``; ``None`` where it does not fit."""
     return value << TAG_BITS | INTEGER if -MOST_INTEGER < value < MOST_INTEGER else None
 
 
 def inline_decimal(value: Decimal) -> int | None:
-    """The integer of a computed ``xsd:decimal``; ``None`` where it does not fit.
-
-    Its text is canonical: no exponent and no trailing zeros.
-    """
+    """Inline a computed ``xsd:decimal`` in canonical form; ``None`` where it does not fit."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int) or len(digits) + max(exponent, 0) > 40:
         return None
@@ -85,7 +78,7 @@ def inline_decimal(value: Decimal) -> int | None:
 
 
 def written_decimal(text: str) -> int | None:
-    """The integer of an ``xsd:decimal`` with exactly this text; ``None`` where it does not fit."""
+    """Inline an ``xsd:decimal`` with exactly this text; ``None`` where it does not fit."""
     whole, _, fraction = text.partition(".")
     # What most are: no sign, a digit at both ends, nothing that is longer than it need be.
     if (whole + fraction).isdigit() and len(text) < 20 and fraction and text.isascii():
@@ -105,7 +98,7 @@ def written_decimal(text: str) -> int | None:
 
 
 def inline_instant(instant: datetime) -> int | None:
-    """The integer of an ``xsd:dateTime`` in UTC; ``None`` where it has fractions of a second."""
+    """Inline an ``xsd:dateTime`` in UTC; ``None`` for fractions of a second."""
     if instant.microsecond:
         return None
     return ((instant - _EPOCH) // _MICROSECOND) << TAG_BITS | DATE_TIME
@@ -144,7 +137,7 @@ _LITERALS: Final[dict[str, tuple[str, Callable[[str], int | None]]]] = {
 
 
 def inlined_literal(term: str) -> int | None:
-    """The integer that holds this literal; ``None`` where it must go through the table."""
+    """Inline a literal; ``None`` where it must go through the table."""
     found = _LITERALS.get(term[-9:])
     if found is None:
         return None
@@ -168,11 +161,7 @@ def _text_of_decimal(identifier: int) -> str:
 
 
 def text_of_inlined(identifier: int) -> Term:
-    """The literal that an identifier holds.
-
-    Raises:
-        KeyError: it holds none.
-    """
+    """Return the literal in an identifier; `KeyError` if there is none."""
     tag = identifier & TAG
     if tag == INTEGER:
         return Term(f'"{identifier >> TAG_BITS}{_INTEGER}')

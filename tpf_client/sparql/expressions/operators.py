@@ -1,8 +1,7 @@
-"""Operators on typed values: arithmetic, equality, order, effective boolean value.
+"""Operators on typed values (SPARQL 1.1, sections 17.2 and 17.3).
 
-Source: SPARQL 1.1 Query Language, sections 17.2 and 17.3. Where the specification has a type
-error because no operator is defined, two cases are answered (17.3.1 allows that): values of known,
-different types are unequal, and strings with the same language tag are ordered.
+As 17.3.1 allows, values of known, different types are unequal, and strings with the same language
+tag are ordered.
 """
 
 import math
@@ -44,12 +43,11 @@ _NO_TYPED_LITERALS = frozenset((Iri, BlankNode, LanguageString))
 
 
 def is_number(value: Value) -> bool:
-    """Whether a value is numeric (a boolean is not)."""
+    """True for a number (a boolean is none)."""
     return type(value) in _RANK
 
 
 def _raise(value: Any, rank: int) -> Any:
-    """Promote a number to the type of this rank."""
     if rank == 1:
         return Decimal(value) if type(value) is int else value
     try:
@@ -59,7 +57,7 @@ def _raise(value: Any, rank: int) -> Any:
 
 
 def promoted(left: Value, right: Value) -> tuple[int, Any, Any]:
-    """Two numbers brought to one type, with its rank (section 17.3, numeric promotion).
+    """Bring two numbers to one type, returned as its rank (section 17.3).
 
     Raises:
         EvaluationError: one of them is not a number.
@@ -207,7 +205,7 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def _equal_unknown(left: Term, right: Term) -> bool:
-    """Whether two different terms are equal that are no IRIs, and no literals of known values."""
+    """Compare different terms, neither IRIs nor literals of known values."""
     if is_triple_term(left) and is_triple_term(right):
         pairs = zip(triple_of_term(left), triple_of_term(right), strict=True)
         # One part that differs is enough, whatever is not known of the others.
@@ -263,11 +261,7 @@ at_least = _order(">=", operator.ge)
 
 
 def truth(value: Value) -> bool:
-    """The effective boolean value (section 17.2.2); of an ill-typed number or boolean it is false.
-
-    Raises:
-        EvaluationError: it has none.
-    """
+    """Return the effective boolean value (section 17.2.2); an `EvaluationError` if none."""
     kind = type(value)
     if kind is bool:
         return bool(value)

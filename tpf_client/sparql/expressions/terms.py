@@ -1,8 +1,4 @@
-"""Functions on terms rather than values: they give terms back as they are, or look at their form.
-
-Source: SPARQL 1.1 Query Language, sections 17.4.1 (functional forms) and 17.4.2 (on RDF terms);
-those of SPARQL 1.2 on triple terms and base directions.
-"""
+"""Functions on terms (SPARQL 1.1, sections 17.4.1 and 17.4.2, and SPARQL 1.2)."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -153,11 +149,7 @@ def _same_term(compiler: ArgumentCompiler, arguments: Arguments) -> ValueOf:
 
 
 def lexical_form(term: Term) -> str:
-    """STR: the characters of an IRI or the lexical form of a literal.
-
-    Raises:
-        EvaluationError: a blank node or a triple term.
-    """
+    """STR; an `EvaluationError` for a blank node or a triple term."""
     if is_iri(term):
         return term[1:-1]
     if is_literal(term):

@@ -26,10 +26,7 @@ KeptT = TypeVar("KeptT")
 
 
 class Remembered(dict[KeyT, KeptT]):
-    """What was computed of identifiers, so that it need not be computed again.
-
-    It needs no term to be there: whoever looks for what holds a term passes it by.
-    """
+    """A cache by identifier, which does not count as holding terms."""
 
     def remember(self, key: KeyT, value: KeptT) -> None:
         """Keep a value, among the latest ones."""
@@ -39,7 +36,7 @@ class Remembered(dict[KeyT, KeptT]):
 
 
 class TermCodec(Protocol):
-    """Integers for terms; 0 is no term (an unbound variable)."""
+    """Integers for terms; 0 is unbound."""
 
     def encode(self, term: Term) -> int:
         """The identifier of a term."""
@@ -48,16 +45,13 @@ class TermCodec(Protocol):
         """The term of an identifier."""
 
     def on_forget(self, forget: Callable[[list[int]], None]) -> None:
-        """Call `forget` with the identifiers of terms that are dropped."""
+        """Call `forget` with the identifiers of dropped terms."""
 
 
 class TypedTerms(Remembered[int, Value]):
-    """Identifier to value: ``typed[identifier]``.
+    """Map identifiers to values, cached for terms in the table.
 
-    Only values of terms in the table are remembered; others come straight from the integer.
-
-    Raises:
-        EvaluationError: at a look-up of 0, which is what an unbound variable is in an expression.
+    0 (unbound) raises an `EvaluationError`.
     """
 
     def __init__(self, dictionary: TermCodec) -> None:
@@ -67,7 +61,7 @@ class TypedTerms(Remembered[int, Value]):
         dictionary.on_forget(self._forget)
 
     def known(self, function: Hashable) -> Remembered[int, Value]:
-        """What a function of terms gave for identifiers, for all who compute it."""
+        """Return the shared cache of a function of terms."""
         return self._known.setdefault(function, Remembered())
 
     def __missing__(self, identifier: int) -> Value:

@@ -1,21 +1,9 @@
-"""Typed values of terms: what operators and functions compute with.
+"""Typed values of terms (XML Schema 1.1 part 2; SPARQL 1.1, section 17.1).
 
-| term | value |
-|---|---|
-| IRI, blank node | `Iri`, `BlankNode` |
-| xsd:string, language-tagged string | ``str``, `LanguageString` |
-| xsd:boolean | ``bool`` |
-| xsd:integer and the types derived from it | ``int`` |
-| xsd:decimal, xsd:float, xsd:double | ``Decimal``, `Single`, ``float`` |
-| xsd:dateTime, xsd:date, xsd:time, durations | see `dates` |
-| any other literal, ill-typed ones and triple terms | `Opaque` |
-
-Numbers, dates and durations have at most `LONGEST` characters, as XML Schema allows an
-implementation to limit them; longer ones are taken as ill-typed, and what would compute to more is
-an error.
-
-Sources: XML Schema 1.1 part 2; SPARQL 1.1 Query Language, section 17.1. Computed values are
-written as pyoxigraph writes them (no exponents, no trailing zeros).
+IRIs and blank nodes are `Iri` and `BlankNode`; strings ``str`` or `LanguageString`; booleans
+``bool``; integers ``int``; decimals, floats and doubles ``Decimal``, `Single` and ``float``; dates
+and durations those of `dates`; all else `Opaque`: ill-typed literals, those longer than `LONGEST`,
+triple terms. Computed values are written as pyoxigraph does.
 """
 
 import re
@@ -37,7 +25,7 @@ from tpf_client.sparql.expressions.dates import (
 
 
 class EvaluationError(Exception):
-    """The error value of SPARQL expressions (section 17.2); never leaves them."""
+    """The error value of SPARQL expressions (section 17.2); internal to them."""
 
 
 class Iri(NamedTuple):
@@ -60,7 +48,7 @@ class LanguageString(NamedTuple):
 
 
 class Single(float):
-    """An xsd:float: a double that a 32-bit number can hold."""
+    """An xsd:float: a double with the value of a 32-bit number."""
 
     __slots__ = ()
 
@@ -128,17 +116,17 @@ _MOST_BITS = 4096
 
 
 def read_integer(lexical: str) -> int | None:
-    """The value of a lexical form of xsd:integer; ``None`` if it is none."""
+    """Parse an xsd:integer; ``None`` if invalid."""
     return int(lexical) if _INTEGER.fullmatch(lexical) else None
 
 
 def read_decimal(lexical: str) -> Decimal | None:
-    """The value of a lexical form of xsd:decimal; ``None`` if it is none."""
+    """Parse an xsd:decimal; ``None`` if invalid."""
     return Decimal(lexical) if _DECIMAL.fullmatch(lexical) else None
 
 
 def read_double(lexical: str) -> float | None:
-    """The value of a lexical form of xsd:double or xsd:float; ``None`` if it is none."""
+    """Parse an xsd:double or xsd:float; ``None`` if invalid."""
     if _DOUBLE.fullmatch(lexical):
         return float(lexical)
     special = _SPECIAL.get(lexical)
@@ -182,7 +170,7 @@ def value_of(term: Term) -> Value:
 
 
 def term_of(value: Value) -> Term:
-    """The term of a computed value, in canonical form."""
+    """Return the canonical term of a computed value."""
     kind = type(value)
     if kind is bool:
         return TRUE if value else FALSE
@@ -201,7 +189,7 @@ def term_of(value: Value) -> Term:
 
 
 def lexical_of(value: Value) -> tuple[str, str]:
-    """The canonical lexical form and the datatype of a number, boolean, date or duration."""
+    """Return the canonical form and datatype of a number, boolean, date or duration."""
     if isinstance(value, bool):
         return ("true" if value else "false"), XSD + "boolean"
     if isinstance(value, int):
@@ -224,7 +212,7 @@ def decimal_text(value: Decimal) -> str:
 
 
 def double_text(value: float) -> str:
-    """The lexical form of an xsd:double or xsd:float, the shortest that means this number."""
+    """Write a double or float, as short as is exact."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
@@ -244,7 +232,7 @@ def double_text(value: float) -> str:
 
 
 def shorten(value: Decimal) -> Decimal:
-    """A decimal cut to the precision of our decimals."""
+    """Truncate a decimal to our precision."""
     exponent = value.as_tuple().exponent
     if isinstance(exponent, int) and exponent < -18:
         return value.quantize(_STEP, context=_EXACT)
@@ -252,18 +240,14 @@ def shorten(value: Decimal) -> Decimal:
 
 
 def decimal_of_float(value: float) -> Decimal:
-    """The decimal that a double prints as.
-
-    Raises:
-        EvaluationError: infinite or not a number.
-    """
+    """Return the decimal that a double prints as; an `EvaluationError` if not finite."""
     if value != value or value in (float("inf"), float("-inf")):
         raise EvaluationError
     return shorten(Decimal(double_text(value)))
 
 
 def divide(left: Decimal, right: Decimal) -> Decimal:
-    """The quotient of decimals, cut to their precision.
+    """Divide decimals, truncated to their precision.
 
     Raises:
         EvaluationError: division by zero, or the quotient is too long.
@@ -279,11 +263,7 @@ def divide(left: Decimal, right: Decimal) -> Decimal:
 def exact(
     operation: Callable[[Context, Decimal, Decimal], Decimal], left: Decimal, right: Decimal
 ) -> Decimal:
-    """A sum, difference or product of decimals, cut to their precision.
-
-    Raises:
-        EvaluationError: it is too long.
-    """
+    """Add, subtract or multiply decimals; an `EvaluationError` if the result is too long."""
     try:
         return shorten(operation(_EXACT, left, right))
     except (InvalidOperation, Overflow):
@@ -291,22 +271,14 @@ def exact(
 
 
 def bounded(text: str) -> str:
-    """A computed string.
-
-    Raises:
-        EvaluationError: it is too long, as XPath allows an implementation to limit it.
-    """
+    """Return a computed string; an `EvaluationError` if it is too long."""
     if len(text) > LONGEST_STRING:
         raise EvaluationError
     return text
 
 
 def product_of_integers(left: int, right: int) -> int:
-    """The product of integers.
-
-    Raises:
-        EvaluationError: it is too long.
-    """
+    """Multiply integers; an `EvaluationError` if the result is too long."""
     result = left * right
     if result.bit_length() > _MOST_BITS:
         raise EvaluationError

@@ -1,4 +1,4 @@
-"""GRAPH, said by the graphs of quad patterns. Source: SPARQL 1.1 Query Language, section 18.6."""
+"""Express GRAPH by the graphs of quad patterns (SPARQL 1.1, section 18.6)."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ from tpf_client.sparql.scopes import always_bound, in_scope, mentioned, variable
 
 
 def graph_names(graph: TermOrVariable, fresh: Callable[[], Variable]) -> Pattern:
-    """The names of all named graphs; of one name, an empty solution if there is such a graph."""
+    """Return a pattern for the names of all named graphs, or the existence of one."""
     quads = BGP((QuadPattern(fresh(), fresh(), fresh(), graph),))
     if is_variable(graph):
         return Distinct(Project(quads, (Variable(graph),)))
@@ -43,12 +43,9 @@ def graph_names(graph: TermOrVariable, fresh: Callable[[], Variable]) -> Pattern
 
 
 def grounded(pattern: Pattern, graph: TermOrVariable, fresh: Callable[[], Variable]) -> Pattern:
-    """A pattern for GRAPH, every solution of which lies in a graph that there is.
+    """Restrict a pattern in GRAPH to existing graphs.
 
-    GRAPH ?g is a union over all named graphs (section 18.6). Said with ?g as the graph of quad
-    patterns it is the same as long as what has no such pattern is joined with the names of graphs.
-    That may be done outside, but for where the absence of a solution means something: there the
-    left side must have the names by itself.
+    Patterns without quads are joined with the names of graphs, outside unless absence matters.
     """
     if graph == DEFAULT_GRAPH or _lies_in(pattern, graph):
         return pattern
@@ -56,7 +53,6 @@ def grounded(pattern: Pattern, graph: TermOrVariable, fresh: Callable[[], Variab
 
 
 def _lies_in(pattern: Pattern, graph: TermOrVariable) -> bool:
-    """Whether each solution is about a quad of this graph."""
     match pattern:
         case BGP(quads):
             return any(quad.graph == graph for quad in quads)
@@ -82,11 +78,7 @@ def _lies_in(pattern: Pattern, graph: TermOrVariable) -> bool:
 
 
 def same_if_joined_before(pattern: Pattern, name: Variable) -> bool:
-    """Whether a variable of a pattern may as well have its value before the pattern is evaluated.
-
-    So it is where the value can do nothing but leave solutions out: where what looks at it looks at
-    a value that it has for certain.
-    """
+    """True if binding a variable before evaluation can only drop solutions."""
     if name not in mentioned(pattern):
         return True
     match pattern:
@@ -106,7 +98,7 @@ def same_if_joined_before(pattern: Pattern, name: Variable) -> bool:
 
 
 def same_where_bound(pattern: Pattern, inner: Variable, name: Variable) -> Pattern:
-    """The solutions in which one variable is unbound or has the value of the other."""
+    """Keep solutions in which a variable is unbound or equal to another."""
     unbound = Call("!", (Call("BOUND", (VariableRef(inner),)),))
     same = Call("SAMETERM", (VariableRef(inner), VariableRef(name)))
     return Filter(pattern, Call("||", (unbound, same)))

@@ -12,15 +12,7 @@ T = TypeVar("T")
 
 
 def components(items: Iterable[T], names: Callable[[T], Iterable[Hashable]]) -> list[list[T]]:
-    """Items in groups that share no name with one another; an item without names is alone.
-
-    Args:
-        items: what is grouped, patterns mostly.
-        names: of an item: its variables, or whatever connects it.
-
-    Returns:
-        The groups in the order of their first members, and the members in theirs.
-    """
+    """Group items that share names, in order."""
     groups: list[tuple[set[Hashable], list[tuple[int, T]]]] = []
     for place, item in enumerate(items):
         own = set(names(item))
@@ -46,18 +38,10 @@ def greedy_order(
     known: Iterable[Variable] = (),
     binds: Callable[[T], Iterable[Variable]] | None = None,
 ) -> Iterator[T]:
-    """What is joined, one after the other: each time the cheapest of those that are connected.
+    """Yield items in join order: the cheapest connected one, or the cheapest of all.
 
-    Where none shares a variable with what is there, the cheapest of all; of equals, the first. It
-    is chosen when it is asked for, so that what was joined meanwhile may change the costs. What is
-    alone is taken without asking for its cost.
-
-    Args:
-        items: what is joined.
-        variables: those by which an item is connected.
-        cost: of joining an item to what binds these variables; anything that can be compared.
-        known: variables that are bound before.
-        binds: the variables that are bound after an item; by default those that connect it.
+    Each is chosen on demand, so that costs may change meanwhile; `cost` takes the variables bound
+    so far.
     """
     rest = [(frozenset(variables(each)), each) for each in items]
     bound = set(known)

@@ -1,16 +1,11 @@
-"""Filters to the earliest place where they may stand.
+"""Push filters to the earliest place where they may stand.
 
-A filter that runs before a lookup or a join spares the work for the solutions that it drops. What
-moves, and why the answers stay the same: a condition looks at nothing but its variables, so it may
-be tested on any part of a pattern that binds all of them in every solution; where a part is
-optional or subtracted, on the part that is not; below a projection or DISTINCT wherever it can be
-told there; below an aggregation only if it selects whole groups. Conditions with EXISTS or with
-functions that give another value at each call stay where they are, and patterns in EXISTS as they
-are.
+That is a part which binds their variables in every solution: not an optional or subtracted part,
+and below an aggregation only if whole groups are selected. EXISTS and volatile functions stay in
+place.
 
 Source: SPARQL 1.1 Query Language, section 18; Schmidt, Meier and Lausen, *Foundations of SPARQL
-Query Optimization*, ICDT 2010, figure 3 (rules of the family F); for C-SPARQL paper 003, section
-5.1.
+Query Optimization*, ICDT 2010, figure 3 (family F); for C-SPARQL paper 003, section 5.1.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -48,11 +43,7 @@ from tpf_client.sparql.scopes import always_bound, in_scope, mentioned, variable
 
 
 def push_limits(pattern: Pattern) -> Pattern:
-    """A part of the solutions as large as before, in the same order, with limits inside.
-
-    Args:
-        pattern: the outermost one of a query.
-    """
+    """Push the limits of a query's outermost pattern inside."""
     match pattern:
         case algebra.Slice(inner, offset, limit, ()) if limit is not None:
             return replace(pattern, input=_limited(inner, offset + limit))
@@ -61,7 +52,6 @@ def push_limits(pattern: Pattern) -> Pattern:
 
 
 def _limited(pattern: Pattern, count: int) -> Pattern:
-    """A pattern of whose solutions some `count` are wanted, if it has so many."""
     match pattern:
         case algebra.Project(inner) | algebra.Extend(inner):
             return replace(pattern, input=_limited(inner, count))
@@ -81,7 +71,6 @@ def _limited(pattern: Pattern, count: int) -> Pattern:
 
 
 def _first(pattern: Pattern, count: int, conditions: tuple[algebra.OrderCondition, ...]) -> Pattern:
-    """A pattern of whose solutions the first `count` in an order are wanted."""
     used = frozenset().union(*(variables_in(each.expression) for each in conditions))
     fixed = all(movable(each.expression) for each in conditions)
     match pattern:
@@ -100,7 +89,7 @@ def _first(pattern: Pattern, count: int, conditions: tuple[algebra.OrderConditio
 
 
 def filters_to_values(pattern: Pattern) -> Pattern:
-    """The same solutions, with VALUES for conditions on a basic graph pattern where that can be."""
+    """Replace conditions on basic graph patterns by VALUES where possible."""
     match pattern:
         case algebra.Filter(BGP() as bgp, condition):
             conditions = tuple(conjuncts(condition))
@@ -117,10 +106,9 @@ def filters_to_values(pattern: Pattern) -> Pattern:
 
 
 def _values(condition: Expression, pattern: BGP) -> algebra.Values | None:
-    """What a condition says of a variable of the pattern, as the terms that it may have.
+    """Return the terms that a condition leaves a variable of the pattern.
 
-    Being equal to an IRI is being that IRI (section 17.4.1.7); numbers and texts may be equal to
-    others than themselves.
+    Only IRIs: equal numbers and texts may be different terms (section 17.4.1.7).
     """
     match condition:
         case Call("=", (VariableRef(variable), Constant(term))) | Call(
@@ -172,10 +160,9 @@ MOST_SIDES: Final = 8
 
 
 def split_values(pattern: Pattern) -> Pattern:
-    """The same solutions, with VALUES that leave different variables open taken apart.
+    """Split VALUES with different unbound variables into a union.
 
-    What is joined with one, or optional to it, is repeated in each side of the union as far as its
-    variables are not bound in all sides.
+    Patterns joined with it are repeated in each side while its variables are not bound in all.
     """
     match pattern:
         case algebra.Service():
@@ -187,7 +174,6 @@ def split_values(pattern: Pattern) -> Pattern:
 
 
 def _sides(pattern: Pattern) -> list[Pattern]:
-    """The patterns whose union a pattern is, where they look up more by themselves."""
     match pattern:
         case algebra.Values(variables, rows):
             sides: dict[tuple[Variable, ...], list[tuple[Term | None, ...]]] = {}
@@ -236,23 +222,13 @@ def _sides_of_join(parts: list[Pattern]) -> list[Pattern]:
 
 
 def _patterns_of(pattern: Pattern) -> list[Pattern]:
-    """The patterns of a basic graph pattern, each by itself; what is none, as it is."""
     return [BGP((quad,)) for quad in pattern.patterns] if isinstance(pattern, BGP) else [pattern]
 
 
 def _next_repeated(
     rest: list[Pattern], bound: list[frozenset[Variable]], given: frozenset[Variable]
 ) -> Pattern | None:
-    """What to join with each side; ``None``: nothing else is any better for it.
-
-    It shares a variable with each of them. What has one that VALUES gives comes first; anything
-    else is a way to such.
-
-    Args:
-        rest: what may be joined with the sides.
-        bound: the variables of each side.
-        given: the variables of VALUES.
-    """
+    """Choose the pattern to join with each side: one that shares variables with all."""
     wanted = [each for each in rest if not given.isdisjoint(in_scope(each))]
     near = [
         each
@@ -265,13 +241,12 @@ def _next_repeated(
 
 
 def _unsure(sides: list[Pattern]) -> frozenset[Variable]:
-    """The variables that some sides bind, but not all."""
     bound = [always_bound(each) for each in sides]
     return frozenset().union(*bound) - frozenset.intersection(*bound)
 
 
 def _repeatable(pattern: Pattern) -> bool:
-    """Whether a pattern has the same solutions each time: no sub-query, no RAND()."""
+    """True if a pattern has the same solutions each time: no sub-query, no RAND()."""
     match pattern:
         case BGP() | algebra.Path() | algebra.Values():
             return True
@@ -287,11 +262,7 @@ def _repeatable(pattern: Pattern) -> bool:
 
 
 def put_constants(pattern: Pattern) -> Pattern:
-    """The same solutions, with terms in place of the variables that can have no other value.
-
-    Args:
-        pattern: a pattern.
-    """
+    """Replace variables that can have only one value by it."""
     if isinstance(pattern, algebra.Service):
         return pattern
     whole = with_children(pattern, put_constants)
@@ -305,7 +276,7 @@ def put_constants(pattern: Pattern) -> Pattern:
 
 
 def fixed(pattern: Pattern) -> dict[Variable, Term]:
-    """The variables to which every solution of a pattern gives the same term."""
+    """Return the variables to which every solution gives the same term."""
     match pattern:
         case algebra.Values(variables, (row,)):
             return {name: term for name, term in zip(variables, row, strict=True) if term}
@@ -322,7 +293,7 @@ def fixed(pattern: Pattern) -> dict[Variable, Term]:
 
 
 def _put(pattern: Pattern, terms: Fixed) -> Pattern:
-    """The pattern with terms in place of variables, as far as may be: *P'* above."""
+    """Replace variables by terms, as far as is correct: *P'* above."""
     if not any(name in terms for name in in_scope(pattern)):
         return pattern
     match pattern:
@@ -359,17 +330,11 @@ def _at(term: TermOrVariable, terms: Fixed) -> TermOrVariable:
 
 
 def _but(terms: Fixed, inner: Pattern, used: frozenset[Variable]) -> Fixed:
-    """The terms of variables that a pattern always binds and that nothing else uses."""
     return {name: terms[name] for name in terms.keys() & always_bound(inner) - used}
 
 
 def push_filters(pattern: Pattern, conditions: Iterable[Expression] = ()) -> Pattern:
-    """The same solutions, with conditions tested as early as they can be.
-
-    Args:
-        pattern: a pattern.
-        conditions: what its solutions must fulfil, too.
-    """
+    """Add conditions to a pattern, tested as early as possible."""
     conditions = tuple(conditions)
     match pattern:
         case algebra.Filter(inner, condition):
@@ -410,20 +375,17 @@ def push_filters(pattern: Pattern, conditions: Iterable[Expression] = ()) -> Pat
 
 
 def _fitting(pattern: Pattern, conditions: Iterable[Expression]) -> tuple[Expression, ...]:
-    """Those of these conditions that can be tested on the solutions of a pattern."""
     bound = always_bound(pattern)
     return tuple(each for each in conditions if movable(each) and variables_in(each) <= bound)
 
 
 def _others(conditions: Iterable[Expression], *patterns: Pattern) -> list[Expression]:
-    """The conditions that fit none of these patterns."""
     return [each for each in conditions if not any(_fitting(p, (each,)) for p in patterns)]
 
 
 def _past(
     pattern: Pattern, conditions: Iterable[Expression], fits: Callable[[Expression], bool]
 ) -> Pattern:
-    """The pattern with those conditions below it that fit there, and the others above."""
     below = [each for each in conditions if movable(each) and fits(each)]
     changed = with_children(pattern, lambda inner: push_filters(inner, below))
     return _filtered(changed, [each for each in conditions if each not in below])

@@ -1,8 +1,4 @@
-"""FROM and FROM NAMED: a pattern over a chosen dataset, said as a pattern over the whole one.
-
-Source: SPARQL 1.1 Query Language, section 13.2. Blank nodes are those of the source, so the merge
-of several graphs is their union.
-"""
+"""FROM and FROM NAMED: rewrite a pattern over a chosen dataset (SPARQL 1.1, section 13.2)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,16 +28,9 @@ T = TypeVar("T")
 
 
 def restrict(pattern: Pattern, dataset: DatasetClause, fresh: Callable[[], Variable]) -> Pattern:
-    """The pattern as it must be asked of the whole dataset.
+    """Rewrite a pattern over `dataset` for the whole dataset.
 
-    Args:
-        pattern: what is asked of `dataset`.
-        dataset: what FROM and FROM NAMED say; without any the pattern stays as it is.
-        fresh: makes variables that occur nowhere else.
-
-    Returns:
-        The pattern, in which a `Path` in the default graph means one over the union of the graphs
-        that are the default one, where those are several.
+    A `Path` in the default graph then ranges over the union of its graphs, if several.
     """
     if not dataset:
         return pattern
@@ -92,7 +81,6 @@ class _Restriction:
         return result
 
     def _merged(self, quad: QuadPattern) -> Pattern:
-        """A triple that may lie in several graphs is one triple of their union."""
         graph = self._fresh()
         inner = Filter(
             BGP((quad._replace(graph=graph),)), self._one_of(graph, self._dataset.default)

@@ -1,7 +1,6 @@
-"""The one walk through algebra: what a pattern, an expression or a query consists of.
+"""Walk through algebra; *parts* include terms and patterns inside EXISTS.
 
-Trees are values: what is changed is made anew, what is not stays the same object. A *part* is
-whatever something directly consists of, terms and the patterns inside EXISTS included.
+Trees are values: unchanged parts stay the same object.
 """
 
 from collections import Counter
@@ -41,7 +40,7 @@ T = TypeVar("T")
 
 
 def operands(pattern: Pattern, kind: type[Join] | type[Union] = Join) -> list[Pattern]:
-    """What a tree of joins joins, or a tree of unions unites, in the order of the text."""
+    """Return the operands of a tree of joins or unions, in textual order."""
     found: list[Pattern] = []
     waiting = [pattern]
     while waiting:
@@ -54,12 +53,12 @@ def operands(pattern: Pattern, kind: type[Join] | type[Union] = Join) -> list[Pa
 
 
 def combined(patterns: Iterable[Pattern], kind: type[Join] | type[Union] = Join) -> Pattern:
-    """A tree of joins or unions of these patterns, at least one."""
+    """Make a tree of joins or unions of at least one pattern."""
     return reduce(kind, patterns)
 
 
 def join(left: Pattern, right: Pattern) -> Pattern:
-    """The join of two patterns, basic graph patterns melted into one."""
+    """Join two patterns; merge basic graph patterns."""
     if left == EMPTY_GROUP:
         return right
     if right == EMPTY_GROUP:
@@ -70,12 +69,7 @@ def join(left: Pattern, right: Pattern) -> Pattern:
 
 
 def everything(value: Any, but: type | tuple[()] = ()) -> Iterator[Any]:
-    """A value and all parts of it and of these, outermost first, in the order of the fields.
-
-    Args:
-        value: a query, or a part of one.
-        but: what is inside values of this type is left out.
-    """
+    """Yield a value and all its parts, outermost first, but none inside values of type `but`."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -85,12 +79,12 @@ def everything(value: Any, but: type | tuple[()] = ()) -> Iterator[Any]:
 
 
 def patterns_in(value: Any) -> Iterator[Pattern]:
-    """The patterns in a value, itself included, those in EXISTS too."""
+    """Yield the patterns in a value, itself and those in EXISTS included."""
     return (each for each in everything(value) if isinstance(each, Pattern))
 
 
 def with_parts(value: T, change: Callable[[Any], Any]) -> T:
-    """A value with every part of it replaced by what `change` makes of that; terms have none."""
+    """Change every part of a value; terms have none."""
     before = parts_of(value)
     after = [change(each) for each in before]
     if all(new is old for new, old in zip(after, before, strict=True)):
@@ -105,12 +99,12 @@ def with_parts(value: T, change: Callable[[Any], Any]) -> T:
 
 
 def with_children(value: T, change: Callable[[Pattern], Pattern]) -> T:
-    """A pattern with the patterns directly inside it changed (not those in its expressions)."""
+    """Change the patterns directly inside a pattern (not in its expressions)."""
     return with_parts(value, lambda each: change(each) if isinstance(each, Pattern) else each)
 
 
 def with_exists(value: T, change: Callable[[Pattern], Pattern]) -> T:
-    """A value with the pattern of each EXISTS in it changed, innermost first."""
+    """Change the pattern of each EXISTS in a value, innermost first."""
     result: Any = with_parts(value, lambda each: with_exists(each, change))
     if isinstance(result, Exists):
         result = with_children(result, change)
@@ -118,7 +112,7 @@ def with_exists(value: T, change: Callable[[Pattern], Pattern]) -> T:
 
 
 def transformed(value: T, change: Callable[[Pattern], Pattern]) -> T:
-    """A value with every pattern in it changed, innermost first, those in EXISTS too."""
+    """Change every pattern in a value, innermost first, in EXISTS too."""
     result: Any = with_parts(value, lambda each: transformed(each, change))
     if isinstance(result, Pattern):
         result = change(result)
@@ -129,13 +123,13 @@ def transformed(value: T, change: Callable[[Pattern], Pattern]) -> T:
 
 
 def occurrences(value: Any) -> Counter[Variable]:
-    """How often each variable occurs in a query or a part of one, patterns in EXISTS included."""
+    """Count each variable's occurrences, EXISTS included."""
     terms = (each for each in everything(value) if isinstance(each, str))
     return Counter(Variable(term) for term in terms if term.startswith("?"))
 
 
 def counts_whole_rows(value: Any) -> bool:
-    """Whether some ``COUNT(DISTINCT *)`` looks at every variable."""
+    """True if a ``COUNT(DISTINCT *)`` reads every variable."""
     return any(
         isinstance(each, Aggregate) and each.argument is None and each.distinct
         for each in everything(value)
@@ -146,7 +140,7 @@ def counts_whole_rows(value: Any) -> bool:
 
 
 def conjuncts(expression: Expression) -> Iterator[Expression]:
-    """The conditions that a condition is the conjunction of; ``!EXISTS`` as a negated one."""
+    """Yield the conjuncts of a condition; ``!EXISTS`` as a negated one."""
     waiting = [expression]
     while waiting:
         match waiting.pop():
@@ -159,7 +153,7 @@ def conjuncts(expression: Expression) -> Iterator[Expression]:
 
 
 def conjunction(conditions: Iterable[Expression]) -> Expression | None:
-    """The condition that all of these are true; ``None`` of none."""
+    """Return the conjunction of conditions; ``None`` of none."""
     whole: Expression | None = None
     for each in conditions:
         whole = each if whole is None else Call("&&", (whole, each))
@@ -167,7 +161,7 @@ def conjunction(conditions: Iterable[Expression]) -> Expression | None:
 
 
 def exists_in(expression: Expression) -> Iterator[Exists]:
-    """Every EXISTS in an expression, but not those inside another one's pattern."""
+    """Yield every EXISTS in an expression, but not nested ones."""
     waiting = [expression]
     while waiting:
         match waiting.pop():
@@ -180,7 +174,7 @@ def exists_in(expression: Expression) -> Iterator[Exists]:
 
 
 def grows(pattern: Pattern) -> bool:
-    """Whether further facts surely take none of a pattern's solutions away."""
+    """True if further facts can take no solution away."""
     match pattern:
         case BGP() | Values() | Path():
             return True
@@ -197,7 +191,7 @@ def grows(pattern: Pattern) -> bool:
 
 
 def grows_but_for_absence(pattern: Pattern) -> bool:
-    """Whether only what OPTIONAL, MINUS and EXISTS find may take solutions of a pattern away."""
+    """True if further facts take solutions away only through OPTIONAL, MINUS or EXISTS."""
     match pattern:
         case LeftJoin(left, _) | Minus(left, _):
             return grows_but_for_absence(left)
@@ -216,12 +210,12 @@ def _grows(condition: Expression) -> bool:
 
 
 def first_exists(expression: Expression) -> Exists | None:
-    """An EXISTS somewhere in an expression, ``None`` where there is none."""
+    """Return some EXISTS in an expression, if any."""
     return next(exists_in(expression), None)
 
 
 def movable(expression: Expression) -> bool:
-    """Whether an expression is nothing but a function of its variables: no EXISTS, no RAND()."""
+    """True if an expression is a function of its variables: no EXISTS, no RAND()."""
     return first_exists(expression) is None and not is_volatile(expression)
 
 
@@ -229,7 +223,7 @@ def movable(expression: Expression) -> bool:
 
 
 def renamed(value: T, old: Variable, new: Variable) -> T:
-    """A pattern or expression with one variable in place of another everywhere."""
+    """Replace a variable by another everywhere."""
     result: Any = value
     if isinstance(value, str):
         result = new if value == old else value
@@ -239,7 +233,7 @@ def renamed(value: T, old: Variable, new: Variable) -> T:
 
 
 def replaced(expression: Expression, new: Mapping[Expression, Expression]) -> Expression:
-    """An expression with others in place of parts of it, but of none inside EXISTS."""
+    """Replace parts of an expression, but none inside EXISTS."""
     if expression in new:
         return new[expression]
     if isinstance(expression, Call):
