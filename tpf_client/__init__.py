@@ -1,11 +1,10 @@
-"""The client: SPARQL 1.1 over Triple Pattern Fragments, once or continuously.
+"""SPARQL 1.1 over Triple Pattern Fragments, once or continuously.
 
 ```python
 from tpf_client import Client
 ```
 
-Names are imported when they are first used, so that a server which uses the parser and the
-dataflow does not load the HTTP stack.
+Names are imported on first use: a server that uses the parser loads no HTTP stack.
 """
 
 from importlib import import_module

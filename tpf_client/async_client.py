@@ -1,4 +1,4 @@
-"""The client for coroutines: queries in an event loop, on CPython and in a browser's worker."""
+"""The client for event loops, on CPython and in a browser's worker."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
@@ -38,12 +38,9 @@ _NAP = 60.0
 async def answered_async(
     steps: Generator[Ask | T, None, object], driver: Driver, wake: Waking | None = None
 ) -> AsyncGenerator[T]:
-    """What steps yield beside requests; these are sent, and waited for in the event loop.
+    """Send the requests of a query's steps and await them; yield everything else.
 
-    Args:
-        steps: of a query.
-        driver: of the same query.
-        wake: called, too, whenever who waits should look again.
+    `wake` is called, too, whenever the consumer should look again.
     """
     woken, loop = asyncio.Event(), asyncio.get_running_loop()
 
@@ -85,12 +82,7 @@ async def finished_async(steps: Steps[T], driver: Driver) -> T:
 class AsyncAnswer:
     """The answer of a query: ``async for`` gives solutions as they come, ``await`` all of it.
 
-    Leaving the loop by an error or `aclose` stops the requests; so does cancelling the task.
-
-    Args:
-        queries: answers it.
-        query: what is asked.
-        asked: what is wanted beside the answer.
+    An error, `aclose` or cancelling the task stops the requests.
     """
 
     def __init__(self, queries: Queries, query: Query, asked: QueryOptions) -> None:
@@ -105,19 +97,19 @@ class AsyncAnswer:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names of the variables, without their question marks, once there was a solution."""
+        """The names of the variables, without question marks, after the first solution."""
         return plain_names(self._variables)
 
     @property
     def work(self) -> Statistics:
-        """What was requested for it so far."""
+        """The requests made for it so far."""
         return replace(self._driver.work)
 
     async def __aiter__(self) -> AsyncIterator[Solution]:
-        """The solutions of SELECT, or the triples of CONSTRUCT and DESCRIBE, as they come.
+        """Yield the solutions of SELECT, or the triples of CONSTRUCT and DESCRIBE.
 
         Raises:
-            SourceError: a source failed; what came before is a part only.
+            SourceError: a source failed; the answer is incomplete.
         """
         async with aclosing(self._read()) as rows:
             async for row in rows:
@@ -128,7 +120,7 @@ class AsyncAnswer:
         return self._whole().__await__()
 
     async def ask(self) -> bool:
-        """Whether there is a solution."""
+        """Return the answer of ASK."""
         async with aclosing(self._read()) as rows:
             async for _ in rows:
                 return True
@@ -167,17 +159,16 @@ _TRIPLE = (Variable("?subject"), Variable("?predicate"), Variable("?object"))
 
 
 class AsyncStream(Updates):
-    """A continuous query for ``async for``; the next evaluation waits for the last update's reader.
+    """A continuous query for ``async for``; evaluates again after its last update was taken.
 
-    Leaving the loop by an error, `close`, or cancelling the task stops its requests.
+    An error, `close` or cancelling the task stops its requests.
     """
 
     async def __aiter__(self) -> AsyncIterator["Update"]:
-        """The updates; the first one without an error holds the whole answer.
+        """Yield updates; the first one without an error holds the whole answer.
 
         Raises:
-            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
-                Other failures are updates with an error.
+            SourceError: the first evaluation failed; later failures are updates with an error.
         """
         streamer, woken = self.streamer, asyncio.Event()
         looks: AsyncGenerator[Tick | datetime] = answered_async(
@@ -193,7 +184,6 @@ class AsyncStream(Updates):
                     return
 
     async def _sleep(self, instant: datetime, woken: asyncio.Event) -> None:
-        """Wait until an instant, or until the stream is to go on earlier."""
         clock = self.streamer.clock
         if isinstance(clock, ManualClock):
             clock.wait_until(instant)
@@ -208,23 +198,10 @@ class AsyncStream(Updates):
 
 
 class AsyncClient:
-    """Answers SPARQL queries over one or more datasets of fragments, in an event loop.
+    """Answer SPARQL queries over datasets of fragments, in one event loop.
 
-    It sends requests from the loop that uses it, and is used in one loop only. Use it as an
-    asynchronous context manager, or `aclose` it.
-
-    Args:
-        urls: the datasets; several are queried as one.
-        session: a requests session to use, for authentication, proxies or tests.
-        clock: the clock that waiting goes by.
-        parallelism: requests in flight per host.
-        cache_bytes: memory for pages.
-        limits: timeouts, retries and sizes.
-        allowed_origins: further origins that links, forms and redirects may lead to.
-        vocabulary: the namespace of time labels.
-        services: the URLs that SERVICE may ask, beside the datasets; ``None``: any.
-        strict: see `Client`.
-        http: sends the requests; ``None``: ``fetch`` in a browser, otherwise `requests`.
+    Use it as an asynchronous context manager, or `aclose` it. For the arguments see `Client`;
+    `http` sends the requests (by default ``fetch`` in a browser, otherwise `requests`).
     """
 
     def __init__(
@@ -268,7 +245,7 @@ class AsyncClient:
 
     @property
     def statistics(self) -> Statistics:
-        """What was requested so far."""
+        """The requests made so far."""
         return replace(self.fetcher.statistics)
 
     def query(
@@ -280,22 +257,22 @@ class AsyncClient:
         plan: "list[Step] | None" = None,
         progress: OnProgress | None = None,
     ) -> AsyncAnswer:
-        """Answer a query over the data as they are; for the arguments see `Client.query`.
+        """Answer a query; for the arguments see `Client.query`.
 
         Nothing is requested before the answer is awaited or iterated.
 
         Raises:
             QuerySyntaxError: the text is not a query.
-            UnsupportedQueryError: it cannot be answered_async here.
+            UnsupportedQueryError: it cannot be answered here.
         """
         asked = QueryOptions(at, plan, progress)
         return AsyncAnswer(self._queries, self._queries.parsed(text, base), asked)
 
     async def words(self) -> Words:
-        """The predicates and classes that the datasets use, as far as a sample of pages shows.
+        """Return the predicates and classes in a sample of the datasets' pages.
 
         Raises:
-            SourceError: a page could not be had.
+            SourceError: a page could not be fetched.
         """
         driver = self._queries.driver()
         return await finished_async(driver.run(self._queries.words()), driver)
@@ -308,18 +285,12 @@ class AsyncClient:
         budgets: Budgets | None = None,
         **settings: Any,
     ) -> AsyncStream:
-        """Keep the answer of a query up to date.
-
-        Args:
-            text: SPARQL 1.1 Query.
-            base: what relative IRIs are relative to.
-            budgets: see `Client.stream`.
-            **settings: the other arguments of `Client.stream`, with the same defaults.
+        """Keep the answer of a query up to date; `settings` are the arguments of `Client.stream`.
 
         Raises:
             QuerySyntaxError: the text is not a query.
-            UnsupportedQueryError: it cannot be answered_async continuously.
-            ValueError: seconds that cannot be reckoned with, or a replay without an end.
+            UnsupportedQueryError: it cannot be answered continuously.
+            ValueError: seconds out of range, or a replay without an end.
         """
         wanted = StreamSettings(**settings)
         query = self._queries.parsed(text, base)

@@ -286,7 +286,7 @@ def _time_limit(seconds: float | None, client: Client) -> Iterator[None]:
 def _watch(
     client: Client, stream: "Stream", seconds: float | None, board: bool, explain: bool
 ) -> int:
-    """Show updates until the time is over or somebody presses Ctrl-C; how many there were."""
+    """Show updates until time is up or Ctrl-C; return their number."""
     timer = None if seconds is None else threading.Timer(seconds, stream.close)
     if timer is not None:
         timer.daemon = True

@@ -1,7 +1,4 @@
-"""The client: SPARQL over fragments, once or continuously.
-
-What only streams need is imported when the first one is asked for.
-"""
+"""The client: SPARQL over fragments, once or continuously."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -37,25 +34,24 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """Answers SPARQL queries over one or more datasets of fragments.
+    """Answer SPARQL queries over one or more datasets of fragments.
 
     Use it as a context manager, or close it.
 
     Args:
         urls: the datasets; several are queried as one.
-        session: a requests session to use, for authentication, proxies or tests.
-        clock: the clock that waiting goes by.
-        parallelism: requests in flight per host; 0: one after the other in the caller's thread.
+        session: a requests session, for authentication, proxies or tests.
+        clock: the clock for waiting.
+        parallelism: requests in flight per host; 0: one at a time in the caller's thread.
         cache_bytes: memory for pages.
         limits: timeouts, retries and sizes.
-        allowed_origins: further origins that links, forms and redirects may lead to, also such
-            that are addresses of a private network.
+        allowed_origins: further origins that links, forms and redirects may lead to, also in a
+            private network.
         vocabulary: the namespace of time labels.
         services: the URLs that SERVICE may ask, beside the datasets; ``None``: any.
-        signal: whether continuous queries look at once when a server tells that they should.
-        strict: whether a query that calls a function that is not known is refused; else the call
-            is an error, as SPARQL has it: a filter drops the solution, BIND leaves its variable
-            without a value.
+        signal: continuous queries follow the servers' change signals.
+        strict: refuse queries with unknown functions; otherwise a call is an error (the filter
+            drops the solution, BIND leaves its variable unbound).
     """
 
     def __init__(
@@ -108,7 +104,7 @@ class Client:
 
     @property
     def scheduler(self) -> "Scheduler":
-        """What evaluates the streams that were started."""
+        """The scheduler of started streams."""
         with self._making:
             if self._scheduler is None:
                 from tpf_client.streaming.scheduler import Scheduler
@@ -120,7 +116,7 @@ class Client:
 
     @property
     def statistics(self) -> Statistics:
-        """What was requested so far."""
+        """The requests made so far."""
         return replace(self.fetcher.statistics)
 
     def query(
@@ -133,26 +129,25 @@ class Client:
         progress: OnProgress | None = None,
         budget: Budget | None = None,
     ) -> "Solutions | bool | rdflib.Graph":
-        """Answer a query over the data as they are.
+        """Answer a query.
 
         Args:
             text: SPARQL 1.1 Query.
-            base: what relative IRIs are relative to.
-            at: another instant: the answer is over the facts that held then, as far as the server
-                keeps history or the data hold intervals; ``None``: over the data as they are.
-            plan: takes in the steps of the plan, for explanations.
-            progress: called now and then with the number of pages that this query wanted so far,
-                and of the solutions that it has.
-            budget: what the query may take; ``None``: whatever it needs.
+            base: resolves relative IRIs.
+            at: an instant: answer over the facts that held then, if the server keeps history or the
+                data hold intervals.
+            plan: receives the steps of the plan.
+            progress: called now and then with the numbers of pages read and of solutions.
+            budget: the limits of the query.
 
         Returns:
             `Solutions` for SELECT, which come as they are iterated; a bool for ASK; an rdflib graph
-            for CONSTRUCT and DESCRIBE.
+                for CONSTRUCT and DESCRIBE.
 
         Raises:
             QuerySyntaxError: the text is not a query.
             UnsupportedQueryError: it cannot be answered here; no request was sent.
-            HistoryError: the facts of another instant are wanted, and nobody tells them.
+            HistoryError: the facts of that instant are not available.
             SourceError: a source failed; also while solutions are iterated.
             LimitError: the budget is used up; also while solutions are iterated.
         """
@@ -174,7 +169,7 @@ class Client:
     def select(
         self, text: str, *, base: str | None = None, at: datetime | None = None
     ) -> Solutions:
-        """Like `query`, for SELECT queries only.
+        """Answer a SELECT query.
 
         Raises:
             UnsupportedQueryError: another form of query.
@@ -185,13 +180,10 @@ class Client:
         return result
 
     def match(self, pattern: QuadPattern) -> Iterator[Triple]:
-        """The triples that match a pattern, as terms; blank nodes as this client gave them.
-
-        Args:
-            pattern: different variables, and terms.
+        """Yield the triples that match a pattern of distinct variables and terms.
 
         Raises:
-            SourceError: a fragment could not be had.
+            SourceError: a fragment could not be fetched.
         """
         driver = self._queries.driver()
         query = Query("SELECT", BGP((pattern,)))
@@ -201,13 +193,10 @@ class Client:
             yield Triple(*(values.get(term, term) for term in pattern[:3]))
 
     def words(self, budget: Budget | None = None) -> Words:
-        """The predicates and classes that the datasets use, as far as a sample of pages shows.
-
-        Args:
-            budget: what this may take; ``None``: whatever it needs.
+        """Return the predicates and classes in a sample of the datasets' pages.
 
         Raises:
-            SourceError: a page could not be had.
+            SourceError: a page could not be fetched.
         """
         driver = self._queries.driver(budget)
         return finished(driver.run(self._queries.words()), driver)
@@ -232,34 +221,32 @@ class Client:
     ) -> "Stream":
         """Keep the answer of a query of any form up to date.
 
-        Nothing happens before the stream is read: by iterating over it, or by
-        `Stream.start` with a callback.
+        Nothing happens before the stream is iterated or started (`Stream.start`).
 
         Args:
             text: SPARQL 1.1 Query.
-            base: what relative IRIs are relative to.
-            min_interval: seconds between two evaluations at least.
-            max_interval: seconds between two evaluations at most.
+            base: resolves relative IRIs.
+            min_interval: the least seconds between two evaluations.
+            max_interval: the most seconds between two evaluations.
             every: seconds between two evaluations, whatever expires.
-            jitter: seconds that are added to each pause, at most, at random; ``None``: a tenth, and
-                none on a simulated clock, where nobody is in another's way.
-            start: an instant to replay history from, as fast as it can be read; ``None``: now.
-            until: the last instant to evaluate at, on the server's clock or that of the replay.
-            static_recheck: seconds after which what is not labelled is asked for again; whether it
-                has got a label is looked at when its page stops being fresh. ``None``: never.
-            keep_checking: seconds between looks at a dataset in which nothing is labelled;
-                ``None``: its answer is given once and the stream ends.
-            grace: seconds for which a fact stays whose label has ended, while nothing replaces it:
-                its renewal may just be late (``docs/streaming.md``).
-            quiet: whether evaluations that changed nothing give an update, too.
-            budgets: gives the budget of each evaluation; one that takes more ends the stream with
-                a `LimitError`. ``None``: whatever it needs.
-            explain: whether to count the rows of each step, for `Stream.explain` and `Stream.plan`.
+            jitter: the most seconds added to each pause at random; ``None``: a tenth, none on a
+                simulated clock.
+            start: an instant to replay history from, as fast as it can be read.
+            until: the last instant to evaluate at, on the server's or the replay's clock.
+            static_recheck: seconds until unlabelled facts are read again; ``None``: never.
+            keep_checking: seconds between looks at a dataset without labels; ``None``: the stream
+                ends after its answer.
+            grace: seconds for which an expired fact stays while nothing replaces it
+                (``docs/streaming.md``).
+            quiet: yield updates without changes, too.
+            budgets: gives the budget of each evaluation; exceeding it ends the stream with a
+                `LimitError`.
+            explain: count the rows of each step, for `Stream.explain` and `Stream.plan`.
 
         Raises:
             QuerySyntaxError: the text is not a query.
             UnsupportedQueryError: it cannot be answered continuously.
-            ValueError: seconds that cannot be reckoned with, or a replay without an end.
+            ValueError: seconds out of range, or a replay without an end.
         """
         from tpf_client.stream import Stream
 

@@ -1,10 +1,7 @@
-"""The commands, each from its very first instant.
+"""The entry points of all commands, effective from their first instant.
 
-What all of them have in common is here: an interrupt, also while modules are being loaded, an extra
-that is not installed, what cannot be read or written, and a reader that has gone, each end a
-command with at most one line. So this module loads nothing that takes time.
-
-What they have in common beside that is `--version`, and that a shell asks them what may come next.
+Interrupts (also while modules load), missing extras, I/O errors and closed pipes end a command with
+at most one line, so this module loads nothing slow.
 
 | exit status | |
 |---|---|
@@ -41,10 +38,9 @@ _CONTROLS = re.compile(
 
 
 def printable(text: str) -> str:
-    """A text without control characters, but for the ends of its lines and tabs.
+    """Replace control characters, except newlines and tabs, by U+FFFD.
 
-    Each becomes U+FFFD: those that begin escape sequences, of either kind (C0 and C1), those that
-    turn the direction of writing around, and halves of characters.
+    That covers escape sequences (C0 and C1), bidirectional overrides and lone surrogates.
     """
     return _CONTROLS.sub("\ufffd", text)
 
@@ -53,10 +49,10 @@ class _Command(NamedTuple):
     """A command.
 
     Args:
-        module: where it is defined.
+        module: defines it.
         attribute: a `typer.Typer` or a `click.Command`.
-        extras: what must be installed for it, beside the client.
-        needs: modules of these extras that it does not load itself: other commands do, for it.
+        extras: what must be installed beside the client.
+        needs: modules of these extras that it loads only for some commands.
     """
 
     module: str
@@ -81,15 +77,7 @@ COMMANDS = {
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
-    """Run a command to its end.
-
-    Args:
-        name: as in `COMMANDS`.
-        arguments: of the command line.
-
-    Returns:
-        The exit status.
-    """
+    """Run a command to its end; return the exit status."""
     program = name.partition(" ")[0]
     try:
         # A module could swallow an exception while it is loaded; nothing is to be cleaned up yet.
@@ -113,7 +101,6 @@ def run(name: str, arguments: Sequence[str]) -> int:
 
 
 def _loaded(command: _Command) -> Any:
-    """What click runs."""
     from importlib import import_module
     from importlib.util import find_spec
 
@@ -130,7 +117,6 @@ _VERSION = "Show the version and stop."
 
 
 def _typed(app: Any) -> Any:
-    """What click runs of an application, with the flag for the version."""
     from typer import Context, Option, Typer
     from typer.main import get_command
 
@@ -188,7 +174,7 @@ def _shouted(program: str) -> str:
 
 
 def _completed(command: Any, program: str) -> int:
-    """Answer a shell that asks what may come next, or how to ask."""
+    """Answer a shell's completion request."""
     from typer.completion import get_completion_inspect_parameters
 
     get_completion_inspect_parameters()  # makes the shells known that typer completes for
@@ -229,7 +215,7 @@ def _invoked(command: Any, name: str, arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _heeding(handlers: Mapping[int, Any]) -> Iterator[None]:
-    """Handle signals so, but those that are ignored, as in the background or under nohup."""
+    """Handle signals, except those ignored, as in the background or under nohup."""
     before = {number: signal.getsignal(number) for number in handlers}
     heeded = {number: what for number, what in before.items() if what is not signal.SIG_IGN}
     for number in heeded:
@@ -242,7 +228,7 @@ def _heeding(handlers: Mapping[int, Any]) -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - as handlers are
-    """A command that is terminated, or whose terminal is closed, cleans up as at Ctrl-C."""
+    """Clean up as at Ctrl-C when terminated or hung up."""
     raise SystemExit(128 + number)
 
 
@@ -266,11 +252,7 @@ def _what_failed(error: OSError) -> str:
 
 
 def _what_is_missing(error: ImportError, command: _Command) -> str:
-    """Which extra to install.
-
-    Raises:
-        ImportError: what is missing is no package of others: a mistake of ours.
-    """
+    """Name the extra to install; an `ImportError` if the missing module is ours."""
     ours = {each.module.partition(".")[0] for each in COMMANDS.values()} | {"annotations"}
     package = (error.name or "").partition(".")[0]
     if not package or package in ours or not isinstance(error, ModuleNotFoundError):
@@ -296,7 +278,7 @@ def _standard_output() -> io.TextIOWrapper:
 
 
 def _close_output() -> None:
-    """Leave nothing for the interpreter to write at its end, when nobody could say what failed."""
+    """Leave the interpreter nothing to write at its end."""
     for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
         try:
             stream.flush()
@@ -306,11 +288,9 @@ def _close_output() -> None:
 
 
 class NamedOutput(io.FileIO):
-    """A file to write, without a buffer.
+    """An unbuffered output file whose errors have a name.
 
-    Args:
-        file: its path, or the descriptor of what is open already and stays so.
-        name: what errors call it.
+    `file` is its path, or an open descriptor, which stays open.
     """
 
     def __init__(self, file: Any, name: str) -> None:
@@ -318,7 +298,7 @@ class NamedOutput(io.FileIO):
         self._called = name
 
     def write(self, data: Any) -> int:
-        """Write some of it; returns how many bytes.
+        """Write some of it; return how many bytes.
 
         Raises:
             OSError: it cannot be written; has the name.
@@ -331,7 +311,7 @@ class NamedOutput(io.FileIO):
 
 
 def main() -> NoReturn:
-    """What all scripts call: the command has the name of the script."""
+    """Run the command that has the name of the script."""
     name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
     if _COMPLETING.format(_shouted(name)) in os.environ:
         line = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", ""))

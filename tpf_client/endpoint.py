@@ -1,6 +1,6 @@
-"""A SPARQL endpoint over fragments, for tools that speak the SPARQL protocol.
+"""A SPARQL endpoint over fragments.
 
-The same URL with ``Accept: text/event-stream`` gives an answer that is kept up to date.
+With ``Accept: text/event-stream`` the answer is kept up to date.
 """
 
 import json
@@ -60,13 +60,7 @@ _DRAFT = rdflib.URIRef("https://spec.knows.idlab.ugent.be/sparql-11-incremental-
 
 
 def description(environ: WsgiEnvironment, path: str, urls: Sequence[str]) -> rdflib.Graph:
-    """The description of the service that a request asks.
-
-    Args:
-        environ: the request.
-        path: where queries are answered.
-        urls: the datasets that they are answered over.
-    """
+    """Describe the service over these datasets."""
     here = rdflib.URIRef(application_uri(dict(environ)).rstrip("/") + path)
     graph = rdflib.Graph()
     graph.bind("sd", _SD)
@@ -100,12 +94,7 @@ KEPT = timedelta(minutes=10)
 
 
 class KeptWords:
-    """The words of a client's datasets as JSON. Thread-safe.
-
-    Args:
-        client: who reads them.
-        budgets: gives what reading them may take.
-    """
+    """The words of a client's datasets as JSON. Thread-safe."""
 
     def __init__(self, client: Client, budgets: Budgets) -> None:
         self._client = client
@@ -115,7 +104,7 @@ class KeptWords:
         self._body = b""
 
     def body(self) -> bytes:
-        """An object with ``predicates`` and ``classes``, IRIs, what occurs most often first.
+        """Return ``predicates`` and ``classes``, IRIs, most frequent first.
 
         Raises:
             ClientError: they could not be read.
@@ -157,24 +146,24 @@ _SPARE = 4
 class SparqlEndpoint:
     """A WSGI application that answers SPARQL queries by a client; thread-safe.
 
-    Close it when it is not needed any more: that stops the queries under way.
+    Close it to stop the running queries.
 
     Args:
-        client: who answers.
-        allowance: what each query may take.
-        hosts: names that requests may call this server by, beside ``localhost`` and IP addresses;
-            so no web page can reach it by a name of its own (DNS rebinding); ``*``: any.
+        client: answers.
+        allowance: limits each query.
+        hosts: names of this server in requests, beside ``localhost`` and IP addresses, against DNS
+            rebinding; ``*``: any.
         origins: origins (``https://example.org``) whose web pages may ask; ``*``: any.
-        queries: how many are answered at the same time; others wait.
-        streams: how many readers may follow answers at the same time.
-        streams_per_reader: how many of these one address may have; 0: all.
-        min_interval: seconds between two evaluations of an answer that is followed, at least.
+        queries: the most concurrent queries; others wait.
+        streams: the most readers of followed answers.
+        streams_per_reader: the most of these per address; 0: all.
+        min_interval: the least seconds between two evaluations of a followed answer.
         examples: queries that the page at ``/`` offers.
-        continuous: path of the continuous queries of the same server; none where empty.
-        tiles: what the page's map has for its ground; none: outlines alone.
+        continuous: path of the same server's continuous queries; empty: none.
+        tiles: the background of the page's map.
 
     Raises:
-        ValueError: an interval that cannot be reckoned with.
+        ValueError: an invalid interval.
     """
 
     def __init__(
@@ -211,16 +200,16 @@ class SparqlEndpoint:
 
     @property
     def under_way(self) -> int:
-        """How many queries are being answered."""
+        """The number of running queries."""
         return len(self._watch)
 
     @property
     def followed(self) -> int:
-        """How many different queries are kept up to date."""
+        """The number of distinct queries kept up to date."""
         return len(self._live)
 
     def close(self) -> None:
-        """Stop the queries under way, and end the streams."""
+        """Stop running queries and end streams."""
         self._live.close()
         self._watch.close()
 
@@ -262,11 +251,7 @@ class SparqlEndpoint:
         return [body] if isinstance(body, bytes) else body
 
     def _welcome(self, environ: WsgiEnvironment) -> Headers:
-        """Headers for whoever asks, where he may.
-
-        Raises:
-            RefusedError: he may not, or there is nothing here.
-        """
+        """Return headers for an allowed request; otherwise raise a `RefusedError`."""
         host = environ.get("HTTP_HOST", "localhost")
         if not is_called(host, self._hosts):
             raise RefusedError(
@@ -296,7 +281,7 @@ class SparqlEndpoint:
     def _answer(
         self, environ: WsgiEnvironment, path: str
     ) -> tuple[str, bytes | StreamedBody | FollowedBody]:
-        """The media type and the body of an answer."""
+        """Return the media type and the body of an answer."""
         if path == WORDS:
             if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
                 raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} can only be read")
@@ -338,7 +323,6 @@ class SparqlEndpoint:
             return media_type, StreamedBody(pieces, failing.pop_all().close)
 
     def _work(self) -> dict[str, int]:
-        """What was requested for all queries so far."""
         return work_of(self._client.statistics)
 
     def _stream(self, wish: Wish) -> Stream:
@@ -357,7 +341,7 @@ class SparqlEndpoint:
         return self._watch.watching(Budget(self._client.clock, self._allowance))
 
     def _follow(self, text: str, environ: WsgiEnvironment) -> FollowedBody:
-        """An answer that is kept up to date, once there is one.
+        """Follow an answer, once there is one.
 
         Raises:
             RefusedError: too many follow already.
@@ -393,7 +377,6 @@ def _wants_events(accept: str) -> bool:
 
 
 def _failure(error: RefusedError | ClientError) -> tuple[HTTPStatus, str]:
-    """The status and the text that say what went wrong."""
     match error:
         case RefusedError():
             return error.status, str(error)

@@ -2,21 +2,21 @@
 
 ClientError
 ├── QueryError                the query itself
-│   ├── QuerySyntaxError      not SPARQL: line, column and a caret under the place
-│   └── UnsupportedQueryError SPARQL that this client cannot answer, said before the first request
+│   ├── QuerySyntaxError      not SPARQL: line, column and a caret
+│   └── UnsupportedQueryError SPARQL that this client cannot answer; before the first request
 ├── SourceError               a source of fragments; names the URL
-│   ├── ConnectionFailedError nobody answered: refused, timed out, cut off
-│   ├── HttpError             answered with an error status
-│   ├── ParseError            answered with something that is not RDF of the announced type
-│   ├── PageError             answered with RDF that is not a usable page of a fragment
-│   ├── PageTooLargeError     answered with more bytes than allowed
+│   ├── ConnectionFailedError refused, timed out, cut off
+│   ├── HttpError             an error status
+│   ├── ParseError            not RDF of the announced type
+│   ├── PageError             RDF that is not a usable page of a fragment
+│   ├── PageTooLargeError     more bytes than allowed
 │   ├── OriginError           a link or redirect leads to another origin
 │   ├── ServiceError          a SERVICE SILENT failed; queries go on without it
-│   ├── HistoryError          nobody tells what held at a past instant
-│   ├── SourceLimitError     an answer takes more pages, bytes or time of reading than it may
+│   ├── HistoryError          the facts of a past instant are not available
+│   ├── SourceLimitError      more pages, bytes or time of reading than allowed
 │   └── UnstableError         facts expire faster than one evaluation can read them
-├── MapTilesError             tiles of a map that no browser could be sent for
-├── LimitError                a query takes more time, rows or memory than it may
+├── MapTilesError             an invalid template of map tiles
+├── LimitError                a query takes more time, rows or memory than allowed
 └── ClosedError               the client or the stream was closed meanwhile
 """
 
@@ -26,21 +26,14 @@ class ClientError(Exception):
 
 
 class QueryError(ClientError, ValueError):
-    """Something is wrong with the query, whatever the data."""
+    """The query is wrong, whatever the data."""
 
 
 class QuerySyntaxError(QueryError):
     """A text that is not a query.
 
-    Args:
-        reason: what is wrong, in one line without the position.
-        text: the whole query.
-        position: index into `text` of the first character that does not fit.
-
-    Attributes:
-        line: number of the line, from 1.
-        column: number of the column, from 1, in characters.
-        pointed: the line of the query and, below it, a caret under the column.
+    `position` is the offset of the first character that does not fit; `line` and `column` count
+    from 1; `pointed` is the line with a caret below.
     """
 
     def __init__(self, reason: str, text: str, position: int) -> None:
@@ -60,16 +53,11 @@ class QuerySyntaxError(QueryError):
 
 
 class UnsupportedQueryError(QueryError):
-    """A query that is SPARQL, but that cannot be answered here; raised before anything runs."""
+    """SPARQL that cannot be answered here; raised before anything runs."""
 
 
 class SourceError(ClientError):
-    """Something is wrong with a source of fragments.
-
-    Args:
-        url: the URL that was asked.
-        reason: what is wrong, in one line.
-    """
+    """A source of fragments failed."""
 
     documentation: str | None = None
     """Where the answer says that the interface is described, if it is no page."""
@@ -82,15 +70,11 @@ class SourceError(ClientError):
 
 
 class ConnectionFailedError(SourceError):
-    """Nobody answered: refused, timed out, or cut off in the middle."""
+    """The connection was refused, timed out, or was cut off."""
 
 
 class HttpError(SourceError):
-    """The server answered with an error status.
-
-    Attributes:
-        status: the HTTP status code.
-    """
+    """The server answered with an error status."""
 
     def __init__(self, url: str, status: int, reason: str) -> None:
         self.status = status
@@ -98,11 +82,11 @@ class HttpError(SourceError):
 
 
 class ParseError(SourceError):
-    """The body is not RDF of the media type that the response announces."""
+    """The body is not RDF of the announced media type."""
 
 
 class PageError(SourceError):
-    """RDF that is not a usable page of a fragment: no form, links that loop."""
+    """RDF that is not a usable page: no form, links that loop."""
 
 
 class PageTooLargeError(SourceError):
@@ -110,19 +94,15 @@ class PageTooLargeError(SourceError):
 
 
 class HistoryError(SourceError):
-    """The facts of a past instant are wanted, and neither the server nor the data tell them."""
+    """The facts of a past instant are not available."""
 
 
 class OriginError(SourceError):
-    """A link or redirect leads to another origin, which was not allowed."""
+    """A link or redirect leads to an origin that is not allowed."""
 
 
 class ServiceError(SourceError):
-    """A service that the query calls SILENT failed.
-
-    Attributes:
-        endpoint: what the query calls it, as a term.
-    """
+    """A SERVICE SILENT failed; `endpoint` is its term in the query."""
 
     def __init__(self, url: str, reason: str, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -134,15 +114,15 @@ class UnstableError(SourceError):
 
 
 class MapTilesError(ClientError, ValueError):
-    """Tiles of a map that no browser could be sent for, or that are nobody's."""
+    """A template of map tiles is invalid, or lacks an attribution."""
 
 
 class LimitError(ClientError):
-    """A query takes more time, rows or memory than it may."""
+    """A query takes more time, rows or memory than allowed."""
 
 
 class SourceLimitError(SourceError, LimitError):
-    """The answer takes more pages, bytes or time of reading than the limits of the client allow."""
+    """The answer takes more pages, bytes or time of reading than allowed."""
 
 
 class ClosedError(ClientError):

@@ -56,7 +56,7 @@ WorkCounts: TypeAlias = Callable[[], Mapping[str, int]]
 
 
 def work_of(done: Statistics) -> dict[str, int]:
-    """What was requested, as it is told."""
+    """Return the counts of requests for events."""
     return {
         "requests": done.requests,
         "bytes": done.bytes,
@@ -65,7 +65,7 @@ def work_of(done: Statistics) -> dict[str, int]:
 
 
 def applied(rows: Sequence[TimedSolution], update: Update) -> list[TimedSolution]:
-    """An answer after an update: what a reader does with it."""
+    """Apply an update to an answer, as a reader does."""
     gone = Counter(each.row for each in update.removed)
     result = []
     for each in rows:
@@ -79,7 +79,7 @@ def applied(rows: Sequence[TimedSolution], update: Update) -> list[TimedSolution
 
 
 def head_of(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What `Update.head` tells, as far as it is about the whole answer."""
+    """Return the parts of `Update.head` about the whole answer."""
     names = ("vars", "at", "valid_until", "next_look", "boolean")
     return {name: told[name] for name in names if name in told}
 
@@ -87,13 +87,10 @@ def head_of(told: Mapping[str, Any]) -> dict[str, Any]:
 def status_of(
     update: Update, told: Mapping[str, Any], rows: int, all_work: Mapping[str, int]
 ) -> tuple[str, dict[str, Any]]:
-    """The event that says whether an answer is up to date: its name and data.
+    """Return the name and data of the event about an answer's state.
 
-    Args:
-        update: the newest one.
-        told: its `Update.head`.
-        rows: how many the answer has.
-        all_work: what was requested for all queries.
+    `told` is `Update.head`; `rows` is the size of the answer; `all_work` are the requests of all
+    queries.
     """
     if update.error is not None:
         return "error", {name: told[name] for name in ("at", "error", "next_look")}
@@ -104,7 +101,7 @@ def status_of(
 
 
 def data_text(data: Mapping[str, Any], lists: Mapping[str, Sequence[Solution]]) -> str:
-    """The JSON text of an event's data, with lists of solutions."""
+    """Write an event's data with lists of solutions as JSON."""
     text = json.dumps(data, ensure_ascii=False)
     for key, rows in lists.items():
         comma = ", " if len(text) > 2 else ""
@@ -113,13 +110,9 @@ def data_text(data: Mapping[str, Any], lists: Mapping[str, Sequence[Solution]]) 
 
 
 class LiveAnswer:
-    """One continuous query and those who follow it. Thread-safe.
+    """One continuous query and its followers. Thread-safe.
 
-    Args:
-        stream: the query, not started yet.
-        most_rows: so many solutions it may have; ``None``: any number.
-        work: tells what was requested for all queries so far.
-        over: called when there will be no more events.
+    `work` returns the requests of all queries; `over` is called when there will be no more events.
     """
 
     def __init__(
@@ -162,17 +155,12 @@ class LiveAnswer:
             raise
 
     def close(self) -> None:
-        """Evaluate no more; its followers come to their end."""
+        """Stop evaluating; its followers end."""
         self._stream.close()
         self._end(None)
 
     def follow(self, last_id: str | None, *, explain: bool) -> "AnswerFollower":
-        """A new follower, who saw the event of this id.
-
-        Args:
-            last_id: the id.
-            explain: whether the follower wants to know the plan, too.
-        """
+        """Add a follower that saw the event of this id."""
         follower = AnswerFollower(self, last_id, explain=explain)
         with self._lock:
             self.left_at = None
@@ -187,23 +175,18 @@ class LiveAnswer:
                 self.left_at = now
 
     def is_idle(self, now: datetime) -> bool:
-        """Whether nobody has followed for a while."""
+        """True if nobody has followed for a while."""
         return self.left_at is not None and now - self.left_at >= LINGER
 
     def number_of(self, last_id: str | None) -> int:
-        """The number of an event that was seen; 0: none of ours."""
+        """Return the number of an event id; 0: none of ours."""
         run, _, number = (last_id or "").partition("-")
         if run != self._run or not (number.isascii() and number.isdecimal()) or len(number) > 18:
             return 0
         return int(number) if int(number) <= self.last else 0
 
     def after(self, number: int, looks: int) -> tuple[list[str], int, int]:
-        """The texts of the events after an event, the number of the last one, and how many looks.
-
-        Args:
-            number: of the last event that was seen; 0: none.
-            looks: as returned before.
-        """
+        """Return the texts of the later events, the last one's number, and the next `looks`."""
         with self._lock:
             texts = []
             missing = self.last - number
@@ -239,7 +222,6 @@ class LiveAnswer:
         return f"{marked}event: {name}\ndata: {data_text(data, lists)}\n\n"
 
     def _take(self, update: Update) -> None:
-        """Take in an update, in a thread of the client."""
         with self._lock:
             placed = update.placed()
             told = update.head(placed)
@@ -290,13 +272,7 @@ class LiveAnswer:
 
 
 class AnswerFollower:
-    """Somebody who follows an answer; iterate over the texts to send.
-
-    Args:
-        answer: what is followed.
-        last_id: the id of the last event that was seen.
-        explain: whether it wants to know the plan, too.
-    """
+    """A follower of an answer; iterate over the texts to send."""
 
     def __init__(self, answer: LiveAnswer, last_id: str | None, *, explain: bool) -> None:
         self.answer = answer
@@ -328,7 +304,7 @@ class AnswerFollower:
             raise error if isinstance(error, ClientError) else ClosedError("the query was closed")
 
     def __iter__(self) -> Iterator[str]:
-        """What to send, as it comes; a comment where nothing comes for a while."""
+        """Yield the texts to send; a comment when nothing comes for a while."""
         number, looks, plan = self.answer.number_of(self._last_id), 0, ""
         while not self._gone:
             self._changed.clear()
@@ -353,25 +329,20 @@ _log = logging.getLogger(__name__)
 
 
 def begun(solutions: Solutions, form: str) -> Iterator[str]:
-    """The text of solutions, whose first one is there: what goes wrong before has a status."""
+    """Yield the text of solutions after the first one: earlier failures have a status."""
     pieces = solutions.pieces(form)
     return chain(list(islice(pieces, 3)), pieces)
 
 
 class StreamedBody:
-    """The body of an answer that is not complete yet.
-
-    Args:
-        pieces: its text.
-        done: called at the end.
-    """
+    """The body of an answer that is not complete yet; `done` is called at its end."""
 
     def __init__(self, pieces: Iterator[str], done: Callable[[], None]) -> None:
         self._pieces = pieces
         self._done = done
 
     def __iter__(self) -> Iterator[bytes]:
-        """The body in chunks that are worth sending, none held back for long."""
+        """Yield chunks worth sending, none held back for long."""
         waiting: list[str] = []
         size, sent = 0, monotonic() - _PAUSE
         try:
@@ -394,19 +365,14 @@ class StreamedBody:
 
 
 class FollowedBody:
-    """The body of an answer that is kept up to date.
-
-    Args:
-        follower: gives its text.
-        done: called at the end.
-    """
+    """The body of an answer kept up to date; `done` is called at its end."""
 
     def __init__(self, follower: AnswerFollower, done: Callable[[], None]) -> None:
         self._follower = follower
         self._done = done
 
     def __iter__(self) -> Iterator[bytes]:
-        """The body in chunks, so that a slow reader makes nothing large wait beside it."""
+        """Yield the body in small chunks, so that a slow reader costs little memory."""
         for text in self._follower:
             for start in range(0, len(text), _CHUNK):
                 yield text[start : start + _CHUNK].encode()
@@ -418,12 +384,10 @@ class FollowedBody:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a reader wants to follow.
+    """A query to follow.
 
-    Args:
-        text: the query.
-        max_interval: seconds between two evaluations at most; ``None``: as labels and pages say.
-        grace: seconds for which what is not renewed in time stays.
+    `max_interval` is the most seconds between two evaluations, `grace` those for which an expired
+    fact stays.
     """
 
     text: str
@@ -436,13 +400,9 @@ Start: TypeAlias = Callable[[Wish], Stream]
 
 
 class LiveAnswers:
-    """The answers that are followed: one for all who ask the same. Thread-safe.
+    """The followed answers: one for all who ask the same. Thread-safe.
 
-    Args:
-        start: makes streams.
-        clock: our clock.
-        most_rows: so many solutions each may have.
-        work: tells what was requested for all queries so far.
+    `start` makes streams; `work` returns the requests of all queries.
     """
 
     def __init__(self, start: Start, clock: Clock, most_rows: int | None, work: WorkCounts) -> None:
@@ -455,16 +415,11 @@ class LiveAnswers:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many different queries are evaluated."""
+        """Count the distinct queries."""
         return len(self._answers)
 
     def follow(self, wish: Wish, last_id: str | None, *, explain: bool = False) -> AnswerFollower:
         """Follow a query, together with others who ask the same.
-
-        Args:
-            wish: what to follow.
-            last_id: the id of the last event that was seen.
-            explain: whether to tell the plan, too.
 
         Raises:
             QueryError: it cannot be kept up to date.
@@ -490,7 +445,7 @@ class LiveAnswers:
         follower.answer.leave(follower, self._clock.now())
 
     def sweep(self) -> None:
-        """End what nobody has followed for a while."""
+        """End answers that nobody has followed for a while."""
         now = self._clock.now()
         with self._lock:
             idle = [each for each in self._answers.values() if each.is_idle(now)]

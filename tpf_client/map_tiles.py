@@ -1,4 +1,4 @@
-"""Tiles of the page's map: who has them, and what readers' browsers may therefore ask."""
+"""The background tiles of the page's map."""
 
 import re
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ _HOLES: Final = ("{z}", "{x}", "{y}")
 
 @dataclass(frozen=True, slots=True)
 class MapTiles:
-    """Tiles of 256 pixels in the projection of Mercator, as OpenStreetMap numbers them.
+    """Tiles of 256 pixels in the Mercator projection, numbered as by OpenStreetMap.
 
     Args:
-        template: their URL, with ``{z}``, ``{x}`` and ``{y}`` for zoom, column and row.
-        attribution: whose they are, as it is to stand below the map.
+        template: their URL with ``{z}``, ``{x}`` and ``{y}`` for zoom, column and row.
+        attribution: shown below the map.
 
     Raises:
-        MapTilesError: the template is none that browsers may be sent to, or nobody is named.
+        MapTilesError: the template is no web URL, or the attribution is missing.
     """
 
     template: str
@@ -65,10 +65,10 @@ class MapTiles:
 
 
 def map_tiles(template: str, attribution: str) -> MapTiles | None:
-    """Tiles as two settings name them; none where both are empty.
+    """Return the tiles of two settings; ``None`` where both are empty.
 
     Raises:
-        MapTilesError: one is set alone, or has no sense.
+        MapTilesError: only one is set, or one is invalid.
     """
     if not template:
         if attribution:

@@ -1,9 +1,8 @@
-"""The page: files that any static host can serve, and what it is told of whoever serves it.
+"""The files of the page, for any static host or the endpoint.
 
-A query of the page is evaluated in the browser, by this package as Python in a worker (see
-`tpf_client.page_runtime`), or by the endpoint that serves the page. Files are named by their
-content, so that they may be kept for ever; ``index.html`` names those of today. ``page.json`` says
-which datasets are asked first, which queries are offered, and what else the server has.
+Queries run in the browser, by this package as Python in a worker (see `tpf_client.page_runtime`),
+or at the endpoint. File names contain hashes, for permanent caching; ``index.html`` names the
+current files. ``page.json`` has the datasets, examples and features.
 """
 
 import ast
@@ -56,10 +55,10 @@ class PageFile:
     """A file of the page.
 
     Args:
-        media_type: what it is.
-        content: its bytes, or the path of them without the ``.gz`` of how they are kept.
-        policy: what it may load, where it is a page or a worker.
-        caching: for how long whoever has it may keep it.
+        media_type: its type.
+        content: its bytes, or their path without ``.gz``.
+        policy: the Content-Security-Policy of a page or worker.
+        caching: its Cache-Control.
     """
 
     media_type: str
@@ -68,7 +67,7 @@ class PageFile:
     caching: str = _FOR_EVER
 
     def encoded(self, encoding: str) -> bytes | None:
-        """Its bytes as ``br``, ``gzip`` or (empty) as they are; ``None``: not kept so."""
+        """Return its bytes as ``br``, ``gzip`` or (empty) plain; ``None``: not stored so."""
         suffix = {"br": ".br", "gzip": ".gz", "": ".gz"}[encoding]
         if isinstance(self.content, Path):
             file = self.content.with_name(self.content.name + suffix)
@@ -83,19 +82,14 @@ class PageFile:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A query that the page offers.
-
-    Args:
-        title: what people call it.
-        query: its text.
-    """
+    """A query that the page offers."""
 
     title: str
     query: str
 
 
 def read_example(file: Path) -> Example:
-    """An example from a file: the first comment is its title, else the file's name is.
+    """Read an example; its title is the first comment, or the file's name.
 
     Raises:
         OSError: it cannot be read.
@@ -109,13 +103,13 @@ def read_example(file: Path) -> Example:
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """What the page is told of whoever serves it.
+    """The page's configuration.
 
     Args:
-        datasets: URLs of the datasets that are asked where a link names none.
+        datasets: URLs to ask where a link names none.
         examples: queries that the page offers.
-        endpoint: whether queries are evaluated by the endpoint beside the page, not by the browser.
-        continuous: path of the continuous queries of the same server; none where empty.
+        endpoint: queries run at the endpoint beside the page, not in the browser.
+        continuous: path of the same server's continuous queries; empty: none.
         tiles: of its map.
     """
 
@@ -144,11 +138,9 @@ class PageSettings:
 
 @cache
 def bundle(with_engine: bool) -> Mapping[str, PageFile]:
-    """The files of the page by their names; ``index.html`` is at ``""``.
+    """Return the page's files by name; ``index.html`` is at ``""``.
 
-    Args:
-        with_engine: whether the browser is to evaluate queries; where Python for browsers is not
-            there, its files are left out all the same, and the page says so.
+    `with_engine` includes Python for browsers, where it was fetched.
     """
     files: dict[str, PageFile] = {}
 
@@ -195,7 +187,7 @@ def bundle(with_engine: bool) -> Mapping[str, PageFile]:
 
 
 def packages_archive() -> bytes:
-    """The modules that the worker imports, as an archive that Python imports from."""
+    """Return the worker's modules as an importable archive."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         for name, file in sorted(_imported(_ROOT).items()):
@@ -207,7 +199,6 @@ def packages_archive() -> bytes:
 
 
 def _imported(root: str) -> dict[str, Path]:
-    """The sources of a module and of what it imports, whenever it does, by their names."""
     found: dict[str, Path] = {}
     waiting = [root]
     while waiting:
@@ -231,7 +222,7 @@ def _imported(root: str) -> dict[str, Path]:
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Names that may be of modules which a module imports, but for those of type checkers."""
+    """Yield names of modules that a module may import, except for type checkers."""
     for node in ast.iter_child_nodes(tree):
         match node:
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
@@ -248,10 +239,9 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def write_page(folder: Path, settings: PageSettings) -> list[str]:
-    """Write the page into a folder, for a static host; the names of the files.
+    """Write the page into a folder for a static host; return the names of the files.
 
-    Each is there three times: as it is, and compressed (``.br``, ``.gz``) for hosts that send such
-    files to those who take them.
+    Each is there plain and compressed (``.br``, ``.gz``).
 
     Raises:
         OSError: it cannot be written.
@@ -269,11 +259,7 @@ def write_page(folder: Path, settings: PageSettings) -> list[str]:
 
 
 class PageFiles:
-    """What is at the paths of the page.
-
-    Args:
-        settings: what the page is told.
-    """
+    """The responses at the paths of the page."""
 
     def __init__(self, settings: PageSettings) -> None:
         told = PageFile("application/json", settings.to_json().encode(), caching=_LOOK_AGAIN)
@@ -290,14 +276,14 @@ class PageFiles:
         self._referrer = "strict-origin" if tiles else "no-referrer"
 
     def __contains__(self, path: str) -> bool:
-        """Whether there is something at a path."""
+        """True if a path exists."""
         return path.removeprefix("/") in self._files
 
     def answer(self, environ: WsgiEnvironment, path: str) -> tuple[HTTPStatus, Headers, bytes]:
-        """The answer to a request for one of our paths.
+        """Answer a request for one of our paths.
 
         Raises:
-            RefusedError: it is no request to read.
+            RefusedError: the method is not GET or HEAD.
         """
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} can only be read")

@@ -1,11 +1,8 @@
 """Python for the browser: fetched once, checked, trimmed, compressed.
 
-The page's queries are evaluated in the tab, by this package on Pyodide (CPython as WebAssembly).
-Its npm package is fetched from the registry that npm would ask, when this project is installed or
-its wheel is built, and kept in the user's cache, so that it is fetched once. It is checked against
-a hash that stands here. `python -m tpf_client.page_runtime` fetches it by hand.
-
-Nothing but the standard library is imported here, as building a wheel needs this module alone.
+Pyodide's npm package is fetched from the configured registry when this project is installed or its
+wheel is built (by hand: `python -m tpf_client.page_runtime`), checked against the hash below, and
+cached for the user. Only the standard library is imported, for building a wheel.
 """
 
 import base64
@@ -67,14 +64,7 @@ _ENCODINGS: Final = (
 
 
 class RuntimeFile(NamedTuple):
-    """A file that the browser loads.
-
-    Args:
-        name: of the file.
-        media_type: what it is.
-        size: bytes of its content.
-        sha256: of its content, in hexadecimal digits.
-    """
+    """A file that the browser loads, with its size and SHA-256."""
 
     name: str
     media_type: str
@@ -83,11 +73,11 @@ class RuntimeFile(NamedTuple):
 
 
 class RuntimeMissingError(Exception):
-    """Python for the browser could not be had."""
+    """Python for the browser could not be fetched."""
 
 
 def registry() -> str:
-    """The npm registry that is configured, with a slash at its end."""
+    """Return the configured npm registry, with a final slash."""
     for name in ("npm_config_registry", "NPM_CONFIG_REGISTRY"):
         if os.environ.get(name):
             return os.environ[name].rstrip("/") + "/"
@@ -113,13 +103,13 @@ def registry() -> str:
 
 
 def cache_folder() -> Path:
-    """Where it is kept between installations."""
+    """Return the cache across installations."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "live-linked-data" / f"pyodide-{VERSION}-{_RECIPE}"
 
 
 def runtime_folder() -> Path | None:
-    """The folder of the files, where they are; ``None``: they were not fetched."""
+    """Return the folder of the files; ``None``: they were not fetched."""
     for folder in (FOLDER, cache_folder()):
         if (folder / "files.json").is_file() and _told(folder).get("recipe") == _name():
             return folder
@@ -141,13 +131,12 @@ def _name() -> str:
 
 
 def fetched_runtime(quality: int = 9) -> Path:
-    """The folder of the files in the cache; they are fetched where they are not there.
+    """Fetch the files into the cache unless there; return their folder.
 
-    Args:
-        quality: of Brotli's compression, up to 11: a tenth smaller, and slower by ten times.
+    `quality` is Brotli's, up to 11: a tenth smaller, ten times slower.
 
     Raises:
-        RuntimeMissingError: they cannot be had.
+        RuntimeMissingError: they cannot be fetched.
     """
     target = cache_folder()
     if (target / "files.json").is_file() and _told(target).get("recipe") == _name():
@@ -198,7 +187,7 @@ def _members(package: bytes) -> dict[str, bytes]:
 
 
 def _trimmed(library: bytes) -> bytes:
-    """The standard library without what is not used; not compressed, as the whole file will be."""
+    """Drop unused parts of the standard library; store uncompressed, as the file will be."""
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(library)) as before, zipfile.ZipFile(made, "w") as after:
         for entry in sorted(before.infolist(), key=lambda each: each.filename):
@@ -217,7 +206,7 @@ def _is_used(name: str) -> bool:
 
 
 def _write(contents: dict[str, bytes], folder: Path, quality: int) -> None:
-    """Write each compressed, by Brotli where that is installed; the list of them comes last."""
+    """Write each compressed, and their list last."""
     try:
         import brotli
     except ImportError:
@@ -235,9 +224,9 @@ def _write(contents: dict[str, bytes], folder: Path, quality: int) -> None:
 
 
 def put_runtime(quality: int = 9) -> bool:
-    """Put the files into the package, for an installation; whether they could be had.
+    """Put the files into the package; return success.
 
-    A failure is a line on standard error: all but the page works without them.
+    A failure is a line on standard error: only the page needs them.
     """
     try:
         source = fetched_runtime(quality)

@@ -1,4 +1,4 @@
-"""Answers on standard output: which formats there are for which form of query, and their text."""
+"""Answers on standard output: formats by form of query, and their text."""
 
 import sys
 from collections import Counter
@@ -36,7 +36,7 @@ STATIC = "nothing in this dataset is labelled: its answer cannot change"
 
 
 def cell(term: str | None) -> str:
-    """A term for people: the text of a literal, an IRI without its brackets."""
+    """Format a term for people: the text of a literal, an IRI without brackets."""
     if term is None:
         return ""
     if is_literal(term):
@@ -53,15 +53,10 @@ def solution_table(variables: Sequence[str], solutions: Sequence[Solution]) -> T
 
 
 class LiveTable:
-    """The present answer of a continuous query, as something that rich can show.
+    """The present answer of a continuous query, for rich.
 
-    New rows are green, changed cells yellow, rows that are late are dim, and rows that are gone are
-    struck out until the next update. A
-    row is a line, cut off where it is too long, and there are as many as leave room for the status
-    below them.
-
-    Args:
-        urls: of the datasets, to be shown.
+    New rows are green, changed cells yellow, late rows dim, and removed rows struck out until the
+    next update. Rows are single lines, as many as leave room for the status below.
     """
 
     def __init__(self, urls: Sequence[str] = ()) -> None:
@@ -105,13 +100,9 @@ class LiveTable:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """A table that leaves room for what is below it.
+    """A table that leaves room for the lines `below`.
 
-    Args:
-        variables: the names of the columns.
-        lines: the rows to show, those that are gone last.
-        present: how many are not gone.
-        below: lines of text.
+    Of the `lines`, the first `present` are in the answer.
     """
 
     variables: Sequence[str]
@@ -170,10 +161,9 @@ def _cut(text: str, style: str) -> Text:
 
 
 def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:
-    """Which added row is which removed one, changed: those that agree in most cells.
+    """Pair added rows with the removed ones they replace: those that agree in most cells.
 
-    In at least a half of them, or in what they name first; of equally many, in those that are more
-    to the left, as keys are.
+    At least half must agree, or the first cells; ties go to agreement further left, as keys are.
     """
     new, old = dict.fromkeys(added), dict.fromkeys(removed)
     if len(new) * len(old) > _MAX_COMPARISONS:
@@ -196,7 +186,7 @@ def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:
 
 
 def _time(instant: datetime | None, now: datetime) -> str:
-    """An instant for people: to the second, in UTC; with its date where that is not today."""
+    """Format an instant: seconds, in UTC; with the date unless today."""
     if instant is None:
         return "—"
     utc = instant.astimezone(UTC)
@@ -222,7 +212,7 @@ class OutputConsole(Console):
     """Standard output as tables see it."""
 
     def on_broken_pipe(self) -> NoReturn:
-        """Nobody reads any more: whoever runs the command ends it, as where no table is written.
+        """Raise for the command's handler: nobody reads any more.
 
         Raises:
             BrokenPipeError: always.
@@ -255,20 +245,13 @@ _FORMATS: dict[QueryForm, tuple[Format, ...]] = {
 
 
 def named_format(name: str) -> Format | None:
-    """The format of this name, in whatever case: ours, a usual one, or a media type."""
+    """Return a format by its name, a usual one, or a media type, in any case."""
     # A parameter, such as a charset, changes nothing.
     return _CALLED.get(name.partition(";")[0].strip().lower())
 
 
 def refusal(form: QueryForm, wanted: Format | None, *, watch: bool, terminal: bool) -> str | None:
-    """Why an answer cannot be had in a format; ``None``: it can.
-
-    Args:
-        form: the form of the query.
-        wanted: the format; ``None``: whatever fits.
-        watch: whether it is a continuous query.
-        terminal: whether standard output is a terminal.
-    """
+    """Explain why an answer cannot be printed in a format; ``None``: it can."""
     offered = _FORMATS[form]
     what = f"the answer of {form}"
     if watch:
@@ -280,12 +263,7 @@ def refusal(form: QueryForm, wanted: Format | None, *, watch: bool, terminal: bo
 
 
 def print_answer(answer: "Solutions | bool | rdflib.Graph", form: Format | None) -> int:
-    """Print an answer, solutions as they come; the number of its solutions or triples.
-
-    Args:
-        answer: what the client gave.
-        form: one of the formats of this answer; ``None``: what fits best.
-    """
+    """Print an answer, solutions as they come; return its number of solutions or triples."""
     out = sys.stdout
     if isinstance(answer, bool):
         plain = form in (None, Format.TABLE)

@@ -1,7 +1,4 @@
-"""Requests of the SPARQL protocol: their query, its dataset, and what they accept.
-
-Source: SPARQL 1.1 Protocol, section 2.1 (query operation) and 2.1.4 (the dataset of a request).
-"""
+"""Requests of the SPARQL 1.1 Protocol (section 2.1): query, dataset, accepted types."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +22,7 @@ MAX_BODY = 2**18
 
 
 class RefusedError(Exception):
-    """A request that is not answered, with the status that says why."""
+    """A refused request, with its status."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         self.status = status
@@ -33,14 +30,7 @@ class RefusedError(Exception):
 
 
 class Asked(NamedTuple):
-    """What a request asks.
-
-    Args:
-        text: its query.
-        at: the instant that it is asked for; ``None``: now.
-        default: the graphs that stand for those of FROM.
-        named: the graphs that stand for those of FROM NAMED.
-    """
+    """The query of a request, its instant (``None``: now) and its dataset."""
 
     text: str
     at: datetime | None
@@ -49,7 +39,7 @@ class Asked(NamedTuple):
 
 
 def query_of(environ: WsgiEnvironment) -> Asked:
-    """The query of a request.
+    """Parse the query of a request.
 
     Raises:
         RefusedError: there is none.
@@ -87,15 +77,15 @@ def query_of(environ: WsgiEnvironment) -> Asked:
 
 
 def asks_nothing(environ: WsgiEnvironment) -> bool:
-    """Whether a request is for the description of the service."""
+    """True for a request of the service description."""
     return environ["REQUEST_METHOD"] in ("GET", "HEAD") and not environ.get("QUERY_STRING")
 
 
 def is_set(environ: WsgiEnvironment, name: str) -> bool:
-    """Whether a parameter is ``true``.
+    """Read a boolean parameter.
 
     Raises:
-        RefusedError: it is neither that nor ``false``.
+        RefusedError: it is neither ``true`` nor ``false``.
     """
     text = _only(_parameters(environ.get("QUERY_STRING", "")), name) or "false"
     if text not in ("true", "false"):
@@ -104,16 +94,10 @@ def is_set(environ: WsgiEnvironment, name: str) -> bool:
 
 
 def seconds_of(environ: WsgiEnvironment, name: str, least: float, most: float) -> float | None:
-    """A parameter that is a number of seconds; ``None``: it is not given.
-
-    Args:
-        environ: the request.
-        name: of the parameter.
-        least: the smallest value that it may have.
-        most: the largest value that it may have.
+    """Read a parameter in seconds; ``None``: absent.
 
     Raises:
-        RefusedError: it is no such number.
+        RefusedError: it is no number in this range.
     """
     text = _only(_parameters(environ.get("QUERY_STRING", "")), name)
     if text is None:
@@ -168,17 +152,13 @@ def _body(environ: WsgiEnvironment) -> str:
 
 
 def negotiated(accept: str, offered: Mapping[str, str], aliases: Mapping[str, str]) -> str:
-    """The media type that the client likes best; the first of ours where it does not care.
+    """Negotiate the media type; ours first where the client does not care.
 
-    Args:
-        accept: its Accept header.
-        offered: our media types, with the names of their formats.
-        aliases: other media types of these formats.
+    `offered` maps our types to their formats, `aliases` other types of these. Source: RFC 9110,
+    section 12.5.1.
 
     Raises:
-        RefusedError: it wants none of them.
-
-    Source: RFC 9110, section 12.5.1.
+        RefusedError: it accepts none of them.
     """
     ranges = []
     for part in accept.split(","):

@@ -1,7 +1,4 @@
-"""Queries of a client as steps, which neither send requests nor wait: once and continuously.
-
-`tpf_client.client` runs them in threads, `tpf_client.async_client` in an event loop.
-"""
+"""Queries of a client as steps without I/O or waiting, for threads and event loops."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -47,21 +44,11 @@ OnProgress: TypeAlias = Callable[[int, int], object]
 
 
 class Answer:
-    """The solutions of a query that is evaluated once.
+    """The solutions of a query that is evaluated once, as they become known.
 
-    Solutions come while requests are still under way, where the query allows it; what a LIMIT
-    makes needless is not asked for. What comes out stays true, until for the first time operators
-    that are not monotone are made to say what they have although inputs may come again; what comes
-    out then is held back until nothing comes any more.
-
-    A fragment that turns out much longer than its server promised makes the plan a bad one: as long
-    as no solution was handed out, the query is planned anew with what is known then. Pages that
-    were read are not asked for again.
-
-    Args:
-        driver: of the query.
-        plan: makes an evaluation and its dataflow, with a callback for changes of the output.
-        progress: called after each piece of work.
+    What comes out stays true until non-monotone operators are flushed before all input has come;
+    from then on output is held back to the end. If a fragment is much longer than promised and
+    nothing was handed out yet, the query is planned again; pages are not read again.
     """
 
     def __init__(self, driver: Driver, plan: _Plan, progress: OnProgress | None = None) -> None:
@@ -71,10 +58,10 @@ class Answer:
         self.variables: tuple[Variable, ...] = ()
 
     def begin(self) -> Steps[Self]:
-        """Plan the query: to be done before anything else.
+        """Plan the query: first of all.
 
         Raises:
-            SourceError: a fragment could not be had.
+            SourceError: a fragment could not be fetched.
         """
         self._solutions = 0
         self._ready: deque[Solution] = deque()
@@ -90,7 +77,7 @@ class Answer:
         return self
 
     def _surprised(self) -> bool:
-        """Whether to give up the plan, where a fragment is longer than it should be."""
+        """True if a longer fragment makes the plan a bad one."""
         self._outdated = self._outdated or not self._handed_out
         return self._outdated
 
@@ -99,10 +86,10 @@ class Answer:
         self.driver.close()
 
     def steps(self) -> Generator[Ask | Row]:
-        """The solutions, each as often as it occurs, and what is to be asked for them.
+        """Yield the solutions, with multiplicity, and the requests for them.
 
         Raises:
-            SourceError: a fragment could not be read: what came before may be a part only.
+            SourceError: a fragment could not be read: the answer is incomplete.
             ClosedError: closed meanwhile.
         """
         try:
@@ -121,7 +108,7 @@ class Answer:
             self.driver.restart()
 
     def _advance(self) -> Steps[Ask | bool]:
-        """Do some work; ``False`` where nothing is left to do, `Ask` where one has to wait."""
+        """Do some work; return ``False`` at the end, `Ask` to wait."""
         if self._outdated:
             self.driver.restart()
             yield from self.begin()
@@ -156,12 +143,7 @@ class Answer:
 
 
 class CompleteAnswer:
-    """An answer that is there already.
-
-    Args:
-        variables: as in `Answer`.
-        solutions: what `steps` gives.
-    """
+    """An answer that is complete already."""
 
     def __init__(self, variables: tuple[Variable, ...], solutions: list[Row]) -> None:
         self.variables = variables
@@ -171,7 +153,7 @@ class CompleteAnswer:
         """Nothing is under way."""
 
     def steps(self) -> Generator[Ask | Row]:
-        """The solutions, each as often as it occurs."""
+        """Yield the solutions, with multiplicity."""
         yield from self._solutions
 
 
@@ -189,26 +171,17 @@ _ALL_PAGES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a dataset is described with, what occurs most often first.
-
-    Args:
-        predicates: IRIs of predicates.
-        classes: IRIs of classes.
-    """
+    """The IRIs of predicates and classes in a dataset, most frequent first."""
 
     predicates: tuple[str, ...]
     classes: tuple[str, ...]
 
 
 def words_of(fetcher: Fetcher, urls: Iterable[str]) -> Task[Words]:
-    """The words of some datasets together.
-
-    Args:
-        fetcher: gets the pages.
-        urls: of the datasets.
+    """Collect the words of some datasets.
 
     Raises:
-        SourceError: a page could not be had.
+        SourceError: a page could not be fetched.
     """
     typed = ANYTHING._replace(predicate=RDF_TYPE)
     tasks = [
@@ -248,14 +221,7 @@ def _most(counts: Counter[Term]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
-    """What is wanted of a query that is answered once, beside its answer.
-
-    Args:
-        at: the instant; ``None``: over the data as they are.
-        plan: takes in the steps of the plan.
-        progress: told how far the query is.
-        budget: what it may take; ``None``: whatever it needs.
-    """
+    """The options of a query that is answered once; see `Client.query`."""
 
     at: datetime | None = None
     plan: list[Step] | None = None
@@ -265,10 +231,10 @@ class QueryOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """How an answer is kept up to date; see `Client.stream`.
+    """The settings of a stream; see `Client.stream`.
 
     Raises:
-        ValueError: seconds that cannot be reckoned with, or a replay without an end.
+        ValueError: seconds out of range, or a replay without an end.
     """
 
     min_interval: float = 0.0
@@ -305,15 +271,9 @@ LEAST_PERIOD = 1e-6
 
 
 class Queries:
-    """Answers queries over some datasets, each by itself, as steps.
+    """Answer queries over some datasets, each by itself, as steps.
 
-    Args:
-        fetcher: its limits and caches are those of the queries; whoever runs the steps lets it get
-            the pages.
-        urls: the datasets.
-        vocabulary: the namespace of time labels.
-        services: the URLs that SERVICE may ask, beside the datasets; ``None``: any.
-        strict: see `Client`.
+    The fetcher's limits and caches are shared; whoever runs the steps lets it fetch.
     """
 
     def __init__(
@@ -335,7 +295,7 @@ class Queries:
         self._strict = strict
 
     def parsed(self, text: str, base: str | None = None) -> Query:
-        """A query that can be answered.
+        """Parse a query.
 
         Raises:
             QuerySyntaxError: the text is not a query.
@@ -346,7 +306,7 @@ class Queries:
         return query
 
     def driver(self, budget: Budget | None = None) -> Driver:
-        """What gets the pages that are asked for, within a budget."""
+        """Return a fetching driver with a budget."""
         driver = Driver(self._fetcher)
         if budget is not None:
             budget.on_stop(driver.close)
@@ -355,13 +315,7 @@ class Queries:
     def answer(
         self, query: Query, driver: Driver, asked: QueryOptions
     ) -> Steps[Answer | CompleteAnswer]:
-        """The answer of a query; for the errors see `Client.query`.
-
-        Args:
-            query: the query.
-            driver: of this query.
-            asked: what is wanted beside the answer.
-        """
+        """Answer a query; for the errors see `Client.query`."""
         while any(service.silent for service in services_of(query.pattern)):
             try:
                 answer = yield from self._attempt(query, driver, asked)
@@ -378,7 +332,7 @@ class Queries:
         return (yield from self._attempt(query, driver, asked))
 
     def words(self) -> Task[Words]:
-        """The predicates and classes that the datasets use; see `Client.words`."""
+        """Return the predicates and classes of the datasets; see `Client.words`."""
         return words_of(self._fetcher, self._urls)
 
     def streamer(
@@ -388,14 +342,7 @@ class Queries:
         budgets: "Budgets | None" = None,
         signals: "ChangeSignals | None" = None,
     ) -> "Streamer":
-        """What keeps the answer of a query up to date.
-
-        Args:
-            query: the query.
-            settings: how.
-            budgets: see `Client.stream`.
-            signals: where to hear of changes.
-        """
+        """Return a streamer of a query; for `budgets` see `Client.stream`."""
         from tpf_client.streaming.streamer import Schedule, Streamer
 
         def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:

@@ -30,7 +30,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
-    """A connection that does not wait for ever for who does not read."""
+    """A connection that does not wait for ever for a slow reader."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -38,7 +38,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         self._when_gone: list[Callable[[], None]] = []
 
     def when_gone(self, action: Callable[[], None]) -> None:
-        """Call this, in the thread of the server's loop, when nobody reads any more."""
+        """Call `action`, in the server's loop, when the reader has gone."""
         self._when_gone.append(action)
         if not self.connected:
             self._tell()
@@ -49,7 +49,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
             action()
 
     def handle_read(self) -> None:
-        """Read; nothing more to read means that the reader has gone."""
+        """Read; end of file means that the reader has gone."""
         super().handle_read()
         if not self.connected:
             self._tell()
@@ -67,19 +67,19 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         return int(super().write_soon(data))
 
     def cut_off(self) -> None:
-        """End it without the rest of the answer, from whatever thread."""
+        """Close it without the rest of the answer, from any thread."""
         self._cut = True
         self.server.pull_trigger()
 
     def readable(self) -> bool:
-        """Whether the loop of the server should read; it asks before every turn."""
+        """True if the loop should read; asked before every turn."""
         stalled = time.time() - self.last_activity > self.adj.channel_timeout
         if self._cut or (self.total_outbufs_len and stalled):
             self.handle_close()
         return self.connected and bool(super().readable())
 
     def writable(self) -> bool:
-        """Whether the loop of the server should write; it asks after `readable`."""
+        """True if the loop should write; asked after `readable`."""
         return self.connected and bool(super().writable())
 
 
@@ -93,15 +93,13 @@ class Answering(Protocol):
         """Answer a request (PEP 3333)."""
 
     def close(self) -> None:
-        """Stop the queries under way, and end the streams."""
+        """Stop running queries and end streams."""
 
 
 def make_server(endpoint: Answering, listener: socket.socket) -> Any:
-    """A server of the endpoint: `run` runs it until a handler of signals raises `SystemExit`.
+    """Make a server of the endpoint, which closes its listener.
 
-    Args:
-        endpoint: the application.
-        listener: where it listens; the server closes it.
+    Its `run` ends when a signal handler raises `SystemExit`.
     """
     # Who waits for a place is told so by nobody but our log.
     logging.getLogger("waitress").setLevel(logging.ERROR)
@@ -134,20 +132,14 @@ def make_server(endpoint: Answering, listener: socket.socket) -> Any:
 
 
 def close_server(server: Any) -> None:
-    """Close a server that does not run any more, and its connections."""
+    """Close a stopped server and its connections."""
     for channel in list(server.active_channels.values()):
         channel.handle_close()
     server.close()
 
 
 def run_until_told(endpoint: Answering, server: Any, said: str = "") -> None:
-    """Answer until SIGTERM or SIGINT; called in the main thread.
-
-    Args:
-        endpoint: the application.
-        server: of the endpoint, as `make_server` makes it.
-        said: a line for standard error as soon as requests are answered.
-    """
+    """Answer until SIGTERM or SIGINT, in the main thread; print `said` once ready."""
     # By itself: this thread may hold just then what ending a follower takes.
     ending = threading.Thread(target=endpoint.close, name="ending", daemon=True)
 
@@ -168,11 +160,7 @@ def run_until_told(endpoint: Answering, server: Any, said: str = "") -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens.
-
-    Raises:
-        OSError: it cannot listen there.
-    """
+    """Open a listening socket; `OSError` if it cannot."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     return socket.create_server(address[:2], family=family, backlog=128)
 

@@ -1,4 +1,4 @@
-"""What a user of the client sees: solutions of rdflib terms, and their formats."""
+"""Solutions of rdflib terms, for users of the client, and their formats."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def plain_names(variables: Sequence[Variable]) -> tuple[str, ...]:
-    """The names of variables, without their question marks."""
+    """Return names of variables without question marks."""
     return tuple(name[1:] for name in variables)
 
 
 class Solution(Mapping[str, "Identifier"]):
-    """One solution: the values of those variables that have one, by name.
+    """One solution: the values of its bound variables by name.
 
-    ``solution["delay"]`` and ``solution.delay``; a variable without a value is absent.
+    ``solution["delay"]`` and ``solution.delay``; an unbound variable is absent.
     """
 
     __slots__ = ("_variables", "row")
@@ -70,12 +70,12 @@ class Solution(Mapping[str, "Identifier"]):
         return results.json_text(self._variables, self.row)
 
     def to_json(self) -> dict[str, Any]:
-        """The solution as a binding of the SPARQL 1.1 Query Results JSON Format."""
+        """Return the solution as a binding of SPARQL 1.1 Query Results JSON."""
         return results.json_binding(self._variables, self.row)
 
 
 def _shown(term: Term) -> "Identifier":
-    """A term for users: of rdflib, or, where that is not installed, its N-Triples text."""
+    """Convert a term to rdflib, or N-Triples text where that is not installed."""
     try:
         return rdflib_term(term)
     except ImportError:
@@ -84,12 +84,9 @@ def _shown(term: Term) -> "Identifier":
 
 
 class Solutions:
-    """The solutions of a SELECT query: iterate once as they come, or ask for all.
+    """The solutions of a SELECT query: iterate as they come, or read all.
 
-    Args:
-        variables: the variables of the query.
-        rows: the solutions, as they become known.
-        close: stops what is still under way.
+    `close` stops what still runs.
     """
 
     def __init__(
@@ -107,11 +104,11 @@ class Solutions:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names of the variables, without their question marks."""
+        """The names of the variables, without question marks."""
         return plain_names(self._variables)
 
     def __iter__(self) -> Iterator[Solution]:
-        """The solutions; those seen once are kept, so that iterating again is possible."""
+        """Yield the solutions; they are kept for another iteration."""
         place = 0
         while True:
             while place < len(self._kept):
@@ -132,7 +129,7 @@ class Solutions:
         self._close()
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """The solutions as a table of Python values; ``None`` where a variable has none.
+        """Return a table of Python values; ``None`` where unbound.
 
         Raises:
             ImportError: pandas is not installed.
@@ -140,10 +137,9 @@ class Solutions:
         return data_frame(self.variables, self)
 
     def serialize(self, format: str = "json") -> str:  # noqa: A002 - as rdflib calls it
-        """The solutions as text: ``json``, ``xml``, ``csv``, ``tsv`` or ``ndjson``.
+        """Write the solutions as ``json``, ``xml``, ``csv``, ``tsv`` (SPARQL 1.1) or ``ndjson``.
 
-        Source: the SPARQL 1.1 Query Results formats; NDJSON has the JSON binding of one solution
-        in each line.
+        NDJSON has a solution's JSON binding in each line.
 
         Raises:
             ValueError: another format.
@@ -153,14 +149,12 @@ class Solutions:
         return "".join(write(self._variables, (solution.row for solution in self)))
 
     def pieces(self, format: str = "json") -> Iterator[str]:  # noqa: A002 - as above
-        """The text that `serialize` gives, piece by piece, as the solutions come.
-
-        They are not kept: who asks afterwards gets those that came before, and no others.
+        """Yield the text of `serialize` as the solutions come, without keeping them.
 
         Raises:
             ValueError: another format.
             ResultError: a solution that this format cannot express.
-            SourceError: a source failed; what came before is a part only.
+            SourceError: a source failed; the answer is incomplete.
         """
         return _writer(format)(self._variables, chain(tuple(self._kept), self._rows))
 
@@ -200,11 +194,7 @@ def rdflib_graph(triples: Iterable[Sequence[Term | None]]) -> "rdflib.Graph":
 
 
 def graph_text(graph: "rdflib.Graph", form: str) -> str:
-    """A graph as text.
-
-    Args:
-        graph: the graph.
-        form: ``turtle``, ``nt``, ``xml`` or ``json-ld``.
+    """Write a graph as ``turtle``, ``nt``, ``xml`` or ``json-ld``.
 
     Raises:
         ResultError: a term that this format cannot express.

@@ -1,11 +1,11 @@
-"""An rdflib store over fragments.
+"""A read-only rdflib store over fragments; its graph is the dataset's default graph.
 
-    graph = rdflib.Graph(store="TPF")
-    graph.open("http://localhost:3000/trains")      # several URLs: with spaces between them
-    graph.query("SELECT ...")                       # by our engine, in few requests
-    graph.triples((None, RDF.type, None))
-
-It is read-only, and a graph of it is the default graph of the dataset.
+```python
+graph = rdflib.Graph(store="TPF")
+graph.open("http://localhost:3000/trains")      # several URLs: with spaces between them
+graph.query("SELECT ...")                       # by our engine, in few requests
+graph.triples((None, RDF.type, None))
+```
 """
 # ruff: noqa: ARG002 - the signatures are rdflib's
 
@@ -27,11 +27,7 @@ _PLACES = ("s", "p", "o")
 
 
 def _term_of(node: Identifier) -> TermOrVariable:
-    """The term of an rdflib term.
-
-    Raises:
-        TypeError: neither an IRI, a blank node nor a literal.
-    """
+    """Convert an rdflib term; `TypeError` if no IRI, blank node or literal."""
     if isinstance(node, URIRef):
         return iri(str(node))
     if isinstance(node, BNode):
@@ -43,12 +39,10 @@ def _term_of(node: Identifier) -> TermOrVariable:
 
 
 class FragmentStore(Store):
-    """The store; rdflib finds it by the name ``TPF``.
+    """The rdflib store named ``TPF``.
 
-    Args:
-        configuration: URLs of datasets, separated by spaces; or `open` them later.
-        identifier: not used.
-        client: who answers, in place of a client of the URLs.
+    `configuration` are URLs of datasets, separated by spaces (or `open` them later); `client`
+    answers instead.
     """
 
     context_aware = False
@@ -69,7 +63,7 @@ class FragmentStore(Store):
 
     @property
     def client(self) -> Client:
-        """Who answers.
+        """The client.
 
         Raises:
             ValueError: the store is not open.
@@ -95,10 +89,10 @@ class FragmentStore(Store):
     def triples(
         self, triple_pattern: Any, context: Any = None
     ) -> Iterator[tuple[Any, Iterator[None]]]:
-        """The triples that match.
+        """Yield the triples that match.
 
         Raises:
-            SourceError: a fragment could not be had.
+            SourceError: a fragment could not be fetched.
         """
         subject, predicate, object_ = (
             OurVariable(f"?{name}") if node is None else _term_of(node)
@@ -108,7 +102,7 @@ class FragmentStore(Store):
             yield tuple(map(rdflib_term, found)), iter(())
 
     def __len__(self, context: Any = None) -> int:
-        """How many triples there are."""
+        """Count the triples."""
         return sum(1 for _ in self.triples((None, None, None)))
 
     def query(
@@ -119,11 +113,11 @@ class FragmentStore(Store):
         queryGraph: str,  # noqa: N803
         **kwargs: Any,
     ) -> Result:
-        """Answer a query by our engine; rdflib's own evaluates prepared queries over `triples`.
+        """Answer a query by our engine; rdflib evaluates prepared queries over `triples`.
 
         Raises:
-            QueryError: it is no query, or cannot be answered.
-            SourceError: a fragment could not be had.
+            QueryError: it is invalid, or cannot be answered.
+            SourceError: a fragment could not be fetched.
         """
         if not isinstance(query, str) or initBindings:
             raise NotImplementedError

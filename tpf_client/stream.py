@@ -36,13 +36,7 @@ _HOW = {
 
 
 def explain_stream(detected: Detected, evaluation: Evaluation, plan: Sequence[Step]) -> str:
-    """How each dataset is labelled, and of each step of the plan whether it changes.
-
-    Args:
-        detected: how the datasets are labelled.
-        evaluation: the query, evaluated at least once.
-        plan: its steps.
-    """
+    """Describe each dataset's labelling, and each step's changes, after an evaluation."""
     parts = detected.parts or (detected,)
     lines = [f"{part.source.url}: {_labelling(part)}" for part in parts]
     for number, step in enumerate(plan, 1):
@@ -55,14 +49,7 @@ def explain_stream(detected: Detected, evaluation: Evaluation, plan: Sequence[St
 def stream_json(
     detected: Detected, evaluation: Evaluation, leaves: FragmentLeaves, began: datetime
 ) -> dict[str, Any]:
-    """The same as a JSON object.
-
-    Args:
-        detected: how the datasets are labelled.
-        evaluation: the query, evaluated at least once.
-        leaves: know its plan.
-        began: when the last evaluation began.
-    """
+    """Return the explanation and the plan as a JSON object."""
     plan = leaves.plan
     parts = detected.parts or (detected,)
     steps = []
@@ -82,7 +69,7 @@ def _labelling(part: Detected) -> str:
 
 
 def _change(step: Step, evaluation: Evaluation) -> tuple[str | None, str]:
-    """Whether a step is ``dynamic`` or ``static`` (``None``: nobody knows), and why."""
+    """Classify a step as ``dynamic`` or ``static`` (``None``: unknown), with the reason."""
     wanted = canonical_pattern(step.pattern)
     fragments = [each for each in evaluation.fragments() if _belongs(each, wanted)]
     facts = dict.fromkeys(quad for each in fragments for quad in each.quads())
@@ -113,17 +100,15 @@ def _belongs(fragment: LiveFragment, wanted: QuadPattern) -> bool:
 
 
 class TimedSolution(Solution):
-    """A solution of a continuous query, and when it holds.
+    """A solution of a continuous query, and when it holds, on the server's clock.
 
-    It holds at every instant from `valid_from` until `valid_until` (not included), on the server's
-    clock, unless facts are changed before their labels end; where the query asks for the absence of
-    facts, also unless such come. What is derived from static facts alone has neither.
+    Facts that change before their labels end, or that a query wants absent, may end it early.
 
     Attributes:
-        valid_from: the latest start of its facts; the instant of the evaluation where nobody tells
-            a start; ``None``: always, as far as labels tell.
-        valid_until: the earliest end of its facts, or, where these cannot be told (see
-            ``docs/streaming.md``), of all facts that were looked at; ``None``: there is none.
+        valid_from: the latest start of its facts; the evaluation's instant where none is known;
+            ``None``: always.
+        valid_until: the earliest end of its facts, or, where these are unknown (see
+            ``docs/streaming.md``), of all facts read; ``None``: no end. Exclusive.
     """
 
     __slots__ = ("valid_from", "valid_until")
@@ -133,35 +118,30 @@ class TimedSolution(Solution):
         self.valid_from, self.valid_until = span
 
     def span_json(self) -> list[str | None]:
-        """From when until when it holds, as texts."""
+        """Return start and end as texts."""
         return [_text(self.valid_from), _text(self.valid_until)]
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one evaluation of a continuous query found.
+    """The result of one evaluation of a continuous query.
 
     Args:
-        at: the instant of the evaluation, on the server's clock.
-        added: solutions that were not there before, each as often as it is new, and when they hold.
+        at: its instant, on the server's clock.
+        added: new solutions, with multiplicity and validity.
         removed: solutions that are gone.
-        valid_until: the instant at which the first fact that was looked at expires; ``None`` where
-            none does.
-        error: why the evaluation failed; then nothing changed, and it will be tried again.
-        warnings: what is wrong in the data, each said once.
-        dynamic: whether the dataset can change at all.
-        wakes_at: when the next evaluation is to take place, on the server's clock; ``None``: never.
-        ordered: whether the query orders its answer.
-        form: SELECT; ASK, whose answer is yes where it has a solution (without values); CONSTRUCT
-            or DESCRIBE, whose solutions are the triples, with ``subject``, ``predicate`` and
-            ``object``, each once.
-        boolean: the answer of ASK, for which there is an update when it turns; ``None``: not known
-            yet, or another form.
-        pages: how many pages the query has wanted so far, those that were kept included.
-        work: what was requested for the query so far; of a request that several queries wanted at
-            the same time, the others count as merged.
-        late: solutions of the answer that are there by grace alone: a label of their facts has
-            ended, and was not renewed yet.
+        valid_until: when the first fact read expires, if any does.
+        error: why the evaluation failed; nothing changed, and it is tried again.
+        warnings: errors in the data, each once.
+        dynamic: the dataset can change at all.
+        wakes_at: the next evaluation, on the server's clock; ``None``: never.
+        ordered: the query orders its answer.
+        form: SELECT; ASK, true where it has a solution (without values); CONSTRUCT or DESCRIBE,
+            whose solutions are distinct triples with ``subject``, ``predicate`` and ``object``.
+        boolean: the answer of ASK, updated when it turns; ``None``: unknown, or another form.
+        pages: pages read so far, cached ones included.
+        work: requests so far; one shared by several queries counts as merged for the others.
+        late: solutions present by grace alone: a label ended and was not renewed yet.
     """
 
     at: datetime
@@ -182,20 +162,20 @@ class Update:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names of the variables, without their question marks."""
+        """The names of the variables, without question marks."""
         return tuple(name[1:] for name in self._tick.variables)
 
     @property
     def results(self) -> list[TimedSolution]:
-        """The whole answer as of the stream's newest update, with multiplicities.
+        """Return the whole answer as of the newest update, with multiplicities.
 
-        When its solutions hold may have changed since they were added: facts are renewed.
+        Renewed facts may have changed when its solutions hold.
         """
         variables = self._tick.variables
         return [TimedSolution(variables, row, span) for row, span in self._tick.timed_answer()]
 
     def graph(self) -> "rdflib.Graph":
-        """The whole graph that CONSTRUCT or DESCRIBE gives, as of the stream's newest update."""
+        """Return the graph of CONSTRUCT or DESCRIBE as of the newest update."""
         if self.form not in ("CONSTRUCT", "DESCRIBE"):
             raise ValueError(f"the answer of {self.form} is no graph")
         return rdflib_graph(self._tick.answer())
@@ -206,10 +186,9 @@ class Update:
         return data_frame(self.variables, [Solution(self._tick.variables, row) for row in rows])
 
     def placed(self) -> list[tuple[int | None, TimedSolution]]:
-        """The added solutions and where they are in the answer; ``None``: it has no order.
+        """Return the added solutions with their indexes in an ordered answer (else ``None``).
 
-        Whoever takes the removed ones out of the last answer and then inserts these, one after the
-        other, has the present answer.
+        Remove the removed ones from the last answer, then insert these in turn.
         """
         if not self.ordered or not self.added:
             return [(None, each) for each in self.added]
@@ -221,12 +200,11 @@ class Update:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The update as a JSON object: instants in ISO 8601, solutions as SPARQL JSON bindings.
+        """Return the update as a JSON object: ISO 8601 instants, SPARQL JSON bindings.
 
-        ``vars`` are the names of the columns. ``valid`` has, for each added solution, from when
-        until when it holds, and ``places``, where the query orders its answer, its index there.
-        ``boolean`` is the answer of ASK, ``null`` where it is not known yet, ``late`` are the
-        solutions that are there by grace alone.
+        ``vars`` are the columns; ``valid`` has the span of each added solution, ``places`` its
+        index in an ordered answer; ``boolean`` is the answer of ASK (``null``: unknown); ``late``
+        are solutions present by grace alone.
         """
         placed = self.placed()
         head = self.head(placed)
@@ -240,11 +218,7 @@ class Update:
         }
 
     def head(self, placed: Sequence[tuple[int | None, TimedSolution]]) -> dict[str, Any]:
-        """What `to_json` has beside ``added`` and ``removed``.
-
-        Args:
-            placed: what the function of that name tells.
-        """
+        """Return `to_json` without ``added`` and ``removed``, for a result of `placed`."""
         result: dict[str, Any] = {
             "at": format_instant(self.at),
             "vars": list(self.variables),
@@ -267,13 +241,7 @@ class Update:
 
 
 class Updates:
-    """What a continuous query tells, however it is read.
-
-    Args:
-        streamer: evaluates it.
-        form: of the query.
-        ordered: whether it orders its answer.
-    """
+    """A continuous query, however it is read."""
 
     def __init__(
         self, streamer: Streamer, *, form: QueryForm = "SELECT", ordered: bool = False
@@ -284,20 +252,20 @@ class Updates:
         self._answered = False
 
     def now(self) -> datetime:
-        """The present instant on the server's clock, as far as that is known."""
+        """The present on the server's clock, as far as that is known."""
         return self.streamer.now()
 
     def explain(self) -> str:
-        """What is static, what is dynamic and why, once there was an update."""
+        """Explain what is static and dynamic, and why, after the first update."""
         running = self.streamer.running
         if running is None:
             raise RuntimeError("the stream was not started")
         return explain_stream(running.detected, running.evaluation, running.leaves.plan)
 
     def plan(self) -> dict[str, Any]:
-        """What `explain` says as a JSON object, and how many seconds the last evaluation took.
+        """Return `explain` as a JSON object, with the seconds of the last evaluation.
 
-        To be called between two updates, in the thread that gets them.
+        Call it between two updates, in the thread that gets them.
         """
         running = self.streamer.running
         if running is None:
@@ -312,7 +280,7 @@ class Updates:
         self.streamer.close()
 
     def update(self, tick: Tick) -> Update:
-        """What a tick tells the user."""
+        """Convert a tick for users."""
         added = zip(tick.added, tick.spans, strict=True)
         self._answered = self._answered or tick.error is None
         return Update(
@@ -337,15 +305,8 @@ class Updates:
 class Stream(Updates):
     """A continuous query: iterate over its updates, or `start` it with a callback.
 
-    However it is read, the next evaluation waits until the last update was taken: a slow consumer
-    gets one update with all that changed meanwhile, and nothing piles up. Leaving the loop,
-    `close`, or closing the client stops all its requests.
-
-    Args:
-        streamer: evaluates it.
-        scheduler: evaluates what is started.
-        form: of the query.
-        ordered: whether it orders its answer.
+    The next evaluation waits until the last update was taken, so a slow consumer gets one update
+    with all changes. Leaving the loop, `close`, or closing the client stops its requests.
     """
 
     def __init__(
@@ -362,11 +323,10 @@ class Stream(Updates):
         self._job: Job | None = None
 
     def __iter__(self) -> Iterator[Update]:
-        """The updates; the first one without an error holds the whole answer.
+        """Yield updates; the first one without an error holds the whole answer.
 
         Raises:
-            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
-                Other failures are updates with an error.
+            SourceError: the first evaluation failed; later failures are updates with an error.
         """
         if self._updates is None:
             self._updates = map(self.update, self.streamer.ticks())
@@ -377,11 +337,9 @@ class Stream(Updates):
         on_update: Callable[[Update], object],
         on_end: Callable[[BaseException | None], object] = lambda _: None,
     ) -> Self:
-        """Call `on_update` with every update, in a thread of the client; returns at once.
+        """Call `on_update` with every update, in a thread of the client; return at once.
 
-        Args:
-            on_update: gets the updates; what it raises ends the stream.
-            on_end: called when there are no more, with the error that ended it.
+        An error of the callback ends the stream; `on_end` is called at its end, with its error.
         """
 
         def deliver(tick: Tick) -> Literal["go on", "pause"]:
@@ -393,11 +351,11 @@ class Stream(Updates):
         return self
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until a started stream has ended; ``False``: it has not within that time.
+        """Wait until a started stream has ended; ``False`` on timeout.
 
         Raises:
             SourceError: its first evaluation failed.
-            Exception: whatever its callback raised, which ended it.
+            Exception: raised by its callback.
         """
         if self._job is None:
             raise RuntimeError("the stream was not started")

@@ -1,57 +1,45 @@
-"""Queries of a page, evaluated in the page's web worker (Pyodide) or any event loop.
+"""Queries of a page, evaluated in its web worker (Pyodide) or any event loop.
 
-The worker calls `start` and `stop`; everything comes back through the function ``post``, which
-gets one JSON text for each event: ``{"id": …, "event": name, "data": {…}}``. Nothing is posted for
-a query after `stop`.
-
-A message to `start` is the JSON text of an object:
+The worker calls `start` and `stop`. Events go to ``post`` as JSON texts ``{"id": …, "event": name,
+"data": {…}}``, none for a query after `stop`. A message to `start` is the JSON text of an object:
 
 ================  ==============================================================================
-``id``            names the query in its events and for `stop`: a string or number
-``sources``       the URLs of the datasets, which are read as one
+``id``            names the query: a string or number
+``sources``       URLs of datasets, read as one
 ``query``         SPARQL 1.1
 ``mode``          ``watch``: keep the answer up to date; ``once``: answer it once;
                   ``words``: the predicates and classes of the datasets (without ``query``)
 ``at``            with ``once``: an instant in the past (ISO 8601)
-``min-interval``  with ``watch``: seconds between two evaluations at least; 1 if absent or ``""``
-``max-interval``  with ``watch``: seconds between two evaluations at most
-``grace``         with ``watch``: seconds for which a fact stays whose label ended unrenewed
-``explain``       with ``watch``: whether ``plan`` comes after each evaluation
+``min-interval``  with ``watch``: least seconds between two evaluations; 1 if absent or ``""``
+``max-interval``  with ``watch``: most seconds between two evaluations
+``grace``         with ``watch``: seconds for which an expired fact stays unrenewed
+``explain``       with ``watch``: send ``plan`` after each evaluation
 ================  ==============================================================================
 
-Seconds may be numbers or texts, as the fields of a form have them.
-
-Events of ``watch``; those of the first four rows are the ones of ``tpf-query serve``:
+Seconds are numbers or texts. The first four events of ``watch`` are those of ``tpf-query serve``:
 
 ==============  ================================================================================
 ``initial``     the whole answer: ``vars``, ``at``, ``valid_until``, ``next_look``, ``added``
-                (bindings of SPARQL JSON), ``valid`` (from when until when each holds),
-                ``removed`` (none), ``boolean`` for ASK; posted again after the query was
-                started anew
-``update``      what changed, in the same form, with ``places`` where the query orders
+                (SPARQL JSON bindings), ``valid`` (their spans), ``removed``, ``boolean``
+                for ASK; again after a restart
+``update``      the changes in the same form, with ``places`` where the query orders
 ``up-to-date``  after each evaluation: ``at``, ``now`` (the server's clock), ``valid_until``,
                 ``next_look``, ``dynamic``, ``rows``, ``late``, ``warnings``; ``pages``,
-                ``requests``, ``bytes``, ``cached`` of this query so far; ``endpoint``: the last
-                three of all queries of this worker
-``plan``        ``datasets``, ``steps``, ``tree``, ``seconds``; after the first evaluation, and
-                after the others where ``explain`` is true
-``error``       an evaluation failed: ``error``, ``at``, ``now``, ``next_look``, which says when
-                it is tried again; null: never, because the query takes too much
-``work``        until the first answer, some times a second: ``requests``, ``bytes``, ``cached``
-                and ``endpoint``, as above
-``refused``     the query is wrong, and nothing more comes: ``status`` 400, ``text`` (one line
-                that begins with ``line L, column C:`` where that is known, then the place), and
-                ``line`` and ``column``, or null
+                ``requests``, ``bytes``, ``cached`` so far; ``endpoint``: the last three of
+                all queries of this worker
+``plan``        ``datasets``, ``steps``, ``tree``, ``seconds``; after the first evaluation, or each
+``error``       a failed evaluation: ``error``, ``at``, ``now``, ``next_look`` (null: the query
+                takes too much and is not tried again)
+``work``        before the first answer: ``requests``, ``bytes``, ``cached``, ``endpoint``
+``refused``     an invalid query; the last event: ``status`` 400, ``text``, ``line`` and
+                ``column`` (or null)
 ==============  ================================================================================
 
-Events of ``once``: ``rows`` as they come (``vars``, ``added``, ``valid``: all of these are new;
-``places`` where the query orders; ``boolean`` for ASK), ``work``, and at the end ``done``
-(``rows``, ``requests``, ``bytes``, ``cached``, ``endpoint``), ``refused``, or ``failed``
-(``error``; it is not tried again). The triples of CONSTRUCT and DESCRIBE are rows of ``subject``,
-``predicate`` and ``object``.
-
-Events of ``words``: ``words`` with ``predicates`` and ``classes`` (IRIs, what occurs most often
-first), or ``failed``.
+Those of ``once``: ``rows`` as they come (``vars``, ``added``, ``valid``, ``places``, ``boolean``),
+``work``, then ``done`` (``rows``, ``requests``, ``bytes``, ``cached``, ``endpoint``), ``refused``,
+or ``failed`` (``error``). Triples of CONSTRUCT and DESCRIBE are rows of ``subject``, ``predicate``
+and ``object``. Those of ``words``: ``words`` with ``predicates`` and ``classes`` (IRIs, most
+frequent first), or ``failed``.
 """
 
 import asyncio
@@ -100,7 +88,7 @@ _NO_LISTS: Final[Mapping[str, Sequence[Solution]]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class TabMessage:
-    """What `start` is asked for; see above."""
+    """A message to `start`; see above."""
 
     id: str | int
     sources: tuple[str, ...]
@@ -114,11 +102,7 @@ class TabMessage:
 
 
 def read_message(text: str) -> TabMessage:
-    """The message that a JSON text is.
-
-    Raises:
-        ValueError: it is not of that form.
-    """
+    """Parse a message; `ValueError` if it is invalid."""
     given = json.loads(text)
     if not isinstance(given, dict) or not isinstance(given.get("id"), str | int):
         raise ValueError("a message is an object with an id")
@@ -197,20 +181,12 @@ class Tab:
         return client
 
     def _work(self) -> dict[str, int]:
-        """What was requested for all queries so far."""
         told = [work_of(client.statistics) for client in self._clients.values()]
         return {name: sum(each[name] for each in told) for name in work_of(Statistics())}
 
 
 class _Query:
-    """One query of a page.
-
-    Args:
-        message: what is asked.
-        client: who answers.
-        all_work: tells what was requested for all queries.
-        post: gets the events.
-    """
+    """One query of a page; `all_work` returns the requests of all."""
 
     def __init__(
         self,
@@ -244,7 +220,6 @@ class _Query:
         self._post(f'{head[:-1]}, "data": {data_text(data, lists)}}}')
 
     async def _tell_work(self, done: Callable[[], Statistics]) -> None:
-        """Tell again and again how much was requested, until cancelled."""
         told: dict[str, int] = {}
         while True:
             await asyncio.sleep(_PAUSE)
@@ -291,7 +266,7 @@ class _Query:
         self._tell("done", {"rows": count} | work)
 
     async def _watch(self) -> None:
-        """Keep the answer up to date, and begin anew after what ends it."""
+        """Keep the answer up to date, and start again after a failure."""
         failures = 0
         while True:
             stream = self._client.stream(
@@ -339,7 +314,7 @@ class _Query:
         self._tell("error", {"error": reason, "at": at, "now": at, "next_look": again})
 
     def _take(self, update: Update, rows: list[TimedSolution] | None) -> list[TimedSolution] | None:
-        """Tell what changed; the answer after that, ``None``: there is none yet."""
+        """Post the changes; return the answer after them, ``None``: none yet."""
         if update.error is not None:
             return rows
         placed = update.placed()
@@ -369,18 +344,14 @@ _tab = Tab()
 
 
 def start(message: str, post: Post) -> None:
-    """Begin what a message asks for; returns at once.
-
-    Args:
-        message: the JSON text of an object; see above.
-        post: gets the events.
+    """Start the query of a message; return at once.
 
     Raises:
-        ValueError: the message is not of that form.
+        ValueError: the message is invalid.
     """
     _tab.start(read_message(message), post)
 
 
 def stop(query_id: str | int) -> None:
-    """Stop a query and its requests; one that is not running is left alone."""
+    """Stop a query and its requests, if it is running."""
     _tab.stop(query_id)
