@@ -50,7 +50,7 @@ def table(kind: type[Any]) -> Iterator[SettingRow]:
         yield SettingRow(row.name, types[row.name], default, row.metadata["help"])
 
 
-def check_token(name: str, token: str) -> None:
+def _check_token(name: str, token: str) -> None:
     """Check that a token can be sent.
 
     Raises:
@@ -63,7 +63,7 @@ def check_token(name: str, token: str) -> None:
         )
 
 
-def check_prefixes(where: str, prefixes: Mapping[str, str]) -> None:
+def _check_prefixes(where: str, prefixes: Mapping[str, str]) -> None:
     """Check names and IRIs of prefixes.
 
     Args:
@@ -81,7 +81,7 @@ def check_prefixes(where: str, prefixes: Mapping[str, str]) -> None:
             raise SettingsError(f"{where}prefix {name} stands for no IRI: {namespace!r}")
 
 
-def check_types(settings: Any) -> None:
+def _check_types(settings: Any) -> None:
     """Check that the values of a table are of the types that its rows say.
 
     Raises:
@@ -192,7 +192,7 @@ class DatasetSettings:
     page_labels: bool = setting(True, "state the labels of a page's facts in its metadata")
 
     def __post_init__(self) -> None:
-        check_types(self)
+        _check_types(self)
         if not _DATASET_NAME.fullmatch(self.name) or self.name in _RESERVED_NAMES:
             raise SettingsError(f"not the name of a dataset: {self.name!r}")
         for view in (self.annotation, *self.views):
@@ -213,8 +213,8 @@ class DatasetSettings:
                 raise SettingsError(
                     f"dataset {self.name}: {name} is no IRI with # or / at its end: {namespace!r}"
                 )
-        check_prefixes(f"dataset {self.name}: ", self.prefixes)
-        check_token(f"dataset {self.name}: token", self.token)
+        _check_prefixes(f"dataset {self.name}: ", self.prefixes)
+        _check_token(f"dataset {self.name}: token", self.token)
         times = (self.retention, self.max_age or 0, self.history or 0, self.event_stream or 0)
         if min(self.page_size, *times) < 0:
             raise SettingsError(f"dataset {self.name}: a size or a time cannot be negative")
@@ -397,7 +397,7 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        check_types(self)
+        _check_types(self)
         for name in ("base_url", "query_page"):
             url = getattr(self, name)
             if url and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
@@ -440,12 +440,12 @@ class Settings:
         for url, token in self.allow_streams.items():
             if not _is_http_url(url):
                 raise SettingsError(f"allow_streams is not an http(s) URL: {url!r}")
-            check_token(f"allow_streams: the token of {url}", token)
+            _check_token(f"allow_streams: the token of {url}", token)
         for graph, url in self.remote.items():
             if not _is_http_url(url):
                 raise SettingsError(f"remote: {graph} is not at an http(s) URL: {url!r}")
-        check_prefixes("", self.prefixes)
-        check_token("publish_token", self.publish_token)
+        _check_prefixes("", self.prefixes)
+        _check_token("publish_token", self.publish_token)
         if self.stream_time not in ("clock", "elements"):
             raise SettingsError(f"stream_time is clock or elements, not {self.stream_time!r}")
         for name in ("stream_delay", "stream_lateness", "stream_patience", "stream_ahead"):

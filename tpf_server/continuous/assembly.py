@@ -74,7 +74,7 @@ class Ticker:
                     _log.exception("the time of streams cannot be told")
 
 
-class Deferred:
+class _Deferred:
     """Make an executor with the first query: its libraries may be large, or missing."""
 
     def __init__(self, make: Callable[[], Executor]) -> None:
@@ -244,5 +244,5 @@ def _executors(
         )
         return made
 
-    executors = {name: Deferred(partial(make, name, path)) for name, path in EXECUTORS.items()}
+    executors = {name: _Deferred(partial(make, name, path)) for name, path in EXECUTORS.items()}
     return executors, settings.csparql_engine

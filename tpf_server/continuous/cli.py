@@ -72,7 +72,7 @@ class Drawing(StrEnum):
     GRAPHVIZ = "graphviz"
 
 
-class EngineName(StrEnum):
+class _EngineName(StrEnum):
     """Executions of C-SPARQL."""
 
     NATIVE = "native"
@@ -122,7 +122,7 @@ class StreamReplay:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class _Played:
     """Counts of a replay.
 
     Args:
@@ -139,7 +139,7 @@ class Played:
 # CQELS-QL: lines ``number of the arrival<TAB>query<TAB>values``, these with spaces between them.
 
 
-def run_cqels(replay: StreamReplay, engine: Engine, output: ReplayOutput) -> Played:
+def _run_cqels(replay: StreamReplay, engine: Engine, output: ReplayOutput) -> _Played:
     """Play streams through queries in CQELS-QL."""
     load(engine, replay.static, replay.graphs)
     _ask_services(engine, (parse(text, engine.base) for text in replay.queries))
@@ -153,7 +153,7 @@ def run_cqels(replay: StreamReplay, engine: Engine, output: ReplayOutput) -> Pla
     else:
         steps = _pushed(files, engine.name, lambda s, each: engine.push(s, each.triples, each.at))
     played, malformed = _play(engine, started, replay, steps, output)
-    return Played(played, malformed, engine.dropped, sum(each.emitted for each in started))
+    return _Played(played, malformed, engine.dropped, sum(each.emitted for each in started))
 
 
 def _emission_lines(number: int, emission: Emission) -> Iterator[str]:
@@ -163,7 +163,7 @@ def _emission_lines(number: int, emission: Emission) -> Iterator[str]:
         yield f"{sign}{emission.sequence}\t{number}\t{values}\n"
 
 
-def explain_cqels(replay: StreamReplay, engine: Engine, output: TextIO) -> None:
+def _explain_cqels(replay: StreamReplay, engine: Engine, output: TextIO) -> None:
     """Write how queries in CQELS-QL are evaluated."""
     load(engine, replay.static, replay.graphs)
     engine.asks = True
@@ -182,14 +182,14 @@ def run_periodic(
     output: ReplayOutput,
     read: Callable[[str, str], CsparqlQuery] = parse_csparql,
     kind: type[PeriodicQuery] = PeriodicQuery,
-) -> Played:
+) -> _Played:
     """Play streams through queries that answer at instants, on the native engine."""
     queries = [read(text, engine.base) for text in replay.queries]
     _ask_services(engine, queries)
     started = [
         engine.start(
             query,
-            _writer(output, partial(answer_lines, number)),
+            _writer(output, partial(_answer_lines, number)),
             name=f"query {number}",
             kind=kind,
         )
@@ -209,10 +209,10 @@ def run_periodic(
         if each.instants != each.query.instants
     ]
     answers = sum(each.emitted for each in started)
-    return Played(played, malformed + engine.refused, engine.late, answers, widened)
+    return _Played(played, malformed + engine.refused, engine.late, answers, widened)
 
 
-def answer_lines(number: int, answer: PeriodicAnswer) -> Iterator[str]:
+def _answer_lines(number: int, answer: PeriodicAnswer) -> Iterator[str]:
     """An answer as lines of output."""
     if answer.form == "ASK":
         yield f"{answer.at}\t{number}\t{'true' if answer.boolean else 'false'}\n"
@@ -222,9 +222,9 @@ def answer_lines(number: int, answer: PeriodicAnswer) -> Iterator[str]:
         yield f"{answer.at}\t{number}\t{values}\n"
 
 
-def run_on_spark(
+def _run_on_spark(
     replay: StreamReplay, engine: CsparqlEngine, output: TextIO, work: str, master: str
-) -> Played:
+) -> _Played:
     """Play streams through queries in C-SPARQL on Spark.
 
     Args:
@@ -298,8 +298,8 @@ def run_on_spark(
             for answer in execution.results.read():
                 if answer.at <= ends[number]:
                     counts["answers"] += 1
-                    output.writelines(answer_lines(number, answer))
-    return Played(counts["elements"], counts["malformed"], counts["late"], counts["answers"])
+                    output.writelines(_answer_lines(number, answer))
+    return _Played(counts["elements"], counts["malformed"], counts["late"], counts["answers"])
 
 
 def explained(
@@ -423,8 +423,8 @@ def run(
         typer.Option(help=f"{', '.join(_POLICIES)}; where it is not given the queries tell"),
     ] = None,
     engine: Annotated[
-        EngineName, typer.Option(help="spark: for C-SPARQL only")
-    ] = EngineName.NATIVE,
+        _EngineName, typer.Option(help="spark: for C-SPARQL only")
+    ] = _EngineName.NATIVE,
     widen_steps: Annotated[
         Widen,
         typer.Option(help="whose steps grow while evaluations take longer than they, in C-SPARQL"),
@@ -465,7 +465,7 @@ def run(
     A line has the number of the arrival (in C-SPARQL and RSP-QL: the instant of the evaluation,
     in milliseconds since 1970), the number of the query and the values, separated by tabulators.
     """
-    if format is _Format.ARROW and (len(queries) > 1 or engine is EngineName.SPARK or explain):
+    if format is _Format.ARROW and (len(queries) > 1 or engine is _EngineName.SPARK or explain):
         raise typer.BadParameter("the results of one query on the native engine are written so")
     with _errors_in_a_line(), _opened(output, format) as out:
         replay = StreamReplay(
@@ -479,9 +479,9 @@ def run(
         )
         policy = semantics or _told(replay.queries)
         _check(policy, _POLICIES)
-        if engine is EngineName.SPARK and policy != CSPARQL:
+        if engine is _EngineName.SPARK and policy != CSPARQL:
             raise typer.BadParameter("only C-SPARQL runs on Spark")
-        if widen_steps is not Widen.NEVER and (policy != CSPARQL or engine is EngineName.SPARK):
+        if widen_steps is not Widen.NEVER and (policy != CSPARQL or engine is _EngineName.SPARK):
             raise typer.BadParameter("steps are widened in C-SPARQL on the native engine only")
         if policy not in (CSPARQL, RSPQL):
             cqels = Engine(
@@ -491,9 +491,9 @@ def run(
                 kernel=cast(Kernel, _check(kernel, KERNELS)),
             )
             if isinstance(out, ArrowFile) or not explain:
-                _report(run_cqels(replay, cqels, out), "left out")
+                _report(_run_cqels(replay, cqels, out), "left out")
             else:
-                explain_cqels(replay, cqels, out)
+                _explain_cqels(replay, cqels, out)
             return
         tick_policy = cast(TickPolicy, _check(tick, TICKS))
         read: Callable[[str, str], CsparqlQuery] = parse_csparql
@@ -503,17 +503,17 @@ def run(
             kind = ReportingQuery
         if explain:
             assert not isinstance(out, ArrowFile)
-            rules = RULES_ON_SPARK if engine is EngineName.SPARK else RULES
+            rules = RULES_ON_SPARK if engine is _EngineName.SPARK else RULES
             _explain(replay, replay.periodic_engine(rules=rules), read, drawing, out)
             return
         pace = None if widen_steps is Widen.NEVER else Pace(time.thread_time, widen_steps)
         periodic = replay.periodic_engine(pace=pace)
-        if engine is EngineName.NATIVE:
+        if engine is _EngineName.NATIVE:
             played = run_periodic(replay, periodic, out, read, kind)
         else:
             assert not isinstance(out, ArrowFile)
             with tempfile.TemporaryDirectory(prefix="tpf-continuous-") as temporary:
-                played = run_on_spark(replay, periodic, out, work or temporary, master)
+                played = _run_on_spark(replay, periodic, out, work or temporary, master)
         for each in played.widened:
             typer.echo(each, err=True)
         _report(played, "came after the evaluation")
@@ -605,7 +605,7 @@ def _explain(
         output.write(explained(engine, query, drawing))
 
 
-def _report(played: Played, what: str) -> None:
+def _report(played: _Played, what: str) -> None:
     wrong = counted(played.malformed, "malformed line or record", "malformed lines or records")
     if played.malformed and not played.elements:
         raise ElementError(f"nothing but {wrong}")

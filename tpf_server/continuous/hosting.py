@@ -140,7 +140,7 @@ def semantics_of(text: str) -> str | None:
     return None
 
 
-def name_in(text: str) -> str | None:
+def _name_in(text: str) -> str | None:
     """Find the name that REGISTER gives, also in a malformed text."""
     tokens = _tokens(text)
     for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False):
@@ -163,7 +163,7 @@ def _is(token: Token, *words: str) -> bool:
 Relation = Literal["added", "removed", "result"]
 
 
-class RefusedQuery(RunningQuery[Any]):
+class _RefusedQuery(RunningQuery[Any]):
     """A kept query that the server cannot start again."""
 
     query: None = None
@@ -193,7 +193,7 @@ class HostedQuery:
         language: str,
         semantics: str,
         relation: Relation,
-        running: Running | RefusedQuery,
+        running: Running | _RefusedQuery,
         log: ResultLog,
     ) -> None:
         self.id = name
@@ -400,13 +400,13 @@ class Hosting:
         self, wanted: Registration, error: ContinuousError, reserved: Collection[str | None]
     ) -> HostedQuery:
         """Host a query that cannot start again, to be looked at and deleted."""
-        said = wanted.name or _last_segment(name_in(wanted.text) or "")
+        said = wanted.name or _last_segment(_name_in(wanted.text) or "")
         if said is None or said in self.queries:
             taken = {*self.queries, *reserved}
             said = next(n for n in map(str, itertools.count(1)) if n not in taken)
         log, semantics = self._log(), wanted.semantics or semantics_of(wanted.text)
         log.close(error)
-        refused, language = RefusedQuery(said, error), called(semantics)
+        refused, language = _RefusedQuery(said, error), called(semantics)
         hosted = HostedQuery(said, wanted, language, semantics or "", "result", refused, log)
         self.queries[said] = hosted
         return hosted

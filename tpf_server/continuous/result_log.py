@@ -32,7 +32,7 @@ from tpf_server.continuous.engine.errors import (
 TAKEN_OVER: Final = "another server has begun with it"
 
 
-class Ownership:
+class _Ownership:
     """Mark in a file which process may write beside it."""
 
     def __init__(self, path: Path) -> None:
@@ -76,7 +76,7 @@ a batch that perhaps was."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLog:
+class _KeptLog:
     """The log of a query when its server stopped.
 
     Args:
@@ -120,7 +120,7 @@ class Registrations:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._results = path.with_name(f"{path.stem}-results.json")
-        self._ownership = Ownership(path.with_name(f"{path.stem}-owner"))
+        self._ownership = _Ownership(path.with_name(f"{path.stem}-owner"))
 
     def take(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
         """Load, and keep servers that began before from writing from now on."""
@@ -153,7 +153,7 @@ class Registrations:
         }
         self._write(self._path, body, 1)
 
-    def take_results(self) -> tuple[dict[str, KeptLog], list[KeptBatch], Positions]:
+    def take_results(self) -> tuple[dict[str, _KeptLog], list[KeptBatch], Positions]:
         """Read and remove what `save_results` wrote."""
         with _reading(self._results):
             with self._ownership.held() as mine:
@@ -168,7 +168,7 @@ class Registrations:
                 make_durable(self._results.parent)
             value = _checked(json.loads(text), _FORMAT)
             logs = {
-                name: KeptLog(each["begin"], each["last"], tuple(map(tuple, each["events"])))
+                name: _KeptLog(each["begin"], each["last"], tuple(map(tuple, each["events"])))
                 for name, each in value["queries"].items()
             }
             pushed = {
@@ -177,7 +177,7 @@ class Registrations:
             return logs, [tuple(each) for each in value["batches"]], pushed
 
     def save_results(
-        self, logs: Mapping[str, KeptLog], batches: list[KeptBatch], pushed: Positions
+        self, logs: Mapping[str, _KeptLog], batches: list[KeptBatch], pushed: Positions
     ) -> None:
         """Write these durably; a failure is logged, because the server stops anyway."""
         queries = {
@@ -424,16 +424,16 @@ class ResultLog:
             self._error = self._error or error
             self._changed.notify_all()
 
-    def kept(self, encode: Callable[[Emission], str]) -> KeptLog:
+    def kept(self, encode: Callable[[Emission], str]) -> _KeptLog:
         """The log for the next server."""
         with self._changed:
             events = list(self._kept)
             begin, last = self._begin, self._last
         rows = {event.number: event.rows for event in events}
         texts = self.texts(events, encode)
-        return KeptLog(begin, last, tuple((number, rows[number], text) for number, text in texts))
+        return _KeptLog(begin, last, tuple((number, rows[number], text) for number, text in texts))
 
-    def take_up(self, kept: KeptLog) -> None:
+    def take_up(self, kept: _KeptLog) -> None:
         """Resume the log of an earlier server, before `append`."""
         with self._changed:
             self._begin, self._last = kept.begin, kept.last

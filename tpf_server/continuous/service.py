@@ -51,7 +51,7 @@ Pushed: TypeAlias = Sequence[Element | ElementError] | RecordBody
 """What comes: elements, with an error in the place of each that is malformed, or records."""
 
 
-class Intake:
+class _Intake:
     """Check and deliver batches of elements."""
 
     def __init__(
@@ -159,7 +159,7 @@ _PATIENCE: Final = 1.0
 """Seconds that an end waits for what is under way."""
 
 
-def nothing_else(_lock: AbstractContextManager[Any]) -> tuple[Mapping[str, Executor], str]:
+def _nothing_else(_lock: AbstractContextManager[Any]) -> tuple[Mapping[str, Executor], str]:
     """Give no executors beside the native engine."""
     return {}, NATIVE
 
@@ -188,7 +188,7 @@ class ContinuousService:
         policies: Policies | None = None,
         registrations: Registrations | None = None,
         changing: ChangingGraphs | None = None,
-        executors: Executors = nothing_else,
+        executors: Executors = _nothing_else,
     ) -> None:
         self._engine = engine
         self._periodic = periodic
@@ -204,7 +204,7 @@ class ContinuousService:
         self._hosting = Hosting(
             engine, periodic, self._streams, self._log, self._executors, default, self._policies
         )
-        self._intake = Intake(engine, periodic, self._streams, self._policies, lambda: self.now)
+        self._intake = _Intake(engine, periodic, self._streams, self._policies, lambda: self.now)
         self._latest = EARLIEST
         self._closed = False
         self._watched = 0

@@ -27,7 +27,7 @@ _FEEDS: Final = 32
 
 
 @dataclass(slots=True)
-class StreamCount:
+class _StreamCount:
     """Counts of a stream; see `Receipt`."""
 
     elements: int = 0
@@ -57,7 +57,7 @@ class SharedStreams:
         self._periodic = periodic
         self._executors = executors
         self._newest: int | None = None
-        self._counts: dict[Term, StreamCount] = {}
+        self._counts: dict[Term, _StreamCount] = {}
         self._feeds: dict[tuple[Term, tuple[Term, ...]], RecordFeed] = {}
         self._waiting: ReorderBuffer[tuple[Term, TripleTexts]] = ReorderBuffer(lateness)
 
@@ -99,7 +99,7 @@ class SharedStreams:
 
     def listed(self) -> list[dict[str, Any]]:
         """List the streams with their counts."""
-        none = StreamCount()
+        none = _StreamCount()
         result: list[dict[str, Any]] = [
             {"stream": name[1:-1], **asdict(self._counts.get(name, none))}
             for name in self._engine.streams
@@ -158,7 +158,7 @@ class SharedStreams:
             newest = self._feed(stream, body.predicates).push_batch(*body.columns)
         except ElementError:
             return False
-        count = self._counts.setdefault(stream, StreamCount())
+        count = self._counts.setdefault(stream, _StreamCount())
         count.elements += body.count
         count.triples += body.count * len(body.predicates)
         count.dropped += self._engine.dropped - dropped
@@ -221,8 +221,8 @@ class SharedStreams:
         if self._periodic.queries:
             self._periodic.arrive(stream, triples, at, graph)
 
-    def _count(self, stream: Term, triples: TripleTexts) -> StreamCount:
-        count = self._counts.setdefault(stream, StreamCount())
+    def _count(self, stream: Term, triples: TripleTexts) -> _StreamCount:
+        count = self._counts.setdefault(stream, _StreamCount())
         count.elements += 1
         count.triples += len(triples)
         return count

@@ -18,7 +18,7 @@ from tpf_server.store.protocols import LiveStore, Snapshot, StaticStore
 _ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 
 
-class Overlap:
+class _Overlap:
     """The static quads of a dataset that are live facts, too."""
 
     def __init__(self, static: StaticStore, live: LiveStore) -> None:
@@ -92,12 +92,12 @@ class OpenDataset:
     settings: DatasetSettings
     static: StaticStore | None = None
     live: LiveStore | None = None
-    overlap: Overlap | None = field(init=False, default=None)
+    overlap: _Overlap | None = field(init=False, default=None)
     """The quads that are in both stores."""
 
     def __post_init__(self) -> None:
         if self.static is not None and self.live is not None:
-            object.__setattr__(self, "overlap", Overlap(self.static, self.live))
+            object.__setattr__(self, "overlap", _Overlap(self.static, self.live))
 
     @property
     def views(self) -> tuple[str, ...]:

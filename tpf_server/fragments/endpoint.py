@@ -34,7 +34,7 @@ _OF_CONTROLS: Final = tuple(f"<{namespace}" for namespace in (HYDRA, VOID, SD))
 _METADATA: Final = "#metadata>"
 
 
-class Authority:
+class _Authority:
     """Knows the pages of a dataset."""
 
     def __init__(self, url: str, vocabulary: Vocabulary) -> None:
@@ -125,7 +125,7 @@ class Endpoint:
             **settings.prefixes,
             **own.prefixes,
         }
-        self.authority = Authority(base + own.name, self.vocabulary)
+        self.authority = _Authority(base + own.name, self.vocabulary)
         self.skolemizer = Skolemizer(f"{base}.well-known/genid/{own.name}/")
         self.reader = PatternReader(self.prefixes, self.skolemizer)
         self.page_size = own.page_size or settings.page_size

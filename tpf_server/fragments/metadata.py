@@ -53,7 +53,7 @@ _Spot: TypeAlias = tuple[Term, Term, Term]
 _instant_term = lru_cache(maxsize=4096)(instant_term)
 
 
-def label_triples(page: LabelledRows, vocabulary: Vocabulary) -> list[Triple]:
+def _label_triples(page: LabelledRows, vocabulary: Vocabulary) -> list[Triple]:
     """Return the nodes with the labels of the quads of a page."""
     columns, labels = page
     places = list(zip(columns.subjects, columns.predicates, columns.graphs, strict=True))
@@ -219,7 +219,7 @@ def labels_of(page: Fragment) -> list[Triple]:
     endpoint = page.query.endpoint
     if page.query.snapshot is None or not endpoint.states_labels or not page.dynamic:
         return []
-    return label_triples(page.rows, endpoint.vocabulary)
+    return _label_triples(page.rows, endpoint.vocabulary)
 
 
 def changing(page: Fragment) -> list[Triple]:

@@ -60,7 +60,7 @@ _LABELLINGS: tuple[Labelling, ...] = ("expiration", "interval")
 _CHUNK = 1 << 14
 
 
-class ShownMethod(Protocol):
+class _ShownMethod(Protocol):
     """The half of an annotation method that a view needs."""
 
     name: str
@@ -69,8 +69,8 @@ class ShownMethod(Protocol):
         """Return which labelled facts show matching quads, and which quads."""
 
 
-_ALL: tuple[ShownMethod, ...] = (Plain(), *METHODS)
-VIEW_METHODS: dict[str, ShownMethod] = {method.name: method for method in _ALL}
+_ALL: tuple[_ShownMethod, ...] = (Plain(), *METHODS)
+VIEW_METHODS: dict[str, _ShownMethod] = {method.name: method for method in _ALL}
 
 
 class LabelledRows(NamedTuple):
@@ -91,7 +91,7 @@ class View:
     """
 
     dataset: OpenDataset
-    method: ShownMethod
+    method: _ShownMethod
     naming: Naming
 
     def state(self, patterns: Sequence[QuadPattern], snapshot: Snapshot | None) -> "State":

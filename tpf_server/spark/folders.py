@@ -86,7 +86,7 @@ class LocalFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-class HadoopFolder:
+class _HadoopFolder:
     """A folder by URL; see `Folder`.
 
     Raises:
@@ -104,9 +104,9 @@ class HadoopFolder:
     def _configuration(self) -> Any:
         return self._java.org.apache.spark.SparkContext.getOrCreate().hadoopConfiguration()
 
-    def inner(self, name: str) -> "HadoopFolder":
+    def inner(self, name: str) -> "_HadoopFolder":
         """See `Folder`."""
-        return HadoopFolder(self._session, f"{self.url}/{name}")
+        return _HadoopFolder(self._session, f"{self.url}/{name}")
 
     def make(self) -> None:
         """See `Folder`."""
@@ -196,7 +196,7 @@ def is_url(place: str | Path) -> bool:
 
 def folder_of(place: str | Path, session: "SparkSession") -> Folder:
     """Return the folder at a path or a URL."""
-    return HadoopFolder(session, str(place)) if is_url(place) else LocalFolder(Path(place))
+    return _HadoopFolder(session, str(place)) if is_url(place) else LocalFolder(Path(place))
 
 
 def _pieces(text: Iterable[str]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What the fragments need of a store: one narrow protocol for static data, one for live data."""
+"""Protocols of the stores: one narrow one for static data, one for live data."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,7 @@ _new_tuple = tuple.__new__
 
 
 class QuadColumns(NamedTuple):
-    """Quads by column: their subjects, and so on, one for one.
-
-    Most pages are written column by column, without an object for a quad.
-    """
+    """Quads by column; pages are written column by column, without an object for a quad."""
 
     subjects: list[Term]
     predicates: list[Term]
@@ -32,7 +29,7 @@ class QuadColumns(NamedTuple):
 
 
 def quad_columns(quads: Iterable[Quad]) -> QuadColumns:
-    """The columns of quads."""
+    """Return the columns of quads."""
     results = [list(terms) for terms in zip(*quads, strict=True)]
     return QuadColumns(*results) if results else QuadColumns([], [], [], [])
 
@@ -56,30 +53,30 @@ class StaticStore(Protocol):
     def count(self, pattern: QuadPattern) -> int:
         """Return the exact number of matches; repeated variables must be equal.
 
-        A pattern whose graph is a variable matches every graph, the default graph included.
+        A variable for the graph matches every graph, the default graph included.
         """
 
     def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
-        """Return up to `limit` matches from position `offset` in an order that never changes."""
+        """Return up to `limit` matches from position `offset` in a fixed order."""
 
     def columns(self, pattern: QuadPattern, offset: int, limit: int) -> QuadColumns:
-        """The same by column; the lists are the caller's."""
+        """Return `quads` by column; the lists are the caller's."""
 
     def position(self, pattern: QuadPattern, quad: Quad) -> int:
-        """Return the position of a match, in the order of `quads`."""
+        """Return the position of a match in the order of `quads`."""
 
     def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
-        """Return those of these quads that are in the store."""
+        """Return the quads that are in the store."""
 
     def graphs(self) -> Sequence[Term]:
-        """The names of the named graphs."""
+        """Return the named graphs."""
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Release the files."""
 
 
 class Snapshot(NamedTuple):
-    """A state for readers: the facts of all batches up to `sequence`, as valid at `instant`."""
+    """The facts of all batches up to `sequence`, as valid at `instant`."""
 
     instant: int
     """Microseconds since 1970-01-01T00:00:00Z."""
@@ -89,7 +86,7 @@ class Snapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchReceipt:
-    """A durable batch: its number, and what it did."""
+    """A durable batch: its number and effects."""
 
     sequence: int
     added: int
@@ -111,25 +108,17 @@ class Standing(NamedTuple):
 
 
 class Follower(Protocol):
-    """Receives changes of versions. It must not call the store."""
+    """Receive changes of versions. It must not call the store."""
 
     def begin(self, versions: Sequence[Standing]) -> None:
-        """These stand, and no others."""
+        """Receive all standing versions."""
 
     def change(self, removed: Sequence[int], added: Sequence[Standing]) -> None:
-        """Receive versions that stand no more, by their rows, and new ones."""
+        """Receive the rows of versions that stand no more, and new versions."""
 
 
 class BatchRun(NamedTuple):
-    """The batches with the numbers from ``number * size + 1`` on.
-
-    Args:
-        number: of the run.
-        first: number of its first batch.
-        last: number of its last batch.
-        begin: when the first was published, in microseconds.
-        end: when the last was.
-    """
+    """The batches with the numbers from ``number * size + 1`` on; instants in microseconds."""
 
     number: int
     first: int
@@ -139,13 +128,13 @@ class BatchRun(NamedTuple):
 
 
 class FactEvent(NamedTuple):
-    """What a batch did to one fact.
+    """The effect of a batch on one fact.
 
     Args:
         sequence: number of the batch.
         place: position in its batch, from 0: first what goes, then what comes.
-        published: when, in microseconds.
-        fact: a fact that is new or newly labelled, or gone, with the label it had.
+        published: in microseconds.
+        fact: with the label that it has or, where it is gone, had.
         gone: it is gone.
     """
 
@@ -156,13 +145,13 @@ class FactEvent(NamedTuple):
     gone: bool
 
 
-Told: TypeAlias = Callable[[int, frozenset[Term] | None], object]
+BatchListener: TypeAlias = Callable[[int, frozenset[Term] | None], object]
 """Gets the number of a batch, and the predicates of the facts that came or went with it, if any;
 ``None``: of what came before, anything may have changed."""
 
 
 class LiveStore(Protocol):
-    """Labelled facts. Thread-safe; what one process publishes every process sees at once.
+    """Labelled facts. Thread-safe; every process sees a published batch at once.
 
     Raises:
         SnapshotExpired: by methods with a snapshot: it is older than what the store retains.
@@ -170,7 +159,7 @@ class LiveStore(Protocol):
     """
 
     def snapshot(self, instant: datetime) -> Snapshot:
-        """The newest acknowledged state, at this instant."""
+        """Return the newest acknowledged state, at this instant."""
 
     def past(
         self,
@@ -178,7 +167,7 @@ class LiveStore(Protocol):
         instant: datetime,
         known: datetime | None = None,
     ) -> Snapshot:
-        """Return the state of an instant; the newest one, or as it was `known` at another instant.
+        """Return the newest state, or the one `known` at another instant, at this instant.
 
         Raises:
             PastUnknown: facts expire, so it is unknown.
@@ -188,27 +177,27 @@ class LiveStore(Protocol):
         """Return the newest acknowledged state that can be read, now."""
 
     def modified(self, snapshot: Snapshot) -> datetime | None:
-        """Return when the newest batch of the snapshot was published; ``None``: there is none."""
+        """Return when the newest batch of the snapshot was published, or ``None``."""
 
     def published_after(self, snapshot: Snapshot) -> datetime | None:
-        """Return when the batch after the snapshot was published; ``None``: there is none."""
+        """Return when the batch after the snapshot was published, or ``None``."""
 
     def updates(self, now: datetime) -> Sequence[int]:
         """Return the number of changed facts in each minute of the last hour."""
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
-        """Return the exact number of matching facts that are valid in the snapshot."""
+        """Return the exact number of matches valid in the snapshot."""
 
     def facts(
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
-        """Return up to `limit` matching facts, valid in the snapshot, in a fixed order."""
+        """Return up to `limit` matches valid in the snapshot, in a fixed order."""
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
         """Return the earliest later instant at which a label of a match ends or starts."""
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
-        """Return the earliest end of the labels of the valid matching facts."""
+        """Return the earliest end of the labels of the valid matches."""
 
     def publish(
         self,
@@ -231,7 +220,7 @@ class LiveStore(Protocol):
         """Check that a batch could be published, or raise `StoreError`."""
 
     def retire(self, now: datetime) -> bool:
-        """Retire versions that no snapshot shows any more, where no batch came for long to do it.
+        """Retire versions that no snapshot shows, where no batch came for long; return True if any.
 
         Called with every request: cheap where there is nothing to do, bounded work otherwise.
         """
@@ -239,18 +228,18 @@ class LiveStore(Protocol):
     def follow(self, follower: Follower) -> Callable[[], None]:
         """Report the standing versions, then every change; return a function that ends it."""
 
-    def listen(self, told: "Told") -> Callable[[], None]:
+    def listen(self, listener: "BatchListener") -> Callable[[], None]:
         """Report every batch, of any process; return a function that ends it.
 
-        A batch of another process is noticed at the next call of this store. `told` is called from
-        any thread, and must not call the store.
+        A batch of another process is noticed at the next call of this store. The listener is called
+        from any thread, and must not call the store.
         """
 
     def spans(self, size: int, after: int = 0, until: int | None = None) -> Sequence[BatchRun]:
         """Return the batches kept as events, from `after` + 1 up to `until`, in runs of `size`."""
 
     def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[FactEvent]:
-        """Return a page of events of the batches with numbers above `after` up to `until`.
+        """Return a page of events of the batches above `after` up to `until`.
 
         It costs in proportion to the page, and to two batches.
         """
@@ -258,11 +247,10 @@ class LiveStore(Protocol):
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
     ) -> Callable[[], None]:
-        """Call `seen` with the quads of present and of new facts; return a function that ends it.
+        """Report present and new quads with these predicates; return a function that ends it.
 
-        It may be called with a quad more than once, and from any thread; it must not call the
-        store.
+        Quads may be repeated. `seen` is called from any thread, and must not call the store.
         """
 
     def close(self) -> None:
-        """Let go of the files and connections."""
+        """Release files and connections."""

@@ -33,7 +33,7 @@ from tpf_server.web.site import Site
 # Source for the terms: Taelman et al. 2016, section 2.2; the rest is this project's.
 
 
-class VocabularyTerm(NamedTuple):
+class _VocabularyTerm(NamedTuple):
     """A property of a vocabulary.
 
     Args:
@@ -50,36 +50,36 @@ class VocabularyTerm(NamedTuple):
 _INSTANT: Final = XSD + "dateTime"
 _NUMBER: Final = XSD + "integer"
 TEMPORAL_TERMS: Final = (
-    VocabularyTerm("expiration", "The subject holds until this instant.", _INSTANT),
-    VocabularyTerm("instant", "The subject holds at this instant only.", _INSTANT),
-    VocabularyTerm("interval", "The subject holds in this interval."),
-    VocabularyTerm("initial", "The first instant of an interval.", _INSTANT),
-    VocabularyTerm("final", "The first instant after an interval.", _INSTANT),
-    VocabularyTerm("intervalInitial", "Older form of initial, on what is labelled.", _INSTANT),
-    VocabularyTerm("intervalFinal", "Older form of final, on what is labelled.", _INSTANT),
-    VocabularyTerm("graph", "The graph of the labelled facts."),
-    VocabularyTerm("predicate", "The predicate of facts of this page that carry this label."),
-    VocabularyTerm("subject", "The subjects of facts of this page that carry this label."),
-    VocabularyTerm("object", "The objects of facts of this page that carry this label."),
-    VocabularyTerm("dynamicTriples", "How many of the matches carry a label.", _NUMBER),
-    VocabularyTerm("annotationMethod", "How labelled facts are shown.", XSD + "string"),
-    VocabularyTerm("labelling", "A kind of label that matches carry.", XSD + "string"),
-    VocabularyTerm("earliestExpiration", "When the first label of a match ends.", _INSTANT),
-    VocabularyTerm("nextChange", "When the first label of a match ends or begins.", _INSTANT),
-    VocabularyTerm("evaluatedAt", "The instant that the page shows.", _INSTANT),
-    VocabularyTerm("plainView", "The same pattern where labelled facts stand for themselves."),
-    VocabularyTerm("mapping", "A variable of the form that is no position of a pattern."),
-    VocabularyTerm("maximum", "The largest value, or the most rows, of a variable.", _NUMBER),
-    VocabularyTerm("changes", "Where server-sent events tell what changes in the dataset."),
-    VocabularyTerm("at", "The instant whose facts are asked for.", _INSTANT),
-    VocabularyTerm("known", "Until when what was published counts.", _INSTANT),
+    _VocabularyTerm("expiration", "The subject holds until this instant.", _INSTANT),
+    _VocabularyTerm("instant", "The subject holds at this instant only.", _INSTANT),
+    _VocabularyTerm("interval", "The subject holds in this interval."),
+    _VocabularyTerm("initial", "The first instant of an interval.", _INSTANT),
+    _VocabularyTerm("final", "The first instant after an interval.", _INSTANT),
+    _VocabularyTerm("intervalInitial", "Older form of initial, on what is labelled.", _INSTANT),
+    _VocabularyTerm("intervalFinal", "Older form of final, on what is labelled.", _INSTANT),
+    _VocabularyTerm("graph", "The graph of the labelled facts."),
+    _VocabularyTerm("predicate", "The predicate of facts of this page that carry this label."),
+    _VocabularyTerm("subject", "The subjects of facts of this page that carry this label."),
+    _VocabularyTerm("object", "The objects of facts of this page that carry this label."),
+    _VocabularyTerm("dynamicTriples", "How many of the matches carry a label.", _NUMBER),
+    _VocabularyTerm("annotationMethod", "How labelled facts are shown.", XSD + "string"),
+    _VocabularyTerm("labelling", "A kind of label that matches carry.", XSD + "string"),
+    _VocabularyTerm("earliestExpiration", "When the first label of a match ends.", _INSTANT),
+    _VocabularyTerm("nextChange", "When the first label of a match ends or begins.", _INSTANT),
+    _VocabularyTerm("evaluatedAt", "The instant that the page shows.", _INSTANT),
+    _VocabularyTerm("plainView", "The same pattern where labelled facts stand for themselves."),
+    _VocabularyTerm("mapping", "A variable of the form that is no position of a pattern."),
+    _VocabularyTerm("maximum", "The largest value, or the most rows, of a variable.", _NUMBER),
+    _VocabularyTerm("changes", "Where server-sent events tell what changes in the dataset."),
+    _VocabularyTerm("at", "The instant whose facts are asked for.", _INSTANT),
+    _VocabularyTerm("known", "Until when what was published counts.", _INSTANT),
 )
 SINGLETON_TERMS: Final = (
-    VocabularyTerm("singletonPropertyOf", "The property that a singleton property stands for."),
+    _VocabularyTerm("singletonPropertyOf", "The property that a singleton property stands for."),
 )
 
 
-class ServedVocabulary(NamedTuple):
+class _ServedVocabulary(NamedTuple):
     """A vocabulary that this server serves.
 
     Args:
@@ -90,14 +90,14 @@ class ServedVocabulary(NamedTuple):
 
     namespace: str
     title: str
-    terms: tuple[VocabularyTerm, ...]
+    terms: tuple[_VocabularyTerm, ...]
 
 
-def vocabularies(site: Site) -> dict[str, ServedVocabulary]:
+def vocabularies(site: Site) -> dict[str, _ServedVocabulary]:
     """Return the vocabularies of the datasets whose namespaces lie on this server, by path."""
     base = site.settings.base
     named = {
-        namespace: ServedVocabulary(namespace, title, terms)
+        namespace: _ServedVocabulary(namespace, title, terms)
         for dataset in site.datasets.values()
         for namespace, title, terms in (
             (dataset.settings.vocabulary, "Time labels", TEMPORAL_TERMS),
@@ -111,7 +111,7 @@ def vocabularies(site: Site) -> dict[str, ServedVocabulary]:
     }
 
 
-def vocabulary_document(served: ServedVocabulary, base: str, chosen: Chosen) -> Response:
+def vocabulary_document(served: _ServedVocabulary, base: str, chosen: Chosen) -> Response:
     """Return the document of a vocabulary, for people or for programs."""
     namespace, title, terms = served
     if isinstance(chosen.writer, HtmlWriter):
@@ -127,7 +127,7 @@ def vocabulary_document(served: ServedVocabulary, base: str, chosen: Chosen) -> 
     return response
 
 
-def _triples(namespace: str, title: str, terms: tuple[VocabularyTerm, ...]) -> Iterator[Triple]:
+def _triples(namespace: str, title: str, terms: tuple[_VocabularyTerm, ...]) -> Iterator[Triple]:
     document = Term(f"<{namespace[:-1]}>")
     yield Triple(document, RDF_TYPE, Term("<http://www.w3.org/2002/07/owl#Ontology>"))
     yield Triple(document, Term(f"<{DCTERMS}title>"), literal(title))

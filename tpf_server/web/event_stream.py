@@ -69,7 +69,7 @@ def _tree(name: str) -> Term:
     return Term(f"<{TREE}{name}>")
 
 
-class EventNodes:
+class _EventNodes:
     """Writes the nodes of the stream of one dataset."""
 
     def __init__(self, endpoint: Endpoint, keep: timedelta) -> None:
@@ -192,7 +192,7 @@ _BOUNDS: Final = {"GreaterThanOrEqualToRelation": "from", "LessThanOrEqualToRela
 _Described = Mapping[Term, Mapping[Term, Sequence[Term]]]
 
 
-def event_page(endpoint: Endpoint, triples: Sequence[Triple], path: str, title: str) -> str:
+def _event_page(endpoint: Endpoint, triples: Sequence[Triple], path: str, title: str) -> str:
     """The page of a node."""
     described: dict[Term, dict[Term, list[Term]]] = {}
     for subject, predicate, value in triples:
@@ -276,7 +276,7 @@ def event_stream(endpoint: Endpoint, request: Request, chosen: Chosen, title: st
     if live is None or keep is None:
         raise NotFoundError(f"dataset {endpoint.dataset.settings.name} has no event stream")
     asked = _parameters(request)
-    nodes = EventNodes(endpoint, timedelta(seconds=keep))
+    nodes = _EventNodes(endpoint, timedelta(seconds=keep))
     if "page" in asked:
         node = _leaf(live, nodes, asked["page"], asked.get("part", 1))
     elif "block" in asked:
@@ -304,7 +304,7 @@ def _shown(
 ) -> Response:
     if not isinstance(chosen.writer, HtmlWriter):
         return rdf_answer(node.triples, chosen)
-    page = event_page(endpoint, node.triples, urlencode(asked), title)
+    page = _event_page(endpoint, node.triples, urlencode(asked), title)
     return answer(page, "text/html; charset=utf-8")
 
 
@@ -324,7 +324,7 @@ def _parameters(request: Request) -> Mapping[str, int]:
     return asked
 
 
-def _root(live: LiveStore, nodes: EventNodes) -> _Node:
+def _root(live: LiveStore, nodes: _EventNodes) -> _Node:
     blocks = live.spans(LEAF * BLOCK)
     leaves: Sequence[BatchRun] = ()
     if blocks:
@@ -333,7 +333,7 @@ def _root(live: LiveStore, nodes: EventNodes) -> _Node:
     return _Node(list(nodes.root(blocks[:-1], leaves)), state)
 
 
-def _block(live: LiveStore, nodes: EventNodes, number: int) -> _Node:
+def _block(live: LiveStore, nodes: _EventNodes, number: int) -> _Node:
     size = LEAF * BLOCK
     after = number * size
     leaves = live.spans(LEAF, after, after + size)
@@ -344,7 +344,7 @@ def _block(live: LiveStore, nodes: EventNodes, number: int) -> _Node:
     return _Node(list(nodes.block(number, leaves)), (first, last), full)
 
 
-def _leaf(live: LiveStore, nodes: EventNodes, number: int, part: int) -> _Node:
+def _leaf(live: LiveStore, nodes: _EventNodes, number: int, part: int) -> _Node:
     after = number * LEAF
     spans = live.spans(LEAF, after, after + LEAF)
     if not spans:

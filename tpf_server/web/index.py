@@ -31,7 +31,7 @@ from tpf_server.web.site import Site
 _MEDIA_TYPES: Final = "https://www.iana.org/assignments/media-types/"
 
 
-class CatalogEntry(NamedTuple):
+class _CatalogEntry(NamedTuple):
     """A dataset in the catalogue.
 
     Args:
@@ -51,7 +51,7 @@ class CatalogEntry(NamedTuple):
     updates: Sequence[int] = ()
 
 
-def catalog(base: str, settings: Settings, entries: list[CatalogEntry]) -> Iterator[Triple]:
+def catalog(base: str, settings: Settings, entries: list[_CatalogEntry]) -> Iterator[Triple]:
     """The triples of the catalogue."""
     title = settings.title
     datasets, service = Term(f"<{base}#datasets>"), Term(f"<{base}#service>")
@@ -75,7 +75,7 @@ def catalog(base: str, settings: Settings, entries: list[CatalogEntry]) -> Itera
         yield from _dataset(entry)
 
 
-def _dataset(entry: CatalogEntry) -> Iterator[Triple]:
+def _dataset(entry: _CatalogEntry) -> Iterator[Triple]:
     endpoint = entry.endpoint
     iri = endpoint.iri
     for kind in (f"{VOID}Dataset", f"{DCAT}Dataset"):
@@ -165,7 +165,7 @@ def index(site: Site, base: str, chosen: Chosen) -> Response:
     return response
 
 
-def _entries(site: Site, base: str) -> Iterator[CatalogEntry]:
+def _entries(site: Site, base: str) -> Iterator[_CatalogEntry]:
     endpoints = site.endpoints(base)
     now = site.clock.now()
     for name, dataset in site.datasets.items():
@@ -174,7 +174,7 @@ def _entries(site: Site, base: str) -> Iterator[CatalogEntry]:
         known = [None if static is None else static.modified]
         if live is not None and snapshot is not None:
             known.append(live.modified(snapshot))
-        yield CatalogEntry(
+        yield _CatalogEntry(
             endpoints[name],
             [endpoints[f"{name}/{view}"] for view in dataset.views],
             0 if static is None else static.count(_ANY),

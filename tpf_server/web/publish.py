@@ -98,7 +98,7 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
     )
 
 
-def detect_method(quads: Sequence[Quad], vocabulary: Vocabulary) -> Method | None:
+def _detect_method(quads: Sequence[Quad], vocabulary: Vocabulary) -> Method | None:
     """Return the method that annotates these quads; ``None``: no label is found."""
     predicates = {quad.predicate for quad in quads}
     if vocabulary.singleton_property_of in predicates:
@@ -188,7 +188,7 @@ def _method(
     """Return the method that is named, or recognised; ``None``: the quads are plain."""
     named = parameters.get("annotation")
     if named is None:
-        return detect_method(quads, endpoint.vocabulary)
+        return _detect_method(quads, endpoint.vocabulary)
     if named not in {method.name for method in METHODS}:
         raise RequestError(
             f"no annotation method {named!r}; there are {', '.join(m.name for m in METHODS)}"

@@ -107,7 +107,7 @@ _KINDS: Final = {
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 
 
-def described_blank_node(
+def _described_blank_node(
     endpoints: Mapping[str, Endpoint], base: str, name: str, label: str
 ) -> str | None:
     """Return the URL of the fragment that describes a blank node; ``None``: there is none."""
@@ -117,7 +117,7 @@ def described_blank_node(
     return _fragment(endpoints.get(name), iri)
 
 
-def described_annotation(
+def _described_annotation(
     endpoints: Mapping[str, Endpoint], base: str, name: str, kind: str, digest: str
 ) -> str | None:
     """Return the URL of the fragment that describes an annotation; ``None``: there is none."""
@@ -336,11 +336,11 @@ class Views:
 
     def annotation(self, name: str, kind: str, digest: str) -> Response:
         """Redirect from the name of an annotation."""
-        return self._described(described_annotation, name, kind, digest)
+        return self._described(_described_annotation, name, kind, digest)
 
     def blank_node(self, name: str, label: str) -> Response:
         """Redirect from the IRI of a blank node."""
-        return self._described(described_blank_node, name, label)
+        return self._described(_described_blank_node, name, label)
 
     def _described(self, find: Callable[..., str | None], *names: str) -> Response:
         base = self._base()

@@ -130,14 +130,14 @@ def holds_records(path: Path) -> bool:
     return path.suffix == _SUFFIX
 
 
-def absolute_name(iri: str) -> Term:
+def _absolute_name(iri: str) -> Term:
     """The term of an IRI that is not relative."""
     return Term(f"<{iri}>")
 
 
 @contextmanager
 def opened_records(
-    path: Path, name: Callable[[str], Term] = absolute_name
+    path: Path, name: Callable[[str], Term] = _absolute_name
 ) -> Iterator[tuple[list[Term], Iterator[RecordColumns]]]:
     """The predicates of a file of records, and these, batch by batch.
 
@@ -168,7 +168,7 @@ def _opened(
 
 
 def read_stream(
-    stream: str, path: Path, name: Callable[[str], Term] = absolute_name
+    stream: str, path: Path, name: Callable[[str], Term] = _absolute_name
 ) -> Iterator[tuple[int, str, Element | ElementError]]:
     """The elements of a file, each with its timestamp and its stream; see `read_file`.
 
@@ -195,7 +195,7 @@ def read_stream(
 
 
 def merged_streams(
-    files: Iterable[tuple[str, Path]], name: Callable[[str], Term] = absolute_name
+    files: Iterable[tuple[str, Path]], name: Callable[[str], Term] = _absolute_name
 ) -> Iterator[tuple[int, str, Element | ElementError]]:
     """The elements of several streams, each with its file, in the order of their timestamps.
 

@@ -29,7 +29,7 @@ _SHARE: Final = 8
 """A new term is allowed for so many objects that must be looked at."""
 
 
-class Holder(Protocol):
+class _Holder(Protocol):
     """An engine: who holds terms."""
 
     def holders(self) -> Iterable[object]:
@@ -50,7 +50,7 @@ class Forgetting:
     """
 
     def __init__(self, dictionary: TermDictionary) -> None:
-        self.engines: list[Holder] = []
+        self.engines: list[_Holder] = []
         self._dictionary = dictionary
         self._passing = self._lasting = _LEAST
         self._running = self._closed = 0

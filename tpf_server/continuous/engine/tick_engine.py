@@ -46,7 +46,7 @@ from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
 # How what an arrival derived gets to queries, and from these to streams.
 
 
-class Emitter:
+class _Emitter:
     """Gives queries what they have to emit, then the streams what these feed them.
 
     A callback may do anything with the engine: what thereby is emitted waits for its turn.
@@ -136,7 +136,7 @@ _INTERVAL: Final = 64
 _ADAPTATION: Final = 1024
 
 
-class Housekeeping:
+class _Housekeeping:
     """Looks after plans and terms every so many arrivals.
 
     Args:
@@ -261,8 +261,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self.limits.join_rows,
         )
         self.ticking = self._plans.ticking.plans
-        self._emitter = Emitter(self._plans, self.streams, self._tick)
-        self._housekeeping = Housekeeping(
+        self._emitter = _Emitter(self._plans, self.streams, self._tick)
+        self._housekeeping = _Housekeeping(
             self._plans.plans,
             self.streams,
             self.forgetting,

@@ -1,19 +1,15 @@
-"""The effects of a batch: versions that begin, end, or are replaced or withdrawn.
+"""Plan the effects of a batch: versions that begin, end, or are replaced or withdrawn.
 
 The rules, for facts with one key (an expiring fact counts as starting now):
 
 - An expiring fact replaces the expiring fact, and ends an interval that is open now.
-- An interval ends an interval that is open at its start, and replaces one with the same start (a
-  correction). An expiring fact that lasts beyond its start is replaced, or ended at its start where
-  that lies in the future.
-- A label that reaches into an interval that starts later is refused: that interval must be
-  corrected from its start.
+- An interval ends an interval that is open at its start, and replaces one with the same start. An
+expiring fact that lasts beyond its start is replaced or, for a future start, ended there.
+- A label that reaches into an interval that starts later is refused.
 - A fact that is there already, with the same label, stays as it is.
 
-A withdrawal means that a quad did not or will not hold: within an interval, or from now on.
-Versions that say otherwise are cut: an interval may fall into two, an expiring fact ends at its
-first cut. Withdrawals of a batch precede its facts, so that a batch can correct what it would
-overlap.
+A withdrawal cuts the versions that hold within an interval, or from now on: an interval may fall
+into two, an expiring fact ends at its first cut. Withdrawals precede the facts of their batch.
 """
 
 from bisect import bisect_right
@@ -38,7 +34,7 @@ from tpf_server.store.live.rows import EXPIRING, INTERVALS, token_bits
 
 @dataclass(slots=True)
 class Effects:
-    """The effects of a batch on the rows."""
+    """Effects of a batch on the rows."""
 
     versions: dict[int, Version] = field(default_factory=dict)
     """Those that are added, by row."""
@@ -52,16 +48,16 @@ class Effects:
 
     @property
     def added(self) -> list[Version]:
-        """The versions that come."""
+        """New versions."""
         return list(self.versions.values())
 
     def add(self, version: Version) -> None:
-        """Have one more version come."""
+        """Add a version."""
         self.versions[version.row] = version
 
 
-class Planner:
-    """Plans what a batch says of one key."""
+class _Planner:
+    """Plan the part of a batch with one key."""
 
     def __init__(self, index: FactIndex, effects: Effects, now: int, quad: Quad) -> None:
         self._index = index
@@ -74,7 +70,6 @@ class Planner:
         """Where to go on, by direction, from a place in the slot where no version stands."""
 
     def plan(self, group: list[tuple[int, int, Fact]]) -> None:
-        """Plan the facts of the key, in order of their starts."""
         for start, end, fact in group:
             if start == NO_START:
                 new = self._expiring(end, fact)
@@ -155,11 +150,11 @@ class Planner:
 
     def _refuse_if_reaches(self, later: int | None, end: int, fact: Fact) -> None:
         if later is not None and self._start(later) < end:
-            known = self._version(later)
+            other = self._version(later)
             raise PublishError(
-                f"the label of {quad_shown(fact.quad)} (until {format_instant(from_micros(end))}) "
-                f"overlaps that of {quad_shown(Quad(*map(Term, known[2:6])))}, "
-                f"which starts at {format_instant(from_micros(known.start))}"
+                f"the label of {_quad_shown(fact.quad)} (until {format_instant(from_micros(end))}) "
+                f"overlaps that of {_quad_shown(Quad(*map(Term, other[2:6])))}, "
+                f"which starts at {format_instant(from_micros(other.start))}"
             )
 
     def _remove(self, row: int) -> None:
@@ -185,8 +180,7 @@ class Planner:
         self._effects.add(Version(row, slot, *fact.quad, start, end, bits))
 
 
-def quad_shown(quad: Quad) -> str:
-    """A quad for a message."""
+def _quad_shown(quad: Quad) -> str:
     return " ".join(term for term in quad if term)
 
 
@@ -197,7 +191,7 @@ Withdrawals: TypeAlias = dict[tuple[str, ...], list[tuple[int, int, Quad]]]
 
 
 def spans(withdrawn: Iterable[Fact], now: int, key: FactKey) -> Withdrawals:
-    """Return the withdrawn span: the interval, or from now on."""
+    """Return the withdrawn spans by key."""
     results: Withdrawals = {}
     for quad, label in withdrawn:
         start, end = now, FOREVER
@@ -207,8 +201,8 @@ def spans(withdrawn: Iterable[Fact], now: int, key: FactKey) -> Withdrawals:
     return results
 
 
-class WithdrawingPlanner(Planner):
-    """Plans a batch for one key of which it withdraws something.
+class _WithdrawingPlanner(_Planner):
+    """Plan the part of a batch with one key that withdraws something.
 
     The rests of cut versions stand like those of the index.
     """
@@ -223,7 +217,6 @@ class WithdrawingPlanner(Planner):
         """The row of what is left of the expiring version."""
 
     def withdraw(self, cuts: Sequence[tuple[int, int, Quad]]) -> None:
-        """Plan withdrawals of quads, each with its span."""
         by_object: dict[str, list[tuple[int, int]]] = {}
         for start, end, quad in cuts:
             by_object.setdefault(quad.object, []).append((start, end))
@@ -249,19 +242,18 @@ class WithdrawingPlanner(Planner):
                 continue
             while first < len(cuts) and cuts[first][1] <= version.start:
                 first += 1
-            since, place = version.start, first
-            while place < len(cuts) and cuts[place][0] < version.end:
-                start, end = cuts[place]
-                if place == first:
+            since, index = version.start, first
+            while index < len(cuts) and cuts[index][0] < version.end:
+                start, end = cuts[index]
+                if index == first:
                     self._remove(version.row)
                 if since < start:
                     self._leave(_renamed(version._replace(start=since, end=start)))
-                since, place = end, place + 1
-            if place > first and since < version.end:
+                since, index = end, index + 1
+            if index > first and since < version.end:
                 self._leave(_renamed(version._replace(start=since)))
 
     def _said_between(self, start: int, end: int) -> list[int]:
-        """Return the versions that hold within a span, the expiring one from now on."""
         results = []
         expiring = self._current_expiring()
         if expiring is not None and self._end(expiring) > max(start, self._now) < end:
@@ -300,13 +292,13 @@ class WithdrawingPlanner(Planner):
 
     def _around(self, instant: int) -> tuple[int | None, int | None]:
         before, later = super()._around(instant)
-        place = self._starts.bisect_right(instant)
-        if place and (before is None or self._starts.peekitem(place - 1)[0] > self._start(before)):
-            before = self._starts.peekitem(place - 1)[1]
-        if place < len(self._starts) and (
-            later is None or self._starts.peekitem(place)[0] < self._start(later)
+        index = self._starts.bisect_right(instant)
+        if index and (before is None or self._starts.peekitem(index - 1)[0] > self._start(before)):
+            before = self._starts.peekitem(index - 1)[1]
+        if index < len(self._starts) and (
+            later is None or self._starts.peekitem(index)[0] < self._start(later)
         ):
-            later = self._starts.peekitem(place)[1]
+            later = self._starts.peekitem(index)[1]
         return before, later
 
     def _remove(self, row: int) -> None:
@@ -343,7 +335,7 @@ FactGroups: TypeAlias = list[list[tuple[int, int, Fact]]]
 
 
 def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) -> FactGroups:
-    """Return the facts of a batch as (start, end, fact), grouped by key, each group by start.
+    """Check the facts of a batch; return them by key, each group by start.
 
     Raises:
         PublishError: a fact without a label, a label that has ended, overlapping labels.
@@ -352,12 +344,12 @@ def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) ->
     for fact in facts:
         label = fact.label
         if label is None:
-            raise PublishError(f"a live fact needs a time label: {quad_shown(fact.quad)}")
+            raise PublishError(f"a live fact needs a time label: {_quad_shown(fact.quad)}")
         start = NO_START if label.start is None else to_micros(label.start)
         end = to_micros(label.end)
         if end <= now and not (accept_past and start != NO_START):
             raise PublishError(
-                f"the label of {quad_shown(fact.quad)} ended at {format_instant(label.end)}, "
+                f"the label of {_quad_shown(fact.quad)} ended at {format_instant(label.end)}, "
                 f"and it is {format_instant(from_micros(now))}"
             )
         groups.setdefault(key_of(fact.quad, key), []).append((start, end, fact))
@@ -374,23 +366,23 @@ def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) ->
 def plan(
     index: FactIndex, groups: FactGroups, now: int, withdrawals: Withdrawals | None = None
 ) -> Effects:
-    """Return the effects of a batch on the newest state of an index, which is not changed.
+    """Return the effects of a batch on the newest state of an index.
 
-    Where this fails or there are no effects, `undo` frees the numbers that were taken.
+    The index is unchanged. Without effects or on failure, `undo` frees the numbers that were taken.
 
     Raises:
         PublishError: a label reaches into an interval that was published to start later.
     """
     effects = Effects()
-    planners: dict[tuple[str, ...], WithdrawingPlanner] = {}
+    planners: dict[tuple[str, ...], _WithdrawingPlanner] = {}
     for key, cuts in (withdrawals or {}).items():
-        planners[key] = WithdrawingPlanner(index, effects, now, cuts[0][2])
+        planners[key] = _WithdrawingPlanner(index, effects, now, cuts[0][2])
         planners[key].withdraw(cuts)
     try:
         for group in groups:
             quad = group[0][2].quad
-            known = planners.get(key_of(quad, index.key)) if planners else None
-            (known or Planner(index, effects, now, quad)).plan(group)
+            planner = planners.get(key_of(quad, index.key)) if planners else None
+            (planner or _Planner(index, effects, now, quad)).plan(group)
     except PublishError:
         undo(index, effects)
         raise

@@ -1,7 +1,6 @@
-"""The index of a live store: applies records in order, and finds slots by pattern.
+"""Index a live store: apply records in order, find slots by pattern.
 
-Every process that follows the same log has the same rows in the same slots. Not thread-safe: the
-store holds a lock.
+Every process that follows the log has the same rows in the same slots. Not thread-safe.
 """
 
 import gc
@@ -62,7 +61,7 @@ class Due:
         return len(self._superseded) + sum(map(len, self._ends))
 
     def add(self, row: int) -> None:
-        """A row that stands, or was removed."""
+        """Add a row that stands, or was removed."""
         rows = self._rows
         if rows.removed[row] != FOREVER:
             self._superseded.append(rows.removed[row] << 32 | row)
@@ -70,7 +69,7 @@ class Due:
             self._ends[rows.kind_of[rows.slot[row]]].add(row)
 
     def add_again(self, rows: Iterable[int]) -> None:
-        """Rows that were taken and not retired."""
+        """Return rows that were taken and not retired."""
         for row in rows:
             if self._rows.removed[row] != FOREVER:
                 self._superseded.appendleft(self._rows.removed[row] << 32 | row)
@@ -78,7 +77,7 @@ class Due:
                 self.add(row)
 
     def take(self, sequence: int, expired: int, history: int, limit: int) -> list[int]:
-        """Return rows that no snapshot can show any more, to be retired."""
+        """Take rows that no snapshot can show any more."""
         results: list[int] = []
         while len(results) < limit and self.superseded_until(sequence):
             entry = self._superseded.popleft()
@@ -89,7 +88,7 @@ class Due:
         return results
 
     def superseded_until(self, sequence: int) -> bool:
-        """True where rows wait that were removed until this batch."""
+        """True where rows removed until this batch wait."""
         return bool(self._superseded) and self._superseded[0] >> 32 <= sequence
 
     def ended_until(self, expired: int, history: int) -> bool:
@@ -97,7 +96,7 @@ class Due:
         return self._ends[EXPIRING].is_due(expired) or self._ends[INTERVALS].is_due(history)
 
     def tidy(self, work: int) -> None:
-        """Drop entries whose rows were replaced, or retired by another process."""
+        """Drop entries of rows that were replaced, or retired by another process."""
         while self._superseded and not self._is_superseded(self._superseded[0]):
             self._superseded.popleft()
         standing = self._rows.live_rows - len(self._superseded)
@@ -110,8 +109,6 @@ class Due:
 
 
 class _Ends:
-    """The ends of the versions that stand, and of some that do not any more."""
-
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._new: list[int] = []
@@ -151,15 +148,15 @@ class _Ends:
         )
 
 
-# Postings: from a term to the slots in which it occurs, compact for the many terms with few.
+# _Postings: from a term to the slots in which it occurs, compact for the many terms with few.
 
 _FEW = 16
 
 _Posting = int | tuple[int, ...] | set[int]
 
 
-class Postings:
-    """Sets of slots by term. One slot is kept as itself, a few as a tuple, many as a set."""
+class _Postings:
+    """Sets of slots by term: one slot is kept as itself, a few as a tuple, many as a set."""
 
     def __init__(self) -> None:
         self._slots: dict[int, _Posting] = {}
@@ -176,7 +173,6 @@ class Postings:
         return (posting,) if isinstance(posting, int) else posting
 
     def add(self, term: int, slot: int) -> None:
-        """Add a slot in which the term occurs."""
         posting = self._slots.get(term)
         if posting is None:
             self._slots[term] = slot
@@ -190,7 +186,6 @@ class Postings:
             self._slots[term] = more if len(more) <= _FEW else set(more)
 
     def discard(self, term: int, slot: int) -> None:
-        """The term no longer occurs in the slot."""
         posting = self._slots.get(term)
         if isinstance(posting, set):
             posting.discard(slot)
@@ -219,17 +214,17 @@ _MANY = 50_000
 
 
 class Unwatched:
-    """Freezes the index for the garbage collector each time it has doubled.
+    """Freeze the index for the garbage collector each time it has doubled.
 
-    ``gc.freeze`` takes all objects of the process; those that die are freed by reference counts,
-    unless they are then part of a cycle. Young cycles are collected first.
+    ``gc.freeze`` takes all objects of the process; reference counts still free them, unless they
+    are in a cycle. Young cycles are collected first.
     """
 
     def __init__(self) -> None:
         self._next = _MANY
 
     def grown(self, size: int) -> None:
-        """Note the number of elements of the index, or of something derived from it."""
+        """Note the number of elements."""
         if size >= self._next:
             self._next = 2 * size
             gc.collect(1)
@@ -238,7 +233,7 @@ class Unwatched:
 
 @contextmanager
 def no_garbage() -> Iterator[None]:
-    """Suspend garbage collection: a million new objects that all stay need no traversal."""
+    """Suspend garbage collection while many objects are made that stay."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -279,7 +274,7 @@ class RetainedBatch(NamedTuple):
 
 
 class FactIndex:
-    """All retained versions, by slot, and the slots by term."""
+    """All retained versions by slot, and the slots by term."""
 
     def __init__(self, key: FactKey, keep_history: bool = True) -> None:
         self.key: FactKey = key
@@ -293,10 +288,10 @@ class FactIndex:
         self._slots: set[int] = set()
         self._repeating: set[int] = set()
         """The slots in which a version holds one term in two positions, or did."""
-        self._by_subject = Postings()
-        self._by_predicate = Postings()
-        self._by_object = Postings()
-        self._by_graph = Postings()
+        self._by_subject = _Postings()
+        self._by_predicate = _Postings()
+        self._by_object = _Postings()
+        self._by_graph = _Postings()
         self._free_rows: set[int] = set()
         self._free_slots: set[int] = set()
         self._next_row = 0
@@ -307,7 +302,7 @@ class FactIndex:
     # Following the log
 
     def apply(self, record: Record, touched: Callable[[int, int, int], None]) -> None:
-        """Do what a record says."""
+        """Apply a record."""
         rows, sequence = self.rows, record.sequence
         self._note_expiring(record)
         for row in record.removed:
@@ -338,7 +333,6 @@ class FactIndex:
         self.due.tidy(_WORK * record.entries + _WORK_AT_LEAST)
 
     def _note_expiring(self, record: Record) -> None:
-        """Note when the expiring facts with each predicate were last changed."""
         expiring, rows = self._expiring, self.rows
         for version in record.added:
             if version.start == NO_START:
@@ -352,7 +346,7 @@ class FactIndex:
             expiring[quad.predicate] = record.published
 
     def expiring_since(self, predicate: Term | None) -> int | None:
-        """Return when an expiring fact with this predicate (any: ``None``) was last changed.
+        """Return when an expiring fact with this predicate (``None``: any) was last changed.
 
         In microseconds; ``None``: not since this process began to read the log.
         """
@@ -409,28 +403,28 @@ class FactIndex:
         return parts << 1 | rows.kind_of[slot]
 
     def settle(self) -> None:
-        """Find the free numbers, after the whole log was read."""
+        """Collect the free numbers, after the whole log was read."""
         self._free_rows = {n for n in range(self._next_row) if not self.rows.row_in_use(n)}
         self._free_slots = {n for n in range(self._next_slot) if not self.rows.slot_in_use(n)}
 
     # What the next batch needs
 
     def take_row(self) -> int:
-        """Take a free row number; give it back where the batch fails."""
+        """Take a free row number."""
         if self._free_rows:
             return self._free_rows.pop()
         self._next_row += 1
         return self._next_row - 1
 
     def take_slot(self) -> int:
-        """Take a free slot number; give it back where the batch fails."""
+        """Take a free slot number."""
         if self._free_slots:
             return self._free_slots.pop()
         self._next_slot += 1
         return self._next_slot - 1
 
     def give_back(self, rows: Iterable[int], slots: Iterable[int]) -> None:
-        """Numbers that were taken and not used."""
+        """Free numbers that were taken and not used."""
         self._free_rows.update(rows)
         self._free_slots.update(slots)
 
@@ -443,7 +437,7 @@ class FactIndex:
         self.due.add_again(record.retired)
 
     def slots_of(self, quad: Quad) -> list[int | None]:
-        """Return the slots of a fact's key, one per kind; ``None`` where it has no version."""
+        """Return the slots of a fact's key by kind; ``None`` for none."""
         find = self.rows.terms.find
         s, p, o, g = map(find, quad)
         if s is None or p is None or g is None:
@@ -453,8 +447,8 @@ class FactIndex:
             if o is None:
                 return [None, None]
             parts = parts << 32 | o
-        known = self._slot_of_key.get
-        return [known(parts << 1 | EXPIRING), known(parts << 1 | INTERVALS)]
+        slot_of = self._slot_of_key.get
+        return [slot_of(parts << 1 | EXPIRING), slot_of(parts << 1 | INTERVALS)]
 
     # Looking up
 
@@ -482,7 +476,7 @@ class FactIndex:
         return min(choices, key=len)
 
     def matches_slot(self, slot: int, pattern: NumberPattern) -> bool:
-        """True where the rows of a slot match, apart from their objects."""
+        """True where a slot matches, apart from its objects."""
         rows = self.rows
         subject, predicate, _, graph, kind, _ = pattern
         return (
@@ -504,15 +498,15 @@ class FactIndex:
         )
 
     def rows_with(self, predicates: Callable[[Term], bool]) -> npt.NDArray[np.int32]:
-        """The rows whose predicate is one of these."""
+        """Return the rows with these predicates."""
         rows = self.rows
         result = np.flatnonzero(rows.in_use()).astype(np.int32)
         numbers = rows.numpy("predicate_of")[rows.numpy("slot")[result]]
-        wanted = [n for n in np.unique(numbers).tolist() if predicates(Term(rows.terms.text(n)))]
-        return result[np.isin(numbers, wanted)]
+        chosen = [n for n in np.unique(numbers).tolist() if predicates(Term(rows.terms.text(n)))]
+        return result[np.isin(numbers, chosen)]
 
     def matching_rows(self, pattern: NumberPattern) -> npt.NDArray[np.int32]:
-        """All rows that match, of every instant and state."""
+        """Return the matching rows of every instant and state."""
         rows = self.rows
         candidates = self.candidates(pattern)
         if len(candidates) < rows.live_rows // 50:
@@ -537,7 +531,7 @@ class FactIndex:
         return result
 
     def slots_of_identity(self, token: str) -> dict[int, set[int]]:
-        """The rows whose fact has this token, by slot."""
+        """Return the rows whose fact has this token, by slot."""
         results: dict[int, set[int]] = {}
         for row in self._names.find(token_bits(token)):
             if self.rows.row_in_use(row) and identity(self.fact(row)) == token:
@@ -545,7 +539,7 @@ class FactIndex:
         return results
 
     def quads(self, rows: Sequence[int]) -> list[Quad]:
-        """Return the quads of many rows at once."""
+        """Return the quads of rows."""
         columns, texts = self.rows, self.rows.terms.texts
         slots = list(map(columns.slot.__getitem__, rows))
         terms = (
@@ -557,13 +551,13 @@ class FactIndex:
         return list(map(_new_tuple, repeat(Quad), zip(*terms, strict=True)))
 
     def facts(self, rows: Sequence[int]) -> list[Fact]:
-        """The facts that rows hold."""
+        """Return the facts of rows."""
         starts = map(self.rows.start.__getitem__, rows)
         labels = map(label_of, starts, map(self.rows.end.__getitem__, rows))
         return list(map(_new_tuple, repeat(Fact), zip(self.quads(rows), labels, strict=True)))
 
     def fact(self, row: int) -> Fact:
-        """The fact that a row holds."""
+        """Return the fact of a row."""
         return self.facts((row,))[0]
 
 
@@ -579,7 +573,7 @@ _SLICES = 32 * 2**20
 
 
 class _Part(NamedTuple):
-    """Some of the events of a batch, by position, and their number."""
+    """Events of a batch from a position on."""
 
     sequence: int
     published: int
@@ -591,7 +585,7 @@ class _Part(NamedTuple):
 class BatchEvents:
     """The events of the batches of a log, by position.
 
-    `note`, `forget`, `runs` and `parts` are called under the lock of the store.
+    All methods but `read` are called under the lock of the store.
     """
 
     def __init__(self, log: Log) -> None:
@@ -605,14 +599,14 @@ class BatchEvents:
         self._lock = threading.Lock()
 
     def note(self, record: Record) -> None:
-        """A batch has come."""
+        """Note a new batch."""
         self._sequences.append(record.sequence)
         self._published.append(record.published)
         last = self._ends[-1] if self._ends else self._before
         self._ends.append(last + len(record.gone) + len(record.added))
 
     def forget(self, oldest: int) -> None:
-        """Forget the batches before this one, which left the log."""
+        """Forget the batches before this one."""
         count = bisect_left(self._sequences, oldest)
         if count:
             self._before = self._ends[count - 1]
@@ -638,25 +632,25 @@ class BatchEvents:
         return results
 
     def parts(self, after: int, until: int, offset: int, limit: int) -> list[_Part]:
-        """Return which events of which batches are on a page; see `LiveStore.events`."""
+        """Return the events of a page as parts; see `LiveStore.events`."""
         ends, first = self._ends, bisect_right(self._sequences, after)
         stop = bisect_right(self._sequences, until, first)
         begin = (ends[first - 1] if first else self._before) + offset
         results = []
-        place = bisect_right(ends, begin, first, stop)
-        while place < stop and limit:
-            before = ends[place - 1] if place else self._before
-            end = min(ends[place], begin + limit)
+        position = bisect_right(ends, begin, first, stop)
+        while position < stop and limit:
+            before = ends[position - 1] if position else self._before
+            end = min(ends[position], begin + limit)
             if end > begin:
-                sequence, total = self._sequences[place], ends[place] - before
-                published = self._published[place]
+                sequence, total = self._sequences[position], ends[position] - before
+                published = self._published[position]
                 results.append(_Part(sequence, published, begin - before, end - before, total))
             limit -= end - begin
-            begin, place = end, place + 1
+            begin, position = end, position + 1
         return results
 
     def read(self, parts: Sequence[_Part]) -> list[FactEvent]:
-        """Return the events of some parts. Thread-safe."""
+        """Return the events of parts. Thread-safe."""
         with self._lock:
             cut = {each.sequence: self._slices.get(each.sequence) for each in parts}
             for sequence in filter(cut.get, cut):
@@ -685,8 +679,8 @@ class BatchEvents:
         slices = []
         for begin in range(0, len(gone) + len(record.added), _SLICE):
             end = begin + _SLICE
-            said = record.added[max(0, begin - len(gone)) : max(0, end - len(gone))]
-            slices.append(encode(Record(sequence, published, said, gone=gone[begin:end])))
+            added = record.added[max(0, begin - len(gone)) : max(0, end - len(gone))]
+            slices.append(encode(Record(sequence, published, added, gone=gone[begin:end])))
         with self._lock:
             if sequence not in self._slices:
                 self._slices[sequence] = slices
@@ -703,17 +697,16 @@ def _events_of_slices(part: _Part, slices: Sequence[bytes]) -> Iterator[FactEven
 
 
 def _events_of(record: Record, first: int, begin: int, end: int) -> Iterator[FactEvent]:
-    """Return some events of a record, whose first one has the position `first` in its batch."""
     gone = len(record.gone)
-    for place in range(max(begin, 0), min(end, gone + len(record.added))):
-        version = record.gone[place] if place < gone else record.added[place - gone]
+    for position in range(max(begin, 0), min(end, gone + len(record.added))):
+        version = record.gone[position] if position < gone else record.added[position - gone]
         fact = Fact(Quad(*map(Term, version[2:6])), label_of(version.start, version.end))
-        yield FactEvent(record.sequence, first + place, record.published, fact, place < gone)
+        yield FactEvent(record.sequence, first + position, record.published, fact, position < gone)
 
 
 @lru_cache(maxsize=65536)
 def label_of(start: int, end: int) -> Expiration | Interval:
-    """Return the label of a row's start and end; cached, as many facts share it."""
+    """Return the label of a start and end; cached, as many facts share it."""
     if start == NO_START:
         return Expiration(from_micros(end))
     return Interval(from_micros(start), from_micros(end))

@@ -1,12 +1,8 @@
-"""The durable log of a live store: the effects of batches.
+"""The durable log of a live store, which the index of every process follows.
 
-The log is the truth; every process has an index that follows it by sequence number. A record has
-the effects of a batch: versions that begin, in numbered rows and slots, and versions that end. So
-all processes have the same rows under the same numbers, and following the log needs no decision.
-
-The log is a ring. A batch carries along the versions still needed of the oldest batches, which are
-then dropped; so the log stays in proportion to the live facts, without pauses (log-structured
-storage with a cleaner: Rosenblum and Ousterhout, 1992).
+A record has the effects of a batch, with numbered rows and slots, so following the log needs no
+decision. The log is a ring: a batch carries along the versions still needed of the oldest batches,
+which are then dropped (log-structured storage with a cleaner: Rosenblum and Ousterhout, 1992).
 """
 
 import json
@@ -27,7 +23,7 @@ from tpf_server.store.protocols import BatchReceipt
 
 @dataclass(frozen=True, slots=True)
 class LiveSettings:
-    """How a live store keeps its facts.
+    """Settings of a live store.
 
     Args:
         key: what makes two facts versions of the same fact; fixed when the store is made.
@@ -55,7 +51,7 @@ LOG_FORMAT = "2"
 
 
 class Version(NamedTuple):
-    """One version of a fact, with start and end in microseconds."""
+    """A version of a fact, with start and end in microseconds."""
 
     row: int
     slot: int
@@ -90,18 +86,17 @@ class Floor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One batch, as the log keeps it.
+    """One batch in the log.
 
     Args:
-        sequence: its number; numbers rise by one.
-        published: when, in microseconds.
+        sequence: rises by one.
+        published: in microseconds.
         added: new versions, in the order in which they were planned.
         removed: rows that were replaced, or ended (then a version with the new end is in `added`).
         retired: rows that no snapshot shows any more; their numbers are free again.
         carried: versions of batches that were dropped from the ring.
         floor: the retention limits after this batch.
-        gone: facts of removed rows that no added version continues, where batches are kept as
-        events.
+        gone: facts of removed rows that no added version continues, where events are kept.
     """
 
     sequence: int
@@ -115,12 +110,12 @@ class Record:
 
     @property
     def entries(self) -> int:
-        """How many versions this record holds."""
+        """Count the versions."""
         return len(self.added) + len(self.carried)
 
 
 def encode(record: Record) -> bytes:
-    """Return a record as bytes: JSON with the terms listed once, compressed."""
+    """Return a record as compressed JSON that lists each term once."""
     terms: dict[str, int] = {}
 
     def row(version: Version) -> list[int]:
@@ -171,7 +166,7 @@ GAPS: Final = "gaps"
 
 
 class Contents(NamedTuple):
-    """The content of a log, as in its tables: settings by name, batches, receipts."""
+    """The tables of a log: settings by name, batches, receipts."""
 
     settings: dict[str, str]
     batches: list[tuple[int, int, int, bytes]]
@@ -183,8 +178,7 @@ def continued(
 ) -> tuple[dict[str, str], Record | None]:
     """Return the settings of a log that gets other contents, and the empty record behind these.
 
-    Its number leaves one out, so that followers read the log anew. ``None``: there never was a
-    record.
+    Its number leaves one out, so that followers read the log anew. ``None``: the log was empty.
     """
     before, floor = 0, Floor()
     if contents.batches:
@@ -199,13 +193,13 @@ def continued(
 
 
 def left_out(settings: Mapping[str, str], first: int) -> int:
-    """How many numbers were left out behind a number."""
+    """Count the numbers left out behind a number."""
     pairs = [gap.split("-") for gap in settings.get(GAPS, "").split(",") if gap]
     return sum(int(after) - int(before) - 1 for before, after in pairs if int(before) >= first)
 
 
 class Log(Protocol):
-    """Where the batches of one dataset are kept, for all processes. Thread-safe.
+    """The batches of one dataset, for all processes. Thread-safe.
 
     Raises:
         StoreError: by every method: it cannot be read or written.
@@ -218,37 +212,37 @@ class Log(Protocol):
         """True where there may be unread records; cheap."""
 
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
-        """Return the records with greater numbers than `after`, in order, decoded one by one."""
+        """Return the records with numbers above `after`, in order, decoded one by one."""
 
     def oldest(self) -> int:
-        """Return the number of the oldest batch; 0: there is none. Cheap."""
+        """Return the number of the oldest batch, or 0. Cheap."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """Open a transaction that excludes other writers; durable at the end of the block.
+        """Open a transaction that excludes other writers; durable at its end.
 
         `receipt`, `append`, `read`, `entries` and `drop` then belong to it.
         """
 
     def receipt(self, batch_id: str) -> BatchReceipt | None:
-        """Return the receipt of the batch with this identifier."""
+        """Return the receipt of a batch identifier."""
 
     def append(self, record: Record, receipt: BatchReceipt, batch_id: str | None) -> None:
-        """Add a record, and the receipt under the identifier."""
+        """Add a record, and its receipt under the identifier."""
 
     def check_writing(self) -> None:
         """Write something durably that is never read, or raise `StoreError`."""
 
     def entries(self) -> int:
-        """How many versions the log holds, live or not."""
+        """Count the versions in the log, live or not."""
 
     def drop(self, until: int, forgotten: int) -> None:
         """Drop records up to a number, and identifiers of batches published before an instant."""
 
     def contents(self) -> Contents:
-        """All that the log says."""
+        """Return the whole log."""
 
     def save(self, file: Path) -> None:
-        """Write the whole log to a new SQLite file, while publishing goes on."""
+        """Write the log to a new SQLite file, while publishing goes on."""
 
     def replace(self, contents: Contents, published: int) -> int:
         """Replace the contents; return the number of the newest batch, or 0.
@@ -257,4 +251,4 @@ class Log(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Release files and connections."""

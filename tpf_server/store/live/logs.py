@@ -16,8 +16,7 @@ def open_log(place: str | Path, key: FactKey | None, name: str = "live") -> Log:
     """Open the log of a live store; make it where it is missing.
 
     Raises:
-        StoreError: the file or database cannot be opened, holds no live store, or one that was made
-            with another key.
+        StoreError: it cannot be opened, holds no live store, or one made with another key.
     """
     log = _open(place, name)
     if key is None:

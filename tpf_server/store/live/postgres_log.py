@@ -1,17 +1,12 @@
-"""The log of a live store in PostgreSQL: for the processes of several machines.
+"""Keep the log of a live store in PostgreSQL, for processes on several machines.
 
-Each store has a schema. A writer locks one row for the length of its transaction, so the numbers of
-batches have no gaps: a sequence would leave one wherever a transaction fails. A reader asks for the
-highest number before every snapshot, one query that touches one page of an index. ``NOTIFY`` would
-save that query, but it arrives after the commit was acknowledged, and an acknowledged batch must be
-visible at once.
-
-When the database restarts, running calls fail and the next one reconnects. A client that did not
-learn the end of a batch publishes it again under its identifier.
+A writer locks one row, so the numbers of batches have no gaps: a sequence would leave one wherever
+a transaction fails. A reader asks for the highest number before every snapshot: ``NOTIFY`` arrives
+after the commit was acknowledged, but an acknowledged batch must be visible at once. After a
+restart of the database, running calls fail and the next one reconnects.
 
 Sources: https://www.postgresql.org/docs/15/explicit-locking.html#LOCKING-ROWS and
-https://www.postgresql.org/docs/15/transaction-iso.html#XACT-READ-COMMITTED (a statement that
-follows the lock sees all that was committed before it was granted).
+https://www.postgresql.org/docs/15/transaction-iso.html#XACT-READ-COMMITTED.
 """
 
 import threading
@@ -131,7 +126,7 @@ class PostgresLog:
             raise StoreError(f"the live store {self._where} failed: {error}") from error
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; of the open transaction where this thread writes."""
+        """Return the rows of a query; in the open transaction where this thread writes."""
         with self._translated():
             if self._writer_thread == threading.get_ident():
                 return self._write.connection.execute(query, values, binary=True).fetchall()
@@ -212,8 +207,8 @@ class PostgresLog:
         values = (record.sequence, record.published, record.entries, encode(record))
         self._statements.append((_ADD_BATCH, values))
         if batch_id is not None:
-            said = (receipt.sequence, receipt.added, receipt.replaced)
-            self._statements.append((_ADD_RECEIPT, (batch_id, *said, record.published)))
+            counts = (receipt.sequence, receipt.added, receipt.replaced)
+            self._statements.append((_ADD_RECEIPT, (batch_id, *counts, record.published)))
 
     def check_writing(self) -> None:
         """See `Log`."""
@@ -221,7 +216,7 @@ class PostgresLog:
             self._write.ask(lambda connection: connection.execute(_CHECK))
 
     def entries(self) -> int:
-        """How many versions the log holds, live or not."""
+        """See `Log`."""
         ((entries,),) = self._rows("SELECT coalesce(sum(entries), 0)::bigint FROM batches")
         return int(entries)
 
@@ -259,14 +254,14 @@ class PostgresLog:
         return record.sequence if record is not None else 0
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """See `Log`."""
         with self._lock:
             self._read.close()
             self._write.close()
 
 
 class _Session:
-    """A connection that is made again when it is gone."""
+    """A connection that is made again when it is lost."""
 
     def __init__(self, url: str, values: dict[str, str]) -> None:
         self._url = url
@@ -286,7 +281,7 @@ class _Session:
         return connection
 
     def ask(self, question: Callable[[_Connection], _T]) -> _T:
-        """Run an idempotent query; once more where the connection is gone after a restart."""
+        """Run an idempotent query; once more where the connection was lost."""
         if self._ended:
             raise psycopg.InterfaceError("it has been closed")
         if not self.connection.closed:
@@ -305,8 +300,8 @@ class _Session:
 
 
 def _make(connection: _Connection, schema: str) -> None:
-    known = connection.execute("SELECT to_regclass('batches'), to_regclass('receipts_by_age')")
-    if None in (known.fetchone() or ()):
+    tables = connection.execute("SELECT to_regclass('batches'), to_regclass('receipts_by_age')")
+    if None in (tables.fetchone() or ()):
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
             connection.execute(sql.SQL(_TABLES).format(schema=sql.Identifier(schema)))

@@ -1,8 +1,7 @@
-"""Answers over the index: counts, pages and the next instants of change.
+"""Answer patterns over the index: counts, pages and the next instants of change.
 
-The cheapest of three ways: few slots are looked at one by one; many have a view, which answers for
-the present in the time of a page; any other instant or state of many slots is computed from the
-view's timeline and cached, because the next page will be requested, too.
+Few slots are read one by one; many have a view, which answers for the present in the time of a
+page; other instants and states of many slots are computed from the view's timeline and cached.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -51,7 +50,7 @@ class Timeline:
         return len(self._sorted) + len(self._recent)
 
     def add(self, row: int) -> None:
-        """A new version that matches."""
+        """Add a matching version."""
         self._recent.append(row)
         self._recent_added.append(self._index.rows.added[row])
         if len(self._recent) > max(_FEW_INSTANTS, len(self._sorted) // 4):
@@ -79,7 +78,7 @@ class Timeline:
         """Whether so many versions are new that it is built again when it is needed."""
 
     def valid(self, instant: int, sequence: int) -> Array:
-        """Return the rows that are valid at an instant of a state, in the order of their slots."""
+        """Return the rows valid at an instant of a state, by slot."""
         if self.stale:
             self._build()
         rows = self._index.rows
@@ -95,8 +94,8 @@ class Timeline:
         """Return the rows that start after an instant of a state, by start."""
         if self.stale or self._recent:
             self._build()
-        place = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
-        return self._exists(self._sorted[place:], sequence)
+        first = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
+        return self._exists(self._sorted[first:], sequence)
 
     def next_start(self, instant: int, sequence: int) -> int:
         """Return the earliest start after an instant of a state, or FOREVER."""
@@ -105,16 +104,16 @@ class Timeline:
         starts = self._index.rows.numpy("start")[self._recent_rows(sequence)]
         starts = starts[starts > instant]
         best = int(starts.min()) if len(starts) else FOREVER
-        place = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
-        while place < len(self._sorted):
-            rows = self._exists(self._sorted[place : place + _STEP], sequence)
+        first = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
+        while first < len(self._sorted):
+            rows = self._exists(self._sorted[first : first + _STEP], sequence)
             if len(rows):
                 return min(best, self._index.rows.start[int(rows[0])])
-            place += _STEP
+            first += _STEP
         return best
 
     def labelled(self, start: int | None, end: int | None, sequence: int) -> Array:
-        """Return the rows of a state with this start and this end of the label (``None``: any)."""
+        """Return the rows of a state with this start and end of the label (``None``: any)."""
         if self.stale:
             self._build()
         rows = self._index.rows
@@ -128,7 +127,7 @@ class Timeline:
             ends, by_end = self._by_end
             result = by_end[_equal(ends, end)]
         result = np.concatenate((self._exists(result, sequence), self._recent_rows(sequence)))
-        return with_label(rows, result, start, end)
+        return _with_label(rows, result, start, end)
 
     def _not_ended(self, started: int, instant: int) -> Array:
         """Return the positions among the first `started` whose version ends after the instant."""
@@ -143,11 +142,11 @@ class Timeline:
                 nodes = (nodes[:, None] * _CHILDREN + below).ravel()
         return nodes
 
-    def _exists(self, found: Array, sequence: int) -> Array:
+    def _exists(self, candidates: Array, sequence: int) -> Array:
         rows = self._index.rows
         # A row that was retired and used again was added after this was built.
-        there = rows.numpy("added")[found] <= min(sequence, self._built)
-        existing: Array = found[there & (rows.numpy("removed")[found] > sequence)]
+        there = rows.numpy("added")[candidates] <= min(sequence, self._built)
+        existing: Array = candidates[there & (rows.numpy("removed")[candidates] > sequence)]
         return existing
 
     def _recent_rows(self, sequence: int) -> Array:
@@ -159,13 +158,12 @@ class Timeline:
         return existing
 
 
-def with_label(rows: Rows, found: Array, start: int | None, end: int | None) -> Array:
-    """Return the rows whose label has this start and this end (``None``: any)."""
+def _with_label(rows: Rows, candidates: Array, start: int | None, end: int | None) -> Array:
     if start is not None:
-        found = found[rows.numpy("start")[found] == start]
+        candidates = candidates[rows.numpy("start")[candidates] == start]
     if end is not None:
-        found = found[rows.numpy("end")[found] == end]
-    return found
+        candidates = candidates[rows.numpy("end")[candidates] == end]
+    return candidates
 
 
 def _equal(ordered: Array, instant: int) -> slice:
@@ -188,7 +186,7 @@ take it away from the present (microseconds)."""
 _SLOT = 0xFFFFFFFF
 
 
-class PatternView:
+class _PatternView:
     """The matches of a pattern at an instant of the newest state."""
 
     def __init__(
@@ -243,7 +241,6 @@ class PatternView:
     # Moving forward
 
     def refresh(self, slots: Iterator[int] | Sequence[int] | set[int]) -> None:
-        """Look again at slots that changed in the newest state."""
         for slot in slots:
             self._refresh(slot)
 
@@ -260,15 +257,15 @@ class PatternView:
             row = self._row(slot, self.instant, sequence)
             start = self._next_start(slot, self.instant, sequence)
         end = index.rows.end[row] if row >= 0 else None
-        known = self._end_of.get(slot)
-        if end != known:
-            if known is not None:
-                self._ends.remove(known << 32 | slot)
+        old_end = self._end_of.get(slot)
+        if end != old_end:
+            if old_end is not None:
+                self._ends.remove(old_end << 32 | slot)
             if end is None:
                 del self._end_of[slot]
                 self._slots.remove(slot)
             else:
-                if known is None:
+                if old_end is None:
                     self._slots.add(slot)
                 self._end_of[slot] = end
                 self._ends.add(end << 32 | slot)
@@ -285,7 +282,7 @@ class PatternView:
     # Answering
 
     def behind(self, snapshot: Snapshot) -> set[int] | None:
-        """Return the slots to look at one by one for this snapshot; ``None``: it is too far."""
+        """Return the slots to read one by one for this snapshot; ``None``: too many."""
         instant, sequence = snapshot
         if instant > self.instant:
             if instant - self.instant > _LEAP:
@@ -305,12 +302,10 @@ class PatternView:
         return None
 
     def count(self, snapshot: Snapshot, touched: set[int]) -> int:
-        """How many matches are valid."""
         extra, missing = self._differences(snapshot, touched)
         return len(self._slots) + len(extra) - len(missing)
 
     def page(self, snapshot: Snapshot, touched: set[int], offset: int, limit: int) -> list[int]:
-        """Return rows of a page, in the order of their slots."""
         extra, missing = self._differences(snapshot, touched)
         low = max(0, offset - len(extra))
         part = list(islice(self._slots.islice(low), offset - low + limit + len(missing)))
@@ -326,7 +321,6 @@ class PatternView:
         return [self._row(slot, *snapshot) for slot in slots]
 
     def earliest_end(self, snapshot: Snapshot, touched: set[int]) -> int:
-        """The earliest end of a valid match, or FOREVER."""
         best = next((one >> 32 for one in self._ends if one & _SLOT not in touched), FOREVER)
         for slot in touched:
             row = self._touched_row(slot, snapshot)
@@ -335,7 +329,6 @@ class PatternView:
         return best
 
     def next_change(self, snapshot: Snapshot, touched: set[int]) -> int:
-        """Return the earliest end of a valid match or start of a later one, or FOREVER."""
         best = next((one >> 32 for one in self._starts if one & _SLOT not in touched), FOREVER)
         index = self._index
         for slot in touched:
@@ -344,7 +337,7 @@ class PatternView:
         return min(best, self.earliest_end(snapshot, touched))
 
     def _differences(self, snapshot: Snapshot, touched: set[int]) -> tuple[set[int], set[int]]:
-        """Return the slots that are valid in the snapshot and not in the view, and the reverse."""
+        """Return the slots valid in the snapshot and not in the view, and the reverse."""
         valid = {slot for slot in touched if self._touched_row(slot, snapshot) >= 0}
         here = {slot for slot in touched if slot in self._end_of}
         return valid - here, here - valid
@@ -378,12 +371,10 @@ _OVERHEAD = 100
 _Shape = tuple[bool, bool, bool, int, bool]
 
 
-class PatternViews:
-    """The views of an index."""
-
+class _PatternViews:
     def __init__(self, index: FactIndex) -> None:
         self._index = index
-        self._views: OrderedDict[NumberPattern, PatternView] = OrderedDict()
+        self._views: OrderedDict[NumberPattern, _PatternView] = OrderedDict()
         self._shapes: Counter[_Shape] = Counter()
         self._touched: dict[NumberPattern, set[int]] = {}
         self._unwatched = Unwatched()
@@ -391,13 +382,13 @@ class PatternViews:
     def __len__(self) -> int:
         return len(self._views)
 
-    def get(self, pattern: NumberPattern, snapshot: Snapshot) -> PatternView:
+    def get(self, pattern: NumberPattern, snapshot: Snapshot) -> _PatternView:
         """Return the view of a pattern; a new one stands at the instant of the snapshot."""
         view = self._views.get(pattern)
         if view is None:
             many = len(self._index.candidates(pattern)) > _MANY
             timeline = Timeline(self._index, pattern) if many else None
-            view = PatternView(self._index, pattern, snapshot.instant, timeline)
+            view = _PatternView(self._index, pattern, snapshot.instant, timeline)
             view.timeline = None  # it served to make the view; most views need it no more
             self._views[pattern] = view
             self._shapes[_shape(pattern)] += 1
@@ -406,20 +397,19 @@ class PatternViews:
             self._views.move_to_end(pattern)
         return view
 
-    def timeline(self, view: PatternView) -> Timeline:
-        """Return the timeline of a view, made when it is first needed."""
+    def timeline(self, view: _PatternView) -> Timeline:
         if view.timeline is None:
             view.timeline = Timeline(self._index, view.pattern)
             self._make_room()
         return view.timeline
 
-    def missed(self, view: PatternView, snapshot: Snapshot) -> None:
+    def missed(self, view: _PatternView, snapshot: Snapshot) -> None:
         """Note that a view could not answer; restart it where that repeats for the newest state."""
         if snapshot.sequence == self._index.last:
             view.misses += 1
             if view.misses > _MISSES:
                 timeline = self.timeline(view)
-                self._views[view.pattern] = PatternView(
+                self._views[view.pattern] = _PatternView(
                     self._index, view.pattern, snapshot.instant, timeline
                 )
 
@@ -438,7 +428,6 @@ class PatternViews:
     # Following changes
 
     def touch(self, slot: int, obj: int, row: int) -> None:
-        """Note that a version in this slot, with this object, came (then `row` is it) or went."""
         rows = self._index.rows
         subject, predicate = rows.subject_of[slot], rows.predicate_of[slot]
         graph, kind = rows.graph_of[slot], rows.kind_of[slot]
@@ -459,7 +448,6 @@ class PatternViews:
                         view.timeline = None  # it grows no more, and is made again when needed
 
     def refresh(self) -> None:
-        """Refresh the views after a complete batch."""
         for pattern, slots in self._touched.items():
             self._views[pattern].refresh(slots)
         self._touched.clear()
@@ -475,7 +463,7 @@ _LONG = 1024
 _KEPT = 4_000_000
 
 
-class RowsFound(NamedTuple):
+class _StateRows(NamedTuple):
     """The rows of a snapshot, and the retention limits when they were computed."""
 
     rows: Array
@@ -492,23 +480,23 @@ class Labelled(NamedTuple):
 
 
 class Reader:
-    """Answers patterns over an index. Not thread-safe: the store holds a lock."""
+    """Answer patterns over an index. Not thread-safe."""
 
     def __init__(self, index: FactIndex) -> None:
         self._index = index
-        self._views = PatternViews(index)
-        self._answers: OrderedDict[tuple[NumberPattern, Snapshot], RowsFound] = OrderedDict()
+        self._views = _PatternViews(index)
+        self._answers: OrderedDict[tuple[NumberPattern, Snapshot], _StateRows] = OrderedDict()
         self._kept = 0
         self.ways: Counter[str] = Counter()
         """How often each way was taken: for tests."""
 
     def apply(self, record: Record) -> None:
-        """Follow the log by one record."""
+        """Apply a record of the log."""
         self._index.apply(record, self._views.touch)
         self._views.refresh()
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
-        """How many matching facts are valid."""
+        """Count the valid matching facts."""
         if _has_instants(pattern):
             return len(self._labelled(pattern, snapshot).valid)
         numbers = self._many(pattern)
@@ -522,7 +510,7 @@ class Reader:
     def facts(
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
-        """Return a page of the valid matching facts, in the order of their slots."""
+        """Return a page of the valid matching facts, by slot."""
         rows: Sequence[int]
         if _has_instants(pattern):
             rows = self._labelled(pattern, snapshot).valid[offset : offset + limit].tolist()
@@ -585,8 +573,8 @@ class Reader:
 
     def _view(
         self, numbers: NumberPattern, snapshot: Snapshot
-    ) -> tuple[PatternView, set[int] | None]:
-        """Return the view of a pattern, and the slots to look at; ``None``: too far away."""
+    ) -> tuple[_PatternView, set[int] | None]:
+        """Return the view of a pattern, and the slots to read; ``None``: too far away."""
         view = self._views.get(numbers, snapshot)
         touched = view.behind(snapshot)
         if touched is None:
@@ -598,18 +586,18 @@ class Reader:
     def _answer(self, numbers: NumberPattern, snapshot: Snapshot) -> Array:
         """Return the rows of a snapshot that is too far from the view, in order."""
         floor = self._index.floor
-        known = self._answers.get((numbers, snapshot))
+        cached = self._answers.get((numbers, snapshot))
         # Rows that were valid at instants before the floor may be retired, and used for others.
-        if known is not None and (
-            known.floor == floor or snapshot.instant >= max(floor.expired, floor.history)
+        if cached is not None and (
+            cached.floor == floor or snapshot.instant >= max(floor.expired, floor.history)
         ):
             self._answers.move_to_end((numbers, snapshot))
             self.ways["kept"] += 1
-            return known.rows
+            return cached.rows
         self.ways["timeline"] += 1
         rows = self._views.timeline(self._views.get(numbers, snapshot)).valid(*snapshot)
-        self._answers[numbers, snapshot] = RowsFound(rows, floor)
-        self._kept += len(rows) - (0 if known is None else len(known.rows))
+        self._answers[numbers, snapshot] = _StateRows(rows, floor)
+        self._kept += len(rows) - (0 if cached is None else len(cached.rows))
         while self._kept > _KEPT and len(self._answers) > 1:
             self._kept -= len(self._answers.popitem(last=False)[1].rows)
         return rows
@@ -620,7 +608,6 @@ class Reader:
     # Labels with a given start or end
 
     def _labelled(self, pattern: FactPattern, snapshot: Snapshot) -> Labelled:
-        """Return the matches of a pattern that states when the label starts or ends."""
         self.ways["labelled"] += 1
         rows, (instant, sequence) = self._index.rows, snapshot
         start = None if pattern.start is None else to_micros(pattern.start)
@@ -630,7 +617,7 @@ class Reader:
             timeline = self._views.timeline(self._views.get(numbers, snapshot))
             result = timeline.labelled(start, end, sequence)
         else:
-            result = with_label(rows, np.array(self._of_all_times(pattern), np.int32), start, end)
+            result = _with_label(rows, np.array(self._of_all_times(pattern), np.int32), start, end)
             states = rows.numpy("added")[result], rows.numpy("removed")[result]
             result = result[(states[0] <= sequence) & (states[1] > sequence)]
         starts = rows.numpy("start")[result]
@@ -673,7 +660,6 @@ class Reader:
                     yield row
 
     def _starts(self, pattern: FactPattern, snapshot: Snapshot) -> list[int]:
-        """Return the next starts of the matches, slot by slot; FOREVER among them."""
         rows = self._index.rows
         instant, sequence = snapshot
         numbers = self._index.numbers(pattern)
@@ -691,7 +677,6 @@ class Reader:
         return [FOREVER, *starts]
 
     def _identified(self, token: str, numbers: NumberPattern) -> Iterator[int]:
-        """Return the rows whose fact has the identity and matches the rest of the pattern."""
         for slot, result in self._index.slots_of_identity(token).items():
             if self._index.matches_slot(slot, numbers):
                 yield from (row for row in result if self._index.matches_row(row, numbers))

@@ -1,10 +1,9 @@
-"""The versions of facts in columns, and the slots that hold the versions of one fact.
+"""Keep the versions of facts in columns, and the slots that hold the versions of one fact.
 
 A *slot* holds all versions with one key and one kind of label, so at most one is valid at any
-instant of any state. A *row* is one version: its object, from when until when it holds (`start`,
-`end`, microseconds), and in which states it exists (`added` up to, not including, `removed`,
-sequence numbers). Rows change only in `removed`: an interval that is ended early is removed, and a
-shorter one added. So an older state is a filter, never an undo.
+instant of any state. A *row* is one version: its object, when it holds (`start`, `end`,
+microseconds), and in which states it exists (`added` up to, not including, `removed`, sequence
+numbers). Rows change only in `removed`, so an older state is a filter, never an undo.
 
 This is the bitemporal model (valid time and transaction time): Snodgrass, *Developing Time-
 Oriented Database Applications in SQL*, 1999, chapter 10.
@@ -23,8 +22,8 @@ from tpf_server.store.live.log import FOREVER, NO_START, Version
 # Terms of a live store as small integers that are free again when nothing refers to them.
 
 
-class TermTable:
-    """Counts references to terms and numbers them, densely; unreferenced terms are freed."""
+class _TermTable:
+    """Number terms densely and count references; unreferenced terms are freed."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
@@ -36,19 +35,15 @@ class TermTable:
         return len(self._ids)
 
     def find(self, text: str) -> int | None:
-        """Return the number of a term, or ``None`` where nothing refers to it."""
         return self._ids.get(text)
 
     def text(self, number: int) -> str:
-        """The term of a number."""
         return self._texts[number]
 
     def texts(self, numbers: Iterable[int]) -> Iterator[str]:
-        """The terms of many numbers."""
         return map(self._texts.__getitem__, numbers)
 
     def acquire(self, text: str) -> int:
-        """Return the number of a term, and count one more reference."""
         number = self._ids.get(text)
         if number is not None:
             self._references[number] += 1
@@ -65,7 +60,6 @@ class TermTable:
         return number
 
     def release(self, number: int) -> None:
-        """There is one reference less."""
         self._references[number] -= 1
         if not self._references[number]:
             del self._ids[self._texts[number]]
@@ -98,10 +92,10 @@ def _room(number: int) -> int:
 
 
 class Rows:
-    """The columns, and for each slot its rows in order."""
+    """The columns, and the rows of each slot in order."""
 
     def __init__(self) -> None:
-        self.terms = TermTable()
+        self.terms = _TermTable()
         self.start = array("q")
         self.end = array("q")
         self.added = array("q")
@@ -127,7 +121,7 @@ class Rows:
         return np.frombuffer(column, dtype=kinds[column.typecode])
 
     def in_use(self) -> npt.NDArray[np.bool_]:
-        """For every row whether it holds a version."""
+        """Return for every row True where it holds a version."""
         used: npt.NDArray[np.bool_] = self.numpy("added") != _NOT_USED
         return used
 
@@ -158,7 +152,7 @@ class Rows:
         return slot < len(self._rows_of) and self._rows_of[slot] is not None
 
     def insert(self, version: Version, added: int, removed: int) -> bool:
-        """Put a version into its row and slot; return whether the slot is new."""
+        """Put a version into its row and slot; return True where the slot is new."""
         row, slot = version.row, version.slot
         self._make_room(row, slot)
         self.start[row] = version.start
@@ -180,8 +174,8 @@ class Rows:
         if isinstance(rows, int):
             rows = (rows,)
         if isinstance(rows, tuple):
-            place = bisect_right(rows, self._order(row), key=self._order)
-            rows = (*rows[:place], row, *rows[place:])
+            position = bisect_right(rows, self._order(row), key=self._order)
+            rows = (*rows[:position], row, *rows[position:])
             self._rows_of[slot] = rows if len(rows) <= _FEW else array("i", rows)
         elif self._order(rows[-1]) <= self._order(row):
             rows.append(row)
@@ -193,7 +187,7 @@ class Rows:
         return self.start[row], self.added[row]
 
     def remove(self, row: int) -> tuple[int, bool]:
-        """Free a retired row; return its slot, and whether that is empty now.
+        """Free a retired row; return its slot, and True where that is empty now.
 
         `release_slot` releases the terms of an empty slot.
         """
@@ -226,7 +220,7 @@ class Rows:
             self.terms.release(column[slot])
 
     def rows(self, slot: int) -> Sequence[int]:
-        """All rows of a slot in order."""
+        """Return the rows of a slot in order."""
         rows = self._rows_of[slot] if slot < len(self._rows_of) else None
         if rows is None:
             return ()
@@ -240,7 +234,7 @@ class Rows:
         return bool((self.numpy("object")[np.asarray(rows)] == obj).any())
 
     def repeats(self, row: int) -> bool:
-        """True where a row's fact has one term in two positions."""
+        """True where a row's fact repeats a term."""
         slot = self.slot[row]
         subject, predicate, graph = (
             self.subject_of[slot], self.predicate_of[slot], self.graph_of[slot],
@@ -249,7 +243,7 @@ class Rows:
         return subject in (predicate, obj, graph) or predicate in (obj, graph) or obj == graph
 
     def row_at(self, slot: int, instant: int, sequence: int) -> int:
-        """Bisect for the row of a slot that is valid at an instant of a state; -1: none."""
+        """Bisect for the row of a slot that is valid at an instant of a state, or -1."""
         rows = self._rows_of[slot]
         added, removed = self.added, self.removed
         if isinstance(rows, int):
@@ -335,7 +329,7 @@ _MERGED, _FORGOTTEN = 8, 2
 
 
 def token_bits(token: str) -> int:
-    """Return the first 64 bits of a token, as a signed number; 0 for what is none."""
+    """Return the first 64 bits of a token, signed; 0 for none."""
     try:
         bits = int(token[:16], 16)
     except ValueError:
@@ -378,7 +372,7 @@ class Names:
         return set(self._sorted[low:high].tolist()) | self._recent.get(bits, set())
 
     def _merge(self, new: Array) -> None:
-        """Sort rows in, and drop those that are no longer in use under their token."""
+        """Sort rows in, and drop those no longer in use under their token."""
         tokens = self._rows.numpy("token")
         in_use = self._rows.in_use()
         if self._bits is None:

@@ -1,8 +1,8 @@
-"""The log of a live store in one SQLite file: for all processes of one machine.
+"""Keep the log of a live store in one SQLite file, for all processes of one machine.
 
-SQLite in WAL mode with ``synchronous=FULL``: a commit returns when the batch is on the disk, and
-readers never wait for a writer. A file beside has the number of the newest batch, so that a log
-that has lost batches is refused. Sources: https://www.sqlite.org/wal.html and
+WAL mode with ``synchronous=FULL``: a commit returns when the batch is on the disk, and readers
+never wait. A file beside has the number of the newest batch, so that a log that has lost batches is
+refused. Sources: https://www.sqlite.org/wal.html and
 https://www.sqlite.org/pragma.html#pragma_data_version.
 """
 
@@ -54,19 +54,19 @@ class Last(NamedTuple):
 
     @classmethod
     def of(cls, sequence: int, payload: bytes) -> "Last":
-        """The one of a record."""
+        """Return that of a record."""
         return cls(sequence, blake2b(payload, digest_size=16).hexdigest())
 
 
 class Acknowledged:
-    """The last batch of a log that was acknowledged."""
+    """The file with the last acknowledged batch of a log."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: int | None = None
 
     def read(self) -> Last | None:
-        """Return the content of the file; ``None`` where there is none."""
+        """Return the batch; ``None`` for no file."""
         for number in range(_TRIES):
             if number:  # another process was writing just then, perhaps
                 time.sleep(_PAUSE_SECONDS)
@@ -82,7 +82,7 @@ class Acknowledged:
         raise CorruptStoreError(f"{self.path} is damaged")
 
     def write(self, last: Last) -> None:
-        """Keep a batch."""
+        """Write a batch."""
         text = f"{last.sequence:020} {last.checksum} ".encode()
         text += _check(text)
         if self._file is None:
@@ -102,7 +102,7 @@ class Acknowledged:
                 os.link(made.name, self.path)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -190,10 +190,10 @@ class SqliteLog:
                 self._acknowledge(Last.of(*row))
 
     def _acknowledge(self, last: Last) -> None:
-        known: Last | None = None
+        acknowledged: Last | None = None
         with suppress(CorruptStoreError):
-            known = self._acknowledged.read()
-        if known is not None and known.sequence >= last.sequence:
+            acknowledged = self._acknowledged.read()
+        if acknowledged is not None and acknowledged.sequence >= last.sequence:
             return
         try:
             self._acknowledged.write(last)
@@ -201,7 +201,7 @@ class SqliteLog:
             # The batch is durable all the same.
             _log.warning("%s cannot be written: %s", self._acknowledged.path, error)
         else:
-            if known is None:
+            if acknowledged is None:
                 self._write.execute(
                     "INSERT OR IGNORE INTO settings VALUES (?, '1')", (_KEPT_APART,)
                 )
@@ -224,7 +224,7 @@ class SqliteLog:
     def changed(self) -> bool:
         """See `Log`: two microseconds, no file is read.
 
-        The connection that writes is another one, so commits of this process count too.
+        Another connection writes, so commits of this process count too.
         """
         with self._lock, _translated(self._path):
             (version,) = self._read.execute("PRAGMA data_version").fetchone()
@@ -303,7 +303,7 @@ class SqliteLog:
             )
 
     def entries(self) -> int:
-        """How many versions the log holds, live or not."""
+        """See `Log`."""
         with _translated(self._path):
             row = self._write.execute("SELECT coalesce(sum(entries), 0) FROM batches").fetchone()
         return int(row[0])
@@ -348,7 +348,7 @@ class SqliteLog:
         return record.sequence if record is not None else 0
 
     def close(self) -> None:
-        """Let go of the file."""
+        """See `Log`."""
         with self._lock:
             self._read.close()
             self._write.close()
@@ -356,7 +356,7 @@ class SqliteLog:
 
 
 def _lost(connection: sqlite3.Connection, last: Last | None, path: Path) -> str | None:
-    """Return why batches must have been lost; ``None``: they have not."""
+    """Return why batches must have been lost, or ``None``."""
     tables = connection.execute("SELECT name FROM sqlite_schema").fetchall()
     if not {("settings",), ("batches",)} <= set(tables):
         # Made, but not yet filled.

@@ -1,4 +1,4 @@
-"""The tables of a log in SQLite, and files with a copy of them."""
+"""Tables of a log in SQLite, and files with a copy of them."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ TABLES: Final = ("settings", "batches", "receipts")
 
 
 def read_backup(file: Path) -> Contents:
-    """Return the contents of a log that was written to a file."""
+    """Return the contents of a log in a file."""
     try:
         url = f"file:{quote(str(file.absolute()))}?mode=ro"
         with closing(sqlite3.connect(url, uri=True)) as connection:
@@ -49,7 +49,7 @@ def write_backup(file: Path, contents: Contents) -> None:
 
 @contextmanager
 def new_file(file: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database that gets its name only once it is complete."""
+    """Open a database that gets its name once it is complete."""
     if file.exists():
         raise StoreError(f"{file} is there already")
     try:
@@ -61,7 +61,7 @@ def new_file(file: Path) -> Iterator[sqlite3.Connection]:
 
 
 def contents_of(connection: sqlite3.Connection) -> Contents:
-    """Return the content of the tables in one snapshot."""
+    """Read the tables in one snapshot."""
     connection.execute("BEGIN")
     try:
         settings, batches, receipts = (
@@ -74,7 +74,7 @@ def contents_of(connection: sqlite3.Connection) -> Contents:
 
 
 def fill(connection: sqlite3.Connection, contents: Contents) -> None:
-    """Put contents into tables, which are empty."""
+    """Fill empty tables."""
     connection.executemany("INSERT INTO settings VALUES (?, ?)", contents.settings.items())
     connection.executemany("INSERT INTO batches VALUES (?, ?, ?, ?)", contents.batches)
     connection.executemany("INSERT INTO receipts VALUES (?, ?, ?, ?, ?)", contents.receipts)

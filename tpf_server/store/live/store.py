@@ -1,4 +1,4 @@
-"""The live store: labelled facts in a durable log, served from an index in memory."""
+"""Serve labelled facts from a durable log and an index in memory."""
 
 import threading
 import time
@@ -33,13 +33,13 @@ from tpf_server.store.live.log import (
 from tpf_server.store.live.logs import open_log
 from tpf_server.store.live.reader import Reader
 from tpf_server.store.protocols import (
+    BatchListener,
     BatchReceipt,
     BatchRun,
     FactEvent,
     Follower,
     Snapshot,
     Standing,
-    Told,
 )
 
 # Retention: which rows a batch retires, and which old batches it drops from the ring.
@@ -53,11 +53,10 @@ _READ_AT_ONCE = 4
 
 
 class Cleaner:
-    """Makes the record of a batch, with a bounded share of the cleaning.
+    """Make the record of a batch, with a bounded share of the cleaning.
 
-    The log may hold twice as many versions as are in use; beyond that every batch drops the oldest
-    batches until it has carried about twice as many versions as it brings. So cleaning costs a
-    constant factor of writing.
+    Once the log holds twice as many versions as are in use, every batch drops the oldest batches
+    until it has carried about twice as many versions as it brings: a constant factor of writing.
     """
 
     def __init__(self, log: Log, settings: LiveSettings) -> None:
@@ -130,7 +129,7 @@ class Cleaner:
     def _carry(
         self, index: FactIndex, effects: Effects, oldest: int, retired: set[int], now: int
     ) -> list[Carried]:
-        """Return what is still in use of the oldest batches, which `clean` then drops."""
+        """Return the versions in use of the oldest batches, which `clean` then drops."""
         rows = index.rows
         self._seldom = self._batches % _RECOUNT == 0
         if self._seldom:  # other processes write, too
@@ -141,8 +140,8 @@ class Cleaner:
         excess = self._entries - 2 * rows.live_rows - _SLACK
         if excess <= 0 or now < self._kept_until:
             return carried
-        wanted = 2 * len(effects.added) + 64
-        looked_at, enough = 0, 4 * wanted + _SLACK
+        enough_carried = 2 * len(effects.added) + 64
+        entries_read, enough_read = 0, 4 * enough_carried + _SLACK
         removed_now = set(effects.removed)
         for record in self._batches_before(oldest):
             if self._events is not None and record.published > now - self._events:
@@ -158,16 +157,15 @@ class Cleaner:
                 if row in removed_now:
                     removed = index.last + 1
                 carried.append(Carried(version, added, removed))
-            looked_at += record.entries
+            entries_read += record.entries
             excess -= record.entries
             self._entries -= record.entries
             self._dropped = record.sequence
-            if excess <= 0 or len(carried) >= wanted or looked_at >= enough:
+            if excess <= 0 or len(carried) >= enough_carried or entries_read >= enough_read:
                 break
         return carried
 
     def _batches_before(self, sequence: int) -> Iterator[Record]:
-        """Return the records of the oldest batches, decoded one by one: some are large."""
         after, more = 0, True
         while more:
             more = False
@@ -178,7 +176,7 @@ class Cleaner:
                 after, more = record.sequence, True
 
     def clean(self, record: Record) -> None:
-        """Drop what the record has made superfluous."""
+        """Drop records that this one made superfluous."""
         self._entries += record.entries
         if self._dropped or self._seldom:
             self._log.drop(self._dropped, record.published - self._remember)
@@ -191,16 +189,15 @@ _Seen: TypeAlias = Callable[[Sequence[Quad]], None]
 _SEEN_AT_ONCE = 1 << 17
 
 
-class Listeners:
+class _Listeners:
     """The followers and watchers of one store; called under the store's lock."""
 
     def __init__(self) -> None:
         self._watchers: list[tuple[_Predicates, _Seen]] = []
         self._followers: list[Follower] = []
-        self._told: list[Told] = []
+        self._batch_listeners: list[BatchListener] = []
 
     def watch(self, index: FactIndex, predicates: _Predicates, seen: _Seen) -> Callable[[], None]:
-        """Report the quads with these predicates, present ones first; return what ends it."""
         watcher = (predicates, seen)
 
         def end() -> None:
@@ -214,8 +211,6 @@ class Listeners:
         return end
 
     def follow(self, index: FactIndex, follower: Follower) -> Callable[[], None]:
-        """Report the standing versions, then every change; return what ends it."""
-
         def end() -> None:
             if follower in self._followers:
                 self._followers.remove(follower)
@@ -224,32 +219,28 @@ class Listeners:
         self._followers.append(follower)
         return end
 
-    def listen(self, told: Told) -> Callable[[], None]:
-        """Tell of batches and their predicates; what ends it."""
-
+    def listen(self, listener: BatchListener) -> Callable[[], None]:
         def end() -> None:
-            if told in self._told:
-                self._told.remove(told)
+            if listener in self._batch_listeners:
+                self._batch_listeners.remove(listener)
 
-        self._told.append(told)
+        self._batch_listeners.append(listener)
         return end
 
     def begin_again(self, index: FactIndex) -> None:
-        """The index was read anew."""
         versions = standing(index) if self._followers else []
         for follower in self._followers:
             follower.begin(versions)
-        for told in self._told:
-            told(index.last, None)
+        for listener in self._batch_listeners:
+            listener(index.last, None)
 
     def tell(self, index: FactIndex, record: Record) -> None:
-        """A batch has come, and was applied."""
-        if self._told:
+        if self._batch_listeners:
             changed = {Term(version.predicate) for version in record.added}
             gone = [row for row in record.removed if index.rows.row_in_use(row)]
             changed.update(quad.predicate for quad in index.quads(gone))
-            for told in self._told:
-                told(record.sequence, frozenset(changed))
+            for listener in self._batch_listeners:
+                listener(record.sequence, frozenset(changed))
         if self._followers:
             added = [
                 Standing(each.row, Quad(*map(Term, each[2:6])), each.start, each.end)
@@ -269,7 +260,7 @@ class Listeners:
 
 
 def standing(index: FactIndex) -> list[Standing]:
-    """The versions that stand."""
+    """Return the versions that stand."""
     rows = index.rows
     numbers = np.flatnonzero(rows.in_use() & (rows.numpy("removed") == FOREVER)).tolist()
     return [
@@ -281,15 +272,14 @@ def standing(index: FactIndex) -> list[Standing]:
 # Which state of a live store tells what held at an instant, and which can still be read.
 
 
-def batch_of(index: FactIndex, sequence: int) -> RetainedBatch | None:
+def _batch_of(index: FactIndex, sequence: int) -> RetainedBatch | None:
     """Return a retained batch; ``None`` for the state before the first."""
     batches = index.batches
-    place = bisect_right(batches, sequence, key=lambda one: one.sequence) - 1
-    return batches[place] if place >= 0 else None
+    position = bisect_right(batches, sequence, key=lambda one: one.sequence) - 1
+    return batches[position] if position >= 0 else None
 
 
-def check_retained(index: FactIndex, snapshot: Snapshot, pattern: FactPattern | None) -> None:
-    """Refuse a snapshot that is not retained, or never was."""
+def _check_retained(index: FactIndex, snapshot: Snapshot, pattern: FactPattern | None) -> None:
     instant, sequence = snapshot
     if sequence > index.last or sequence < 0:
         raise SnapshotExpired(f"there is no state {sequence} of the live store")
@@ -300,12 +290,12 @@ def check_retained(index: FactIndex, snapshot: Snapshot, pattern: FactPattern | 
         raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
     if instant < floor.expired and (pattern is None or pattern.labelling != "interval"):
         # An instant before its own batch asks for history, which expiring facts have not.
-        batch = batch_of(index, sequence)
+        batch = _batch_of(index, sequence)
         if batch is not None and instant >= batch.published:
             raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
 
 
-def past_state(
+def _past_state(
     index: FactIndex, patterns: Iterable[FactPattern], at: int, known: int | None
 ) -> Snapshot:
     """See `LiveStore.past`; instants are in microseconds."""
@@ -334,7 +324,6 @@ def past_state(
 def _known_state(
     index: FactIndex, patterns: Iterable[FactPattern], at: int, known: int
 ) -> Snapshot:
-    """Return the state of an instant as it was known at another."""
     state = next((one for one in reversed(index.batches) if one.published <= known), None)
     if state is None and index.floor.sequence:
         earliest = index.batches[0].published
@@ -388,9 +377,9 @@ class UpdateCounts:
         result = [0] * MINUTES
         last = now // _MINUTE
         for minute, count in self._counts:
-            place = MINUTES - 1 - (last - minute)
-            if 0 <= place < MINUTES:
-                result[place] = count
+            position = MINUTES - 1 - (last - minute)
+            if 0 <= position < MINUTES:
+                result[position] = count
         return result
 
 
@@ -401,16 +390,15 @@ _PAUSE = 1_000_000
 
 
 def open_live_store(
-    place: str | Path, settings: LiveSettings | None = None, name: str = "live"
+    position: str | Path, settings: LiveSettings | None = None, name: str = "live"
 ) -> "IndexedLiveStore":
     """Open a live store; make it where it is missing.
 
     Raises:
-        StoreError: the file or database cannot be opened, holds no live store, or one that was made
-            with another key.
+        StoreError: it cannot be opened, holds no live store, or one made with another key.
     """
     settings = settings or LiveSettings()
-    return IndexedLiveStore(open_log(place, settings.key, name), settings)
+    return IndexedLiveStore(open_log(position, settings.key, name), settings)
 
 
 class IndexedLiveStore:
@@ -424,7 +412,7 @@ class IndexedLiveStore:
         self._holders = 1
         self._retire_from = 0
         self._checked_until = 0.0
-        self._listeners = Listeners()
+        self._listeners = _Listeners()
         self._cleaner = Cleaner(log, settings)
         self._reset()
         with self._lock, no_garbage():
@@ -490,10 +478,10 @@ class IndexedLiveStore:
         with self._reading():
             return self._locked(self._listeners.follow(self._index, follower))
 
-    def listen(self, told: Told) -> Callable[[], None]:
+    def listen(self, listener: BatchListener) -> Callable[[], None]:
         """See `LiveStore`."""
         with self._reading():
-            return self._locked(self._listeners.listen(told))
+            return self._locked(self._listeners.listen(listener))
 
     def spans(self, size: int, after: int = 0, until: int | None = None) -> Sequence[BatchRun]:
         """See `LiveStore`; none where no events are kept."""
@@ -523,17 +511,13 @@ class IndexedLiveStore:
         return locked
 
     def snapshot(self, instant: datetime) -> Snapshot:
-        """The newest acknowledged state, at this instant."""
+        """See `LiveStore`."""
         with self._reading():
             self._follow()
             return Snapshot(to_micros(instant), self._index.last)
 
     def current(self, now: datetime) -> Snapshot:
-        """Return the newest acknowledged state, now.
-
-        Where the clock was set back behind the retention limits, at the first instant that can be
-        answered.
-        """
+        """See `LiveStore`; after the clock was set back, the first instant that can be answered."""
         with self._reading():
             self._follow()
             floor = self._index.floor
@@ -542,17 +526,17 @@ class IndexedLiveStore:
     # Reading
 
     def modified(self, snapshot: Snapshot) -> datetime | None:
-        """Return when the newest batch of the snapshot was published; ``None``: there is none."""
+        """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, None)
-            changed = batch_of(self._index, snapshot.sequence)
+            changed = _batch_of(self._index, snapshot.sequence)
         return None if changed is None else from_micros(changed.changed)
 
     def published_after(self, snapshot: Snapshot) -> datetime | None:
         """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, None)
-            following = batch_of(self._index, snapshot.sequence + 1)
+            following = _batch_of(self._index, snapshot.sequence + 1)
         if following is None or following.sequence <= snapshot.sequence:
             return None
         return from_micros(following.published)
@@ -572,7 +556,7 @@ class IndexedLiveStore:
     def facts(
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
-        """See `LiveStore`: in the order of their slots."""
+        """See `LiveStore`: by slot."""
         with self._reading():
             self._check(snapshot, pattern)
             return self._reader.facts(pattern, snapshot, offset, limit)
@@ -589,19 +573,15 @@ class IndexedLiveStore:
         instant: datetime,
         known: datetime | None = None,
     ) -> Snapshot:
-        """Return the state of an instant, as far as it is or was known.
+        """See `LiveStore`.
 
-        Intervals have it in the newest state. An expiration has no start, so facts with one are
-        known at an instant if none of them was changed since, or if the state of that time is still
-        retained.
-
-        Raises:
-            PastUnknown: it is not known.
+        An expiration has no start, so the past of facts with one is known only if none of them was
+        changed since, or if the state of that time is still retained.
         """
         at, until = to_micros(instant), None if known is None else to_micros(known)
         with self._reading():
             self._follow()
-            return past_state(self._index, patterns, at, until)
+            return _past_state(self._index, patterns, at, until)
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
         """See `LiveStore`."""
@@ -612,7 +592,7 @@ class IndexedLiveStore:
     def _check(self, snapshot: Snapshot, pattern: FactPattern | None) -> None:
         if snapshot.sequence > self._index.last:
             self._follow()
-        check_retained(self._index, snapshot, pattern)
+        _check_retained(self._index, snapshot, pattern)
 
     # Publishing
 
@@ -634,18 +614,14 @@ class IndexedLiveStore:
             return receipt
 
     def retire(self, now: datetime) -> bool:
-        """Retire versions that no snapshot shows, where no batch came for long; return if any.
-
-        Cheap where there is nothing to do, and bounded work once a second otherwise: a batch
-        without facts.
-        """
+        """See `LiveStore`: at most once a second, a batch without facts."""
         instant = to_micros(now)
         if not self._publishing.acquire(blocking=False):
             return False  # a batch is coming
         try:
             with self._reading():
-                due = instant >= self._retire_from and self._cleaner.is_due(self._index, instant)
-            if not due:
+                is_due = instant >= self._retire_from and self._cleaner.is_due(self._index, instant)
+            if not is_due:
                 return False
             self._retire_from = instant + _PAUSE
             return self._publish([], instant, None, retiring=True) is not None
@@ -678,8 +654,8 @@ class IndexedLiveStore:
         record: Record | None = None
         try:
             with self._log.writing():
-                if batch_id is not None and (known := self._log.receipt(batch_id)):
-                    return known
+                if batch_id is not None and (earlier := self._log.receipt(batch_id)):
+                    return earlier
                 with self._reading():
                     self._apply_all(self._log.read(self._index.last))
                     if retiring and not self._cleaner.is_due(self._index, instant):

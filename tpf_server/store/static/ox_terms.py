@@ -55,7 +55,7 @@ def text_of(term: OxTerm) -> Term:
     return Term(str(term))
 
 
-def parsed_quad(quad: ox.Quad) -> Quad:
+def _parsed_quad(quad: ox.Quad) -> Quad:
     """Return a quad of pyoxigraph in canonical texts."""
     graph = quad.graph_name
     return Quad(
@@ -87,4 +87,4 @@ def read_quads(
 ) -> Iterator[Quad]:
     """Return the quads of a document, unless they are much larger than it; see `parse_rdf`."""
     parsed = parse_rdf(content, rdf_format, base=base, rename=rename)
-    return bounded_statements(map(parsed_quad, parsed), len(content))
+    return bounded_statements(map(_parsed_quad, parsed), len(content))

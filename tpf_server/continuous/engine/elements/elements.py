@@ -89,7 +89,7 @@ def date_time_at(at: int) -> DateTime:
 _NAMES: Final = ("<", "_")
 
 
-class GraphElement(tuple[tuple[Term, Term, Term], ...]):
+class _GraphElement(tuple[tuple[Term, Term, Term], ...]):
     """The triples of an element that is a named graph.
 
     Attributes:
@@ -105,14 +105,14 @@ def in_graph(
     """Triples in the graph of this name; what is no IRI and no blank node names none."""
     if name is None or not name.startswith(_NAMES):
         return tuple(triples)
-    found = GraphElement(triples)
+    found = _GraphElement(triples)
     found.graph = Term(name)
     return found
 
 
 def graph_of(triples: object) -> Term | None:
     """The name of the graph that an element is; ``None``: it has none."""
-    return triples.graph if isinstance(triples, GraphElement) else None
+    return triples.graph if isinstance(triples, _GraphElement) else None
 
 
 _Triples = tuple[tuple[Term, Term, Term], ...]

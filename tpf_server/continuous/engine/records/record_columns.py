@@ -88,7 +88,7 @@ def column_cells(
     if is_text(column):
         return _of_strings(name, column, term, known, hold)
     fast: Column | None = None
-    if not has_terms(kind):
+    if not _has_terms(kind):
         raise _without_terms(name, kind)
     if pa.types.is_integer(kind):
         fast = _of_integers(column)
@@ -104,7 +104,7 @@ def column_cells(
         raise ElementError(f"{in_short(name)}: {error}") from None
 
 
-def has_terms(kind: pa.DataType) -> bool:
+def _has_terms(kind: pa.DataType) -> bool:
     """True if there are terms of the values of a column of this type, of which none is missing."""
     types = pa.types
     return bool(
@@ -126,7 +126,7 @@ def check_type(name: str, kind: pa.DataType) -> None:
     """
     types = pa.types
     others = types.is_null(kind) or types.is_string_view(kind) or types.is_timestamp(kind)
-    if not (has_terms(kind) or others):
+    if not (_has_terms(kind) or others):
         raise _without_terms(name, kind)
 
 
@@ -157,7 +157,7 @@ def plain_column(name: str, column: pa.Array) -> pa.Array:
     if pa.types.is_string_view(kind):
         return column.cast(pa.large_string())
     # A column of nothing but missing values has no type.
-    if not (has_terms(kind) or pa.types.is_null(kind)):
+    if not (_has_terms(kind) or pa.types.is_null(kind)):
         raise _without_terms(name, kind)
     if not pa.types.is_timestamp(kind):
         return column

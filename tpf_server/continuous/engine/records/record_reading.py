@@ -188,7 +188,7 @@ _BYTES: Final = {
 }
 
 
-def check_encoding(column: pa.Array) -> None:
+def _check_encoding(column: pa.Array) -> None:
     """See that a column can be decoded: its dictionary or its runs are not damaged.
 
     Texts that are no UTF-8 are wrong only where records have them.
@@ -212,14 +212,14 @@ def check_encoding(column: pa.Array) -> None:
         values.cast(kind).validate(full=True)
 
 
-def value_type(kind: pa.DataType) -> pa.DataType:
+def _value_type(kind: pa.DataType) -> pa.DataType:
     """The type of what a column has, without what encodes it."""
     while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
     return kind
 
 
-def decodable(column: pa.Array) -> pa.Array:
+def _decodable(column: pa.Array) -> pa.Array:
     """The same column, whose dictionary is none of views: nothing takes these by their places.
 
     It takes the time of the whole dictionary, whatever part of a column this is.
@@ -236,7 +236,7 @@ def _texts(views: pa.Array) -> pa.Array:
 
 
 def decoded(column: pa.Array) -> pa.Array:
-    """The same values, encoded neither by a dictionary nor by runs; see `check_encoding`.
+    """The same values, encoded neither by a dictionary nor by runs; see `_check_encoding`.
 
     Raises:
         IndexError: one is not in the dictionary.
@@ -244,7 +244,7 @@ def decoded(column: pa.Array) -> pa.Array:
     """
     while True:
         if pa.types.is_dictionary(column.type):
-            column = decodable(column).dictionary_decode()
+            column = _decodable(column).dictionary_decode()
         elif pa.types.is_run_end_encoded(column.type):
             column = pc.run_end_decode(column)
         else:
@@ -284,7 +284,7 @@ def opened_batches(
         for number, batch in enumerate(batches, 1):
             said = f"{place}: batch {number}" if number > 1 else place
             for column in batch.columns:
-                check_encoding(column)
+                _check_encoding(column)
             yield said, batch
 
     try:
@@ -332,7 +332,7 @@ def _check_types(schema: pa.Schema) -> None:
     """See that records could be right: what is of a wrong type is wrong in all of them."""
     for name, kind in zip(schema.names, schema.types, strict=True):
         # Of other types, and of what is damaged, Arrow cannot even make an empty column.
-        check_type(name, value_type(kind))
+        check_type(name, _value_type(kind))
         try:
             decoded(pa.nulls(0, kind))
         except pa.ArrowNotImplementedError:
@@ -373,7 +373,7 @@ def elements_of_batch(
 ) -> Iterator[Element | ElementError]:
     """The elements of a batch, or what is wrong with them, behind so many other records."""
     # Once, and not for each part of the batch.
-    columns = [decodable(column) for column in batch.columns]
+    columns = [_decodable(column) for column in batch.columns]
     whole = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
     return _elements_of(whole, predicates, before)
 
