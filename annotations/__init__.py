@@ -1,4 +1,1 @@
-"""The pure kernel: terms, namespaces, clocks, time labels and annotation methods.
-
-Standard library only. Every other package may import this one; it imports none of them.
-"""
+"""The pure kernel: terms, clocks, time labels and annotation methods. Standard library only."""

@@ -1,8 +1,4 @@
-"""Time as an argument: only the edge of a program reads the clock of the machine.
-
-Programs pass a `SystemClock`; tests and replays pass a `ManualClock`, on which a day of trains
-takes a second.
-"""
+"""Time as an argument: a `SystemClock` in programs, a `ManualClock` in tests and replays."""
 
 import heapq
 import itertools
@@ -47,9 +43,8 @@ class SystemClock:
 class ManualClock:
     """A clock that moves only when it is advanced or waited on.
 
-    Waiting advances it: first everything scheduled up to that instant is called in order, with the
-    clock standing at each instant. So a server, a feed and a client in one thread play a whole day
-    without a pause.
+    Waiting calls everything scheduled up to that instant, in order, so a server, a feed and a
+    client in one thread play a whole day without a pause.
     """
 
     def __init__(self, start: datetime) -> None:
@@ -62,15 +57,11 @@ class ManualClock:
         return self._now
 
     def schedule(self, instant: datetime, action: Callable[[], None]) -> None:
-        """Call `action` when the clock is advanced to `instant` or beyond it."""
+        """Call `action` when the clock reaches `instant`."""
         heapq.heappush(self._agenda, (utc(instant), next(self._order), action))
 
     def advance_to(self, instant: datetime) -> None:
-        """Call everything scheduled up to `instant`, then stand there.
-
-        Raises:
-            ValueError: `instant` lies in the past of this clock.
-        """
+        """Call everything scheduled up to `instant`; `ValueError` if it has passed."""
         instant = utc(instant)
         if instant < self._now:
             raise ValueError(f"a clock does not go back: {instant} is before {self._now}")

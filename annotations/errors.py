@@ -1,8 +1,8 @@
 """Errors of the kernel.
 
 AnnotationError
-├── TermError        a text that is not an RDF term in N-Triples form
-├── InstantError     an instant without a time zone, or a text that is not an xsd:dateTime
+├── TermError        a text that is not an RDF term
+├── InstantError     an instant without a time zone, or a malformed one
 ├── LabelError       a label that cannot hold (an interval that ends before it starts)
 │   └── OverlapError two labels of one fact that overlap
 ├── EncodeError      a fact that would itself be read as an annotation
@@ -21,7 +21,7 @@ class TermError(AnnotationError, ValueError):
 
 
 class InstantError(AnnotationError, ValueError):
-    """An instant without a time zone, or a text that is not an ``xsd:dateTime``."""
+    """An instant without a time zone, or a malformed ``xsd:dateTime``."""
 
 
 class LabelError(AnnotationError, ValueError):
@@ -43,9 +43,7 @@ class DecodeError(AnnotationError, ValueError):
 class NestingError(AnnotationError, ValueError):
     """A document is nested too deep, or would grow too large, to be parsed.
 
-    Attributes:
-        reason: why, in a few words.
-        line: where, from 1; ``None``: in no one line.
+    `line` counts from 1; ``None``: in no one line.
     """
 
     def __init__(self, reason: str, line: int | None = None) -> None:

@@ -1,7 +1,4 @@
-"""Parse server-sent events from the bytes of a stream.
-
-Source: the HTML standard, section "Server-sent events".
-"""
+"""Parse server-sent events (HTML standard, section "Server-sent events")."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -12,7 +9,7 @@ _LONGEST_RETRY: Final = 60.0
 
 
 def event_headers(last: str | None) -> dict[str, str]:
-    """Return the header fields of a request for events behind the `last` one."""
+    """Return request headers for the events after the `last` one."""
     headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
     if last is not None:
         # UTF-8, as the standard has it; libraries write fields in Latin-1.
@@ -21,7 +18,7 @@ def event_headers(last: str | None) -> dict[str, str]:
 
 
 class ServerEvent(NamedTuple):
-    """An event: its name (``message`` by default), its identifier if it has one, and its lines."""
+    """An event: its name (``message`` by default), identifier and lines."""
 
     name: str
     id: str | None
@@ -29,7 +26,7 @@ class ServerEvent(NamedTuple):
 
 
 class EventReader:
-    """Parses events from pieces of a stream; an event has at most `most` characters."""
+    """Parse events of at most `most` characters from pieces of a stream."""
 
     def __init__(self, most: int) -> None:
         self.retry: float | None = None
@@ -46,11 +43,7 @@ class EventReader:
         self._size = 0
 
     def feed(self, content: bytes) -> Iterator[ServerEvent]:
-        """Return the events that end in these bytes.
-
-        Raises:
-            ValueError: an event is too long.
-        """
+        """Yield the events that end in these bytes; `ValueError` for one too long."""
         # A carriage return may be the first half of a line's end.
         ends = b"\n" in content or b"\r" in content or self._left.endswith(b"\r")
         self._left += content

@@ -5,7 +5,7 @@ from collections import Counter
 
 
 class FollowerSlots:
-    """Slots for so many followers at once, and per address (0: any number). Thread-safe."""
+    """Limit followers, in all and per address (0: any number). Thread-safe."""
 
     def __init__(self, limit: int, per_address: int = 0) -> None:
         self.limit = limit
@@ -29,6 +29,6 @@ class FollowerSlots:
             self._changed.notify_all()
 
     def wait_until_empty(self, seconds: float) -> bool:
-        """Wait until no slot is taken; return false after `seconds`."""
+        """Wait until no slot is taken; return false on timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._taken.total(), seconds)

@@ -1,7 +1,6 @@
-"""Instants: timezone-aware UTC datetimes, their ``xsd:dateTime`` literals and integer microseconds.
+"""Instants: UTC datetimes, ``xsd:dateTime`` literals and microseconds since 1970.
 
-Source: XML Schema 1.1 part 2, section 3.3.7. An instant without a time zone is refused, because
-it is not defined when it is.
+Source: XML Schema 1.1 part 2, section 3.3.7. Instants without a time zone are refused.
 """
 
 import re
@@ -26,10 +25,10 @@ _DATATYPES = frozenset({XSD_DATE_TIME, XSD_DATE_TIME_STAMP, "xsd:dateTime", "xsd
 
 
 def utc(instant: datetime) -> datetime:
-    """Return the same instant in UTC.
+    """Convert to UTC.
 
     Raises:
-        InstantError: the datetime is naive, or lies outside the years 1 to 9999 in UTC.
+        InstantError: the datetime is naive, or outside the years 1 to 9999 in UTC.
     """
     if instant.tzinfo is UTC:
         return instant
@@ -50,21 +49,17 @@ def shifted(instant: datetime, delta: timedelta) -> datetime:
 
 
 def to_micros(instant: datetime) -> int:
-    """Microseconds since 1970-01-01T00:00:00Z.
-
-    Raises:
-        InstantError: the datetime is naive.
-    """
+    """Return microseconds since 1970; `InstantError` for a naive datetime."""
     return (utc(instant) - _EPOCH) // _MICROSECOND
 
 
 def from_micros(micros: int) -> datetime:
-    """The UTC instant so many microseconds after 1970-01-01T00:00:00Z."""
+    """Return the instant so many microseconds after 1970."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 def parse_instant(lexical: str) -> datetime:
-    """Read an ``xsd:dateTime`` with a time zone; fractions below a microsecond are cut off.
+    """Parse an ``xsd:dateTime``, truncated to microseconds.
 
     Raises:
         InstantError: malformed, without a time zone, or outside the years 1 to 9999.
@@ -97,7 +92,7 @@ def _zone(text: str) -> timezone:
 
 
 def format_instant(instant: datetime) -> str:
-    """Return the lexical form in UTC: ``2015-12-08T10:20:00Z``, perhaps with microseconds."""
+    """Return the lexical form in UTC: ``2015-12-08T10:20:00Z``."""
     return utc(instant).replace(tzinfo=None).isoformat() + "Z"
 
 

@@ -1,9 +1,7 @@
 """Time labels and labelled facts.
 
-A fact without a label is static. `Expiration(t)` holds until *t*; `Interval(start, end)` holds
-from *start* until *end*. A fact is valid at ``now`` iff ``start <= now < end``; an expiration has
-no start. Time has a resolution of a microsecond, so a fact that is valid at an instant only has
-the interval of the microsecond that begins then (`at_instant`).
+A fact is valid at ``now`` iff ``start <= now < end``; an expiration has no start. Resolution is a
+microsecond: a fact valid at an instant has an interval of one (`at_instant`).
 
 Source: Taelman et al. 2016, sections 2.2 and 4.1; Gutierrez, Hurtado and Vaisman, *Introducing Time
 into RDF*, 2007.
@@ -78,7 +76,7 @@ class Interval:
 
     @property
     def instant(self) -> datetime | None:
-        """The only instant at which a fact with this label holds; ``None``: there are others."""
+        """The only instant at which the fact holds, if there is just one."""
         return self.start if self.end - self.start == _RESOLUTION else None
 
 
@@ -122,8 +120,8 @@ def overlaps(
 ) -> Iterator[tuple[Fact, Fact]]:
     """Yield pairs of versions of one fact whose labels overlap; the first one stays.
 
-    Two expirations of one fact always overlap (both hold now); an expiration overlaps every
-    interval that starts before it. Exact repetitions are one fact.
+    Two expirations overlap, and an expiration overlaps every interval that starts before it. Exact
+    repetitions are one fact.
     """
     by_key: dict[tuple[str, ...], dict[Fact, None]] = {}
     for fact in facts:
@@ -154,16 +152,12 @@ def _end(fact: Fact) -> datetime:
 
 
 def overlap_error(earlier: Fact, later: Fact) -> OverlapError:
-    """Return the error that names two versions of one fact whose labels overlap."""
+    """Return the error that names two overlapping versions."""
     return OverlapError(f"two labels of one fact overlap: {_show(earlier)} and {_show(later)}")
 
 
 def check_no_overlap(facts: Iterable[Fact], key: FactKey = "subject-predicate") -> None:
-    """Refuse labels of one fact that overlap (see `overlaps`).
-
-    Raises:
-        OverlapError: two labels of one fact hold at a common instant.
-    """
+    """Raise an `OverlapError` for overlapping labels of one fact (see `overlaps`)."""
     for earlier, later in overlaps(facts, key):
         raise overlap_error(earlier, later)
 

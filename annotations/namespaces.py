@@ -1,9 +1,4 @@
-"""The IRIs that the project writes and reads, as terms.
-
-The temporal and singleton-property namespaces are those of the published query streamer (Taelman
-et al., *Continuously Updating Query Results over Real-Time Linked Data*, 2016). They are
-configurable: see `Vocabulary`.
-"""
+"""The IRIs of the project, as terms; temporal ones as in Taelman et al. 2016, configurable."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,16 +43,14 @@ def integer(value: int) -> Term:
 class Vocabulary:
     """The predicates that carry time labels and annotations.
 
-    Args:
-        temporal: namespace of ``expiration``, ``instant``, ``interval``, ``initial`` and ``final``.
-        singleton: namespace of ``singletonPropertyOf``.
+    `temporal` and `singleton` are the namespaces of the labels and of ``singletonPropertyOf``.
     """
 
     temporal: str = TEMPORAL
     singleton: str = SINGLETON
 
     def __getitem__(self, name: str) -> Term:
-        """The term of a name in the temporal namespace."""
+        """Return the term of a name in the temporal namespace."""
         return Term(f"<{self.temporal}{name}>")
 
     @property
@@ -67,7 +60,7 @@ class Vocabulary:
 
     @property
     def instant(self) -> Term:
-        """The only instant at which the subject is valid; read, and written for a page's labels."""
+        """The only instant at which the subject is valid; written for a page's labels only."""
         return self["instant"]
 
     @property
@@ -87,22 +80,22 @@ class Vocabulary:
 
     @property
     def interval_initial(self) -> Term:
-        """Older form of `initial`, directly on the labelled node; read, never written."""
+        """Older form of `initial`, on the labelled node; read, never written."""
         return self["intervalInitial"]
 
     @property
     def interval_final(self) -> Term:
-        """Older form of `final`, directly on the labelled node; read, never written."""
+        """Older form of `final`, on the labelled node; read, never written."""
         return self["intervalFinal"]
 
     @property
     def graph(self) -> Term:
-        """Link from an annotation graph to the named graph in which its fact lies."""
+        """Link from an annotation graph to the named graph of its fact."""
         return self["graph"]
 
     @property
     def label_predicates(self) -> frozenset[Term]:
-        """The predicates of labels; no fact can have one of them."""
+        """The predicates of labels; no fact has one of them."""
         return _label_predicates(self)
 
     @property
@@ -112,7 +105,7 @@ class Vocabulary:
 
     @property
     def singleton_property_of(self) -> Term:
-        """Link from a singleton property to the property that it stands for."""
+        """Link from a singleton property to its property."""
         return Term(f"<{self.singleton}singletonPropertyOf>")
 
 

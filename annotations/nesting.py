@@ -1,15 +1,9 @@
 """Refuse documents that nest without end, or that grow when they are read.
 
-Parsers of RDF take a document in one go. A few thousand nested triple terms or objects of JSON-LD
-end the process, and so does a chain of thousands of terms of a context. XML takes time that grows
-with the square of its depth and of the attributes of an element, and entities that repeat others
-take all memory.
-
-Declarations are written out again and again: namespaces in every element of an XML literal, bases
-before relative IRIs, vocabularies and prefixes of a context before names; some of it before there
-is a quad that could be counted.
-
-So a document is checked before it is parsed, in time that grows with its length.
+Parsers of RDF take a document in one go. Thousands of nested triple terms, JSON-LD objects or
+context terms end the process; XML takes time quadratic in its depth and an element's attributes,
+and its entities multiply. Namespaces, bases, vocabularies and prefixes are written out again and
+again. So documents are checked first, in linear time.
 """
 
 import json
@@ -60,15 +54,14 @@ def check_nesting(
 
     Args:
         pieces: the document; iterated over up to three times.
-        media_type: its format; what is neither JSON nor XML is taken for the Turtle family.
-        base: what the parser puts before relative IRIs.
-        entities: XML may declare entities, as files with ontologies do; otherwise its elements
-            and attributes are counted, and the bases of Turtle.
+        media_type: its format; anything but JSON and XML is taken for the Turtle family.
+        base: precedes relative IRIs.
+        entities: XML may declare entities, as ontologies do; otherwise elements, attributes and the
+            bases of Turtle are counted.
 
     Raises:
-        NestingError: it is nested deeper than `MAX_NESTING`, the definitions of a context included;
-            its declarations make it larger than `most_written`; or it is XML with too many
-            attributes or too long entities; or malformed, as far as it was read.
+        NestingError: it exceeds `MAX_NESTING` or `most_written`, has too many attributes or too
+            long entities, or is malformed as far as it was read.
     """
     if media_type == "application/rdf+xml":
         _XmlCheck(len(base), entities=entities).read(pieces)
@@ -83,15 +76,15 @@ def check_nesting(
 
 
 def most_written(length: int, growth: int = MOST_GROWTH) -> int:
-    """Return how many characters a document of so many bytes may have when it is written out."""
+    """Return how many characters a document of so many bytes may expand to."""
     return MOST_CHARACTERS + growth * length
 
 
 def bounded_statements(statements: Iterable[TextsT], length: int) -> Iterator[TextsT]:
-    """Return the statements of a document of so many bytes, unless they are much larger.
+    """Yield the statements of a document, unless they exceed `most_written`.
 
     Raises:
-        NestingError: they have more than `most_written` characters.
+        NestingError: they do.
     """
     most = left = most_written(length)
     for statement in statements:
@@ -102,10 +95,10 @@ def bounded_statements(statements: Iterable[TextsT], length: int) -> Iterator[Te
 
 
 def short_terms(statements: Iterable[StatementT], document: bytes) -> Iterator[StatementT]:
-    """Return the statements of a document, unless a term is longer than its parser takes.
+    """Yield the statements of a document, unless a term is too long for its parser.
 
     Raises:
-        NestingError: there is such a term, at which the parser raises `MemoryError`.
+        NestingError: the parser raised `MemoryError`.
     """
     try:
         yield from statements
@@ -115,7 +108,7 @@ def short_terms(statements: Iterable[StatementT], document: bytes) -> Iterator[S
 
 
 def _long_line(document: bytes) -> int | None:
-    """Return the first line that is longer than a parser takes of a term; ``None``: none."""
+    """Return the first line that is longer than a parser takes of a term."""
     number, start = 1, 0
     while (end := document.find(b"\n", start)) >= 0:
         if end - start > _LONGEST_TERM:
@@ -125,7 +118,7 @@ def _long_line(document: bytes) -> int | None:
 
 
 def _opens_often(pieces: Iterable[bytes]) -> bool:
-    """True where there are triple terms enough to nest too deep; most documents have none."""
+    """True if triple terms could nest too deep; most documents have none."""
     count, end = 0, b""
     for piece in pieces:
         count += piece.count(b"<<(") + (end + piece[:2]).count(b"<<(")
@@ -137,15 +130,13 @@ def _opens_often(pieces: Iterable[bytes]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Syntax:
-    """The lexical rules of a syntax, to follow its brackets.
-
-    No expression here can fail after it has read much, so each character is read once or twice.
+    """The lexical rules of a syntax, to follow its brackets, in linear time.
 
     Args:
         plain: text to skip.
         opening: brackets, all of one depth.
         closing: brackets.
-        quotes: beginnings of parts without brackets, longest first: their content, and their end.
+        quotes: delimiters of parts without brackets, longest first: content, and end.
         longest: of the marks above, in bytes.
     """
 
@@ -222,7 +213,7 @@ def _check(pieces: Iterable[bytes], syntax: _Syntax) -> None:
 
 
 def _check_bases(pieces: Iterable[bytes], base: int) -> None:
-    """Count a base before every relative IRI, also where that leads to no triple."""
+    """Count a base before every relative IRI."""
     bases, iris, length, rest = base, 0, 0, b""
     for piece in pieces:
         length += len(piece)
@@ -241,9 +232,9 @@ def _check_bases(pieces: Iterable[bytes], base: int) -> None:
 
 
 def _json_tokens(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes, bytes]]:
-    """Return the brackets and texts of JSON: their kind, what stands before, and themselves.
+    """Yield brackets and texts of JSON: kind, preceding bytes, themselves.
 
-    A long text may come in several parts, and so may what stands between.
+    Long texts may come in several parts.
     """
     rest, inside = b"", False
     for piece in pieces:
@@ -274,10 +265,10 @@ def _json_tokens(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes, bytes]]:
 
 
 def _check_contexts(pieces: Iterable[bytes], base: int, growth: int) -> None:
-    """Count what contexts declare for every object or name to which it is copied.
+    """Count the declarations of contexts for every object or name they are copied to.
 
-    A context is copied for every object in its reach with another one in it. One within another
-    context is processed wherever its term is used, so that then every text and object counts.
+    A context is copied for every object in its reach with another one; a nested one is processed
+    wherever its term is used, so that then every text and object counts.
     """
     reach = [(0, 0)]
     """Of each object around: bytes of the contexts that it has and inherits, and how much their
@@ -317,15 +308,13 @@ def _check_contexts(pieces: Iterable[bytes], base: int, growth: int) -> None:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object of JSON: a name may come twice."""
+    """A JSON object as pairs, because names may repeat."""
 
 
 class _Terms:
-    """The definitions of the contexts of a document: their lengths and dependencies.
+    """The definitions in a document's contexts: lengths and dependencies.
 
-    Attributes:
-        longest: how many characters a name may become.
-        scoped: there is a context within a context.
+    `longest` is the most characters of a name; `scoped`: a context is nested in another.
     """
 
     def __init__(self, base: int) -> None:
@@ -334,7 +323,7 @@ class _Terms:
         self._lengths: dict[str, int] = {}
 
     def read(self, content: bytes, put_before: int, line: int) -> int:
-        """Read one more context, which ends in a line; return what it puts before a name."""
+        """Read a context, which ends in a line; return the prefix length of names."""
         try:
             said = json.loads(
                 content.decode(), object_pairs_hook=_Pairs, strict=False,
@@ -349,7 +338,7 @@ class _Terms:
         return put_before
 
     def _context(self, said: object, put_before: int, line: int) -> tuple[int, int]:
-        """Return the nesting of a context's definitions, and what it puts before a name."""
+        """Return the nesting of a context's definitions, and the prefix length of names."""
         if not isinstance(said, _Pairs):
             depth = 0
             for each in said if isinstance(said, list) else ():
@@ -384,7 +373,6 @@ class _Terms:
 
 
 def _references(value: object) -> Iterator[str]:
-    """Return the texts of a definition that may name other terms."""
     if isinstance(value, str):
         yield value
     for name, said in value if isinstance(value, _Pairs) else ():
@@ -393,7 +381,7 @@ def _references(value: object) -> Iterator[str]:
 
 
 def _names_in(text: str) -> Iterator[str]:
-    """Return what may be a term in a text: all of it, or what stands before its colon."""
+    """Yield candidates for terms: the text, or its prefix."""
     yield text
     colon = text.find(":", 1)
     if colon > 0 and not text.startswith("//", colon + 1):
@@ -430,7 +418,7 @@ def _is_context(text: bytes) -> bool:
 
 @dataclass(slots=True)
 class _Element:
-    """What is in scope in an element of XML: lengths of namespaces and base; a literal, too."""
+    """The scope of an XML element: lengths of namespaces and base; in a literal."""
 
     namespaces: int = 0
     base: int = 0

@@ -1,4 +1,4 @@
-"""Numbers of seconds that users and callers give."""
+"""Numbers of seconds from users and callers."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ def is_seconds(value: float) -> bool:
 
 
 def seconds_from(least: float, most: float = MOST_SECONDS) -> Callable[[str | float], float]:
-    """Return a parser of options in seconds from `least` to `most`; its name is shown in help."""
+    """Return a parser of options in seconds from `least` to `most`, named for help."""
 
     def seconds(text: str | float) -> float:
         value = float(text)
@@ -24,7 +24,7 @@ def seconds_from(least: float, most: float = MOST_SECONDS) -> Callable[[str | fl
 
 
 def check_seconds(least: float = 0.0, most: float = MOST_SECONDS, **given: float | None) -> None:
-    """Check numbers of seconds, by the names that callers know; ``None``: not given.
+    """Check numbers of seconds by name; ``None``: absent.
 
     Raises:
         ValueError: one is none, or out of range.

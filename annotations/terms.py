@@ -1,10 +1,8 @@
 """RDF terms as their canonical N-Triples text.
 
-Below the public API a term *is* the text that pyoxigraph prints for it: ``<iri>``, ``"x"@en``,
-``"42"^^<…integer>``, ``_:b``, ``<<( s p o )>>``. Equal terms are equal strings, so terms are
-hashed, compared, joined and written without any conversion. A variable is ``?name``.
-
-Source: RDF 1.2 N-Triples, section 2 (grammar) and section 3 (canonical form).
+A term *is* pyoxigraph's text: ``<iri>``, ``"x"@en``, ``"42"^^<…integer>``, ``_:b``, ``<<( s p o
+)>>``; equal terms are equal strings. A variable is ``?name``. Source: RDF 1.2 N-Triples, sections 2
+(grammar) and 3 (canonical form).
 """
 
 import re
@@ -60,8 +58,8 @@ class TriplePattern(NamedTuple):
 class QuadPattern(NamedTuple):
     """A quad in which any position may be a variable.
 
-    A variable as graph matches every graph, the default graph included (as in Quad Pattern
-    Fragments); `DEFAULT_GRAPH` matches the default graph alone.
+    A variable as graph matches every graph, the default graph included; `DEFAULT_GRAPH` matches
+    that alone.
     """
 
     subject: TermOrVariable
@@ -127,12 +125,12 @@ def iri(value: str) -> Term:
 
 
 def literal(lexical: str, language: str | None = None, datatype: str | None = None) -> Term:
-    """Return the term of a literal; its language tag is written in lower case, as pyoxigraph does.
+    """Return the term of a literal; language tags become lower case.
 
     Args:
         lexical: the lexical form, unescaped.
         language: a BCP 47 tag, optionally with a base direction (``ar--rtl``).
-        datatype: the IRI of the datatype (not in angle brackets); ``None`` is ``xsd:string``.
+        datatype: an IRI without brackets; ``None`` is ``xsd:string``.
 
     Raises:
         TermError: both a language and a datatype, or one of them malformed.
@@ -151,7 +149,7 @@ def literal(lexical: str, language: str | None = None, datatype: str | None = No
 
 @cache
 def _blank_label() -> re.Pattern[str]:
-    """Return the pattern of labels; it takes long to compile, and few labels need it."""
+    """Compiled on demand: it takes long, and few labels need it."""
     return re.compile(f"[{_STARTS_NAME}](?:[{_IN_NAME}.]*[{_IN_NAME}])?")
 
 
@@ -168,7 +166,7 @@ def triple_term(triple: Triple) -> Term:
 
 
 def variable(name: str) -> Variable:
-    """Return the variable of this name (without its question mark)."""
+    """Return the variable of this name (without question mark)."""
     if not _VARIABLE.fullmatch(f"?{name}"):
         raise TermError(f"not the name of a variable: {name!r}")
     return Variable(f"?{name}")
@@ -218,10 +216,10 @@ _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 
 
 def literal_parts(term: str) -> LiteralParts:
-    """Return the lexical form (unescaped), language tag and datatype IRI of a literal.
+    """Return the unescaped lexical form, language tag and datatype of a literal.
 
     Raises:
-        TermError: the term is not a literal, or escapes what is no character.
+        TermError: the term is not a literal, or an escape is no character.
     """
     if not is_literal(term):
         raise TermError(f"not a literal: {term}")
@@ -265,10 +263,10 @@ def triple_of_term(term: str) -> Triple:
 
 
 def read_triple_term(text: str) -> Term:
-    """Return the canonical form of a triple term in N-Triples form.
+    """Return the canonical form of a triple term.
 
     Raises:
-        TermError: it is malformed, also in a part, or nested deeper than `MAX_NESTING`.
+        TermError: it is malformed, or nested deeper than `MAX_NESTING`.
     """
     return triple_term(_triple_of(text, _read_term))
 

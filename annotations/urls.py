@@ -1,7 +1,4 @@
-"""Terms as values of the variables of a form's template, and back.
-
-They are in the explicit representation of the Hydra Core Vocabulary, with IRIs and datatypes bare.
-"""
+"""Terms as values of template variables, in Hydra's explicit representation, IRIs bare."""
 
 import re
 from collections.abc import Collection
@@ -29,7 +26,7 @@ _HOST: Final = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 
 
 def origin_of(url: str) -> tuple[str, str] | None:
-    """Return the scheme of a URL, and its host with the port; ``None``: it is malformed."""
+    """Return scheme and host with port of a URL; ``None``: it is malformed."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -38,10 +35,9 @@ def origin_of(url: str) -> tuple[str, str] | None:
 
 
 def is_called(host: str, names: Collection[str]) -> bool:
-    """True where a server with these names (lower case; ``*``: all) may be asked by this ``Host``.
+    """True where a server with these names (``*``: all) may be asked by this ``Host``.
 
-    It may by ``localhost`` and by any address: the name of a web page can be made to mean our
-    address, but an address cannot.
+    ``localhost`` and addresses are always allowed: DNS rebinding needs a name.
     """
     match = _HOST.fullmatch(host)
     if match is None:
@@ -57,7 +53,7 @@ def is_called(host: str, names: Collection[str]) -> bool:
 
 
 def parameter_of_term(term: str) -> str:
-    """Return a term as the value of a template variable: IRI and datatype bare, unescaped."""
+    """Return a term as the value of a template variable."""
     if is_iri(term):
         return term[1:-1]
     if not is_literal(term):
@@ -68,10 +64,10 @@ def parameter_of_term(term: str) -> str:
 
 
 def term_of_parameter(text: str) -> Term:
-    """Return the term of the value of a template variable; datatypes also in brackets.
+    """Parse the value of a template variable; datatypes also in brackets.
 
     Raises:
-        TermError: the text stands for no term.
+        TermError: the text is no term.
     """
     if is_triple_term(text):
         return read_triple_term(text)

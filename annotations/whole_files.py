@@ -11,11 +11,10 @@ from typing import IO
 def replaced_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Give a path whose file replaces another one when the block succeeds.
 
-    With `durable`, it outlasts a crash of the machine once the block has ended.
+    With `durable`, it outlasts a crash of the machine.
 
     Raises:
-        OSError: it cannot be written; the file is as it was, or it is the new one, and the
-            directory could not be made durable.
+        OSError: it cannot be written, or its directory entry could not be made durable.
     """
     # Spark and those who list a directory take no notice of names that begin with a dot.
     aside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -36,7 +35,7 @@ def replaced_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def replaced_file(path: Path, *, durable: bool = True) -> Iterator[IO[str]]:
-    """Open a text file that replaces another one when the block succeeds; see `replaced_path`."""
+    """Open a text file as in `replaced_path`."""
     with (
         replaced_path(path, durable=durable) as aside,
         aside.open("w", encoding="utf-8", newline="\n") as file,

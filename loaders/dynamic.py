@@ -25,10 +25,9 @@ class FactPlace(NamedTuple):
     """The position of a fact in a history.
 
     Args:
-        batch: number of the batch at which the end of the fact is known.
+        batch: number of the batch at which the fact's end is known.
         replaced: a statement of that batch ended it; such facts follow the others.
-        since: number of the first batch of the unbroken run that has its subject and predicate; of
-            a replaced fact, `batch`.
+        since: first batch of the unbroken run of its subject and predicate, or `batch` if replaced.
         within: its position in that batch.
     """
 
@@ -39,13 +38,7 @@ class FactPlace(NamedTuple):
 
 
 class NumberedBatch(NamedTuple):
-    """Some of the statements of a batch.
-
-    Args:
-        number: of the batch.
-        at, end: from when and until when it holds, in microseconds since 1970.
-        quads: statements with their positions in the batch.
-    """
+    """Some of the statements of a batch, with their positions; microseconds since 1970."""
 
     number: int
     at: int
@@ -54,10 +47,10 @@ class NumberedBatch(NamedTuple):
 
 
 def history(batches: Iterable[FeedBatch]) -> Iterator[Fact]:
-    """Return the statements of a feed with the intervals in which they hold.
+    """Yield the statements of a feed with the intervals in which they hold.
 
-    A statement that is repeated before it ends has one interval. It ends where another one of the
-    same subject, predicate and graph begins.
+    One that is repeated before it ends has one interval, which ends where another value of the same
+    subject, predicate and graph begins.
     """
     numbered = (
         NumberedBatch(number, to_micros(batch.at), to_micros(batch.end), enumerate(batch.quads))
@@ -76,7 +69,7 @@ class _Held(NamedTuple):
 
 
 class _Ending:
-    """The facts that may end, by instant; each is here once, however often it is renewed."""
+    """The facts that may end, by instant, each once however often renewed."""
 
     def __init__(self) -> None:
         self._keys: dict[int, dict[tuple[str, ...], None]] = {}
@@ -105,10 +98,9 @@ class _Ending:
 
 
 def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[FactPlace, Fact]]:
-    """Return the facts of `history` with their positions, in this order.
+    """Yield the facts of `history` with their positions, in order.
 
-    All batches are needed, but each may have the statements of some subjects and predicates only:
-    the histories of all of these, merged by position, are the whole history.
+    Batches may hold some subjects and predicates only; histories merged by position are the whole.
     """
     held: dict[tuple[str, ...], _Held] = {}
     ending = _Ending()
@@ -257,7 +249,7 @@ class FeedStream:
         return self._feed.batches(start, until)
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """The span of the feed, which must be measurable."""
+        """Return the span of the feed, which must be measurable."""
         assert isinstance(self._feed, MeasurableFeed)
         return self._feed.span(start, until)
 

@@ -1,22 +1,20 @@
 """Errors of the loaders.
 
 LoaderError
-├── InputError          an input that is missing or malformed (names the file, and the line if any)
+├── InputError          a missing or malformed input (with file and line)
 ├── OutputError         an output that exists already or cannot be written
 ├── SettingError        a setting that makes no sense
 └── ReplayError         a replay that cannot go on
-    ├── PublishRefusedError  the server refused a batch (wrong token, bad body, unknown dataset)
-    ├── ServerUnreachableError  the server did not answer, however often it was asked
+    ├── PublishRefusedError  the server refused a batch
+    ├── ServerUnreachableError  the server did not answer any attempt
     └── StateError      the state file belongs to another replay or is damaged
-
-What keeps Spark from its work is a `tpf_server.spark.java.SparkError`.
 """
 
 from typing import ClassVar
 
 
 class LoaderError(Exception):
-    """Root of the errors of this package; its text is one line for the user."""
+    """The root; its text is one line for the user."""
 
     exit_status: ClassVar[int] = 1
     """With which a command ends that raises it."""

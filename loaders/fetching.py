@@ -21,14 +21,7 @@ _PAGES = 10_000
 
 
 class Fetched(NamedTuple):
-    """A successful answer.
-
-    Args:
-        content: its body.
-        following: URL of the next page; ``None``: there is none.
-        status: its status.
-        headers: its header fields.
-    """
+    """A successful answer; `following` is the URL of the next page."""
 
     content: bytes
     following: str | None
@@ -37,10 +30,10 @@ class Fetched(NamedTuple):
 
 
 def fetched_pages(session: requests.Session, url: str) -> Iterator[bytes]:
-    """Return the bodies of an answer and of the pages that follow it.
+    """Yield the bodies of an answer and of the pages that follow it.
 
     Raises:
-        InputError: as `fetched`; or the pages lead to another server, or do not end.
+        InputError: as `checked_response`; or the pages lead to another server, or do not end.
     """
     page: str | None = url
     met: set[str] = set()
@@ -66,10 +59,10 @@ def checked_response(
     headers: Mapping[str, str] | None = None,
     accepted: Collection[int] = (),
 ) -> Fetched:
-    """Return an answer that is successful, or has one of the accepted statuses.
+    """Return an answer that is successful, or has an accepted status.
 
-    Another thread asks. It is left alone after `_SECONDS`: a server that sends a byte from time to
-    time is stopped by no timeout of a socket.
+    It is fetched in a thread and abandoned after `_SECONDS`: socket timeouts do not stop a slow
+    trickle.
 
     Raises:
         InputError: no answer in time, an error, or more than `MAX_MESSAGE` bytes.
@@ -125,7 +118,7 @@ def _next_page(answer: requests.Response, url: str) -> str | None:
 
 
 def host_parts(url: str) -> SplitResult | None:
-    """Split a URL that names a host and a valid port or none; ``None``: it does not."""
+    """Split a URL with a host and a valid port or none; else ``None``."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -21,7 +21,7 @@ def made_by_workers(context: "SparkContext", work: Any) -> list[Any]:
 
 
 def one_by_one(context: "SparkContext", work: Any) -> Iterator[Any]:
-    """Iterate over a distributed collection in sequence, some partitions at a time."""
+    """Iterate over a distributed collection, some partitions at a time."""
     count, step = work.getNumPartitions(), 4 * context.defaultParallelism
     for start in range(0, count, step):
         some = list(range(start, min(start + step, count)))
@@ -29,10 +29,7 @@ def one_by_one(context: "SparkContext", work: Any) -> Iterator[Any]:
 
 
 def done_in_thread(context: "SparkContext", work: Callable[[], ResultT]) -> ResultT:
-    """Return the result of a function that waits for Spark.
-
-    Another thread waits for Java, so that Ctrl-C ends the work and breaks no call to Java.
-    """
+    """Return a function's result, waiting for Java in a thread, so that Ctrl-C is clean."""
     with _worker_errors(), ThreadPoolExecutor(1, "spark-job") as pool:
         job = pool.submit(work)
         try:

@@ -15,7 +15,7 @@ from tpf_server.store.static.file_systems import RemoteFolder, is_store_url, loc
 
 
 def line_of(quad: Quad) -> str:
-    """Return the N-Quads line of a quad, without its line end; in the default graph, N-Triples."""
+    """Return a quad's N-Quads line without line end."""
     graph = f" {quad.graph}" if quad.graph else ""
     return f"{quad.subject} {quad.predicate} {quad.object}{graph} ."
 
@@ -34,7 +34,7 @@ def check_output(output: Path, replace: bool) -> None:
 
 @contextmanager
 def written(output: Path) -> Iterator[None]:
-    """Raise errors of the system in this block, as a full disk, as `OutputError` with the path."""
+    """Raise errors of the system, as a full disk, as `OutputError` with the path."""
     try:
         yield
     except OSError as error:
@@ -43,7 +43,7 @@ def written(output: Path) -> Iterator[None]:
 
 @contextmanager
 def output_errors() -> Iterator[None]:
-    """Raise errors of an object store or HDFS in this block as `OutputError`."""
+    """Raise errors of an object store or HDFS as `OutputError`."""
     try:
         yield
     except ServerError as error:
@@ -60,7 +60,7 @@ def output_path(output: str) -> Path:
 
 @contextmanager
 def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
-    """Give a path for a file, or a directory, that go to `output` when the block succeeds."""
+    """Give a local path that is moved to `output` when the block succeeds."""
     if not is_store_url(output):
         yield output_path(output)
         return
@@ -76,10 +76,7 @@ def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
-    """Give a new directory that replaces `output` when the block succeeds.
-
-    It is beside `output`, so the rename is atomic. When the block fails, `output` is unchanged.
-    """
+    """Give a directory that atomically replaces `output` when the block succeeds."""
     check_output(output, replace)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,6 @@
 """Inputs at paths and at URLs: in an object store (``s3://``), in HDFS, or at a web server.
 
-A file at a URL is looked up once. Workers, to whom it is pickled, fetch that version by themselves,
-or fail: they share no directory with the driver.
+A file at a URL is looked up once; workers fetch exactly that version, or fail.
 """
 
 import io
@@ -53,13 +52,7 @@ _READ: Final = frozenset({200, 206, 416})
 
 
 class WebFile(NamedTuple):
-    """What a web server says of a file.
-
-    Args:
-        size: its bytes; ``None``: unknown.
-        parts: the server sends ranges.
-        tag: its entity tag or date; ``None``: unknown.
-    """
+    """The properties of a file at a web server: size, range support, entity tag or date."""
 
     size: int | None
     parts: bool
@@ -75,8 +68,8 @@ class RemoteFile:
         size: its bytes, or 0 where unknown.
         parts: it can be read from any offset.
         access: how to reach it.
-        web: what a web server says of it.
-        written: modification time in seconds since 1970, where a file system has it.
+        web: its properties at a web server.
+        written: modification time in seconds since 1970, in a file system.
     """
 
     url: str
@@ -91,12 +84,12 @@ class RemoteFile:
 
     @cached_property
     def path(self) -> PurePosixPath:
-        """The path in its URL, whose endings say the format."""
+        """The path in its URL, whose suffixes name the format."""
         return path_in(self.url)
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Open the file; check at the end of the block that it has not changed since the look-up.
+        """Open the file; check at the end that it has not changed since the look-up.
 
         Raises:
             OSError: it cannot be read, or has changed.
@@ -115,7 +108,6 @@ class RemoteFile:
                 raise ChangedError
 
     def _version(self, system: "FileSystem", location: str, file: Any) -> bytes | None:
-        """Return the version of an open file, where the file system has versions."""
         if file.size() != self.size:
             raise ChangedError
         said = file.metadata() or {}
@@ -145,7 +137,7 @@ class RemoteFile:
 
 
 class FolderUrl:
-    """A URL in an object store or in HDFS: of a file, of a folder, or a pattern."""
+    """A URL of a file, folder or pattern in an object store or HDFS."""
 
     def __init__(self, url: str, access: Access) -> None:
         from pyarrow import fs
@@ -161,7 +153,7 @@ class FolderUrl:
         self.file = self._file(url, info) if info.type is fs.FileType.File else None
 
     def files_below(self, folder: str) -> list[tuple[PurePosixPath, RemoteFile]]:
-        """Return all files below a folder by their paths in the file system, in order."""
+        """Return all files below a folder by their paths, in order."""
         from pyarrow import fs
 
         selector = fs.FileSelector(folder, allow_not_found=True, recursive=True)
@@ -177,7 +169,7 @@ class FolderUrl:
 
 
 def web_file(url: str) -> RemoteFile:
-    """Look up the file at a URL of a web server.
+    """Look up a file at a web server.
 
     Raises:
         InputError: the URL has a name and a password.
@@ -225,7 +217,7 @@ def scheme_of(url: str) -> str:
 
 
 def without_secrets(given: str) -> str:
-    """Return an input without what may be secret: its query, and what is before ``@``."""
+    """Strip query and credentials from an input."""
     scheme, _, rest = given.partition("://")
     if scheme.lower() not in WEB:
         return given
@@ -235,7 +227,7 @@ def without_secrets(given: str) -> str:
 
 @contextmanager
 def reporting(url: str) -> Iterator[None]:
-    """Raise the errors of this block as `InputError` with the URL, without its secrets."""
+    """Raise errors as `InputError` with the URL, without its secrets."""
     try:
         yield
     except InputError:
@@ -264,7 +256,7 @@ def path_in(url: str) -> PurePosixPath:
 
 
 def written_at(info: "FileInfo") -> int | None:
-    """Return when a file was written, in whole seconds: lists of object stores may lack more."""
+    """Return a file's time in whole seconds: lists of object stores may lack more."""
     return None if info.mtime_ns is None else int(info.mtime_ns // 1_000_000_000)
 
 
@@ -287,10 +279,7 @@ _COPIES: Final = 16
 
 @lru_cache(maxsize=_COPIES)
 def _copy_of(file: RemoteFile) -> "Buffer":
-    """Copy a file into an unnamed temporary file.
-
-    The last copies are kept: tables and archives are read more than once.
-    """
+    """Copy a file into an unnamed temporary file; the last copies are cached."""
     import pyarrow as pa
 
     with TemporaryFile() as copy, reporting(file.url):
@@ -324,7 +313,7 @@ class RemotePlace:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of the path, which define the order of paths."""
+        """The parts of the path, which define the order."""
         return self._inside.parts
 
     @property
@@ -342,12 +331,12 @@ class RemotePlace:
         return self.tree.file(str(self._inside)) is not None
 
     def is_dir(self) -> bool:
-        """True where there are files below; at a web server, which lists none, always false."""
+        """True where there are files below; false at a web server, which lists none."""
         below = self.tree.below(self._inside) if self.tree.is_listed else ()
         return any(each != self._inside for each in below)
 
     def rglob(self, pattern: str) -> Iterator["RemotePlace"]:
-        """Return the files below whose names match a pattern, in order; a web server lists none."""
+        """Yield the files below that match a pattern, in order; none at a web server."""
         if not self.tree.is_listed:
             raise InputError("a web server does not list files", str(self))
         for each in self.tree.below(self._inside):
@@ -355,7 +344,7 @@ class RemotePlace:
                 yield RemotePlace(self.tree, each)
 
     def glob(self, pattern: str) -> Iterator["RemotePlace"]:
-        """Those of `rglob` that lie in no folder below."""
+        """Return the files of `rglob` in no folder below."""
         return (each for each in self.rglob(pattern) if each._inside.parent == self._inside)
 
     def relative_to(self, other: "RemotePlace") -> PurePosixPath:
@@ -369,11 +358,7 @@ class RemotePlace:
                 yield file
 
     def read_bytes(self) -> bytes:
-        """Return the content of the file.
-
-        Raises:
-            InputError: it cannot be read, or has changed since it was looked up.
-        """
+        """Read the file; `InputError` if it cannot be read, or has changed."""
         file = self._file()
         with reporting(file.url), file.opened() as content:
             return content.read()
@@ -409,10 +394,10 @@ InputPlace: TypeAlias = Path | RemotePlace
 
 
 def input_place(given: str | Path | RemotePlace) -> InputPlace:
-    """Return the path or the place at a URL of an input.
+    """Return an input's path or its place at a URL.
 
     Raises:
-        InputError: a URL of another scheme, of nothing, or of a server that does not answer.
+        InputError: an invalid URL, or a server that does not answer.
     """
     if isinstance(given, RemotePlace):
         return given

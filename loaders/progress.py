@@ -24,10 +24,10 @@ class Report(Protocol):
     """Receives the progress of work."""
 
     def stage(self, description: str, total: int | None = None) -> None:
-        """A new stage begins; `total` steps, where known."""
+        """Start a stage of `total` steps, where known."""
 
     def done(self, steps: int, total: int | None = None) -> None:
-        """Set the number of steps done in the present stage, and its `total` if that is new."""
+        """Set the steps done in the present stage, and its `total` if new."""
 
 
 class Silent:
@@ -48,7 +48,7 @@ class Bars:
         self._task: TaskID | None = None
 
     def stage(self, description: str, total: int | None = None) -> None:
-        """Complete the bar of the last stage and start a new one."""
+        """Complete the last stage's bar and start a new one."""
         if self._task is not None:
             task = self._progress.tasks[self._task]
             steps = task.total or task.completed or 1
@@ -80,7 +80,7 @@ def shown_on(console: Console, quiet: bool = False) -> Iterator[Report]:
 
 @contextmanager
 def spark_tasks(context: "SparkContext", report: Report, description: str) -> Iterator[None]:
-    """Report the tasks done of the running Spark stages while the block runs."""
+    """Report the tasks done of running Spark stages during the block."""
     report.stage(description)
     if isinstance(report, Silent):
         yield

@@ -1,7 +1,7 @@
 """Send batches to a server: facts to ``{dataset}/facts``, or elements to a stream.
 
-The server ignores a batch whose identifier it has already. So a request without an answer is sent
-again, eight times in all, and nothing is published twice.
+The server ignores repeated batch identifiers, so an unanswered request is sent again, eight times
+in all.
 """
 
 import random
@@ -63,12 +63,12 @@ class Sender(ABC):
     def publish(
         self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
     ) -> int:
-        """Send a batch; return the number of requests once the server has acknowledged it.
+        """Send a batch; return the number of requests once it was acknowledged.
 
         `cancelled` ends the attempts early.
 
         Raises:
-            PublishRefusedError: the server refuses the batch; trying again would not help.
+            PublishRefusedError: the server refuses the batch for good.
             ServerUnreachableError: all attempts had no answer, or passing errors.
             SettingError: the URL is malformed.
         """
@@ -150,7 +150,7 @@ class Sender(ABC):
 
 
 class Publisher(Sender):
-    """Publishes labelled facts to a dataset: ``POST {dataset}/facts``; see `Sender`."""
+    """Publish labelled facts to a dataset: ``POST {dataset}/facts``."""
 
     _media_type = "application/n-quads"
 
@@ -168,7 +168,7 @@ class Publisher(Sender):
     def publish_body(
         self, body: bytes, label: Label | None, batch_id: str, cancelled: Event | None = None
     ) -> int:
-        """Send a document of N-Quads with one label; without a label, it is annotated."""
+        """Send N-Quads with one label, or annotated ones without."""
         parameters = {"batch": batch_id}
         if isinstance(label, Expiration):
             parameters["expiration"] = format_instant(label.end)
@@ -179,7 +179,7 @@ class Publisher(Sender):
 
 
 class FilePublisher(Publisher):
-    """Publishes a document as it is, or withdraws its facts; see `Sender`."""
+    """Publish a document as it is, or withdraw its facts."""
 
     def __init__(
         self, url: str, clock: Clock, token: str | None, media_type: str, *, withdraw: bool
@@ -191,9 +191,9 @@ class FilePublisher(Publisher):
 
 
 class StreamPublisher(Sender):
-    """Publishes to a stream of a server of continuous queries: ``POST …/streams/{name}``.
+    """Publish to a stream: ``POST …/streams/{name}``.
 
-    A quad becomes an element at the instant at which it begins to hold; its end is left to windows.
+    A quad becomes an element at its label's start; its end is left to windows.
     """
 
     _media_type = "text/tab-separated-values"
@@ -205,7 +205,7 @@ class StreamPublisher(Sender):
     def publish(
         self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
     ) -> int:
-        """Send a batch of elements, whose label must have a start; see `Sender.publish`."""
+        """Send a batch of elements, whose label must have a start."""
         if label.start is None:
             raise SettingError("elements of a stream begin at an instant: label with intervals")
         millis = to_micros(label.start) // 1000
@@ -219,7 +219,7 @@ def sender_to(url: str, clock: Clock, token: str | None = None) -> Sender:
 
 
 def is_stream(url: str) -> bool:
-    """True for the URL of a stream, ``…/streams/{name}``; the name is a path segment or an IRI."""
+    """True for ``…/streams/{name}``; the name is a path segment or an IRI."""
     parts = host_parts(url)
     return parts is not None and _STREAM.search(parts.path) is not None
 

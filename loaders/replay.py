@@ -1,9 +1,8 @@
 """Play a recorded feed to a server, in real time or faster.
 
-The first batch is played now, and a second of the feed lasts ``1 / speed`` seconds. Where the
-server or this machine is too slow, the replay slips: later batches move back by the lag. So the
-server is never flooded, no batch is left out, and every fact holds for its whole (shortened)
-period.
+A second of the feed lasts ``1 / speed`` seconds. Where the server or this machine is too slow,
+later batches slip by the lag: the server is never flooded, no batch is left out, and every fact
+holds for its whole (shortened) period.
 """
 
 import json
@@ -39,10 +38,9 @@ class ReplayState:
     """The progress of one replay.
 
     Args:
-        replay: what is replayed, whereto and with which labels; a state belongs to one such text.
-        run: identifies the run in its batch identifiers; a resumed replay keeps it, so that the
-            batch in doubt keeps its identifier.
-        acknowledged: the instant (of the feed) of the last acknowledged batch.
+        replay: identifies source, target and labels.
+        run: part of the batch identifiers; kept on resumption, for the batch in doubt.
+        acknowledged: feed instant of the last acknowledged batch.
     """
 
     replay: str
@@ -62,7 +60,7 @@ class ReplayState:
 
 
 def read_state(path: Path, replay: str) -> ReplayState | None:
-    """Return the state in a file; ``None`` where there is no file.
+    """Return the state in a file, if there is one.
 
     Raises:
         StateError: it is damaged, or belongs to another replay.
@@ -101,13 +99,13 @@ class ReplaySettings:
         start: first instant of the feed; ``None``: from the beginning.
         until: first instant that is not played; ``None``: to the end.
         labelling: the kind of the labels.
-        original_instants: label with the instants of the feed: for back-filling a history, and for
-            servers on a clock of their own. The pace is that of `speed`, unless that is infinite.
+        original_instants: label with the feed's instants: to back-fill a history, or for servers on
+            a clock of their own.
         lead: how long before its instant a batch is sent; at most half the period of the feed.
-        state: file with the last acknowledged batch, behind which a replay goes on.
+        state: file with the last acknowledged batch, for resumption.
 
     Raises:
-        SettingError: the speed is none, or too low, the span is empty, or the lead is negative.
+        SettingError: an invalid speed, an empty span, or a negative lead.
     """
 
     speed: float = 1.0
@@ -133,15 +131,7 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySummary:
-    """The result of a replay.
-
-    Args:
-        batches: acknowledged ones.
-        facts: statements in them.
-        retries: repeated requests.
-        slipped: delay behind the schedule.
-        completed: it was not stopped.
-    """
+    """The result of a replay; `slipped` is the delay behind the schedule."""
 
     batches: int
     facts: int
@@ -151,7 +141,7 @@ class ReplaySummary:
 
 
 class TimeShift:
-    """Maps instants of the feed on the present."""
+    """Maps instants of the feed to the present."""
 
     def __init__(self, feed: datetime, present: datetime, speed: float) -> None:
         self._feed = feed
@@ -160,7 +150,7 @@ class TimeShift:
         self.slipped = timedelta(0)
 
     def present(self, instant: datetime) -> datetime:
-        """When an instant of the feed is played."""
+        """Return when an instant of the feed is played."""
         return shifted(self._present, (instant - self._feed) / self._speed)
 
     def slip(self, lag: timedelta) -> None:
@@ -231,7 +221,7 @@ def _await(
     settings: ReplaySettings,
     cancelled: Event | None,
 ) -> bool:
-    """Wait until a batch is due, or slip if it is late; ``False`` when cancelled."""
+    """Wait until a batch is due, or slip if late; ``False`` when cancelled."""
     due = timeline.present(batch.at)
     lag = clock.now() - due
     if lag > timedelta(0):
@@ -250,7 +240,7 @@ def _publish(
     settings: ReplaySettings,
     cancelled: Event | None,
 ) -> tuple[Label, int]:
-    """Publish a batch; move its label where that ended while the server was away."""
+    """Publish a batch; move its label if it ended while the server was away."""
     attempts = 0
     for _ in range(_LABELS):
         label = _label(batch, timeline, settings)
@@ -270,7 +260,7 @@ def _publish(
 
 
 def batch_id(feed: str, run: str, at: datetime) -> str:
-    """Return the identifier of a batch, which is the same whenever it is sent."""
+    """Return a batch's identifier, which is the same whenever it is sent."""
     return f"{feed}-{run}-{to_micros(at)}"
 
 

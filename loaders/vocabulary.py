@@ -36,7 +36,7 @@ def date_time(lexical: str) -> Term:
 
 
 def decimal(lexical: str) -> Term:
-    """Return the ``xsd:decimal`` literal of a number in decimal or scientific notation.
+    """Return the ``xsd:decimal`` literal of a number.
 
     Raises:
         ValueError: it is no finite number.

@@ -1,7 +1,4 @@
-"""Annotation methods: the ways in which RDF can carry the time label of a fact.
-
-A new method is one file beside these and one line in `METHODS`.
-"""
+"""Annotation methods: a new one is a file here and a line in `METHODS`."""
 
 from annotations.errors import MethodError
 from annotations.methods.implicit_graph import ImplicitGraph

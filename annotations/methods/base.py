@@ -16,14 +16,12 @@ NAMED_GRAPHS = Term("*")
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How annotated data are named: the vocabulary and the prefixes of minted IRIs.
+    """The vocabulary and the names of annotated data.
 
     Args:
-        fact_base: absolute IRI that minted names (singleton properties, graphs, reifiers, interval
-            nodes) start with. They are functions of the fact and its label's identity (the start
-            of an interval; nothing of an expiration), so that pages are stable.
-        fragment_url: the URL of the dataset, from which `fragment_iri` makes the IRI of the
-            fragment of one triple exactly as the form's template expands it.
+        fact_base: prefix of minted IRIs, which depend only on the fact and its label's identity, so
+            that pages are stable.
+        fragment_url: the dataset, for IRIs of fragments as the form expands them.
     """
 
     fact_base: str
@@ -34,10 +32,9 @@ class Naming:
 class FactPattern(NamedTuple):
     """A pattern of labelled facts; ``None`` leaves a position open.
 
-    `graph` is `DEFAULT_GRAPH` for the default graph alone and `NAMED_GRAPHS` for all others.
-    `identity` is the token that ends the names minted for a fact (see
-    `annotations.methods.names.identity`). `start` and `end` are those of the label. `repeats`: only
-    facts with one term in two positions.
+    `graph` is `DEFAULT_GRAPH`, `NAMED_GRAPHS` (all others) or a term. `identity` is the token of
+    minted names (see `annotations.methods.names.identity`). `repeats`: only facts with one term in
+    two positions.
     """
 
     subject: Term | None = None
@@ -54,9 +51,8 @@ class FactPattern(NamedTuple):
 class Part(NamedTuple):
     """One quad of a method's shape that a pattern can match.
 
-    Every fact that matches `facts` and passes `residual` (``None``: all pass) shows exactly one
-    quad of this part, ``render(fact)``, and different facts show different quads; so the count of
-    facts is the count of quads.
+    Every fact that matches `facts` and `residual` shows exactly one quad, ``render(fact)``, and
+    different facts show different quads; so counts are equal.
     """
 
     facts: FactPattern
@@ -65,9 +61,9 @@ class Part(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """A variable whose value is computed of the quad that the first pattern of a rewriting matched.
+    """A variable computed from the match of a rewriting's first pattern.
 
-    No pattern can express such a join: the client computes the value and binds it.
+    No pattern can express such a join.
     """
 
     variable: Variable
@@ -78,16 +74,12 @@ class Rewriting(NamedTuple):
     """A triple pattern for data annotated by one method.
 
     Args:
-        patterns: the quad patterns to match together; the first one matches the data. The
-            variables of the original pattern keep their names. Graphs are variables (any graph,
-            the default graph included); two patterns that share one must match in the same graph.
-            The default graph has no name, so it joins with no subject or object.
-        initial: variable bound to the start of the label (interval labelling), else ``None``.
-        final: variable bound to the end of the label; the same as `initial` where facts hold at an
-            instant only.
-        graph: variable bound to the graph of the fact itself (not an annotation graph), or ``None``
-            where the form does not state it.
-        derived: a variable of the patterns to compute from the match of the first one, or ``None``.
+        patterns: match together; the first one matches the data. The original variables keep their
+            names. Graph variables include the default graph, which joins with no subject or object.
+        initial: variable of the label's start (intervals only).
+        final: variable of the label's end; the same as `initial` for single instants.
+        graph: variable of the fact's own graph, if the form states it.
+        derived: a variable computed from the match of the first pattern, if any.
     """
 
     patterns: tuple[QuadPattern, ...]

@@ -1,8 +1,8 @@
 """Implicit graphs: the IRI of a fact's own fragment carries the label (Taelman et al. 2016).
 
-``s p o`` stays as it is, in its own graph, and the label is on the IRI of the fragment of this one
-quad, ``{dataset}?subject=s&predicate=p&object=o`` (with ``&graph=g`` for a fact in a named graph).
-The label lies in the default graph. A static quad that equals a labelled one counts as labelled.
+``s p o`` stays in its own graph, and the label, in the default graph, is on the IRI
+``{dataset}?subject=s&predicate=p&object=o`` (with ``&graph=g`` for a named graph). A static quad
+that equals a labelled one counts as labelled.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ class ImplicitGraph(Method):
     name = "implicit-graph"
 
     def shapes(self, naming: Naming) -> tuple[Shape, ...]:
-        """The fact itself, and the label of its fragment."""
+        """Return the fact itself, and the label of its fragment."""
         return (
             Shape(SUBJECT, PREDICATE, OBJECT, GRAPH),
             *label_shapes(FragmentIri(naming), DEFAULT, naming),
@@ -44,7 +44,7 @@ class ImplicitGraph(Method):
         naming: Naming,  # noqa: ARG002 - data may name the fragments of another address
         report: OnError,
     ) -> Iterator[Fact]:
-        """Return every quad with the labels of its fragment, whatever the address of the server."""
+        """Yield every quad with the labels of its fragment, whatever the server's address."""
         present = set(nodes.rest)
         labels: dict[Quad, list[Label]] = {}
         for node, stated in nodes.labels.items():
@@ -67,8 +67,7 @@ class ImplicitGraph(Method):
     ) -> Rewriting:
         """Ask the pattern, then the label of each match's fragment (`Rewriting.derived`).
 
-        A variable as predicate also matches the triples of labels, but their fragments have no
-        label.
+        A variable predicate also matches the triples of labels, whose fragments have no label.
         """
         fragment, graph = fresh("fragment"), fresh("graph")
         label = label_patterns(fragment, labelling, fresh, naming.vocabulary)

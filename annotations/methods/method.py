@@ -1,9 +1,7 @@
-"""The interface of annotation methods.
+"""The interface of annotation methods: encode, decode, match and rewrite by shapes.
 
-Every method encodes a fact as quads, decodes quads to facts, rewrites a triple pattern for clients
-that read annotated data of others, and finds the labelled facts that answer a quad pattern over the
-annotated data, so that the annotated quads need not exist anywhere. Encoding, matching and the
-frame of decoding follow from the method's shapes.
+Matching finds the labelled facts behind a quad pattern over annotated data, so the annotated quads
+need not exist anywhere.
 """
 
 from abc import ABC, abstractmethod
@@ -25,21 +23,18 @@ Each label of a graph counts for each quad in it, so that a short body could say
 
 
 class Method(ABC):
-    """An annotation method: its shapes, its reader and its rewriting.
-
-    Methods are stateless and listed in `METHODS`.
-    """
+    """A stateless annotation method, listed in `METHODS`: its shapes, reader and rewriting."""
 
     name: str
     """Name in settings and URLs: ``named-graph``."""
 
     @abstractmethod
     def shapes(self, naming: Naming) -> tuple[Shape, ...]:
-        """Return the quads that a labelled fact shows, first the quad that holds its value."""
+        """Return the quads that a labelled fact shows, first the one that holds its value."""
 
     @abstractmethod
     def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> Iterator[Fact]:
-        """Return the facts of data without the triples of labels, in the order of the quads.
+        """Yield facts of data without the triples of labels, in order.
 
         Labels and quads are joined lazily, because there may be too many.
         """
@@ -54,19 +49,13 @@ class Method(ABC):
     ) -> Rewriting:
         """Return the pattern for data annotated by this method.
 
-        It matches labelled facts only, one solution per fact and label. A variable as predicate
-        stands for the predicate of the fact: the triples of annotations have no label, so the join
-        with the label excludes them.
-
-        Args:
-            pattern: of the query.
-            labelling: the kind of label of the data, and how it is written.
-            fresh: makes a variable that occurs nowhere else, from a hint for its name.
-            naming: vocabulary and IRIs (of the foreign server).
+        It matches labelled facts only, one solution per fact and label. A variable predicate is the
+        fact's: annotations have no label. `fresh` makes new variables; `naming` is that of the
+        foreign server.
         """
 
     def encode(self, fact: Fact, naming: Naming) -> list[Quad]:
-        """Return the quads of a fact; a fact without a label is its own quad.
+        """Return the quads of a fact; without a label, its own quad.
 
         Raises:
             EncodeError: the fact would itself be read as an annotation.
@@ -78,7 +67,7 @@ class Method(ABC):
         return [shape.render(fact) for shape in _shapes(self, naming) if shape.shown_by(fact)]
 
     def match(self, pattern: QuadPattern, naming: Naming) -> Sequence[Part]:
-        """Return which labelled facts show quads that match `pattern`, and which quads.
+        """Return the labelled facts that show quads matching `pattern`, and these quads.
 
         The parts are disjoint and in a fixed order, so that pages are stable.
         """
@@ -93,15 +82,15 @@ class Method(ABC):
         key: FactKey = "subject-predicate",
         on_error: OnError | None = None,
     ) -> list[Fact]:
-        """Return the facts of annotated quads, in their order; unlabelled ones included.
+        """Return the facts of annotated quads, in order; unlabelled ones included.
 
-        Repeated quads count once. A fact whose label cannot be read is left out, because without
-        the label it would hold for ever; of labels that overlap the earliest is kept. `on_error` is
-        called with every problem; without it the first one is raised.
+        Repeated quads count once. A fact with an unreadable label is left out, because without it
+        it would hold for ever; of overlapping labels the earliest is kept. `on_error` receives
+        every problem; without it the first one is raised.
 
         Raises:
             DecodeError: an annotation is incomplete, contradicts itself or labels no fact; or there
-                are too many facts, the rest of which is not read.
+                are too many facts.
             LabelError: a label cannot hold, or two labels of one fact overlap.
             InstantError: a label's instant is malformed or has no time zone.
         """
@@ -130,10 +119,9 @@ def _shapes(method: Method, naming: Naming) -> tuple[Shape, ...]:
 
 
 def reads_as_annotation(fact: Fact, naming: Naming) -> bool:
-    """True for a fact that, stated plainly, would be read as part of an annotation.
+    """True for a fact that, stated plainly, would be read as an annotation.
 
-    Its predicate is one of a label, or links a minted name to a fact. No method can encode it, so a
-    store of facts refuses it.
+    No method can encode it, so stores refuse it.
     """
     predicate = fact.quad.predicate
     vocabulary = naming.vocabulary
@@ -152,5 +140,5 @@ def labelled(quad: Quad, labels: Iterable[Label]) -> Iterator[Fact]:
 
 
 def without_fact(node: Term, why: str) -> DecodeError:
-    """The error of a label that labels no fact."""
+    """Return the error of a label that labels no fact."""
     return DecodeError(f"{node} has a label but labels no fact: {why}")

@@ -1,7 +1,7 @@
 """Named graphs: each labelled fact in a graph of its own (Carroll et al. 2005).
 
-``GRAPH g { s p o }`` and the label on g. The graph of a fact in a named graph is stated by
-``g tmp:graph <its graph>``. That triple and the label lie in the default graph.
+``GRAPH g { s p o }``; the label on g, and ``g tmp:graph <the fact's named graph>``, are in the
+default graph.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class NamedGraph(Method):
         )
 
     def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> Iterator[Fact]:
-        """The quads in labelled graphs, and all unlabelled ones."""
+        """Yield the quads in labelled graphs, and all unlabelled ones."""
         lies_in = naming.vocabulary.graph
         graphs: dict[Term, dict[Term, None]] = {}
         for quad in nodes.rest:
@@ -73,8 +73,7 @@ class NamedGraph(Method):
     ) -> Rewriting:
         """Ask the pattern of any graph, and the label of that graph.
 
-        A variable as predicate ranges over labelled graphs: the facts. The label's own triples lie
-        in the default graph, which has no label. The graph of the fact itself is not bound, because
+        A variable predicate ranges over labelled graphs. The fact's own graph is not bound, because
         few data state it.
         """
         own = fresh("graph")

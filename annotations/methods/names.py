@@ -1,12 +1,9 @@
 """Names minted for labelled facts, and the way back from a name to the fact.
 
-A minted name is ``{fact_base}{kind}/{token}``, where the token is a digest of the fact and of its
-label's identity: the start of an interval, nothing of an expiration. So a fact keeps its names when
-its expiration is renewed or its open interval ends, on every page, in every process.
-
-The implicit-graph method mints nothing: its label node is the IRI of the fragment of the one quad,
-as the form's template ``{?subject,predicate,object,graph}`` expands it (RFC 6570, section 3.2.8;
-terms in the explicit representation of the Hydra Core Vocabulary: IRIs and datatypes bare).
+A minted name is ``{fact_base}{kind}/{token}``; the token is a digest of the fact and the start of
+its interval, so that it survives renewals. Implicit graphs mint nothing: their node is the IRI of
+the fact's fragment by the form's template (RFC 6570, section 3.2.8; terms explicit as in Hydra,
+IRIs and datatypes bare).
 """
 
 import re
@@ -30,7 +27,7 @@ _POSITIONS = ("subject", "predicate", "object", "graph")
 
 
 def identity(fact: Fact) -> str:
-    """The token of a fact: 32 hexadecimal digits of BLAKE2b over its quad and its label's start."""
+    """Return the token: 32 hexadecimal digits of BLAKE2b over quad and label start."""
     start = fact.label.start if fact.label is not None else None
     # A canonical term never holds a line feed, so the parts cannot run into each other.
     text = "\n".join(fact.quad) if start is None else "\n".join((*fact.quad, format_instant(start)))
@@ -38,12 +35,12 @@ def identity(fact: Fact) -> str:
 
 
 def minted(kind: NameKind, fact: Fact, naming: Naming) -> Term:
-    """The name of this kind that is minted for a fact."""
+    """Return the name of this kind for a fact."""
     return Term(f"<{naming.fact_base}{kind}/{identity(fact)}>")
 
 
 def token_of(term: str, kind: NameKind, naming: Naming) -> str | None:
-    """The token of a minted name of this kind, or ``None`` where the term is none."""
+    """Return the token of a minted name of this kind, else ``None``."""
     prefix = f"<{naming.fact_base}{kind}/"
     token = term[len(prefix) : -1]
     if term.startswith(prefix) and term.endswith(">") and _TOKEN.fullmatch(token):
@@ -52,13 +49,13 @@ def token_of(term: str, kind: NameKind, naming: Naming) -> str | None:
 
 
 def is_minted(term: str, naming: Naming) -> bool:
-    """Whether a term has the form of a minted name of any kind."""
+    """True for a minted name of any kind."""
     prefix = f"<{naming.fact_base}"
     return term.startswith(prefix) and _MINTED.fullmatch(term, len(prefix)) is not None
 
 
 def fragment_iri(quad: Quad, naming: Naming) -> Term:
-    """The IRI of the fragment that holds this quad alone; no ``graph`` for the default graph."""
+    """Return the IRI of this quad's fragment; no ``graph`` for the default graph."""
     pairs = zip(_POSITIONS, quad, strict=True)
     query = "&".join(f"{name}={_expanded(term)}" for name, term in pairs if term != DEFAULT_GRAPH)
     return Term(f"<{naming.fragment_url}?{query}>")
@@ -70,15 +67,15 @@ def _expanded(term: str) -> str:
 
 
 def quad_of_fragment(term: str, naming: Naming) -> Quad | None:
-    """The quad whose `fragment_iri` this term is, exactly, or ``None``."""
+    """Return the quad whose `fragment_iri` this is exactly, else ``None``."""
     quad = read_fragment_iri(term)
     return quad if quad is not None and fragment_iri(quad, naming) == term else None
 
 
 def read_fragment_iri(term: str) -> Quad | None:
-    """The quad that the query of a fragment's IRI names, or ``None``.
+    """Return the quad in the query of a fragment's IRI, else ``None``.
 
-    Reads what others wrote: any address, any order and any encoding of the parameters.
+    Accepts any address, order and encoding of the parameters.
     """
     if not is_iri(term):
         return None

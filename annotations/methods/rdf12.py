@@ -1,8 +1,7 @@
 """RDF 1.2 reifiers: a node reifies the fact's triple term (RDF 1.2 Concepts, section 1.5).
 
-``s p o . X rdf:reifies <<( s p o )>> .`` and the label on X. All quads lie in the graph of the
-fact, which is stated itself. A static quad that equals a labelled one cannot be told from it: the
-label counts.
+``s p o . X rdf:reifies <<( s p o )>> .`` and the label on X, in the fact's graph. A static quad
+that equals a labelled one counts as labelled.
 """
 
 from collections.abc import Callable, Iterator
@@ -57,7 +56,7 @@ class Rdf12Reifier(Method):
         naming: Naming,  # noqa: ARG002 - the vocabulary of reification is fixed
         report: OnError,
     ) -> Iterator[Fact]:
-        """Return every stated quad with the labels of its reifiers in the same graph."""
+        """Yield every stated quad with the labels of its reifiers in the same graph."""
         stated = set(nodes.rest)
         reifiers: dict[Quad, list[Term]] = {}
         reifying: set[Term] = set()
@@ -93,11 +92,9 @@ class Rdf12Reifier(Method):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """Ask the pattern, and the label of the reifiers of its match.
+        """Ask the pattern, and the label of its match's reifiers.
 
-        The triple term is `Rewriting.derived` from the match, because a fragment has no triple
-        terms with variables. A variable as predicate also matches ``rdf:reifies`` and the label's
-        predicates, but nothing labelled reifies those.
+        The triple term is `Rewriting.derived`: fragments have no triple terms with variables.
         """
         reifier, triple, graph = fresh("reifier"), fresh("triple"), fresh("graph")
         label = label_patterns(reifier, labelling, fresh, naming.vocabulary)

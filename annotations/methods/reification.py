@@ -1,7 +1,7 @@
 """Reification: a node of type ``rdf:Statement`` describes the fact (RDF Schema 1.1, section 5.3).
 
-``X a rdf:Statement ; rdf:subject s ; rdf:predicate p ; rdf:object o .`` and the label on X. All
-quads lie in the graph of the fact. The fact itself is not stated: it holds only for a while.
+The label is on the node, all in the fact's graph. The fact itself is not stated: it holds only for
+a while.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ class Reification(Method):
         naming: Naming,  # noqa: ARG002 - the vocabulary of reification is fixed
         report: OnError,
     ) -> Iterator[Fact]:
-        """Return the facts of the labelled statements, each at the position of its object."""
+        """Yield the facts of labelled statements, at the positions of their objects."""
         parts: dict[Term, dict[Term, list[Quad]]] = {}
         for quad in nodes.rest:
             if quad.subject in nodes.labels and quad.predicate in _PARTS:
@@ -85,10 +85,9 @@ class Reification(Method):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """Ask each position of its part of the statement, a variable as predicate too.
+        """Ask each position of its part of the statement, a variable predicate too.
 
-        So a variable is bound to the predicate of the fact, never to the vocabulary. The parts
-        imply the type ``rdf:Statement``, which is not asked for.
+        The type ``rdf:Statement`` is implied and not asked for.
         """
         node, graph = fresh("statement"), fresh("graph")
         label = label_patterns(node, labelling, fresh, naming.vocabulary)

@@ -1,7 +1,6 @@
 """The shape of an annotation: the quads that every labelled fact shows, as templates.
 
-A method states its shapes once. Encoding renders them; matching finds, for each shape, the facts
-that show a quad that a pattern matches. So both always agree.
+Encoding renders them and matching inverts them, so both always agree.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,7 +49,7 @@ class Slot(Protocol):
         """Return the term of the position for a fact."""
 
     def require(self, term: Term, lookup: Lookup) -> Lookup | None:
-        """Narrow a lookup to the facts for which it holds `term`; ``None``: there are none."""
+        """Narrow a lookup to facts that hold `term` here; ``None``: there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +191,7 @@ DEFAULT = FixedTerm(DEFAULT_GRAPH)
 class Shape(NamedTuple):
     """One quad that labelled facts show.
 
-    Args:
-        subject, predicate, object, graph: its slots.
-        labelling: only facts with this kind of label show it; ``None``: all.
-        named_only: only facts in a named graph show it.
+    `labelling`: only facts with this kind of label; `named_only`: only facts in a named graph.
     """
 
     subject: Slot
@@ -223,7 +219,7 @@ class Shape(NamedTuple):
         )
 
     def match(self, pattern: QuadPattern) -> Part | None:
-        """Return which facts show a quad of this shape that `pattern` matches; ``None``: none."""
+        """Return the facts that show a quad of this shape matching `pattern`, if any."""
         graph = NAMED_GRAPHS if self.named_only else None
         lookup: Lookup | None = Lookup(FactPattern(graph=graph, labelling=self.labelling))
         bound: dict[Variable, Slot] = {}
@@ -240,7 +236,7 @@ class Shape(NamedTuple):
 
 
 def _equal(left: Slot, right: Slot, lookup: Lookup) -> Lookup | None:
-    """Narrow a lookup to the facts for which two slots hold the same term."""
+    """Narrow a lookup to facts with the same term in two slots."""
     if isinstance(left, FixedTerm):
         return right.require(left.value, lookup)
     if isinstance(right, FixedTerm):
@@ -297,7 +293,7 @@ class LabelPatterns(NamedTuple):
 def label_patterns(
     node: Variable, labelling: LabelForm, fresh: Callable[[str], Variable], vocabulary: Vocabulary
 ) -> LabelPatterns:
-    """Return the patterns of the label of `node`, in whatever graphs its triples lie."""
+    """Return the patterns of the label of `node`, in any graphs."""
 
     def pattern(subject: Variable, predicate: Term, value: Variable) -> QuadPattern:
         return QuadPattern(subject, predicate, value, fresh("labelGraph"))
@@ -326,8 +322,7 @@ def label_patterns(
 class LabelledNodes(NamedTuple):
     """The labels in annotated data, and the quads that belong to no label.
 
-    A node with an unreadable label has the labels that could be read, perhaps none: what it labels
-    is not static.
+    A node with an unreadable label is not static.
     """
 
     labels: dict[Term, list[Label]]
@@ -335,7 +330,7 @@ class LabelledNodes(NamedTuple):
 
 
 def read_labels(quads: Iterable[Quad], vocabulary: Vocabulary, report: OnError) -> LabelledNodes:
-    """Separate the triples that state labels from annotated data; repeated quads count once."""
+    """Separate label triples from annotated data; repeated quads count once."""
     rest: list[Quad] = []
     stated: dict[Term, _Values] = {}
     for quad in dict.fromkeys(quads):
@@ -349,7 +344,7 @@ def read_labels(quads: Iterable[Quad], vocabulary: Vocabulary, report: OnError) 
 
     @cache
     def interval(node: Term) -> Label:
-        """Return the label that a node is, which others may share."""
+        """Return the label of an interval node, which others may share."""
         return _interval(node, stated.get(node, {}), vocabulary.initial, vocabulary.final)
 
     labels = {

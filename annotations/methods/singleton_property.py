@@ -1,7 +1,6 @@
 """Singleton properties: a property of its own for each labelled fact (Nguyen et al. 2014).
 
-``s p' o . p' sp:singletonPropertyOf p .`` and the label on p'. All quads lie in the graph of the
-fact.
+``s p' o . p' sp:singletonPropertyOf p .`` and the label on p', all in the fact's graph.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +30,7 @@ class SingletonProperty(Method):
     name = "singleton-property"
 
     def shapes(self, naming: Naming) -> tuple[Shape, ...]:
-        """The value, what the singleton stands for, the label."""
+        """Return the value, the link to the property, and the label."""
         singleton = Minted("property", naming)
         stands_for = FixedTerm(naming.vocabulary.singleton_property_of)
         return (
@@ -41,7 +40,7 @@ class SingletonProperty(Method):
         )
 
     def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> Iterator[Fact]:
-        """Return the quads whose predicate is a labelled singleton, and all unlabelled ones."""
+        """Yield the quads of labelled singletons, and all unlabelled ones."""
         stands_for = naming.vocabulary.singleton_property_of
         predicates: dict[Term, dict[Term, None]] = {}
         for quad in nodes.rest:
@@ -73,11 +72,7 @@ class SingletonProperty(Method):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """Ask the predicate, variable or not, of ``sp:singletonPropertyOf``.
-
-        So a variable is bound to the property behind the singleton, never to the singleton or to
-        the vocabulary.
-        """
+        """Ask the predicate, variable or not, of ``sp:singletonPropertyOf``."""
         singleton, graph = fresh("property"), fresh("graph")
         label = label_patterns(singleton, labelling, fresh, naming.vocabulary)
         stands_for = naming.vocabulary.singleton_property_of

@@ -38,7 +38,7 @@ class DynamicOutputs:
 
     @property
     def wanted(self) -> int:
-        """How many outputs are asked for."""
+        """Count the requested outputs."""
         return (self.facts is not None) + (self.streams is not None)
 
     def write(self, make_source: Callable[[], Feed], span: InputSpan, work: LoadWork) -> None:
@@ -63,7 +63,6 @@ class DynamicOutputs:
     def _written(
         self, feeds: Iterator[Feed], span: InputSpan, report: Report, context: "SparkContext | None"
     ) -> list[str]:
-        """Write with Spark or without; return lines for the user."""
         lines = []
         if self.facts is not None:
             feed = next(feeds)

@@ -30,7 +30,7 @@ _ACCEPT = "application/ld+json, application/json;q=0.9, */*;q=0.1"
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """The server to publish to, and how; and how often to poll a URL."""
+    """The server to publish to, and how often to poll a URL."""
 
     push: str | None = None
     token: str | None = None

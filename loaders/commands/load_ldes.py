@@ -31,10 +31,10 @@ from loaders.sources.ldes import LdesFollower, LdesState, MemberChanges
 def patches_of(
     changes: MemberChanges, naming: Naming, now: datetime, *, past: bool
 ) -> Iterator[bytes]:
-    """Return RDF Patches of annotated facts, in order.
+    """Yield RDF Patches of annotated facts, in order.
 
-    Intervals and expirations have one each, because a fact cannot have both within a document. An
-    expiration is removed before its fact is added with an interval, or both would go.
+    Intervals and expirations are separate documents; an expiration is removed before its fact is
+    added with an interval, or both would go.
     """
     method = method_named("reification")
     # What goes and what comes may be versions of one fact, with one name.

@@ -86,10 +86,7 @@ def load_spark(
     replace: bool = False,
     report: Report | None = None,
 ) -> LoadSummary:
-    """Write the static facts with Spark.
-
-    Every worker must see the input under the same path; the output is written here.
-    """
+    """Write the static facts with Spark; all workers see the input under the same path."""
     from pyspark import StorageLevel
 
     report = report or Silent()
@@ -313,7 +310,6 @@ def _load(
     dynamic: DynamicOutputs,
     job: options.LoadJob,
 ) -> None:
-    """Load the static and the dynamic side of a source."""
     if static.output is None and not dynamic.wanted:
         raise typer.BadParameter("say what to write: --output, --facts or --streams")
     if static.output is not None:

@@ -50,7 +50,7 @@ class LoadEngine(enum.StrEnum):
 
 
 def instant_option(text: str) -> datetime:
-    """An instant that is given on the command line."""
+    """Parse an instant of the command line."""
     try:
         return parse_instant(text)
     except AnnotationError as error:
@@ -65,10 +65,7 @@ class OutputForm(enum.StrEnum):
 
 
 class Flag(NamedTuple):
-    """An option or an argument of the commands.
-
-    `words` are its flags and the name of its value (``--period S``), or the name of an argument.
-    """
+    """An option or an argument: its flags and value name (``--period S``), or name."""
 
     words: str
     help: str
@@ -218,10 +215,7 @@ _EMPTY = inspect.Parameter.empty
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command for typer of a function with plain types.
-
-    `OPTIONS` describes its parameters. A data class as type stands for its fields.
-    """
+    """Make a typer command of a function; data classes stand for their fields."""
     hints = get_type_hints(command)
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []

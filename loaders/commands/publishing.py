@@ -72,7 +72,7 @@ def dataset_url(url: str) -> str:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Give an event that the first Ctrl-C or termination sets; the second one is not caught."""
+    """Give an event that the first Ctrl-C or termination sets; a second one kills."""
     stopped = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the form of handlers

@@ -1,1 +1,1 @@
-"""The dynamic side of sources on Spark: parsed in parts, labelled by fact, written in order."""
+"""The dynamic side of sources on Spark."""

@@ -1,12 +1,8 @@
-"""The labelled facts and the streams of a feed by Spark: byte for byte the files of one process.
+"""The labelled facts and streams of a feed by Spark: byte for byte those of one process.
 
-1. Workers read the parts of the feed, and sort statements into *shares*. All statements of one
-   subject and predicate are in one share, since a fact holds until their next value.
-2. A task labels the facts of one share, in order of time, by the rules of one process, and knows
-   the position of each in the whole history.
-3. A task sorts the facts of all shares in one range of positions. The driver appends the results.
-
-The shuffle moves few large values: a part's statements for a share, a share's facts in a range.
+1. Workers read parts of the feed and sort statements into *shares* by subject and predicate.
+2. A task labels the facts of a share, in order of time, and knows their positions in the history.
+3. A task sorts the facts in a range of positions. The driver appends the results.
 """
 
 import operator
@@ -147,7 +143,7 @@ def write_facts_spark(
     span: tuple[datetime | None, datetime | None],
     report: Report,
 ) -> int:
-    """Write what `loaders.dynamic.write_facts` writes, by Spark, for a span of time."""
+    """Write what `loaders.dynamic.write_facts` writes, by Spark."""
     context = session.sparkContext
     shares = 2 * context.defaultParallelism
     parts = feed_parts(feed, *span, shares)
@@ -176,7 +172,7 @@ def _facts(
     method: Method,
     naming: Naming,
 ) -> Iterator[tuple[int, str]]:
-    """Return texts in order, each with the number of its facts."""
+    """Yield texts in order, each with the number of its facts."""
     from pyspark import StorageLevel
 
     numbers = session.range(0, len(parts), 1, len(parts))
@@ -342,7 +338,7 @@ def _batches(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[N
 
 
 def _latest(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[NumberedBatch]:
-    """Return all batches with the latest readings of this share's streams."""
+    """Yield all batches with the latest readings of this share's streams."""
     times = [at for at, _ in instants]
     # By the number of the batch, then by the stream.
     readings: dict[int, dict[int, list[tuple[int, Quad]]]] = {}
@@ -362,7 +358,7 @@ def _quad(row: tuple[Any, ...]) -> Quad:
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the lines of a range of positions, in order; runs in the workers."""
+    """Yield the lines of a range of positions, in order; runs in the workers."""
     rows = sorted(row for _, content in rows_of(batches) for row in unpacked_rows(content))
     texts: list[str] = []
     size = 0

@@ -1,8 +1,7 @@
 """Send an object to the workers with the files that it reads.
 
-Workers may share no directory with the driver. Local files go as one archive, which Spark fetches
-once for each executor, and the object's paths become those of its content; files at URLs are
-fetched by the workers. Errors name the paths that the user knows.
+Local files go as one archive, because workers may share no directory with the driver; files at URLs
+are fetched. Errors name the user's paths.
 """
 
 import io
@@ -68,13 +67,7 @@ _OF_A_STREAM = 32
 
 
 class FeedPart(NamedTuple):
-    """A span of time of a feed, or of one of its streams.
-
-    Args:
-        stream: number of the stream; ``None``: of the feed itself.
-        start: first instant; ``None``: from the beginning.
-        until: first instant behind it; ``None``: to the end.
-    """
+    """A span of time of a feed, or of one of its streams; ``None``: unbounded."""
 
     stream: int | None
     start: datetime | None
@@ -82,13 +75,10 @@ class FeedPart(NamedTuple):
 
 
 class Telling(NamedTuple):
-    """The statements of a part at one instant.
+    """The statements of a part at one instant, in microseconds since 1970.
 
-    Args:
-        at: the instant, in microseconds since 1970.
-        end: until when they hold; of a stream whose latest reading counts, `at`.
-        place: position of the first one among all statements of this instant.
-        quads: the statements.
+    `end` is until when they hold (`at` where the latest reading counts); `place` is the position of
+    the first among those of the instant.
     """
 
     at: int
@@ -100,10 +90,10 @@ class Telling(NamedTuple):
 def feed_parts(
     feed: MeasurableFeed, start: datetime | None, until: datetime | None, count: int
 ) -> list[FeedPart]:
-    """Cut a feed into about `count` parts: spans of time, or streams.
+    """Cut a feed into about `count` spans of time, or streams.
 
-    Where the latest readings of streams count, each stream is a part: a reading from before a span
-    would still hold in it.
+    Where latest readings count, each stream is a part: a reading from before a span would still
+    hold.
     """
     if isinstance(feed, LatestReadings):
         return [FeedPart(number, start, until) for number, _ in enumerate(feed.streams())]
@@ -113,7 +103,7 @@ def feed_parts(
 def stream_parts(
     source: StreamSource, start: datetime | None, until: datetime | None, count: int
 ) -> list[FeedPart]:
-    """Cut the streams of a source into about `count` parts, in order of streams, then of time."""
+    """Cut the streams of a source into about `count` parts, by stream, then time."""
     streams = source.streams()
     if len(streams) == 1 and isinstance(source, MeasurableFeed):
         return _spans(source, 0, start, until, count)
@@ -248,7 +238,7 @@ class _Nowhere(io.RawIOBase):
 
 
 def _pickled(thing: object, name: str, paths: list[Path]) -> bytes:
-    """Pickle the object, with paths replaced by those in the archive of this name."""
+    """Pickle the object, with paths inside the archive."""
 
     class Moving(pickle.Pickler):
         def reducer_override(self, each: Any) -> Any:

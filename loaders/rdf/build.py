@@ -1,12 +1,11 @@
 """Load RDF into a static store: with Spark, or in one process.
 
-1. Scan: workers read pieces; each chunk gets rows of its own numbers and a sorted list of terms.
-2. Dictionary: the terms are cut into ranges; a task merges one range of all chunks.
+1. Scan: each chunk gets rows of its own numbers and a sorted list of terms.
+2. Dictionary: a task merges one range of terms of all chunks.
 3. Orders: a task translates chunks and sorts their rows once per order; another merges a range.
-4. Finish: the step that all writers of stores share.
+4. Finish, as all writers of stores.
 
-Data go from task to task through Spark (`loaders.rdf.flow`), as few large values: workers share
-nothing, and lost values are made again. Every step is linear, and a task holds one chunk or range.
+Every step is linear, and a task holds one chunk or range; workers share nothing.
 """
 
 import shutil
@@ -86,13 +85,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkSizes:
-    """How the work is cut; tests make everything small.
+    """The sizes of the work; small in tests.
 
     Args:
         piece_bytes: of pieces of line formats.
         chunk_quads: rows with a common dictionary, and rows that a task translates.
         range_rows: rows, or terms, that a task merges: bounds its memory.
-        small: up to so many quads, one task does all after the scan.
+        small: the most quads for which one task does all after the scan.
         key_bits: longest integer key.
     """
 
@@ -116,10 +115,10 @@ def load_rdf_spark(
     sizes: WorkSizes = DEFAULT_SIZES,
     parts: PartsPlace | None = None,
 ) -> RdfSummary:
-    """Load RDF files into a store, or replace the store there when the load is complete.
+    """Load RDF files into a store, or replace it when the load is complete.
 
     Without a Spark context, all tasks run in this process. With `parts`, workers write the store in
-    parts, unless it is small; the manifest that is returned is then to be put there.
+    parts, unless it is small; the returned manifest is then to be put there.
 
     Raises:
         InputError: a file cannot be read, or is malformed and `strict`.
@@ -141,7 +140,7 @@ def load_source(
     sizes: WorkSizes = DEFAULT_SIZES,
     parts: PartsPlace | None = None,
 ) -> RdfSummary:
-    """Load the static facts of a source into a store; see `load_rdf_spark`."""
+    """Load a source's static facts into a store; see `load_rdf_spark`."""
     job = RdfLoad(created, source=source.name, prefixes=source.prefixes)
     load = _Load(store, sizes, job, parts)
     with staging(store), Flows(context, report or Silent()) as flows:
@@ -156,7 +155,7 @@ def load_rdf_local(
     report: Report | None = None,
     entail: Regime | None = None,
 ) -> RdfSummary:
-    """Load RDF files in one process, with the triples that follow by the rules of `entail`."""
+    """Load RDF files in one process, with the entailments of `entail`."""
     report = report or Silent()
     entailment = entail and Entailment(entail)
     indexer = QuadIndexer()
@@ -315,12 +314,11 @@ class _Load:
         return dict(zip(names, orders, strict=True)), ranges
 
     def _ranges(self, rows: int, cores: int) -> int:
-        """Return the number of ranges for so many rows or terms."""
         return max(cores, -(-rows // self.sizes.range_rows))
 
 
 class _Made(NamedTuple):
-    """Results of the tasks: the dictionary by ranges, the number of its terms, and the orders."""
+    """The dictionary by ranges, the number of its terms, and the orders."""
 
     merged: Flow[MergedRange]
     terms: int
@@ -386,7 +384,7 @@ def _codes(
 
 
 def _dictionary_pieces(merged: Flow[MergedRange]) -> Iterator[pa.Array]:
-    """Return the dictionary in order, which begins with the empty text for the default graph."""
+    """Yield the dictionary in order; the empty text is the default graph."""
     yield pa.array([""], pa.large_string())
     for packed in merged.map(_merged_terms).each():
         yield unpacked_terms(packed)

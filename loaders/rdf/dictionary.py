@@ -1,8 +1,7 @@
-"""The second step: from the sorted terms of every chunk to the dictionary of the store.
+"""Step two: from the sorted terms of every chunk to the dictionary of the store.
 
-A sample cuts the terms into ranges of about equal size. A task merges one range of all chunks, and
-notes the rank of every chunk's terms in it. The number of a term is its rank plus the sizes of the
-ranges before.
+Samples cut the terms into even ranges. A task merges one range and notes each chunk's ranks; a
+term's number is its rank plus the sizes of the ranges before.
 """
 
 import bisect
@@ -22,7 +21,7 @@ from tpf_server.store.static.columns import Ids
 
 @dataclass(frozen=True, slots=True)
 class TermRange:
-    """Terms from `lower` (inclusive) to `upper` (exclusive); ``None``: without a bound."""
+    """Terms from `lower` (inclusive) to `upper` (exclusive); ``None``: unbounded."""
 
     number: int
     lower: str | None
@@ -30,13 +29,7 @@ class TermRange:
 
 
 class TermSlice(NamedTuple):
-    """The terms of a chunk that lie in a range.
-
-    Args:
-        chunk: its key.
-        terms: ascending, as bytes of Arrow.
-        wanted: positions of terms whose numbers the driver needs.
-    """
+    """A chunk's terms in a range, and those whose numbers the driver needs."""
 
     chunk: int
     terms: bytes
@@ -52,13 +45,7 @@ class RangeSummary(NamedTuple):
 
 
 class MergedRange(NamedTuple):
-    """A range of the dictionary.
-
-    Args:
-        summary: for the driver.
-        terms: ascending, as bytes of Arrow.
-        ranks: of each chunk's terms in it, by the chunk's key.
-    """
+    """A range of the dictionary, with the ranks of each chunk's terms."""
 
     summary: RangeSummary
     terms: bytes
@@ -66,7 +53,7 @@ class MergedRange(NamedTuple):
 
 
 def term_ranges(samples: Sequence[str], count: int) -> list[TermRange]:
-    """Return at most `count` ranges with about equally many of the samples."""
+    """Return at most `count` even ranges by samples."""
     bounds = even_bounds(sorted(samples), count)
     return [TermRange(number, *pair) for number, pair in enumerate(pairwise(bounds))]
 
@@ -150,7 +137,7 @@ class Numbering:
         return int(self.begins[-1])
 
     def of_chunk(self, key: int, wanted: Ids) -> "KnownNumbers":
-        """Return the table from numbers of a chunk to those of the store."""
+        """Return the table from a chunk's numbers to the store's."""
         none = np.zeros(0, dtype=np.uint32)
         parts = [
             each.wanted.get(key, none) + np.uint32(begin)

@@ -1,10 +1,8 @@
-"""Derive the triples that follow under RDFS or the rules of OWL 2 RL, once, in memory, at load.
+"""Derive the triples entailed by RDFS or OWL 2 RL, once, in memory, at load.
 
-Each graph is entailed by itself. Left out are trivial conclusions (everything is a resource and the
-same as itself, axioms of the vocabularies) and statements about literals. Triples that hold triple
-terms are no premises.
-
-Source: RDF 1.1 Semantics section 9; OWL 2 Profiles section 4.3; SPARQL 1.1 Entailment Regimes.
+Each graph by itself. Trivial conclusions and statements about literals are left out; triple terms
+are no premises. Source: RDF 1.1 Semantics section 9; OWL 2 Profiles section 4.3; SPARQL 1.1
+Entailment Regimes.
 """
 
 import enum
@@ -56,7 +54,7 @@ class Entailment:
             yield quad
 
     def derived(self) -> Iterator[QuadTexts]:
-        """Return the quads that follow and were not among those noted.
+        """Yield the quads that follow and were not added.
 
         Raises:
             InputError: the data contradict themselves.

@@ -1,8 +1,7 @@
 """Values that go from task to task: through Spark, or through lists of this process.
 
-Spark's shuffle spills to disk and is repeated where a machine is lost; kept values are on the disks
-of the executors. Values are few and large (the bytes of an array for each range), so Java copies
-bytes and looks at no row.
+Spark's shuffle spills to disk and repeats lost work. Values are few and large (an array for each
+range), so Java copies bytes and sees no rows.
 """
 
 from abc import ABC, abstractmethod
@@ -35,10 +34,7 @@ class Gathered(NamedTuple):
 
 
 class Flow(ABC, Generic[ValueT]):
-    """Values that are worked on one by one, lazily.
-
-    Functions are pickled to the workers, and may be called again for a value that was lost.
-    """
+    """Values that are processed one by one, lazily, and again if lost."""
 
     @abstractmethod
     def map(self, function: Callable[[ValueT], Iterable[OtherT]]) -> "Flow[OtherT]":
@@ -46,15 +42,15 @@ class Flow(ABC, Generic[ValueT]):
 
     @abstractmethod
     def exchanged(self, partitions: int) -> "Flow[Gathered]":
-        """Messages, as they arrive: one `Gathered` for every partition."""
+        """Deliver messages: one `Gathered` for every partition."""
 
     @abstractmethod
     def beside(self, others: "Flow[Any]") -> "Flow[Any]":
-        """These and others, of the same kind of flow."""
+        """Unite with others of the same kind."""
 
     @abstractmethod
     def kept(self) -> "Flow[ValueT]":
-        """Compute the values once, and keep them as long as the `Flows` live."""
+        """Compute the values once, and keep them while the `Flows` live."""
 
     @abstractmethod
     def collect(self, description: str) -> list[ValueT]:
@@ -75,7 +71,7 @@ class Flows:
 
     @property
     def cores(self) -> int:
-        """How many tasks run at the same time."""
+        """Return how many tasks run at the same time."""
         return 1 if self._context is None else int(self._context.defaultParallelism)
 
     def of(self, items: Sequence[ValueT]) -> Flow[ValueT]:

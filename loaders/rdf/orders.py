@@ -1,8 +1,7 @@
-"""The third step: sort the rows of the store in every order.
+"""Step three: sort the rows of the store in every order.
 
-A row becomes one key that sorts as the row does. A task translates the rows of some chunks and
-sorts their keys once per order; another one merges a range of keys. Ranges are cut by samples of
-whole keys, so that a frequent predicate or class is cut, too.
+A row becomes one key that sorts as the row does. Ranges are cut by samples of whole keys, so that a
+frequent predicate or class is cut, too.
 """
 
 from collections import defaultdict
@@ -35,7 +34,7 @@ class ChunkNumbers(NamedTuple):
 
 
 class SendRows:
-    """Send the rows of chunks to the task that translates them; runs in the workers."""
+    """Send chunks' rows to their translating task; runs in the workers."""
 
     def __init__(self, groups: Mapping[int, int]) -> None:
         self._groups = dict(groups)
@@ -48,7 +47,7 @@ class SendRows:
 
 
 class SendNumbers:
-    """Send the numbers of terms to the tasks that translate rows; runs in the workers."""
+    """Send term numbers to the tasks that translate rows; runs in the workers."""
 
     def __init__(self, groups: Mapping[int, int], begins: Sequence[int]) -> None:
         self._groups = dict(groups)
@@ -64,13 +63,7 @@ class SendNumbers:
 
 @dataclass(frozen=True, slots=True)
 class OrderRanges:
-    """The ranges of the keys of an order.
-
-    Args:
-        code: packs its rows into keys.
-        first: number of its first range among those of all orders.
-        cuts: the first key of each range but the first.
-    """
+    """The ranges of an order's keys: number of the first, and the cuts."""
 
     code: KeyCode
     first: int
@@ -81,7 +74,7 @@ class OrderRanges:
 
 
 def order_ranges(codes: Mapping[str, KeyCode], sample: ChunkArray, count: int) -> list[OrderRanges]:
-    """Return at most `count` ranges for each order, with about equally many rows of the sample."""
+    """Return at most `count` even ranges for each order, by the sample."""
     ranges: list[OrderRanges] = []
     first = 0
     for code in codes.values():
@@ -100,7 +93,7 @@ def columns_of(rows: ChunkArray) -> dict[str, Ids]:
 
 
 class SortRows:
-    """Translate rows of chunks, sort them once per order and cut them; runs in the workers."""
+    """Translate, sort and cut the rows of chunks; runs in the workers."""
 
     def __init__(self, orders: Sequence[OrderRanges]) -> None:
         self._orders = list(orders)

@@ -1,6 +1,6 @@
 """Write a store at a URL in parts, from the workers.
 
-Each part comes with totals by which the driver checks that all parts together are a store.
+Parts come with totals by which the driver checks that they form a store.
 """
 
 import os
@@ -38,7 +38,7 @@ from tpf_server.store.static.writing import new_generation
 
 @dataclass(frozen=True, slots=True)
 class PartsPlace:
-    """The folder at a URL, and in it that of the generation, for parts; it can be pickled."""
+    """The folder at a URL, and that of the generation, for parts; picklable."""
 
     folder: RemoteFolder
     generation: str
@@ -64,8 +64,8 @@ class RowsPart(NamedTuple):
     Args:
         number: of the range, among those of all orders.
         part: the written part.
-        rows: number of rows.
-        firsts: number of distinct first terms, the default graph included.
+        rows: their number.
+        firsts: distinct first terms, the default graph included.
         first: the first row.
         last: the last row.
         sums: of the ids of each position.
@@ -140,7 +140,7 @@ def manifest_of_parts(
     term_count: int,
     job: RdfLoad,
 ) -> tuple[PartsManifest, int]:
-    """Return the manifest of a store in parts, and the number of its predicates.
+    """Return the manifest of a store in parts, and the number of predicates.
 
     Raises:
         OutputError: the parts are not those of one store.
@@ -195,7 +195,7 @@ _LITTER: Final = timedelta(days=1)
 
 
 class StoreOutput:
-    """Where a store is to be, and where to make it; a context manager.
+    """A store's final place, and where to make it; a context manager.
 
     Raises:
         OutputError: there is a store that is not to be replaced, or the object store refuses.
@@ -245,7 +245,7 @@ class StoreOutput:
     """Where workers may write it in parts; ``None``: it is to be a directory."""
 
     def put(self, summary: RdfSummary) -> None:
-        """Make the written store, a directory or parts, the current one at its place."""
+        """Make the written store, a directory or parts, the current one."""
         if self._folder is None:
             return
         manifest = summary.manifest
@@ -285,7 +285,7 @@ class StoreOutput:
 
 
 def _generation(folder: RemoteFolder) -> str | None:
-    """The folder that counts; ``None``: there is no store."""
+    """Return the current generation, if there is a store."""
     try:
         return remote_manifest(folder).generation
     except NoStoreError:

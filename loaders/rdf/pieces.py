@@ -1,11 +1,8 @@
 """Cut RDF files into pieces that workers read in parallel, and read a piece.
 
-An uncompressed N-Triples or N-Quads file is cut at line ends. Every other file is one piece,
-because its meaning depends on what precedes (prefixes, nesting, compression).
-
-Malformed lines of line formats are rejected one by one. In Turtle, TriG and N3 the parser resumes
-behind the next statement that it understands. RDF/XML and JSON-LD files are read up to their first
-error; in JSON-LD, statements with relative IRIs are rejected one by one.
+Uncompressed N-Triples and N-Quads are cut at line ends; every other file is one piece. Malformed
+lines, and relative IRIs in JSON-LD, are rejected one by one; Turtle, TriG and N3 resume at the next
+statement; RDF/XML and JSON-LD stop at the first error.
 """
 
 import glob
@@ -60,7 +57,7 @@ _MAGIC: Final = re.compile(r"[*?\[]")
 
 
 def remote_files(url: str, environment: Mapping[str, str] = os.environ) -> list[RemoteFile]:
-    """Return the RDF files at a URL; in object stores and HDFS, also of a folder or a pattern."""
+    """Return the RDF files at a URL, of a folder or pattern too where listed."""
     with reporting(url):
         if scheme_of(url) not in WEB:
             return _found(url, access_in(environment))
@@ -93,7 +90,6 @@ def _found(url: str, access: Access) -> list[RemoteFile]:
 
 
 def _behind(path: PurePosixPath, pattern: str) -> PurePosixPath | None:
-    """Return the rest of a path below the match of a pattern."""
     wanted = PurePosixPath(pattern).parts
     for length in range(len(path.parts), 0, -1):
         if _matches(path.parts[:length], wanted):
@@ -113,7 +109,7 @@ def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _from(parts: Sequence[str], begin: int) -> Iterator[int]:
-    """Return where ``**`` may end: like ``*``, it enters no hidden folder."""
+    """Yield where ``**`` may end: like ``*``, it enters no hidden folder."""
     yield begin
     for end in range(begin, len(parts)):
         if parts[end].startswith("."):
@@ -141,7 +137,7 @@ class Piece:
 
     Args:
         number: of the piece.
-        file: number of the file among the inputs; scopes its blank nodes.
+        file: number of the file; scopes its blank nodes.
         place: of the file.
         start: first byte; a line that begins before it belongs to the piece before.
         end: first byte of the next piece; ``None``: to the end of the file.
@@ -169,7 +165,7 @@ class Reject(NamedTuple):
 
 
 def input_files(inputs: Iterable[str | Path]) -> list[Path | RemoteFile]:
-    """Return the RDF files that are named, match a pattern, or lie in a named directory."""
+    """Return the RDF files that are named, match a pattern, or lie in a directory."""
     files: list[Path | RemoteFile] = []
     for given in inputs:
         path = local_path(given)
@@ -232,7 +228,7 @@ class PieceReader:
         """Prefix to namespace, complete when all quads have been read."""
 
     def quads(self) -> Iterator[QuadTexts]:
-        """Return the quads in canonical N-Triples texts, blank nodes scoped."""
+        """Yield the quads as canonical N-Triples texts, blank nodes scoped."""
         try:
             if self._format in _LINE_FORMATS:
                 with self._opened() as file:
@@ -300,7 +296,7 @@ class PieceReader:
         return list(quad_texts(parse_rdf(lines, self._format), self._scope))
 
     def _lines_before(self) -> int:
-        """Count the lines of the file before the piece; needed for rejects only."""
+        """Count the lines of the file before the piece, for rejects."""
         if not self._piece.start:
             return 0
         lines = 0
@@ -346,9 +342,9 @@ class PieceReader:
 
 
 def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
-    """Return the lines that begin in ``[start, end)``, in chunks of whole lines.
+    """Yield the lines that begin in ``[start, end)``, in chunks of whole lines.
 
-    A line of more than `MAX_LINE` bytes is cut; what was read of it ends a chunk.
+    A line of more than `MAX_LINE` bytes is cut; the part read ends a chunk.
     """
     position = start
     if start:

@@ -1,4 +1,4 @@
-"""The first step: from a piece of RDF to numbered rows and lists of terms.
+"""Step one: from a piece of RDF to numbered rows and lists of terms.
 
 Every chunk of quads has its own dictionary: number n is the n-th of its sorted terms.
 """
@@ -54,12 +54,12 @@ class ChunkSummary:
     """A chunk in short, for the driver.
 
     Args:
-        key: identifies it, and ascends over all chunks.
-        quads: number of quads, repetitions included.
+        key: ascends over all chunks.
+        quads: their number, repetitions included.
         terms: number of distinct terms.
         samples: some of its terms, ascending, at equal distances.
         rows: random rows: a sample of every order.
-        predicates: numbers of its predicates; ``None``: too many to list.
+        predicates: their numbers; ``None``: too many to list.
     """
 
     key: int
@@ -82,7 +82,7 @@ class ChunkSummary:
 
 
 class Chunk(NamedTuple):
-    """A chunk: its sorted terms as bytes of Arrow, and its rows of numbers of them."""
+    """A chunk: its sorted terms as bytes of Arrow, and its rows."""
 
     summary: ChunkSummary
     terms: bytes
@@ -91,13 +91,7 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PieceSummary:
-    """A piece in short, without its quads.
-
-    Args:
-        rejects: number of malformed parts.
-        prefixes: prefix to namespace.
-        error: why reading stopped early; ``None``: it did not.
-    """
+    """A piece in short; `error` is why reading stopped early."""
 
     rejects: int
     prefixes: Mapping[str, str]
@@ -105,7 +99,7 @@ class PieceSummary:
 
 
 class RejectLines(NamedTuple):
-    """The malformed parts of a piece: whole lines, one JSON object each."""
+    """The malformed parts of a piece: whole lines of JSON."""
 
     text: bytes
 
@@ -131,7 +125,7 @@ class QuadInput(Protocol):
         """Open a piece; malformed parts go to `reject`."""
 
     def __len__(self) -> int:
-        """How many pieces there are."""
+        """Count the pieces."""
 
 
 class RdfInput:
@@ -159,7 +153,7 @@ class SourceInput:
         return len(self._pieces)
 
     def reader(self, number: int, _: Callable[[Reject], None]) -> QuadReader:
-        """Reads a piece; a source raises what is malformed."""
+        """Open a piece; a source raises errors of malformed data."""
         return _SourceReader(self._source, self._pieces[number])
 
 
@@ -176,8 +170,8 @@ class _SourceReader:
 class Scan:
     """Make chunks of a piece of an input; runs in the workers.
 
-    A malformed input is a result, since it would be malformed again. Only where reading itself
-    fails does the task fail, and Spark tries again.
+    Malformed input is a result, since repeating would not help; failing reads fail the task, and
+    Spark tries again.
     """
 
     def __init__(
@@ -223,7 +217,7 @@ class RejectLog:
         self.count += 1
 
     def blocks(self) -> Iterator[bytes]:
-        """Return what was written, in blocks of whole lines."""
+        """Yield the log in blocks of whole lines."""
         self._file.seek(0)
         while lines := b"".join(self._file.readlines(_REJECT_BYTES)):
             yield lines

@@ -1,4 +1,4 @@
-"""What a load is given, and its result."""
+"""The arguments of a load, and its result."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,14 +21,14 @@ from tpf_server.store.static.parts import PartsManifest
 
 @dataclass(frozen=True, slots=True)
 class RdfLoad:
-    """How RDF is loaded, and what the manifest says of it.
+    """How RDF is loaded, and described in the manifest.
 
     Args:
         created: the instant of the content.
         rejects: file for malformed parts, one JSON object per line; ``None``: only counted.
         strict: stop at the first malformed part.
-        source: what the store is made from.
-        prefixes: prefix to namespace, for display; those of the files come behind them.
+        source: the store's origin.
+        prefixes: prefix to namespace, for display; those of the files follow.
     """
 
     created: datetime
@@ -40,14 +40,7 @@ class RdfLoad:
 
 @dataclass(frozen=True, slots=True)
 class RdfSummary:
-    """The result of a load.
-
-    Args:
-        manifest: of the new store.
-        predicates: number of distinct predicates.
-        rejects: number of malformed lines or statements, which were left out.
-        first_rejects: the first of them.
-    """
+    """The result of a load: manifest, number of predicates, and malformed parts."""
 
     manifest: Manifest | PartsManifest
     predicates: int
@@ -75,7 +68,7 @@ def check_not_all_rejected(quads: int, rejects: int, first: Sequence[Reject]) ->
 
 
 def collect_rejects(blocks: Iterable[bytes], target: Path | None) -> list[Reject]:
-    """Write malformed parts into a file, if there are any; return the first ones."""
+    """Write malformed parts into a file, if any; return the first ones."""
     first: list[Reject] = []
     with ExitStack() as stack:
         out: IO[bytes] | None = None

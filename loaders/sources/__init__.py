@@ -1,1 +1,1 @@
-"""Sources of real data: each gives static facts, and where it is a feed, dynamic ones."""
+"""Sources of real data: static facts, and dynamic ones from feeds."""

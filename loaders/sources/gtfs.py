@@ -1,6 +1,6 @@
 """A GTFS feed: stops, routes and trips, and the departures of every day of service.
 
-The last stop of a trip, stops without pick-up and stops without a time are no departures.
+Last stops, and stops without pick-up or time, are no departures.
 """
 
 import json
@@ -48,14 +48,14 @@ class Gtfs:
     # What a loader asks for.
 
     def size(self) -> int:
-        """Estimate the bytes that the departures of all days would have as a table."""
+        """Estimate the bytes of all departures as a table."""
         services = self.schedule.services().values()
         with self._tables.line("calendar.txt", 1):
             days = {day for service in services for day in service.days(*self._day_span())}
         return self._tables.size() + self._tables.size("stop_times.txt") * len(days)
 
     def planned(self) -> int:
-        """Estimate the number of departures by the hours of trips, without making any."""
+        """Estimate the number of departures by the hours of trips."""
         services, hours = self.schedule.services(), self._departures_by_hour()
         days: dict[str, list[date]] = {}
         with self._tables.line("calendar.txt", 1):
@@ -73,7 +73,7 @@ class Gtfs:
         return total
 
     def _departures_by_hour(self) -> Counter[tuple[str, int]]:
-        """Count the departures of a day of a service in each of its hours."""
+        """Count the departures of a service's day in each hour."""
         columns = ("trip_id", "service_id")
         services = {
             r["trip_id"]: r["service_id"] for _, r in self._tables.rows("trips.txt", columns)
@@ -91,7 +91,7 @@ class Gtfs:
         return result
 
     def pieces(self, count: int) -> Sequence[str]:
-        """Return the stops, routes and trips, and `count` shares of the departures (by trip)."""
+        """Return stops, routes and trips, and `count` shares of the departures (by trip)."""
         shares = max(count, 1)
         return [json.dumps(None), *(json.dumps([share, shares]) for share in range(shares))]
 
@@ -197,7 +197,7 @@ class Gtfs:
         return iri(f"{self.base}{kind}/{'/'.join(quote(part, safe='') for part in parts)}")
 
     def departure(self, day: date, trip: str, sequence: int, start: int | None = None) -> Term:
-        """Return the name of a departure; `start` is that of the run of a template."""
+        """Return a departure's name; `start` is that of a template's run."""
         run = () if start is None else (clock(start),)
         return self.iri("departures", f"{day:%Y%m%d}", trip, *run, str(sequence))
 
@@ -212,5 +212,5 @@ class Gtfs:
 
 
 def _days_from(day: date, days: int) -> date:
-    """Return a day so many days later, or the first or last possible one."""
+    """Add days, within the possible range."""
     return date.fromordinal(min(max(day.toordinal() + days, 1), date.max.toordinal()))

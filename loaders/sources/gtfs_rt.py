@@ -1,14 +1,11 @@
-"""GTFS Realtime messages: delays, cancellations, platforms, positions and alerts.
+"""GTFS Realtime 2.0 messages: delays, cancellations, platforms, positions and alerts.
 
-Source: GTFS Realtime reference 2.0. What matters here:
-
-- An update of a stop holds for the stops behind it until another update of the trip, or one with
-  ``NO_DATA``. It says nothing of the stops before.
-- A delay is that of the departure, else of the arrival; an absolute time is compared with the
-  schedule.
-- An update without a day of service belongs to the day on which the planned trip is nearest to the
-  timestamp: at ten to one the trip of 25:10:00 is that of the day before.
-- Trips and runs that are not in the schedule (added ones) are left out.
+- A stop's update holds for the stops behind it until the next update, or ``NO_DATA``.
+- A delay is that of the departure, else of the arrival; absolute times are compared with the
+schedule.
+- Without a day of service, an update belongs to the day on which the planned trip is nearest to the
+timestamp.
+- Trips and runs that are not in the schedule are left out.
 """
 
 import math
@@ -52,7 +49,7 @@ _LAST = 253_370_764_799
 def alert_quads(
     names: Gtfs, entity: str, alert: Any, at: datetime, language: str | None
 ) -> Iterator[Quad]:
-    """Return the statements of an alert; none where all its periods are over."""
+    """Yield the statements of an alert; none when all its periods are over."""
     now = to_micros(at) // 1_000_000
     periods = sorted((each.start, each.end or _LAST + 1) for each in alert.active_period)
     coming = [period for period in periods if period[1] > now]
@@ -90,7 +87,7 @@ def alert_quads(
 
 
 def _text(translated: Any, language: str | None) -> Term | None:
-    """Return one of the translations: in the language, else without one, else the first."""
+    """Return the translation in the language, else without one, else the first."""
     texts = list(translated.translation)
     if not texts:
         return None
@@ -148,11 +145,11 @@ class Realtime:
             raise InputError(f"a GTFS Realtime message that grows ({error})", place) from None
 
     def instant(self, content: bytes, place: str) -> datetime:
-        """When a message was made."""
+        """Return a message's timestamp."""
         return timestamp(self.parse(content, place))
 
     def parse(self, content: bytes, place: str) -> Any:
-        """Parse a message; it must have a timestamp."""
+        """Parse a message, which must have a timestamp."""
         message = rt.FeedMessage()
         try:
             message.ParseFromString(content)
@@ -169,7 +166,7 @@ class Realtime:
         return message
 
     def quads(self, message: Any) -> tuple[Quad, ...]:
-        """Return the statements of a message; the later one of two about one fact counts."""
+        """Return a message's statements; later ones replace earlier ones."""
         size = _GROWTH * message.ByteSize()
         said = bounded_statements(self._said(message, timestamp(message)), size)
         return tuple({(quad.subject, quad.predicate): quad for quad in said}.values())
@@ -236,7 +233,7 @@ class Realtime:
         return min((today + timedelta(days=n) for n in (0, -1, -2, 1)), key=distance)
 
     def _by_sequence(self, update: Any, stops: list[StopTime]) -> dict[int, Any]:
-        """Return the updates by their stop; a stop that is named is the next one of that name."""
+        """Map updates to stops; a named stop is the next one of that name."""
         stated: dict[int, Any] = {}
         places: defaultdict[int | str, list[int]] = defaultdict(list)
         for place, stop in enumerate(stops):

@@ -1,14 +1,10 @@
 """The plan of a GTFS feed: the days of service, the times of trips, and their runs.
 
-Source: General Transit Feed Specification, reference of `gtfs.org`. What matters here:
-
-- A time is counted from *noon minus twelve hours* of the day of service, in the agency's time zone.
-  So ``25:10:00`` is ten past one on the next day, and on the days on which clocks change a time
-  after noon is what the clock on the wall shows.
-- A service runs on the weekdays of ``calendar.txt`` between its dates, plus and minus the days of
-  ``calendar_dates.txt``; a feed may have only one of the two.
-- A trip in ``frequencies.txt`` is a template: it starts every `headway_secs` from `start_time`, and
-  not at or after `end_time`; its own times give only its durations.
+- Times count from *noon minus twelve hours* of the day of service in the agency's zone, so that
+``25:10:00`` is the next day, and clock changes are right after noon.
+- Services run by ``calendar.txt``, plus and minus ``calendar_dates.txt``; either may be absent.
+- A trip in ``frequencies.txt`` is a template: it starts every `headway_secs` from `start_time` to
+before `end_time`; its own times give only durations.
 """
 
 import io
@@ -37,7 +33,7 @@ class Tables:
         self.path = path
 
     def size(self, name: str | None = None) -> int:
-        """Return the uncompressed bytes of a table, or of all; 0 where there is none."""
+        """Return the uncompressed bytes of a table, or of all; 0 where missing."""
         if self.path.is_dir():
             return size_of([self.path / name if name else self.path])
         with archive(self.path) as opened:
@@ -47,7 +43,7 @@ class Tables:
     def rows(
         self, name: str, columns: tuple[str, ...], optional: bool = False
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Return the rows of a table with their line numbers."""
+        """Yield a table's rows with line numbers."""
         place = self.place(name)
         with self._open(name, optional) as text:
             if text is None:
@@ -66,11 +62,11 @@ class Tables:
                     yield line, dict(zip(header, values, strict=False))
 
     def place(self, name: str) -> str:
-        """Where a table is, for messages."""
+        """Name a table in messages."""
         return str(self.path / name) if self.path.is_dir() else f"{self.path}: {name}"
 
     def line(self, name: str, line: int) -> AbstractContextManager[None]:
-        """Attribute the errors of this block to a line of a table."""
+        """Attribute errors to a line of a table."""
         return row_of(self.place(name), line)
 
     @contextmanager
@@ -107,7 +103,7 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 
 
 class StopTime(NamedTuple):
-    """A stop of a trip; times in seconds since the beginning of the day of service."""
+    """A stop of a trip; seconds since the beginning of the day of service."""
 
     sequence: int
     stop: str
@@ -117,7 +113,7 @@ class StopTime(NamedTuple):
 
 
 class Frequency(NamedTuple):
-    """A trip starts every `headway` seconds from `start` to before `end`."""
+    """A trip that starts every `headway` seconds from `start` to before `end`."""
 
     start: int
     end: int
@@ -132,7 +128,7 @@ class Frequency(NamedTuple):
         return result
 
     def _before(self, end: int) -> int:
-        """Count the starts before an instant that is not before the first one."""
+        """Count the starts before an instant not before the first one."""
         return -(-(min(end, self.end) - self.start) // self.headway)
 
 
@@ -181,7 +177,7 @@ class GtfsSchedule:
             raise InputError(f"unknown time zone {name!r}", place, 2) from None
 
     def instant(self, day: date, seconds_of_day: int) -> datetime:
-        """Return the instant so many seconds after noon minus twelve hours of a day, in UTC."""
+        """Return the UTC instant so many seconds after noon minus twelve hours."""
         return schedule_instant(day, seconds_of_day, self.zone)
 
     def services(self) -> dict[str, ServiceDays]:
@@ -246,14 +242,14 @@ class GtfsSchedule:
         return dict(frequencies)
 
     def stop_times(self, share: int, shares: int) -> dict[str, list[StopTime]]:
-        """Return the stops of a share of the trips (by the name of the trip), in any sequence."""
+        """Return the stops of a share of the trips, unordered."""
         times: defaultdict[str, list[StopTime]] = defaultdict(list)
         for trip, stop in self.calls(share, shares):
             times[trip].append(stop)
         return dict(times)
 
     def calls(self, share: int = 0, shares: int = 1) -> Iterator[tuple[str, StopTime]]:
-        """Return the same one by one, each with its trip."""
+        """Yield the stops of a share of the trips, each with its trip."""
         columns = ("trip_id", "stop_id", "stop_sequence", "departure_time")
         for line, row in self.tables.rows("stop_times.txt", columns):
             if zlib.crc32(row["trip_id"].encode()) % shares != share:
@@ -268,11 +264,7 @@ class GtfsSchedule:
 
 
 def in_sequence(stops: Sequence[StopTime]) -> list[StopTime]:
-    """Sort the stops of a trip.
-
-    Raises:
-        ValueError: two of them have one number.
-    """
+    """Sort a trip's stops; `ValueError` for a repeated number."""
     ordered = sorted(stops, key=lambda stop: stop.sequence)
     for one, other in pairwise(ordered):
         if one.sequence == other.sequence:
@@ -281,7 +273,7 @@ def in_sequence(stops: Sequence[StopTime]) -> list[StopTime]:
 
 
 def schedule_instant(day: date, seconds_of_day: int, zone: ZoneInfo) -> datetime:
-    """Return the instant so many seconds after noon minus twelve hours of a day, in UTC."""
+    """Return the UTC instant so many seconds after noon minus twelve hours."""
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone).astimezone(UTC)
     return noon + timedelta(seconds=seconds_of_day - 12 * 3600)
 
@@ -289,7 +281,7 @@ def schedule_instant(day: date, seconds_of_day: int, zone: ZoneInfo) -> datetime
 def runs(
     stations: Sequence[StopTime], days: Sequence[date], frequencies: Sequence[Frequency]
 ) -> Iterator[tuple[date, int | None, int]]:
-    """Return day, start (of a template) and shift in seconds of every run of a trip."""
+    """Yield day, start (of a template) and shift in seconds of a trip's runs."""
     if not frequencies:
         yield from ((day, None, 0) for day in days)
         return
@@ -303,7 +295,7 @@ def runs(
 
 
 def seconds(text: str) -> int:
-    """Return the seconds of a GTFS time ``H:MM:SS``, which may be beyond 24 hours."""
+    """Parse a GTFS time ``H:MM:SS``, perhaps beyond 24 hours."""
     hours, minutes, rest = text.split(":") if text.count(":") == 2 else ("", "", "")
     if not (hours.isdigit() and minutes.isdigit() and rest.isdigit()):
         raise ValueError(f"not a time: {text!r}")
@@ -320,7 +312,7 @@ def clock(total: int) -> str:
 
 
 def date_of(text: str) -> date:
-    """Return the day of a GTFS date ``YYYYMMDD``."""
+    """Parse a GTFS date ``YYYYMMDD``."""
     if len(text) != 8 or not text.isdigit():
         raise ValueError(f"not a date: {text!r}")
     return date(int(text[:4]), int(text[4:6]), int(text[6:]))

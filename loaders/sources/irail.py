@@ -1,13 +1,10 @@
 """Liveboards of the Belgian railway API: one JSON document per poll.
 
-A recording is a zip file or a directory with one document per poll, named after the instant of the
-poll in milliseconds since 1970 (``1417772214687.dat`` or ``….json``). Each has an ``@graph`` of
-departures: ``@id``, ``stop``, ``headsign``, ``routeLabel``, ``scheduledDepartureTime`` (with its
-offset), ``platform`` (empty: unknown) and ``delay`` (a string: seconds, or ``cancel``). The API's
-own JSON (``departures`` with a list of ``departure``) is read, too.
-
-Delay, platform and status hold from a poll to the next one; the rest is static. A cancelled
-departure has a status and no delay.
+A recording is a zip file or directory of documents named after the poll in milliseconds since 1970
+(``1417772214687.dat`` or ``….json``). Each has an ``@graph`` of departures (``@id``, ``stop``,
+``headsign``, ``routeLabel``, ``scheduledDepartureTime``, ``platform``, ``delay``: seconds or
+``cancel``), or is the API's own JSON. Delay, platform and status hold until the next poll; the rest
+is static. A cancelled departure has a status and no delay.
 """
 
 import json
@@ -53,7 +50,7 @@ class Departure(NamedTuple):
         yield Quad(self.subject, v.STOP, self.stop)
 
     def dynamic(self) -> Iterator[Quad]:
-        """Return its statements that hold until the next poll."""
+        """Yield its statements that hold until the next poll."""
         if self.delay is None:
             yield Quad(self.subject, v.STATUS, v.CANCELLED)
         else:
@@ -102,13 +99,13 @@ class Irail(RecordedPolls[str]):
         return size_of([self.path])
 
     def pieces(self, count: int) -> Sequence[str]:
-        """The documents in `count` lists of about equal length."""
+        """Split the documents into `count` lists of about equal length."""
         members = [name for _, _, name in self._polls]
         size = -(-len(members) // max(count, 1))
         return [json.dumps(members[i : i + size]) for i in range(0, len(members), size)]
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """The static facts of some documents, each once."""
+        """Yield the static facts of some documents, each once."""
         seen: set[Term] = set()
         for name, text in self._read(json.loads(piece)):
             for departure in departures(text, f"{self.path}: {name}"):
@@ -128,7 +125,7 @@ class Irail(RecordedPolls[str]):
     # The feed.
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Return one batch per poll; it holds until the next poll."""
+        """Yield one batch per poll; it holds until the next."""
         polls = self.selected(start, until)
         documents = self._read([name for _, _, name in polls])
         for (at, end, _), (name, text) in zip(polls, documents, strict=True):
@@ -165,7 +162,7 @@ def read_liveboard(content: bytes, place: str) -> list[Quad]:
 
 
 def departures(content: bytes, place: str) -> Iterator[Departure]:
-    """Return the departures of a liveboard, in either form."""
+    """Yield the departures of a liveboard, in either form."""
     try:
         document = json.loads(content)
         if b"\\" in content:
@@ -199,7 +196,7 @@ def _listed(board: Mapping[str, Any]) -> Any:
 
 
 def listed_departure(entry: Any, board: Mapping[str, Any], place: str) -> Departure:
-    """Read one departure of the API's own JSON, in which all values are texts."""
+    """Read a departure of the API's own JSON, all texts."""
     try:
         scheduled = format_instant(from_micros(int(entry["time"]) * 1_000_000))
         platform = entry.get("platform", "")
@@ -240,5 +237,5 @@ def departure(entry: Any, place: str) -> Departure:
 
 
 def from_millis(millis: int) -> datetime:
-    """The UTC instant so many milliseconds after 1970-01-01T00:00:00Z."""
+    """Return the instant so many milliseconds after 1970."""
     return from_micros(millis * 1000)

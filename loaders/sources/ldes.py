@@ -1,8 +1,7 @@
 """Follow a Linked Data Event Stream: read its nodes, and give its members in order, once.
 
-A member that is a labelled statement, as in our server's streams, is a fact with its label. Any
-other is a version of an object (`ldes:versionOfPath`): its statements hold from its instant on,
-until a newer version does not have them. A deletion ends them.
+A member that is a labelled statement is a fact. Any other is a version of an object
+(`ldes:versionOfPath`): its statements hold until a newer version lacks them, or a deletion.
 """
 
 import json
@@ -81,14 +80,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class LdesNode:
-    """A node.
+    """A node: members, URLs of relations and root nodes, and stream properties.
 
-    Args:
-        members: in it.
-        leads_to: URLs of its relations, in order.
-        views: URLs of root nodes.
-        about: properties of the stream: objects by their names in the vocabulary of LDES, and the
-            namespace of its labels.
+    `about` maps names in the LDES vocabulary to objects, and has the labels' namespace.
     """
 
     members: tuple[Member, ...] = ()
@@ -220,13 +214,7 @@ CREATE TABLE IF NOT EXISTS versions (entity TEXT PRIMARY KEY, at INTEGER, quads 
 
 
 class KnownNode(NamedTuple):
-    """A node that was read.
-
-    Args:
-        etag: its entity tag; empty where it has none.
-        leads_to: the URLs that it leads to.
-        full: it need not be read again.
-    """
+    """A node that was read; a `full` one need not be read again."""
 
     etag: str
     leads_to: tuple[str, ...]
@@ -278,7 +266,7 @@ class LdesState:
             self._database.execute("COMMIT")
 
     def setting(self, name: str, value: str | None = None) -> str:
-        """Return the value under a name; set it to `value` if it is new."""
+        """Return a setting; set it to `value` if new."""
         with self._translated():
             if value is not None:
                 self._database.execute(
@@ -367,13 +355,7 @@ _Version: TypeAlias = tuple[datetime, tuple[Quad, ...]]
 
 
 class MemberChanges(NamedTuple):
-    """What members change together.
-
-    Args:
-        gone: facts that end, with the labels that they had.
-        said: new facts.
-        members: the number of members.
-    """
+    """The changes of members: facts that end with their labels, and new ones."""
 
     gone: Sequence[Fact]
     said: Sequence[Fact]
@@ -458,7 +440,6 @@ class LdesFollower:
             return sum(self._state.add(each, at) for each, at in made)
 
     def _begin(self, node: LdesNode, url: str) -> None:
-        """Read the properties of the stream with its first node."""
         for name in ("timestampPath", "versionOfPath", "versionDeletePath", "versionDeleteObject"):
             path = node.about.get(name, "")
             if path and not is_iri(path):
@@ -470,11 +451,10 @@ class LdesFollower:
         self._state.setting("root", root)
 
     def changes(self) -> Iterator[tuple[MemberChanges, Callable[[], None]]]:
-        """Return waiting changes, in order, each with a function to call once it was taken.
+        """Yield waiting changes, in order, each with its acknowledgement.
 
-        Members of several instants come together as long as they are about different objects. A
-        member whose label ends before it begins, or that has the last possible instant, is left
-        out.
+        Members of several instants come together as long as they are about different objects.
+        Members with an impossible label or instant are left out.
         """
         while entries := self._state.waiting(_AT_ONCE):
             portion = _Portion()
@@ -502,7 +482,6 @@ class LdesFollower:
     def _tell(
         self, waiting: Waiting, at: datetime, before: Mapping[Term, _Version], portion: "_Portion"
     ) -> None:
-        """Add the facts of a member to those of its instant."""
         member = waiting.member
         deleted = self._is_deleted(member)
         fact = self._statement(member)
@@ -535,7 +514,7 @@ class LdesFollower:
         )
 
     def _statement(self, member: Member) -> Fact | None:
-        """Return the labelled fact that a member is; ``None``: it is none."""
+        """Return the labelled fact of a member, if it is one."""
         own = {q.predicate: q.object for q in member.quads if q.subject == member.name}
         types = {q.object for q in member.quads if q.predicate == RDF_TYPE}
         if RDF_STATEMENT not in types or not {RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT} <= own.keys():

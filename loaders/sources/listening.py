@@ -1,7 +1,6 @@
 """A feed of JSON documents that are posted to a port here.
 
-Requests of web pages are refused, under whatever host name: their readers could not know that they
-publish here with the token of another.
+Requests of web pages are refused: they could publish with another's token.
 """
 
 import hmac
@@ -36,13 +35,12 @@ _JSON = re.compile(r"application/([\w.-]+\+)?json")
 
 
 class Listener:
-    """Receives documents by ``POST``; each is a batch.
+    """Receive documents by ``POST``; each is a batch from its arrival.
 
-    A document is acknowledged when the next batch is asked for, so when it is published. A
-    malformed one is refused with the reason. It holds from its arrival.
+    A document is acknowledged when published; a malformed one is refused with the reason.
 
     Raises:
-        SettingError: not such a URL, or an address of a network without a token.
+        SettingError: no such URL, or a network address without a token.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class Listener:
         self._ended = threading.Event()
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Return one batch per document that arrives from `start` to `until`."""
+        """Yield one batch per document that arrives from `start` to `until`."""
         told = 0
         last = self._live.clock.now() if start is None else max(start, self._live.clock.now())
         self._ended.clear()
@@ -137,7 +135,7 @@ class Listener:
 
 
 class _Document(NamedTuple):
-    """The statements of a document, and an event that is set when they were published."""
+    """The statements of a document, and an event set once published."""
 
     quads: tuple[Quad, ...]
     told: threading.Event

@@ -1,13 +1,8 @@
 """NGSI-LD entities: answers of a context broker, and its notifications.
 
-Source: ETSI GS CIM 009 (NGSI-LD API 1.8), in the normalised, the concise and the simplified form.
-
-- A property becomes its value, a relationship its object, a text in several languages one literal
-  for each. Metadata of a property (its unit, since when it is so) are left out.
-- The position of a thing (`location`, a point) becomes latitude and longitude; other geometries are
-  literals of GeoJSON, other structures literals of JSON.
-- Names are resolved by the context, else by the default context of NGSI-LD. Remote contexts are not
-  fetched: give them as a file.
+Source: ETSI GS CIM 009 (NGSI-LD API 1.8), in the normalised, concise and simplified form. Metadata
+of properties are left out; points become latitude and longitude; other geometries and structures
+become literals. Remote contexts are not fetched: give them as a file.
 """
 
 import json
@@ -38,7 +33,7 @@ _TYPE = "application/ld+json"
 
 
 def reader_of_json(context: InputPlace | None) -> Callable[[bytes, str], list[Quad]]:
-    """Return a function that reads documents, with a context that comes before their own."""
+    """Return a reader of documents, with a context before their own."""
     given = None if context is None else context_of(context)
 
     def read(content: bytes, place: str) -> list[Quad]:
@@ -56,7 +51,7 @@ def reader_of_json(context: InputPlace | None) -> Callable[[bytes, str], list[Qu
 
 
 def quads_of_json(content: bytes, place: str, base: str | None) -> list[Quad]:
-    """Return the statements of a document of JSON-LD; without a base, relative IRIs are refused."""
+    """Parse JSON-LD; without a base, relative IRIs are refused."""
     try:
         parsed = read_quads(content, ox.RdfFormat.JSON_LD, base=base or NOWHERE)
         quads = [_named(quad, place) for quad in parsed]
@@ -101,7 +96,7 @@ def _with_context(content: bytes, context: Any, place: str) -> bytes:
 
 
 def _in_context(context: Any, nodes: list[Any]) -> bytes:
-    """Return a document of nodes with one context, which their own ones add to."""
+    """Return a document of nodes with one context, extended by their own."""
     return json.dumps({"@context": context, "@graph": nodes}).encode()
 
 
@@ -145,7 +140,7 @@ class NgsiLd:
         self._context = None if context is None else context_of(context)
 
     def read(self, content: bytes, place: str) -> list[Quad]:
-        """Return the statements of the entities of an answer or a notification."""
+        """Parse the entities of an answer or a notification."""
         document = _parsed(content, place)
         # An entity's own context, else that of the document.
         around = document.get("@context") if isinstance(document, dict) else None
@@ -170,7 +165,7 @@ class NgsiLd:
         ]
 
     def instant(self, content: bytes, place: str) -> datetime:
-        """When a notification was made."""
+        """Return a notification's timestamp."""
         document = _parsed(content, place)
         said = document.get("notifiedAt") if isinstance(document, dict) else None
         try:
@@ -182,7 +177,7 @@ class NgsiLd:
 
 
 def _not_remote(context: Any, refuse: bool, place: str) -> list[Any]:
-    """Return the parts of a context that are not remote; leave others out, or `refuse` them."""
+    """Return the context's parts that are not remote; drop or `refuse` others."""
     results = []
     for each in context if isinstance(context, list) else [context]:
         if isinstance(each, dict):
@@ -255,14 +250,14 @@ def _node(entity: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _are_attributes(said: list[Any]) -> bool:
-    """True for the instances of an attribute, false for a list that is its value."""
+    """True for an attribute's instances, false for a list as value."""
     return bool(said) and all(
         isinstance(each, dict) and _content(each) is not each for each in said
     )
 
 
 def _content(said: Any) -> Any:
-    """Return the value of an attribute; in the simplified form, itself."""
+    """Return an attribute's value; in the simplified form, itself."""
     if isinstance(said, dict) and said.get("type") not in _GEOMETRIES:
         for name in ("value", "object", "languageMap", "json", "vocab", "valueList", "objectList"):
             if name in said:

@@ -37,12 +37,7 @@ class MessageFormat(Protocol):
 
 
 class RecordedPolls(Generic[ItemT]):
-    """Items by the instants at which they were polled; each holds until the next one.
-
-    Args:
-        items: one at least.
-        last: how long the last one holds.
-    """
+    """Items by poll; each holds until the next one, the last one for `last`."""
 
     def __init__(self, items: Mapping[datetime, ItemT], last: timedelta) -> None:
         instants = sorted(items)
@@ -66,7 +61,7 @@ class RecordedPolls(Generic[ItemT]):
 
 
 class RecordedMessages(RecordedPolls[InputPlace]):
-    """Recorded messages: a file, or a directory. A message holds until the next one."""
+    """Recorded messages in a file or directory, each until the next."""
 
     def __init__(
         self,
@@ -115,11 +110,7 @@ Read: TypeAlias = Callable[[bytes, str], Iterable[Quad]]
 class LiveFeed(NamedTuple):
     """How a live feed is followed.
 
-    Args:
-        clock: to wait on.
-        cancelled: ends the feed.
-        failed: called with the reason when a poll fails or a document is refused.
-        most: end after so many polls or documents; ``None``: when it is cancelled.
+    `failed` receives the reasons of failures; `most` ends it after so many polls or documents.
     """
 
     clock: Clock
@@ -129,9 +120,9 @@ class LiveFeed(NamedTuple):
 
 
 class Poller:
-    """A feed that is polled; to be played with the original instants.
+    """A polled feed, to be played with the original instants.
 
-    A poll that fails gives no batch, so the facts before it end as planned.
+    A failed poll gives no batch, so the facts before it end as planned.
     """
 
     def __init__(
@@ -155,7 +146,7 @@ class Poller:
         self._paged = paged
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Return one batch per successful poll; for ever, or to `until`, or so many.
+        """Yield one batch per successful poll; for ever, or to `until`, or so many.
 
         Raises:
             InputError: every poll failed.

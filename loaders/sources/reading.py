@@ -1,7 +1,4 @@
-"""Read foreign tables and archives, within bounds of memory.
-
-Malformed or oversized input ends with one line that names the file.
-"""
+"""Read foreign tables and archives, within bounds of memory; errors name the file."""
 
 import csv
 import io
@@ -38,7 +35,7 @@ _DAMAGED = (
 
 
 def rows(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, list[str]]]:
-    """Return the rows of a CSV file with the numbers of their last lines."""
+    """Yield a CSV file's rows with the numbers of their last lines."""
     # A setting of the whole process; its default is an eighth of a megabyte.
     if csv.field_size_limit() < MAX_FIELD:
         csv.field_size_limit(MAX_FIELD)
@@ -65,18 +62,14 @@ def lines_of(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, s
 
 
 def instant_in(text: str) -> datetime:
-    """Read an instant in ISO 8601, as UTC where it names no zone.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Parse ISO 8601, as UTC without a zone; `ValueError` if malformed."""
     instant = datetime.fromisoformat(text)
     return utc(instant) if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 @contextmanager
 def row_of(place: str, line: int | None = None) -> Iterator[None]:
-    """Raise the errors of this block as `InputError` of a row of a table."""
+    """Raise errors as `InputError` of a row of a table."""
     try:
         yield
     except InputError:
@@ -87,7 +80,7 @@ def row_of(place: str, line: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def archive(place: InputPlace) -> Iterator[zipfile.ZipFile]:
-    """Open a zip file; raise its errors, also those of members in the block, as `InputError`."""
+    """Open a zip file; raise its and its members' errors as `InputError`."""
     path = str(place)
     try:
         with place.open("rb") as file, zipfile.ZipFile(file) as opened:
@@ -106,7 +99,7 @@ def archive(place: InputPlace) -> Iterator[zipfile.ZipFile]:
 
 
 def member(opened: zipfile.ZipFile, name: str) -> IO[bytes]:
-    """Open a file of an archive, in the block of `archive`; refuse an absurd size."""
+    """Open a member, in the block of `archive`; refuse an absurd size."""
     info = opened.getinfo(name)
     if info.file_size > MAX_MEMBER:
         raise InputError(f"{name} has more than {MAX_MEMBER >> 30} GB", str(opened.filename))

@@ -1,13 +1,10 @@
-"""SIRI 2: estimated timetables (ET) and monitored vehicles (VM), in XML.
+"""SIRI 2 (CEN/TS 15531): estimated timetables (ET) and monitored vehicles (VM), in XML.
 
-Source: CEN/TS 15531 (SIRI 2.0 and 2.1). What matters here:
-
-- A call of an estimated journey with a departure time is a departure. Its delay is the expected
-  time (of a recorded call: the actual one) minus the aimed one.
-- A journey is named by its day and its reference in the timetable, as departures of GTFS are.
-- A vehicle has its last position, and the journey that it makes.
-- Elements are matched by their local names. An identifier that is an IRI is used as it is; any
-  other is a name below the base.
+- A call with a departure time is a departure; its delay is the expected (or actual) minus the aimed
+time.
+- A journey is named by its day and its reference in the timetable, as in GTFS.
+- A vehicle has its last position and its journey.
+- Elements match by local names. Identifiers are IRIs, or names below the base.
 """
 
 import math
@@ -34,7 +31,7 @@ _DEPTH = 200
 
 
 class _Tree(ElementTree.TreeBuilder):
-    """Builds elements, as deep as anything that was meant."""
+    """Build elements up to a sensible depth."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +89,7 @@ class Siri:
         self._base = base
 
     def read(self, content: bytes, place: str) -> tuple[Quad, ...]:
-        """Return the statements of a message; the later one of two about one fact counts."""
+        """Return a message's statements; later ones replace earlier ones."""
         quads: dict[tuple[Term, Term], Quad] = {}
         try:
             # What is said of a journey once is said of each of its calls.
@@ -104,7 +101,7 @@ class Siri:
         return tuple(quads.values())
 
     def instant(self, content: bytes, place: str) -> datetime:
-        """When a message was made."""
+        """Return a message's timestamp."""
         delivery = _delivery(content, place)
         # Of the service delivery, else of the first delivery in it.
         said = _text(delivery, "ResponseTimestamp") or next(
@@ -199,7 +196,7 @@ class Siri:
                 yield Quad(subject, v.STOP, self._named("stops", stop))
 
     def _reference(self, journey: Element) -> tuple[str, ...] | None:
-        """Return the day, where there is one, and the reference of a journey."""
+        """Return the day (if any) and the reference of a journey."""
         for framed in _children(journey, "FramedVehicleJourneyRef"):
             day = _text(framed, "DataFrameRef")
             reference = _text(framed, "DatedVehicleJourneyRef")
@@ -235,12 +232,11 @@ def _children(element: Element, name: str) -> Iterator[Element]:
 
 
 def _text(element: Element, name: str) -> str:
-    """Return the text of the first child of a name; empty where there is none."""
     return next(((child.text or "").strip() for child in _children(element, name)), "")
 
 
 def _seconds(duration: str) -> int:
-    """The seconds of an ``xsd:duration`` of days and less."""
+    """Return the seconds of an ``xsd:duration`` of days and less."""
     match = _DURATION.fullmatch(duration)
     if match is None or duration[-1] in "PT":
         raise ValueError(f"not a duration: {duration[:40]!r}")

@@ -1,12 +1,12 @@
 """Taxi trips in New York, as in the DEBS Grand Challenge 2015: one trip per line of CSV.
 
-The 17 columns have no header: medallion, hack license, pickup and drop-off time, seconds, miles,
-pickup longitude and latitude, drop-off longitude and latitude, payment (``CSH`` or ``CRD``), fare,
-surcharge, tax, tip, tolls, total. Lines are sorted by the drop-off time, which is the instant of a
-trip. Times are local and name no zone; they are read as UTC, because the queries only compare them.
+17 columns without header: medallion, hack license, pickup and drop-off time, seconds, miles, pickup
+longitude and latitude, drop-off longitude and latitude, payment (``CSH`` or ``CRD``), fare,
+surcharge, tax, tip, tolls, total. Sorted by drop-off time, the instant of a trip; local times are
+read as UTC.
 
-Source: Jerzak and Ziekow 2015, *The DEBS 2015 Grand Challenge*; the terms are those of Le-Phuoc,
-Dao-Tran, Le Van, Le Tuan, Nguyen, Nguyen and Hauswirth 2015, Examples 1 to 5.
+Source: Jerzak and Ziekow 2015, *The DEBS 2015 Grand Challenge*; the terms are those of Le-Phuoc et
+al. 2015, Examples 1 to 5.
 """
 
 import gzip
@@ -103,7 +103,7 @@ class Taxi:
     # The feed.
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Return the trips that end at each instant; they hold for a while."""
+        """Yield the trips that end at each instant; they hold for a while."""
         before: tuple[datetime, tuple[Quad, ...]] | None = None
         for at, readings in groupby(self.readings(_STREAM, start, until), key=lambda r: r.at):
             quads = tuple(quad for reading in readings for quad in reading.quads)

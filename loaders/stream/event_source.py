@@ -1,10 +1,6 @@
-"""Server-sent events into a spool.
+"""Server-sent events into a spool, resumed by ``Last-Event-ID`` (HTML standard).
 
-Source: the HTML standard, section "Server-sent events": the format, reconnection, and the
-``Last-Event-ID`` that a client then sends.
-
-The identifier is written when the event is on the disk. Events that the server repeats after a
-crash are recognised by it, and left out.
+The identifier is written after the event, and repeated events are left out by it.
 """
 
 import threading
@@ -32,7 +28,7 @@ _MAY_PASS = frozenset({408, 425, 429})
 
 
 class EventFollower:
-    """Writes the events of a URL to the spool while the block runs; reconnects and resumes."""
+    """Write a URL's events to the spool during the block; reconnect and resume."""
 
     def __init__(
         self,
@@ -59,11 +55,7 @@ class EventFollower:
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def check(self) -> None:
-        """Check that events are still received.
-
-        Raises:
-            InputError: they are not, and will not be.
-        """
+        """Raise an `InputError` if events will not be received any more."""
         if self._failure is not None:
             raise InputError(f"events are no longer received ({self._failure})", self._shown)
 

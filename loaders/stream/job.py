@@ -1,9 +1,8 @@
 """The Structured Streaming job: records in micro-batches, mapped by the workers, to a server.
 
-**Exactly once.** Spark writes down which records belong to a micro-batch before it works on them;
-after a crash it repeats the micro-batch with the same number and records. A published batch is
-identified by the query (kept in the checkpoint), the micro-batch and the position of the record,
-and a server ignores an identifier that it has. Labels are functions of the records alone.
+**Exactly once.** After a crash Spark repeats a micro-batch with the same number and records. A
+batch is identified by the query (in the checkpoint), the micro-batch and the record's position, and
+the server ignores repeated identifiers. Labels are functions of the records alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,13 +47,10 @@ class StreamJobSettings:
 
 
 class StreamProgress(NamedTuple):
-    """What is called as a job goes on.
+    """The callbacks of a job.
 
-    Args:
-        left_out: with the problem of a record that is malformed or refused.
-        done: with the number and the records of a published micro-batch; all with smaller numbers
-            are complete and will never be repeated.
-        check: every second; ends the job by an exception.
+    `left_out` receives the problem of a refused record, `done` a micro-batch that will never be
+    repeated; `check` runs every second and ends the job by an exception.
     """
 
     left_out: Callable[[str], None]
@@ -64,7 +60,7 @@ class StreamProgress(NamedTuple):
 
 @dataclass(slots=True)
 class StreamSummary:
-    """Records and statements that the server has, and records left out."""
+    """Records and statements sent, and records left out."""
 
     records: int = 0
     facts: int = 0
@@ -74,7 +70,7 @@ class StreamSummary:
 def arriving_files(
     session: "SparkSession", directory: Path | str, settings: StreamJobSettings
 ) -> "DataFrame":
-    """Return the frame of whole files that appear in a directory or URL, by renaming.
+    """Return the frame of whole files that appear in a directory, by renaming.
 
     Executors read them: on a cluster they must see the directory.
     """
@@ -132,7 +128,7 @@ def run_stream(
     stopped: Event,
     progress: StreamProgress,
 ) -> StreamSummary:
-    """Publish records until the job is stopped, or where `once` is set, until none are left.
+    """Publish records until the job is stopped, or with `once`, until none are left.
 
     Raises:
         PublishRefusedError: the server refuses batches whatever their content.
@@ -204,7 +200,7 @@ def run_stream(
 
 
 def _identity(checkpoint: Folder) -> str:
-    """Return the identity of the query, which is kept in the checkpoint."""
+    """Return the query's identity, kept in the checkpoint."""
     from secrets import token_hex
 
     if _IDENTITY not in checkpoint.names():
@@ -213,7 +209,7 @@ def _identity(checkpoint: Folder) -> str:
 
 
 class _Mapper:
-    """Map Arrow batches of records to Arrow batches of bodies; runs in the workers."""
+    """Map Arrow batches of records to bodies; runs in the workers."""
 
     def __init__(self, mapping: RecordMapping) -> None:
         self._mapping = mapping

@@ -1,8 +1,6 @@
 """MQTT messages into a spool.
 
-A message is acknowledged when its file has its final name, so none is lost in a crash. The broker
-repeats a message that was not acknowledged as a duplicate; it is left out where the spool has, or
-had, its content.
+A message is acknowledged when its file has its final name; repeated duplicates are left out.
 """
 
 import threading
@@ -18,7 +16,7 @@ from loaders.stream.spool import Spool
 
 
 class Subscriber:
-    """Writes the messages of a topic to the spool while the block runs."""
+    """Write a topic's messages to the spool during the block."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
 """Publish the records of a micro-batch in sequence: by an executor, or by the driver.
 
-Records are in order of their instants, because later ones replace earlier ones; so one task
-publishes a micro-batch. A task that Spark repeats, or has given up, sends the same batches under
-the same identifiers in the same order, so the server takes each once and in order.
+Later records replace earlier ones, so one task publishes a micro-batch. A repeated task sends the
+same batches under the same identifiers in the same order.
 """
 
 import socket
@@ -32,12 +31,7 @@ _SECONDS = 10.0
 class Outcome(NamedTuple):
     """The outcome of a record.
 
-    Args:
-        name: of the record.
-        facts: number of its statements.
-        problem: why it was left out.
-        status: of the server's refusal, where that ends the job.
-        failure: what ends the job.
+    `problem` is why it was left out; `status` and `failure` end the job.
     """
 
     name: str
@@ -82,7 +76,7 @@ def outcomes(
 
 
 class RecordPoster:
-    """Publishes sorted records in Arrow batches; runs in a worker."""
+    """Publish sorted records in Arrow batches; runs in a worker."""
 
     def __init__(self, url: str, token: str | None, batch: str) -> None:
         self._url = url
@@ -103,7 +97,7 @@ class RecordPoster:
 
 
 def unreached(session: "SparkSession", url: str) -> str | None:
-    """Return why an executor does not reach a server; ``None``: it does."""
+    """Return why an executor does not reach a server, if so."""
 
     def look(_: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa

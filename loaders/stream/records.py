@@ -25,13 +25,7 @@ _METHOD = "rdf-1.2"
 
 
 class Document(NamedTuple):
-    """A file or a message.
-
-    Args:
-        name: its name, whose suffix is the format.
-        at: when it was written; the same when it is read again.
-        text: its content.
-    """
+    """A file or a message: its name (the suffix is the format), time and text."""
 
     name: str
     at: datetime
@@ -39,13 +33,7 @@ class Document(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """The batch of a record.
-
-    Args:
-        body: N-Quads.
-        label: of all of them; ``None``: they are annotated.
-        facts: number of statements.
-    """
+    """The batch of a record: N-Quads with one label, or annotated ones."""
 
     body: str
     label: Label | None
@@ -53,7 +41,7 @@ class Publication(NamedTuple):
 
 
 class RecordMapping(Protocol):
-    """How records become batches; pickled to the workers."""
+    """A mapping of records to batches; pickled to the workers."""
 
     def batch(self, record: Document) -> Publication:
         """Return the batch of a record.

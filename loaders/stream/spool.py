@@ -1,7 +1,7 @@
 """Messages in a spool directory, one file each, for the streaming job.
 
-A file leaves the spool when its micro-batch is complete. The list of those files is written before,
-so that a crash leaves no file behind for ever.
+A file is removed when its micro-batch is complete; their list is written before, so that a crash
+leaves none behind.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class Spool:
             unfinished.unlink()
 
     def land(self, topic: str, payload: bytes | bytearray, again: bool) -> Path | None:
-        """Write a message; ``None`` where it came `again` and is or was there already."""
+        """Write a message; ``None`` for a repetition of one received before."""
         digest = hashlib.blake2b(topic.encode() + b"\n" + payload, digest_size=16).hexdigest()
         if again and any(
             True
@@ -68,7 +68,7 @@ class Spool:
         leaving: threading.Event,
         troubled: Callable[[str], None],
     ) -> bool:
-        """Write a message, repeatedly until there is room; return whether it was written."""
+        """Write a message, repeatedly until there is room; return success."""
         told = False
         while True:
             try:
