@@ -139,7 +139,7 @@ def run(
 
 
 def _run(runner: Runner, experiment: Experiment, progress: Progress) -> bool:
-    """Run one experiment and return True if it is complete; its errors do not stop the others."""
+    """Run one experiment; return True if complete. Its errors do not stop the others."""
     try:
         return runner.run(experiment).complete
     except ConfigurationError:
@@ -250,7 +250,6 @@ def _two(runs: list[Path], *, config: Path | None, quick: bool) -> tuple[Path, P
 
 
 def _failure(found: RunComparison, limit: float) -> str:
-    """Say why a comparison fails a limit; empty where it does not."""
     if worse := found.worse(limit):
         return f"{len(worse)} of {found.judged(limit)} figures got worse by more than {limit:g}"
     if not found.judged(limit):

@@ -1,10 +1,4 @@
-"""``./run demo``: a live departure board by the project's own commands.
-
-``tpf-load`` makes the static facts, ``tpf-server`` serves them, ``tpf-replay`` publishes changes
-and
-``tpf-query --watch`` keeps the answer up to date. The recording is replayed when the board is
-empty.
-"""
+"""``./run demo``: a live departure board by the project's own commands."""
 
 import os
 import secrets
@@ -101,12 +95,7 @@ class DemoError(Exception):
 class RecordedHour:
     """A recorded feed and the hour of it that is shown.
 
-    Args:
-        source: source name for ``tpf-load`` and ``tpf-replay``.
-        inputs: the recording, as arguments of these commands.
-        start: first instant that is replayed and shown.
-        until: end of the shown departures.
-        speed: feed seconds per second.
+    `inputs` are arguments of ``tpf-load`` and ``tpf-replay``, `speed` feed seconds per second.
     """
 
     source: str
@@ -187,7 +176,7 @@ def _play_until_it_ends(
     url: str,
     anything: str,
 ) -> int:
-    """Wait for the client, and replay the recording again whenever the board is empty."""
+    """Wait for the client, and replay again whenever the board is empty."""
     had_rows = False
     while True:
         with suppress(subprocess.TimeoutExpired):
@@ -206,7 +195,6 @@ def _play_until_it_ends(
 
 
 def _await_first_facts(url: str, replay: "subprocess.Popen[str]") -> None:
-    """Wait until the replay has published, so that the board does not start empty."""
     deadline = time.monotonic() + _FIRST_FACTS_SECONDS
     while time.monotonic() < deadline:
         if replay.poll() is not None:
@@ -254,7 +242,7 @@ def _pass_on(said: IO[str]) -> None:
 
 
 def _resolved(command: Sequence[str]) -> list[str]:
-    """Return the command of this environment, whatever the search path says."""
+    """Find the command in this environment, whatever the search path says."""
     beside = Path(sys.executable).with_name(command[0])
     return [str(beside) if beside.exists() else command[0], *command[1:]]
 
@@ -265,7 +253,6 @@ def _started(
     environment: Mapping[str, str] = MappingProxyType({}),
     stderr: int | None = None,
 ) -> "subprocess.Popen[str]":
-    """Start a process that ends with the stack."""
     with _signals_held_back():
         process = subprocess.Popen(  # noqa: S603
             _resolved(command), env=os.environ | environment, stderr=stderr, text=True
@@ -276,10 +263,9 @@ def _started(
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Handle signals only at the end of the block, when all started processes are known.
+    """Delay signals until all started processes are known.
 
-    A Ctrl-C goes to all processes of a terminal; those started here ignore it, and this one
-    ends them.
+    These ignore the Ctrl-C of a terminal; this one ends them.
     """
     came: list[int] = []
     handlers = {

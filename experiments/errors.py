@@ -1,14 +1,12 @@
 """Errors of experiments.
 
-    ExperimentError
-    ├── ConfigurationError     a bad configuration file or argument
-    ├── UnavailableError       something needed is not on this machine
-    └── MeasurementError       a measurement failed; the others go on
-        ├── ProcessFailedError   a measured process did not start, or ended too early
-        └── MachineLimitError    the machine is too small for it
-            └── UntriedError     the machine was too small for less already
-
-Any other exception of a measurement counts as a failed measurement too.
+ExperimentError
+├── ConfigurationError     a bad configuration file or argument
+├── UnavailableError       something needed is not on this machine
+└── MeasurementError       a measurement failed; the others go on
+    ├── ProcessFailedError   a measured process did not start, or ended too early
+    └── MachineLimitError    the machine is too small for it
+        └── UntriedError     the machine was too small for less already
 """
 
 
@@ -33,7 +31,7 @@ class ProcessFailedError(MeasurementError):
 
 
 class MachineLimitError(MeasurementError):
-    """The machine is too small for a measurement; retrying is no use."""
+    """The machine is too small for a measurement; do not retry."""
 
 
 class UntriedError(MachineLimitError):

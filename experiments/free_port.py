@@ -10,11 +10,7 @@ _numbers = count(7417 * os.getpid())
 
 
 def free_port() -> int:
-    """Return an unused port of the loopback interface.
-
-    The system hands out ports from 32,768 up (ip(7)); processes that call this start far apart
-    below.
-    """
+    """Return an unused loopback port, far below those of the system (32,768 up, ip(7))."""
     for _ in range(_PORTS):
         port = _FIRST + next(_numbers) % _PORTS
         with suppress(OSError), socket.socket() as probe:

@@ -1,1 +1,1 @@
-"""The measuring harness: runner, measured processes and servers, results, report."""
+"""The measuring harness."""

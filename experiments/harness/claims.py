@@ -1,8 +1,7 @@
-"""The claims of the papers (``claims.csv``) and what must be measured to agree with them.
+"""The claims of the papers (``claims.csv``), mostly ratios: their machines differ from ours.
 
-The papers' machines differ from ours, so most claims are ratios; a time or rate agrees if ours is
-not worse. Papers: 000 CQELS, 001 the DEBS 2015 challenge, 002 the thesis on CQELS, 003 C-SPARQL,
-004 query streamers over fragments.
+Papers: 000 CQELS, 001 the DEBS 2015 challenge, 002 the thesis on CQELS, 003 C-SPARQL, 004 query
+streamers over fragments.
 """
 
 import csv

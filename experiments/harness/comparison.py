@@ -27,7 +27,7 @@ _PARTS = ("kind", "quantity")
 
 
 class FigureName(NamedTuple):
-    """Identify a figure: experiment, values of its parameters, measured column."""
+    """Identify a figure: experiment, parameter values, column."""
 
     experiment: str
     parameters: tuple[tuple[str, str], ...]
@@ -63,10 +63,7 @@ class ComparedFigure:
         return int(not _COSTS.isdisjoint(words))
 
     def exceeds(self, limit: float) -> bool | None:
-        """Return True if it got worse by more than this factor.
-
-        ``None``: unknown; it was measured once, or is no cost.
-        """
+        """True if it got worse by more than this factor; ``None``: unknown, or no cost."""
         if self.ratio.low is None or self.ratio.high is None or not self.cost:
             return None
         least = self.ratio.low if self.cost > 0 else 1 / self.ratio.high
@@ -92,7 +89,7 @@ class ComparedFigure:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """The figures of two runs, and what could not be compared, with the reason."""
+    """The figures of two runs, and reasons for those not compared."""
 
     figures: Sequence[ComparedFigure]
     skipped: Sequence[str]
@@ -163,8 +160,6 @@ def read_run(folder: Path) -> FinishedRun:
 
 @dataclass(frozen=True, slots=True)
 class _OwnColumns:
-    """The columns that a file states; another commit may have had others."""
-
     name: str
     keys: tuple[str, ...]
     values: tuple[str, ...]
@@ -191,7 +186,7 @@ def _figures(raw: Path, columns: Sequence[str], name: str) -> dict[FigureName, l
 def compare_runs(
     before: FinishedRun, after: FinishedRun, columns: Iterable[str] = ()
 ) -> RunComparison:
-    """Compare the figures of two runs, where seed and sizes are the same."""
+    """Compare the figures of two runs with the same seed and sizes."""
     wanted = set(columns)
     both = [name for name in before.facts if name in after.facts]
     skipped = [
@@ -215,7 +210,7 @@ def compare_runs(
 
 
 def runs_together(runs: Sequence[FinishedRun]) -> FinishedRun:
-    """Merge consecutive runs into one, each a repetition."""
+    """Merge runs into one, each a repetition."""
     figures: dict[FigureName, list[float]] = {}
     for run in runs:
         for name, values in run.figures.items():
@@ -224,7 +219,7 @@ def runs_together(runs: Sequence[FinishedRun]) -> FinishedRun:
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Say how two runs of an experiment differ so that figures are not comparable."""
+    """Explain why runs are not comparable."""
     sides = [{"seed": facts.get("seed"), **facts.get("settings", {})} for facts in (before, after)]
     for name, value in sides[0].items():
         if name in sides[1] and sides[1][name] != value:
@@ -328,7 +323,6 @@ def _git(project: Path, *arguments: str) -> str:
 
 
 def _run(tree: Path, arguments: Sequence[str], commit: str) -> None:
-    """Run the experiments of a worktree in this environment."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-c", _START, *arguments],

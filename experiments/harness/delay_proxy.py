@@ -1,9 +1,8 @@
 """A proxy process that adds latency and counts requests and bytes.
 
-Bytes of a client arrive a delay later, as over a network with that round trip; so does a new
-connection. The order ``{"delay": 20.0}`` (milliseconds) is answered with the counts since the last
-one: ``{"requests": 1, "bytes": 2, "connections": 3}``. Clients must send one request at a time over
-each connection.
+Clients' bytes and connections arrive a delay later. The order ``{"delay": 20.0}`` (milliseconds) is
+answered with the counts since the last: ``{"requests": 1, "bytes": 2, "connections": 3}``. Clients
+must not pipeline requests.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ class Passed:
 
 
 class DelayProxy:
-    """The proxy from a loopback port to the port of the server."""
+    """A proxy from a loopback port to the server's."""
 
     def __init__(self, target: str, port: str) -> None:
         self._target = int(target)

@@ -38,7 +38,7 @@ _STYLE: Any = {
 
 
 def draw(figure: Figure, folder: Path) -> Path:
-    """Draw a figure into ``{name}.svg`` and ``{name}.png``; return the path of the former."""
+    """Draw a figure as ``{name}.svg`` and ``{name}.png``; return the former's path."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
@@ -78,7 +78,6 @@ def draw(figure: Figure, folder: Path) -> Path:
 
 
 def _plain_numbers(axis: "Axis") -> None:
-    """Label a logarithmic axis with 1, 2, 5, 10."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = sorted(axis.get_view_interval())

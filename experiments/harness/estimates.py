@@ -11,7 +11,7 @@ _LARGEST = math.log(1e300)
 
 
 class MeanEstimate(NamedTuple):
-    """A mean with its 95 % confidence interval (``None`` for a single value) and their count."""
+    """A mean, its 95 % confidence interval (unless of a single value), and the count."""
 
     mean: float
     low: float | None
@@ -20,7 +20,7 @@ class MeanEstimate(NamedTuple):
 
 
 def estimate(values: Iterable[float]) -> MeanEstimate | None:
-    """Return mean and 95 % confidence interval by Student's t; ``None`` without values."""
+    """Return mean and 95 % confidence interval by Student's t, if there are values."""
     numbers = list(values)
     if not numbers:
         return None
@@ -32,10 +32,9 @@ def estimate(values: Iterable[float]) -> MeanEstimate | None:
 
 
 def ratio_estimate(before: Sequence[float], after: Sequence[float]) -> MeanEstimate | None:
-    """Return the ratio of geometric means with its 95 % interval.
+    """Return the ratio of geometric means with its 95 % interval, by Welch.
 
-    Welch's interval of the difference of logarithms; one value on either side has no interval.
-    ``None`` where a side has no value, or one that is not positive.
+    One value on a side has no interval; ``None`` where one is missing or not positive.
     """
     if not before or not after or min(*before, *after) <= 0:
         return None
@@ -55,7 +54,7 @@ def ratio_estimate(before: Sequence[float], after: Sequence[float]) -> MeanEstim
 
 
 def _quantile(degrees: float) -> float:
-    """Return the quantile 0.975 of Student's t distribution."""
+    """Return Student's t quantile 0.975."""
     return float(stdtrit(degrees, 0.975))
 
 

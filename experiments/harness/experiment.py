@@ -8,7 +8,7 @@ from experiments.harness.results import ResultColumns, Results
 
 
 class ExperimentSettings(Protocol):
-    """The sizes of an experiment: a frozen dataclass whose defaults are those of a full run."""
+    """The sizes of an experiment; the defaults are those of a full run."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -18,7 +18,7 @@ class ExperimentSettings(Protocol):
 
 
 class Experiment(ResultColumns, Protocol):
-    """An experiment. `experiments.cli.EXPERIMENTS` has one instance per kind."""
+    """An experiment, listed in `experiments.cli.EXPERIMENTS`."""
 
     @property
     def question(self) -> str:
@@ -26,10 +26,10 @@ class Experiment(ResultColumns, Protocol):
 
     @property
     def settings(self) -> type[ExperimentSettings]:
-        """Its sizes; a table of the same name in the configuration file changes them."""
+        """Its sizes, configurable by a table of the same name."""
 
     def groups(self, settings: Any, run: Run) -> Iterable[MeasurementGroup]:
         """Return the measurements."""
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Return the items of the report, in order, from whatever was measured."""
+        """Return the report's items from whatever was measured."""

@@ -20,10 +20,10 @@ class Run:
     """The run that an experiment is part of.
 
     Args:
-        seed: the same seed gives the same workload.
+        seed: of the workload.
         folder: for temporary files.
         say: shows a line of progress.
-        output: the results of all experiments; ``None``: nowhere.
+        output: the results of all experiments, if kept.
         static: makes stores of static data.
     """
 
@@ -40,9 +40,9 @@ class Measurement:
 
     Args:
         key: the parameters; unique within an experiment.
-        measure: takes what the group opened and returns rows, to which the key's columns are added.
-            `MeasurementError` and `OSError` make it a failed one.
-        repetitions: ``None``: as often as the run says. Counts need no repetition.
+        measure: takes what the group opened; returns rows. `MeasurementError` and `OSError` make it
+            a failed one.
+        repetitions: ``None``: those of the run. Counts need none.
     """
 
     key: Mapping[str, str | int | float]
@@ -54,13 +54,8 @@ class Measurement:
 class MeasurementGroup:
     """Measurements that share servers, data and client processes.
 
-    Rounds of all of them follow each other, so that other load on the machine meets all alike.
-
-    Args:
-        name: for progress and failures.
-        open: sets up. `UnavailableError` leaves the group out, and the report says so.
-        measurements: in order.
-        warm_up: called once, not measured.
+    Their rounds alternate, so that other load meets all alike. `open` may raise `UnavailableError`
+    to leave the group out; `warm_up` is not measured.
     """
 
     name: str
@@ -73,12 +68,7 @@ class MeasurementGroup:
 class Point:
     """A point of a line or a bar, with its 95 % confidence interval.
 
-    Args:
-        x: horizontal value.
-        y: vertical value.
-        low: lower end of the interval; ``None``: there is none.
-        high: upper end.
-        limited: true if the machine was the limit.
+    `limited`: the machine was the limit.
     """
 
     x: float | str
@@ -102,10 +92,9 @@ class Figure:
         log_x: logarithmic horizontal axis.
         log_y: logarithmic vertical axis.
         markers: false for time lines of hundreds of points.
-        places: colour number by series, to keep colours the same in every figure.
-        answer: part of the answer: the first of these heads the report, all are in the README.
-        marks: points of others on other hardware, by their name and the series whose colour
-            they have.
+        places: colour number by series, consistent over figures.
+        answer: the first of these heads the report, all are in the README.
+        marks: points of others on other hardware, by name and the series with their colour.
     """
 
     name: str
@@ -124,7 +113,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the report; cells are texts or numbers (shown with three digits)."""
+    """A table of the report; numbers are shown with three digits."""
 
     title: str
     header: Sequence[str]
@@ -135,10 +124,8 @@ class Table:
 class Finding:
     """A sentence computed from the data.
 
-    Args:
-        text: the sentence; another result must make another sentence.
-        headline: repeat it in the summary of a published report.
-        answer: begin the report with it.
+    Another result must give another sentence. A `headline` is in the summary of a published report;
+    an `answer` begins it.
     """
 
     text: str
@@ -152,10 +139,10 @@ class Target:
 
     Args:
         what: the quantity, with its unit.
-        measured: ``None``: not measured in this run.
+        measured: ``None``: not in this run.
         limit: the target.
-        at_most: true for an upper bound, false for a lower one.
-        compared: text on the results of others.
+        at_most: an upper bound, not a lower one.
+        compared: the results of others.
     """
 
     what: str
@@ -178,12 +165,12 @@ class Claim:
 
     Args:
         name: unique within its experiment.
-        experiment: the one that checks it.
+        experiment: checks it.
         paper: its number.
         where: section, figure or table.
         says: the claim as a sentence.
         figure: the paper's own number.
-        quantity: the quantity measured here, with its unit.
+        quantity: the measured quantity, with its unit.
         at_most: largest value that agrees.
         at_least: smallest value that agrees.
     """
@@ -201,7 +188,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A claim and the measured value; ``None``: not measured here."""
+    """A claim and the measured value; ``None``: not measured."""
 
     claim: Claim
     found: float | None

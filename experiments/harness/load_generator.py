@@ -1,7 +1,6 @@
-r"""A process that sends requests to a server on loopback, over connections that stay open.
+r"""A process that sends requests to a loopback server, over connections that stay open.
 
-It reads orders from standard input and answers on standard output, a line of JSON each. It is a
-process of its own so that its work is not counted for the server.
+Orders and answers are lines of JSON:
 
     {"id": 1, "port": 1, "connections": 2, "seconds": 1.0, "status": 200, "pause": 0.0,
      "requests": ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", …]}
@@ -22,8 +21,6 @@ _PATIENCE = 60.0
 
 
 class _Connection:
-    """A connection with at most one pending request."""
-
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection((LOOPBACK, port), timeout=_PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -36,7 +33,7 @@ class _Connection:
         self.socket.sendall(request)
 
     def receive(self) -> tuple[int, int] | None:
-        """Read available bytes; return status and body size once the response is complete."""
+        """Read available bytes; return status and body size of a complete response."""
         piece = self.socket.recv(1 << 18)
         if not piece:
             raise MeasurementError("the server closed a connection")
@@ -45,7 +42,7 @@ class _Connection:
 
 
 def read_response(received: bytes | bytearray) -> tuple[int, int] | None:
-    """Return status and body size of a response, or ``None`` while it is incomplete."""
+    """Return status and body size of a response, if complete."""
     end = received.find(b"\r\n\r\n")
     if end < 0:
         return None
@@ -87,7 +84,7 @@ def generate(
     status: int = 200,
     pause: float = 0.0,
 ) -> Mapping[str, Any]:
-    """Send the requests in a loop until the time is over."""
+    """Send the requests in a loop until time is up."""
     opened = [_Connection(port) for _ in range(connections)]
     latencies: list[float] = []
     total, turn = 0, 0

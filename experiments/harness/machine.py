@@ -34,7 +34,7 @@ def load_average() -> str:
 
 
 def describe_versions() -> Mapping[str, str]:
-    """Return the commit, the packages in use, and the versions of peers."""
+    """Return the commit, and the versions of packages and peers."""
     found = {"commit": commit()}
     for name in _PACKAGES:
         try:
@@ -45,7 +45,7 @@ def describe_versions() -> Mapping[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of the project, marked if files differ from it."""
+    """Return the project's commit, marked if files differ from it."""
     try:
         revision = _git("rev-parse", "--short=12", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no")

@@ -1,7 +1,7 @@
 """Find the programs of others that experiments compare with.
 
-Node, `@ldf/server` and Comunica come from npm, Pathway from the Python package index into an
-environment of its own: in ``.run/peers`` (``tests/peers/install``) or in ``TPF_PEERS``.
+They are in ``.run/peers`` (``tests/peers/install``) or in ``TPF_PEERS``: npm packages, and Pathway
+in a Python environment of its own.
 """
 
 import hashlib
@@ -26,12 +26,12 @@ def _folder() -> Path:
 
 
 def node_modules() -> Path:
-    """Return the folder of the packages from npm."""
+    """Return the folder of the npm packages."""
     return _folder() / "node_modules"
 
 
 def package(name: str) -> Path:
-    """Return the folder of a package from npm, or raise `UnavailableError`."""
+    """Return the folder of an npm package, or raise `UnavailableError`."""
     folder = node_modules() / name
     if not (folder / "package.json").is_file():
         raise UnavailableError(f"{name} is not in {node_modules().name}: {_INSTALL}")
@@ -40,7 +40,7 @@ def package(name: str) -> Path:
 
 @cache
 def nodes() -> tuple[tuple[str, str], ...]:
-    """List the installed Nodes with their versions, first the one beside the packages."""
+    """List the installed Nodes with versions, the peers' own first."""
     found = []
     for candidate in (str(node_modules() / ".bin/node"), shutil.which("node")):
         if candidate is None or not Path(candidate).is_file():
@@ -52,7 +52,7 @@ def nodes() -> tuple[tuple[str, str], ...]:
 
 
 def new_node() -> str:
-    """Return a Node that is new enough for Comunica, or raise `UnavailableError`."""
+    """Return a Node new enough for Comunica, or raise `UnavailableError`."""
     for command, version in nodes():
         if int(version.lstrip("v").partition(".")[0]) >= _COMUNICA_NODE:
             return command
@@ -61,7 +61,7 @@ def new_node() -> str:
 
 @cache
 def hdt_node() -> str | None:
-    """Return a Node that can load the compiled package ``hdt``, or ``None``."""
+    """Return a Node that can load the compiled package ``hdt``, if any."""
     folder = node_modules() / "hdt"
     for command, _ in nodes():
         script = f"require({json.dumps(str(folder))}); console.log('loaded')"
@@ -72,10 +72,7 @@ def hdt_node() -> str | None:
 
 @cache
 def hdt_converter() -> Path | None:
-    """Build a converter from N-Triples to HDT once, with the library that the package ships.
-
-    ``None`` where there is no compiler, or no object files of the library.
-    """
+    """Build a converter to HDT once, with the package's own library, if possible."""
     source = Path(__file__).with_name("native") / "ntriples_to_hdt.cpp"
     version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     program = node_modules().parent / f"ntriples-to-hdt-{version}"
@@ -110,7 +107,7 @@ def hdt_converter() -> Path | None:
 
 
 def program(name: str, package: str, *folders: str) -> str:
-    """Return the path of a program of a Debian package, or raise `UnavailableError`."""
+    """Return the path of a Debian package's program, or raise `UnavailableError`."""
     found = shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
     if found is None:
         raise UnavailableError(
@@ -125,7 +122,7 @@ def nginx() -> str:
 
 
 def python_with(name: str) -> str:
-    """Return the peers' Python interpreter that has a package, or raise `UnavailableError`."""
+    """Return the peers' Python that has a package, or raise `UnavailableError`."""
     if _python_version(name) is None:
         raise UnavailableError(f"{name} is not in an environment for peers: PATHWAY=1 {_SCRIPT}")
     return str(_folder() / "python/bin/python")

@@ -1,8 +1,7 @@
 """Measured processes on loopback, with CPU and memory from the operating system.
 
-``/proc/PID/stat`` and psutil count ticks of 10 ms. The CPU clock of a process (POSIX
-``clock_getcpuclockid``) counts nanoseconds and includes ended threads, which
-``/proc/PID/task/*/schedstat`` forgets.
+The CPU clock of a process (POSIX ``clock_getcpuclockid``) counts nanoseconds and includes ended
+threads, unlike ``/proc`` and psutil.
 """
 
 import ctypes
@@ -32,7 +31,7 @@ except (OSError, AttributeError, TypeError):  # a system without such clocks
 
 
 def cpu_time(process: psutil.Process) -> float:
-    """Return CPU seconds of a process, user and system, with all threads, without children."""
+    """Return user and system seconds, with all threads, without children."""
     clock = _clock(process.pid)
     if clock is not None:
         try:
@@ -74,12 +73,9 @@ class Usage(NamedTuple):
 
 
 class Process:
-    """A process of ours with its children. Methods raise `ProcessFailedError` when it has ended.
+    """A process of ours with its children; methods raise `ProcessFailedError` once it ended.
 
-    Args:
-        name: for messages.
-        popen: the process.
-        errors: file of its standard error.
+    `errors` is the file of its standard error.
     """
 
     def __init__(self, name: str, popen: "subprocess.Popen[bytes]", errors: IO[bytes]) -> None:
@@ -96,10 +92,7 @@ class Process:
         return self.popen.pid
 
     def usage(self) -> Usage:
-        """Return CPU of the process and its children, and the time.
-
-        A child that has ended keeps its last known usage.
-        """
+        """Return CPU with children, the ended ones as last seen, and the time."""
         for process in self._family():
             try:
                 self._seen[process.pid] = cpu_time(process)
@@ -108,7 +101,7 @@ class Process:
         return Usage(sum(self._seen.values()), time.perf_counter())
 
     def resident(self) -> int:
-        """Return bytes of memory of the process and its children; shared pages count for each."""
+        """Return bytes of memory with children; shared pages count for each."""
         return sum(self.resident_each().values())
 
     def resident_each(self) -> dict[int, int]:
@@ -148,7 +141,7 @@ class Process:
         return " ".join(text[-_SHOWN_OUTPUT:].split()) or "it said nothing"
 
     def read_line(self, timeout: float) -> str:
-        """Return a line of its standard output, within a timeout."""
+        """Return a line of its standard output."""
         assert self.popen.stdout is not None
         if not select.select([self.popen.stdout], [], [], timeout)[0]:
             raise ProcessFailedError(
@@ -161,12 +154,12 @@ class Process:
         return line.decode("utf-8", "replace")
 
     def has_output(self) -> bool:
-        """True if standard output has something to read, or has ended."""
+        """True if standard output is readable, or has ended."""
         assert self.popen.stdout is not None
         return bool(select.select([self.popen.stdout], [], [], 0)[0])
 
     def order(self, order: Mapping[str, Any]) -> int:
-        """Send an order, a line of JSON, and return its number, which the answer repeats."""
+        """Send an order, a line of JSON; return its number."""
         self._orders += 1
         self.write_line(json.dumps({**order, "id": self._orders}))
         return self._orders
@@ -200,7 +193,7 @@ def started(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Iterator[Process]:
-    """Start a process with pipes; it is stopped when the block is left."""
+    """Start a process with pipes; stop it after the block."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TPF_SERVER_")}
     with tempfile.TemporaryFile() as errors:
         try:
@@ -240,17 +233,17 @@ def stop(popen: "subprocess.Popen[bytes]") -> None:
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module with this Python."""
+    """Return the command of a module with this Python."""
     return [sys.executable, "-m", module, *arguments]
 
 
 def child(target: str, *arguments: str) -> list[str]:
-    """Return the command of a process that follows orders: see `experiments.harness.child`."""
+    """Return the command of a child process: see `experiments.harness.child`."""
     return python("experiments.harness.child", target, *arguments)
 
 
 def await_answer(process: Process, url: str, seconds: float) -> float:
-    """Wait until a server answers with status 200; return the seconds it took."""
+    """Wait until a server answers with status 200; return the seconds."""
     parts = urlsplit(url)
     assert parts.hostname is not None
     begin = time.perf_counter()

@@ -39,15 +39,10 @@ _MARKED = re.compile(r"(<!-- report -->\n).*?(<!-- /report -->)", re.DOTALL)
 def publish_report(
     output: Path, experiments: Iterable[Experiment], folder: Path, readme: Path | None = None
 ) -> Path:
-    """Write the published form of the results and return the path of the page.
+    """Write the published form of the results; return the path of the page.
 
-    Args:
-        output: the results.
-        experiments: in the order of the report.
-        folder: where the files go; those of an earlier report are removed.
-        readme: a Markdown file in which the text between ``<!-- report -->`` and ``<!--
-            /report -->`` is
-            replaced by a link, date and machine, the answer and its figures.
+    Files of an earlier report in `folder` are removed. Between ``<!-- report -->`` and ``<!--
+    /report -->`` the `readme` gets a link, date and machine, the answer and its figures.
 
     Raises:
         ConfigurationError: there are no results, or they or other files are in the folder.
@@ -89,7 +84,7 @@ def publish_report(
 
 
 def unpack_report(folder: Path, output: Path) -> list[str]:
-    """Restore the results of a published report and return the names of the experiments."""
+    """Restore the results of a published report; return the experiments' names."""
     packed = sorted((folder / RESULTS).glob(f"*/{_PACKED}"))
     if not packed:
         raise ConfigurationError(f"{folder} holds no published results")
@@ -111,7 +106,7 @@ def unpack_report(folder: Path, output: Path) -> list[str]:
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """Make a new folder that replaces another one, or is removed on failure."""
+    """Make a folder that replaces another one, or is removed on failure."""
     new = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)

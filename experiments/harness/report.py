@@ -55,7 +55,7 @@ class Section:
 
 
 def write_report(output: Path, experiments: Iterable[Experiment]) -> Path:
-    """Write the report of all experiments with results in a folder; return its path."""
+    """Write the report of a folder's results; return its path."""
     path = output / REPORT
     experiments = list(experiments)
     found = sections(output, experiments, _embedded)
@@ -66,7 +66,7 @@ def write_report(output: Path, experiments: Iterable[Experiment]) -> Path:
 def sections(
     output: Path, experiments: Iterable[Experiment], image: Callable[[Path], str]
 ) -> list[Section]:
-    """Return the sections of all experiments that have results in a folder."""
+    """Return the sections of all experiments with results in a folder."""
     return [
         _section(experiment, output / experiment.name, output, image)
         for experiment in experiments
@@ -75,7 +75,7 @@ def sections(
 
 
 def checks_of(sections: Sequence[Section], experiments: Iterable[Experiment]) -> list[Check]:
-    """Return claims with measured values, also of experiments that were not run."""
+    """Return claims with measured values, also of experiments not run."""
     looked = {check.claim.experiment for section in sections for check in section.checks}
     absent = [experiment.name for experiment in experiments if experiment.name not in looked]
     found = [check for section in sections for check in section.checks] + unmeasured(absent)
@@ -94,7 +94,7 @@ def render_report(sections: Sequence[Section], checks: Sequence[Check] = ()) -> 
 
 
 def run_in_words(sections: Sequence[Section]) -> str:
-    """Say when, where, on which commits and how long it was measured."""
+    """Describe when, where, on which commits and how long it was measured."""
     days = sorted({section.facts["started"][:10] for section in sections})
     machine = sections[0].facts["machine"]
     commits = sorted(
@@ -167,7 +167,7 @@ def _add(
 
 
 def _problems(results: Results) -> list[str]:
-    """Say why the results are incomplete; empty where they are complete."""
+    """Explain why results are incomplete; empty where complete."""
     problems = [f"Not measured: {name}. {reason}" for name, reason in results.left_out.items()]
     problems += [
         f"{'' if reason.startswith(MACHINE_LIMIT) else 'Failed: '}{name}: {reason}"
@@ -195,7 +195,7 @@ def _in_words(figure: Figure) -> str:
 
 
 def shown_value(value: CellValue) -> str:
-    """Format a number with three digits and thousands separators; pass other texts on."""
+    """Format a number with three digits and thousands separators; pass on texts."""
     number = _number(value)
     if number is None or isinstance(number, str):
         return number or "—"
@@ -207,7 +207,6 @@ def shown_value(value: CellValue) -> str:
 
 
 def _number(value: CellValue) -> CellValue:
-    """Parse a text as a number, or return it unchanged."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return int(value) if value.removeprefix("-").isdecimal() else float(value)
     return value

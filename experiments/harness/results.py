@@ -1,10 +1,7 @@
 """The raw data of an experiment: a CSV file that grows with each measurement.
 
-Beside the columns of the experiment there are ``repetition`` (from 0), ``line`` and ``lines``
-(number
-of this row, and of all rows of the measurement) and ``error``. A measurement counts only when all
-of
-its lines are there, so a run that was killed while writing repeats the last one.
+Own columns are ``repetition`` (from 0), ``line`` and ``lines`` (row number and count within the
+measurement) and ``error``. A measurement counts once all of its lines are there.
 """
 
 import csv
@@ -32,7 +29,7 @@ class ResultColumns(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the experiment on the command line; a word without spaces."""
+        """Name of the experiment on the command line; one word."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -95,14 +92,14 @@ class RawData:
         return (*(row[column] for column in self._keys), row["repetition"])
 
     def __contains__(self, measurement: tuple[Measurement, int]) -> bool:
-        """True if a repetition of a measurement is there, and need not be tried again."""
+        """True if a repetition of a measurement need not be tried again."""
         rows = self._measurements.get(self._key(*measurement))
         return rows is not None and (
             not rows[0]["error"] or rows[0]["error"].startswith(MACHINE_LIMIT)
         )
 
     def tried(self, measurement: Measurement, repetition: int) -> bool:
-        """True if a repetition of a measurement is there, even if it failed."""
+        """True if a repetition of a measurement is there, even if failed."""
         return self._key(measurement, repetition) in self._measurements
 
     def _key(self, measurement: Measurement, repetition: int) -> _Key:
@@ -141,7 +138,7 @@ class RawData:
         self._measurements[key] = complete
 
     def results(self, left_out: Mapping[str, str], missing: int | None = 0) -> "Results":
-        """Return all results, with groups left out and missing measurements (``None``: unknown)."""
+        """Return all results; `missing` counts measurements not made (``None``: unknown)."""
         good: list[dict[str, str]] = []
         failures: dict[str, str] = {}
         for rows in self._measurements.values():
@@ -155,12 +152,12 @@ class RawData:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Measured rows as texts of the raw data, and failures.
+    """Measured rows as texts, and failures.
 
     Args:
         rows: of all measurements that did not fail.
-        left_out: groups that were not measured, with the reason.
-        failures: measurements that failed, with the reason.
+        left_out: groups not measured, with the reason.
+        failures: failed measurements, with the reason.
         missing: measurements not made; ``None``: the run never ended.
     """
 
@@ -175,12 +172,12 @@ class Results:
 
     @property
     def complete(self) -> bool:
-        """True if everything planned was measured, as far as the machine can do it."""
+        """True if everything planned was measured, as far as the machine can."""
         failed = any(not reason.startswith(MACHINE_LIMIT) for reason in self.failures.values())
         return not self.left_out and not failed and self.missing == 0
 
     def where(self, **conditions: CellValue) -> "Results":
-        """Keep only the rows that have these values."""
+        """Keep the rows that have these values."""
         texts = {column: _text(value) for column, value in conditions.items()}
         # A report asks for each of many points: each looks at the rows of its rarest value only.
         fewest = min((self._of(*each) for each in texts.items()), key=len, default=self.rows)
@@ -188,7 +185,6 @@ class Results:
         return Results(rows, self.left_out, self.failures, self.missing)
 
     def _of(self, column: str, text: str) -> Sequence[Mapping[str, str]]:
-        """Return the rows that have a value, in order."""
         if (found := self._by_value.get(column)) is None:
             found = self._by_value[column] = {}
             for row in self.rows:
@@ -204,11 +200,11 @@ class Results:
         return [float(row[column]) for row in self.where(**conditions).rows if row[column]]
 
     def estimate(self, column: str, **conditions: CellValue) -> MeanEstimate | None:
-        """Return mean and confidence interval of a column; ``None`` if not measured."""
+        """Return mean and confidence interval of a column, if measured."""
         return estimate(self.numbers(column, **conditions))
 
     def mean(self, column: str, **conditions: CellValue) -> float | None:
-        """Return the mean of a column; ``None`` if not measured."""
+        """Return the mean of a column, if measured."""
         found = self.estimate(column, **conditions)
         return None if found is None else found.mean
 
@@ -229,7 +225,7 @@ class Results:
     def points(
         self, x: str, y: str, *, numeric: bool = True, **conditions: CellValue
     ) -> list[Point]:
-        """Return a point per value of column `x`: mean and confidence interval of column `y`."""
+        """Return a point per value of `x`: mean and confidence interval of `y`."""
         chosen = self.where(**conditions)
         found: list[Point] = []
         for value in chosen.distinct(x):
@@ -251,7 +247,7 @@ class Results:
         }
 
     def table(self, title: str, by: Mapping[str, str], means: Mapping[str, str]) -> Table:
-        """Return a table with a row for each combination of columns, with the means of others."""
+        """Return a table: a row for each combination of `by`, with means."""
         groups: dict[_Key, list[Mapping[str, str]]] = {}
         for row in self.rows:
             groups.setdefault(tuple(row[column] for column in by), []).append(row)

@@ -39,14 +39,7 @@ _QUICK_REPETITIONS = 1
 
 @dataclass(frozen=True, slots=True)
 class RunConfiguration:
-    """The configuration of a run.
-
-    Args:
-        quick: true for a check only.
-        seed: of all randomness.
-        repetitions: of each measurement.
-        tables: settings of experiments that differ from the defaults.
-    """
+    """The configuration of a run; `tables` are non-default settings of experiments."""
 
     quick: bool = False
     seed: int = 1
@@ -77,7 +70,7 @@ class RunConfiguration:
 def read_run_configuration(
     file: Path | None, *, quick: bool, names: tuple[str, ...]
 ) -> RunConfiguration:
-    """Read the configuration from a TOML file (``None``: defaults) and the command line."""
+    """Read the configuration from a TOML file and the command line."""
     values: dict[str, Any] = {}
     if file is not None:
         try:
@@ -102,15 +95,7 @@ _LONGEST = 600
 
 
 class Runner:
-    """Run experiments into a folder.
-
-    Args:
-        output: the folder; each experiment has its own in it.
-        configuration: sizes, seed and repetitions.
-        clock: gives the start time.
-        progress: shows progress.
-        resume: keep existing measurements.
-    """
+    """Run experiments into a folder."""
 
     def __init__(
         self,
@@ -185,7 +170,7 @@ class Runner:
         }
 
     def _prepare(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the folder and return the facts of a resumed run, which must have the same sizes."""
+        """Make the folder; return a resumed run's facts, which must have the same sizes."""
         kept = folder / FACTS
         earlier: dict[str, Any] = {}
         if self._resume and kept.is_file():
@@ -228,7 +213,7 @@ class Runner:
         left_out: dict[str, str],
         task: Any,
     ) -> None:
-        """Measure; after a failure set everything up anew."""
+        """Measure; after a failure set everything up again."""
         todo = list(planned)
         while todo:
             self._progress.update(task, what=f"{group.name}: setting up")
@@ -286,7 +271,6 @@ def progress_bar() -> Progress:
 
 
 def _cpu_seconds() -> float:
-    """Return the CPU seconds of this process and of its ended children."""
     return sum(os.times()[:4])
 
 
@@ -304,7 +288,7 @@ def _explain(error: Exception) -> str:
 
 
 def _begun_earlier(facts: dict[str, Any], earlier: Mapping[str, Any]) -> None:
-    """Return where and when a resumed run was measured."""
+    """Record where and when a resumed run was measured."""
     for name in ("started", "load at the start"):
         facts[name] = earlier[name]
     commits = dict.fromkeys((*earlier["versions"]["commit"].split(", "), commit()))

@@ -33,14 +33,7 @@ _CONVERT_SECONDS = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server.
-
-    Args:
-        name: in figures.
-        process: for its CPU and memory.
-        port: where it listens.
-        start_seconds: from process start to first answer.
-    """
+    """A running server; `start_seconds` until its first answer."""
 
     name: str
     process: Process
@@ -53,7 +46,7 @@ class Server:
         return f"http://{LOOPBACK}:{self.port}/"
 
     def worker_memory(self) -> int:
-        """Return the memory of its largest process, in bytes."""
+        """Return the bytes of its largest process."""
         return max(self.process.resident_each().values())
 
 
@@ -97,13 +90,7 @@ def constant_server() -> Iterator[Server]:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceData:
-    """The data of the reference server.
-
-    Args:
-        kind: ``HDT``, or ``in memory`` without a converter to HDT.
-        node: the Node that runs it.
-        file: the data in that form.
-    """
+    """The data of the reference server: ``HDT``, or ``in memory`` without a converter."""
 
     kind: str
     node: str
@@ -116,10 +103,7 @@ class ReferenceData:
 
 
 def reference_data(triples: Path, folder: Path) -> ReferenceData:
-    """Convert N-Triples to HDT where possible, the reference server's fastest form.
-
-    Without the package ``hdt`` or a converter, the server reads the file into memory.
-    """
+    """Convert N-Triples to HDT, the reference server's fastest form, where possible."""
     peers.package("@ldf/server")
     node = peers.hdt_node()
     converter = peers.hdt_converter()
@@ -176,7 +160,7 @@ def reference_server(
 
 
 def _launcher(folder: Path) -> Path:
-    """Write a program that starts the reference server with its own packages only.
+    """Write a launcher of the reference server with its own packages only.
 
     It loads components of all packages beside it, and those of newer clients stop it.
     """

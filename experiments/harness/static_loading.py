@@ -1,9 +1,4 @@
-"""Load static data of experiments as users do: with Spark, where there is a Java.
-
-Without Java the same pipeline makes the same bytes in this process; a run states which it was.
-Spark
-ends before anything is measured.
-"""
+"""Load static data as users do: with Spark, or the same pipeline in this process without Java."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,13 +23,7 @@ WITH_SPARK = "Spark"
 class StaticLoading:
     """Make stores.
 
-    Args:
-        say: shows once why there is no Spark.
-        spark: false: do not look for it.
-
-    Attributes:
-        by: the loader that was used: Spark, or this process and why; ``None`` before the
-            first load.
+    `say` explains once a missing Spark; `by` names the loader used.
     """
 
     def __init__(self, say: Callable[[str], None] | None = None, *, spark: bool = True) -> None:
@@ -43,7 +32,7 @@ class StaticLoading:
         self._missing = None if spark else "the data are small"
 
     def store(self, folder: Path, quads: Iterable[Quad], created: datetime) -> Path:
-        """Make a store of these quads; see `stores`."""
+        """Make a store of these quads."""
         return self.stores(folder.parent, {folder.name: quads}, created)[folder.name]
 
     def stores(

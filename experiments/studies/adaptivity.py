@@ -1,4 +1,4 @@
-"""``adaptivity``: the benefit of choosing join routes anew when streams drift."""
+"""``adaptivity``: the benefit of reviewing join routes when streams drift."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -43,11 +43,10 @@ class Workload:
     """Streams that are joined on one value.
 
     Args:
-        drift: the role that moves to the next stream in each phase: rare values, most
-            elements, both or
-            none.
-        streams: number of streams.
-        partners: selectivity: average matches of a row in the window of another stream.
+        drift: the role that moves to the next stream in each phase: rare values, most elements,
+            both or none.
+        streams: their number.
+        partners: average matches of a row in another window.
         rate: elements of the fastest stream relative to each other one.
         window: elements of all streams in windows at a time.
         rare: the stream with rare values, where that does not move.
@@ -110,7 +109,7 @@ DRIFT_CASES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes: measured elements, and phases, after each of which something drifts."""
+    """Measured elements, and phases, after each of which something drifts."""
 
     elements: int = 60_000
     phases: int = 12
@@ -137,7 +136,7 @@ class Adaptivity:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """Return one group; the routings take turns, so that all meet the same machine load."""
+        """Return one group; the routings take turns."""
         yield MeasurementGroup(
             "joins of streams",
             nullcontext,

@@ -130,14 +130,7 @@ def _environ(request: requests.PreparedRequest) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """The application with one dataset.
-
-    Args:
-        clock: its clock.
-        live: takes published facts.
-        session: sends it requests.
-        work: its work for the session.
-    """
+    """The application with one dataset, on a manual clock."""
 
     clock: ManualClock
     live: IndexedLiveStore
@@ -191,11 +184,9 @@ class Sizes:
     """Sizes of the experiment.
 
     Args:
-        polls: most polls of the recording that are replayed with labels on the page; the
-            railway's day
-            has 1,284.
+        polls: most polls replayed with labels on the page (the railway's day has 1,284).
         rewritten_polls: the same for rewritten patterns.
-        latencies: seconds of the network per request, added to each, since requests are sequential.
+        latencies: seconds added to each request.
         periods: seconds between two evaluations of the naive clients.
     """
 
@@ -244,7 +235,7 @@ class AnnotationMethods:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """Return one group: everything runs in this process, on a manual clock."""
+        """Return one group, in this process, on a manual clock."""
         recorded = recording(max(settings.polls, settings.rewritten_polls))
         measurements: list[Measurement] = []
 
@@ -368,7 +359,7 @@ def _by_latency(later: Results) -> dict[str, list[Point]]:
 
 
 def _growth(later: Results, labelling: str) -> float | None:
-    """Return requests in the last quarter of the time by those in the first, with the cache."""
+    """Return requests in the last quarter by those in the first, with the cache."""
     ratios = []
     for labels in (ON_PAGE, REWRITTEN):
         chosen = later.where(labels=labels, labelling=labelling, cache="on")
@@ -399,7 +390,7 @@ def _open(recorded: Recording, run: Run) -> Iterator[Stage]:
 
 
 class _Playing:
-    """A recording that is replayed to an application, and the cost of evaluations."""
+    """A recording replayed to an application, and the cost of evaluations."""
 
     def __init__(self, stage: Stage, app: Application, labelling: Labelling, polls: int) -> None:
         self._stage = stage
@@ -465,7 +456,7 @@ def _delayed(
     polls: int,
     stage: Stage,
 ) -> list[ResultRow]:
-    """Run a continuous query over a network; one replay gives the times of all latencies."""
+    """Run a continuous query; one replay gives the times of all latencies."""
     way = (method, labelling, labels, cache, polls)
     if stage.played[0] != way:
         stage.played = (way, _stream(method, labelling, labels, cache, polls, stage))
@@ -508,7 +499,7 @@ def _stream(
 
 
 def _poll(period: float, polls: int, stage: Stage) -> list[ResultRow]:
-    """Run a client without memory that asks the whole query in a fixed period."""
+    """Run a client without memory that asks in a fixed period."""
     found: list[ResultRow] = []
     recorded = stage.recorded
     settings: dict[str, Any] = {"annotation": "plain", "max_age": 3600.0, "page_labels": False}

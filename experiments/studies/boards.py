@@ -1,4 +1,4 @@
-"""Answers kept up to date: the modes, their servers, and the CPU of all processes meanwhile."""
+"""Answers kept up to date: the modes, their servers, and the CPU of all processes."""
 
 import os
 import time
@@ -33,14 +33,11 @@ class Mode:
 
     Args:
         name: in figures.
-        engine: ``""``: clients evaluate over fragments; otherwise the server's query
-            language, ``cqels``
-            or ``csparql``.
-        method: annotation method of a server without labels on its pages; ``""``: ours,
-            with labels.
-        cache: true with nginx in front.
-        shared: true if the queries of a process share one client.
-        spark: true if the server gives its queries to Spark.
+        engine: the server's query language, ``cqels`` or ``csparql``; ``""``: over fragments.
+        method: annotation method without labels on pages; ``""``: our pages with labels.
+        cache: nginx in front.
+        shared: the queries of a process share one client.
+        spark: the server gives its queries to Spark.
     """
 
     name: str
@@ -114,7 +111,7 @@ def side(
     folder: Path,
     times: Times,
 ) -> Iterator[Side]:
-    """Start a new server of a mode, with a cache in front where the mode has one."""
+    """Start a new server of a mode, with its cache."""
     front = free_port() if mode.cache else None
     base = f"http://{LOOPBACK}:{front}/" if front else ""
     with ExitStack() as stack:
@@ -154,7 +151,7 @@ def _query(mode: Mode, window: DepartureWindow, stream: str, times: Times, numbe
 
 
 def engine_settings(mode: Mode, queries: int) -> str:
-    """Return settings that let one machine follow so many queries; none without an engine."""
+    """Return settings for so many queries of one machine; none without an engine."""
     if not mode.engine:
         return ""
     engine = 'csparql_engine = "spark"\n' if mode.spark else ""
@@ -183,10 +180,8 @@ BUSY = 75.0
 class Looks:
     """How long a board is observed.
 
-    Args:
-        first: least seconds for the start of the clients.
-        steady: observed seconds after that; whole periods.
-        grace: seconds in which late updates may still arrive.
+    `first` is the least start time of the clients, `steady` the time observed after it, `grace`
+    that of late updates.
     """
 
     first: float
@@ -195,14 +190,14 @@ class Looks:
 
 
 class MachineLimits:
-    """Numbers of queries that the machine was too small for, by the other parameters."""
+    """Numbers of queries that were too many, by the other parameters."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, int] = {}
 
     @contextmanager
     def of(self, what: Hashable, queries: int) -> Iterator[None]:
-        """Measure with so many queries, or raise `UntriedError` if fewer were too many already."""
+        """Measure, or raise `UntriedError` if fewer queries were too many already."""
         if (least := self._found.get(what, queries)) < queries:
             raise UntriedError(f"not tried, because {least} queries were too many for it")
         try:
@@ -224,7 +219,7 @@ Raises `MeasurementError` where nothing did."""
 def watch(
     side: Side, clients: Sequence[Process], feed: Process, looks: Looks, arrivals: Arrivals
 ) -> list[ResultRow]:
-    """Start feed and clients, sample all processes once a second, and collect their reports.
+    """Run feed and clients, sample all processes each second, and collect reports.
 
     Returns:
         A row for each second, and one for the whole.
@@ -342,7 +337,7 @@ _Usages = tuple[Usage, Usage | None, list[Usage], Usage]
 
 
 class _Watched:
-    """The CPU of server, cache, clients and feed, since the start and since the last sample."""
+    """The CPU of server, cache, clients and feed, since the start and the last sample."""
 
     def __init__(self, side: Side, clients: Sequence[Process], feed: Process) -> None:
         self._server, self._cache, self._clients = side.server.process, side.cache, clients
@@ -379,7 +374,7 @@ def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
 
 
 def _failure(*looks: _Usages) -> type[MeasurementError]:
-    """Return a `MachineLimitError` if these processes ever filled the machine."""
+    """Return `MachineLimitError` if these processes ever filled the machine."""
     limit = BUSY * len(os.sched_getaffinity(0))
     filled = any(_all_shares(now, before) > limit for before, now in pairwise(looks))
     return MachineLimitError if filled else MeasurementError
@@ -396,7 +391,7 @@ def renewals(
     sent: Sequence[float],
     within: tuple[float, float],
 ) -> ResultRow:
-    """Return delays from publishing the renewals of a time span to their arrival in answers."""
+    """Return delays from publication of renewals to their arrival in answers."""
     wanted = [number for number, at in enumerate(sent) if within[0] <= at <= within[1]]
     latencies: list[float] = []
     arrived = 0
@@ -410,7 +405,7 @@ def renewals(
 
 
 def timed(latencies: Sequence[float], reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return median and 95th percentile of latencies, or raise `MeasurementError` without any."""
+    """Return median and 95th percentile of latencies; `MeasurementError` without any."""
     if not latencies:
         problems = [problem for report in reports for problem in report["errors"]]
         came = sum(report.get("updates", 0) for report in reports)
@@ -437,12 +432,12 @@ def client_processes(count: int, feed: str) -> Iterator[tuple[Sequence[Process],
 
 
 def used(row: Mapping[str, str]) -> float:
-    """Return the share of the machine that all processes used, in percent of a core."""
+    """Return the share of the machine used, in percent of a core."""
     return sum(float(row.get(column) or 0) for column in SIDES)
 
 
 def is_busy(row: Mapping[str, str]) -> bool:
-    """True if all processes together kept the cores nearly busy: the machine was the limit."""
+    """True if the machine was the limit: its cores were nearly busy."""
     cores = float(row["cores"] or 0)
     return bool(cores) and used(row) > BUSY * cores
 

@@ -77,16 +77,16 @@ class Sizes:
 
     Args:
         queries: of the benchmark.
-        spark_queries: those that are measured on Spark too, once each.
+        spark_queries: measured on Spark too, once each.
         spark_instances: other numbers of the first of these.
         rates: readings per second of each sensor; the first is that of all queries.
         instances: copies of the same query; the first is that of all queries and rates.
-        varied: queries that are measured by rate and by instances.
+        varied: queries measured by rate and by instances.
         lead: seconds by which a reading is published before its predecessor expires.
         jitter: seconds over which clients spread their evaluations.
-        processes: client processes.
+        processes: of clients.
         seconds: of each measurement, after the start.
-        spark_grace: seconds in which late answers of Spark may still arrive.
+        spark_grace: seconds for late answers of Spark.
     """
 
     queries: tuple[str, ...] = (*CITYBENCH_QUERIES, *UNNAMED)
@@ -118,7 +118,7 @@ class Sizes:
                 yield name, self.rates[0], count
 
     def planned(self) -> Iterator[tuple[str, float, int]]:
-        """Return queries with rate and number of instances."""
+        """Yield queries with rate and number of instances."""
         for name in self.queries:
             yield name, self.rates[0], self.instances[0]
         for name in self.varied:
@@ -130,7 +130,7 @@ class Sizes:
 
 @dataclass(slots=True)
 class OpenedCity:
-    """Stores, client processes and feed, which stay; servers are new for every measurement."""
+    """Stores, client processes and feed; servers are new for every measurement."""
 
     city: City
     stores: Mapping[str, Path]
@@ -144,7 +144,7 @@ class OpenedCity:
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """Readings of the sensors of a query, and the expected observations, by tick."""
+    """A query's readings and expected observations, by tick."""
 
     readings: Sequence[Mapping[str, Sequence[Quad]]]
     expected: Callable[[int], set[str]]
@@ -168,7 +168,7 @@ class CityBenchQueries:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """Return groups on the same stores, client processes and feed; Spark's is optional."""
+        """Return groups on the same stores and processes; Spark's is optional."""
         limits = MachineLimits()
         for group, modes, planned in (
             ("sensors", _MODES, settings.planned()),
@@ -315,7 +315,7 @@ def _ticks(name: str, rate: float, opened: OpenedCity, start: float) -> Ticks:
 
 
 def _no_arrivals(*_: object) -> ResultRow:
-    """Return nothing, for queries whose answers name no observations."""
+    """For queries whose answers name no observations."""
     return {"expected": 0}
 
 

@@ -1,4 +1,4 @@
-"""``client``: the client's cost of a query by kind of query, server, client and latency."""
+"""``client``: the client's cost by kind of query, server, client and latency."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,15 +66,7 @@ _WARM_UP = ("chain", "optional", "order+limit")
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
-
-    Args:
-        triples: approximate size of the data.
-        latencies: milliseconds added to every round trip.
-        clients: measured clients.
-        servers: measured servers.
-        queries: names of the queries.
-    """
+    """Sizes of the experiment; `latencies` are milliseconds of each round trip."""
 
     triples: int = 100_000
     latencies: tuple[int, ...] = (0, 20)
@@ -84,7 +76,7 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """A tenth of the data, some of the queries."""
+        """Use a tenth of the data, some of the queries."""
         return cls(triples=10_000, queries=tuple(SHOP_QUERIES)[::10])
 
 
@@ -140,7 +132,7 @@ class Clients:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """Return one group with all servers and clients, one asking after the other."""
+        """Return one group with all servers and clients, asking in turn."""
         measurements = [
             Measurement(
                 {
@@ -222,7 +214,7 @@ def _by_pair(results: Results, column: str) -> dict[str, list[Point]]:
 
 
 def total(results: Results, column: str, queries: Sequence[str]) -> float | None:
-    """Return the sum over queries of a column's mean; ``None`` unless all were measured."""
+    """Return the sum over queries of a column's mean, if all were measured."""
     means = [results.mean(column, query=query) for query in queries]
     known = [mean for mean in means if mean is not None]
     return sum(known) if len(known) == len(queries) and known else None
@@ -274,7 +266,7 @@ def _open(settings: Sizes, run: Run) -> Iterator[OpenedClients]:
 
 @contextmanager
 def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterator[_Place]:
-    """Start a server behind a proxy, with the proxy's URL as its base URL."""
+    """Start a server behind a proxy, whose URL is its base URL."""
     port = free_port()
     base = f"http://{LOOPBACK}:{port}/"
     with ExitStack() as stack:
@@ -308,14 +300,14 @@ def _client(name: str) -> Iterator[Process]:
 
 
 def right_answers(quads: Path, queries: Iterable[str]) -> dict[str, SolutionBag]:
-    """Return the answers of pyoxigraph over the same data, without limits that leave a choice."""
+    """Return pyoxigraph's answers, without limits that leave a choice."""
     store = pyoxigraph.Store()
     store.bulk_load(path=quads, format=pyoxigraph.RdfFormat.N_QUADS)
     return {name: _rows(store.query(UNLIMITED.get(name, SHOP_QUERIES[name]))) for name in queries}
 
 
 def is_right(query: str, rows: SolutionBag, answer: SolutionBag) -> bool:
-    """True if the rows are right, given the result of `right_answers`."""
+    """Compare rows with a result of `right_answers`."""
     if query in GRAPH_FORMS:
         # A graph is a set; clients may send a triple twice.
         rows = Counter(rows.keys())

@@ -1,4 +1,4 @@
-"""``conference``: the queries of the CQELS paper, by static size and by number of queries.
+"""``conference``: the queries of the CQELS paper, by static size and number of queries.
 
 Source: paper 000, section 5, table 2, figures 4 and 5.
 """
@@ -76,8 +76,7 @@ class Sizes:
         static: triples of the bibliography.
         events: measured detections.
         periodic_events: the same for C-SPARQL.
-        constants: queries of a template, measured one after the other, each with another author; at
-            most three beyond a million static triples.
+        constants: authors, one query each in turn; at most three beyond a million static triples.
         instances: numbers of simultaneous queries, on the second static size.
         periodic_instances: the same for C-SPARQL.
     """
@@ -91,7 +90,7 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """Two static sizes and numbers of queries, fewer events."""
+        """Use two static sizes and numbers of queries, fewer events."""
         return cls(
             static=(10_000, 100_000), events=1000, periodic_events=300, constants=2,
             instances=(1, 32, 1024), periodic_instances=(1, 32),
@@ -256,7 +255,7 @@ def _sentences(single: Results, together: Results) -> Iterator[Finding]:
 
 
 def _periodic_ratio(at_paper: Results) -> float | None:
-    """Return the largest time of a C-SPARQL evaluation relative to a CQELS event."""
+    """Return the largest time of a C-SPARQL evaluation by a CQELS event's."""
     by_engine = at_paper.series("query", "engine", "execution_us", numeric=False)
     pairs = [{point.x: point.y for point in points} for points in by_engine.values()]
     names = (CQELS_MODE.name, CSPARQL_MODE.name)

@@ -10,9 +10,7 @@ An *instance* is one worker process on one core. With n clients on k instances
     machines               the most of k / cores, memory / memory of a machine, traffic / network
     cost per month         machines · price + traffic · price
 
-`fixed` is the load of an instance without clients: taking what is published. The load comes in
-bursts at renewals, and a burst must be done within the deadline, which bounds the load to
-deadline / period.
+`fixed` is the load without clients. Load bursts at renewals and must be done within the deadline.
 """
 
 import json
@@ -80,7 +78,7 @@ class Line:
 
 
 def fitted(points: Mapping[float, float]) -> Line:
-    """Fit the line with the least squared relative errors to values by numbers of clients."""
+    """Fit a line with the least squared relative errors."""
     if len(points) < 2:
         raise ValueError("a line needs two numbers of clients")
     weighted = [(n, y, 1 / max(y, 1e-9) ** 2) for n, y in points.items()]
@@ -100,16 +98,7 @@ def fitted(points: Mapping[float, float]) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The measurements of a mode.
-
-    Args:
-        server: CPU of the server, percent of a core.
-        cache: CPU of the cache in front, percent of a core; ``None`` without one.
-        clients: CPU of all clients, percent of a core.
-        traffic: bytes per second to all clients.
-        memory: MiB of the server's process.
-        period: seconds in which the facts were renewed.
-    """
+    """The measurements of a mode: percent of a core, bytes per second, MiB and seconds."""
 
     server: Line
     cache: Line | None
@@ -121,7 +110,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Requirements and prices. Prices are examples: set your own.
+    """Requirements and example prices.
 
     Args:
         clients: computed numbers of clients.
@@ -129,12 +118,12 @@ class Sizes:
         utilisation: largest mean share of a core in use.
         deadline: seconds until everybody has the answer after a renewal.
         machine_cores: of a rented machine.
-        machine_memory: its memory in GiB.
-        machine_network: its network in Gbit/s.
+        machine_memory: in GiB.
+        machine_network: in Gbit/s.
         machine_price: per month, in any currency.
         traffic_price: of an outgoing gigabyte, in the same.
         simulated: numbers of clients for which a simulation checks the formula.
-        simulated_periods: how many periods are simulated.
+        simulated_periods: their number.
     """
 
     clients: tuple[int, ...] = (100, 1_000, 10_000, 100_000, 1_000_000)
@@ -161,18 +150,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The computed resources.
-
-    Args:
-        instances: of the server.
-        caches: instances of the cache.
-        memory_gib: GiB.
-        machines: for both.
-        client_cores: busy cores of all clients together.
-        gb_month: outgoing gigabytes per month.
-        cost_month: per month, in the currency of the prices.
-        limit: the binding resource: cores, memory or network.
-    """
+    """The computed resources; `machines` are for server and cache, `limit` binds."""
 
     instances: int
     caches: int
@@ -185,7 +163,7 @@ class Size:
 
 
 def instances(line: Line, clients: float, allowed: float) -> int:
-    """Return the number of instances, or raise `ValueError` if one has no room for a client."""
+    """Return the number of instances; `ValueError` if one has no room for a client."""
     room = allowed - line.fixed
     if room <= 0:
         raise ValueError("what is published takes all that an instance may use")
@@ -195,9 +173,7 @@ def instances(line: Line, clients: float, allowed: float) -> int:
 def size(costs: Costs, prices: Sizes, clients: float) -> Size:
     """Return the resources for so many clients.
 
-    A cache asks the server for what it lacks, whoever its clients are: each is taken to cause
-    the load
-    of the measured one.
+    Each cache is taken to cause the load on the server of the measured one.
     """
     allowed = prices.allowed(costs.period)
     if costs.cache is None:
@@ -223,12 +199,7 @@ def size(costs: Costs, prices: Sizes, clients: float) -> Size:
 
 @dataclass(frozen=True, slots=True)
 class LineComparison:
-    """Where one line is below another.
-
-    Args:
-        below: true if it is below for large n.
-        crossing: the n > 0 at which that changes; ``None``: nowhere.
-    """
+    """`below`: a line is below another for large n, beyond any `crossing`."""
 
     below: bool
     crossing: float | None
@@ -246,24 +217,14 @@ def compared_lines(one: Line, other: Line) -> LineComparison:
 def simulated(
     load: Line, clients: int, instances: int, period: float, spread: float, periods: int, seed: int
 ) -> dict[str, float]:
-    """Simulate clients whose answers are renewed all at once, first come, first served.
+    """Simulate clients renewed at once, first come, first served, apart from the formula.
 
-    In each period the instance takes the renewal first; a client arrives after a random delay
-    and is
-    served for an exponentially distributed time. Nothing of the formula is used.
-
-    Args:
-        load: percent of a core; `fixed` for an instance, the rest for each client.
-        clients: how many.
-        instances: clients are spread over them at random.
-        period: seconds between two renewals.
-        spread: seconds over which clients arrive after a renewal.
-        periods: simulated, after one warm-up.
-        seed: of the random numbers.
+    Clients are spread over instances at random, arrive within `spread` seconds after a renewal, and
+    are served for an exponentially distributed time.
 
     Returns:
         Load of instances in percent of a core, mean and maximum; seconds from arrival to the end of
-        service, median and 99th percentile.
+            service, median and 99th percentile.
     """
     chance = np.random.default_rng(seed)
     place = chance.integers(0, instances, clients)
@@ -314,7 +275,7 @@ class MeasuredTotals:
 
 
 class CostModel:
-    """The experiment; it computes from the results of ``server-vs-client`` in the same folder."""
+    """The experiment; it computes from results of ``server-vs-client`` in the same folder."""
 
     name = "cost-model"
     question = (
@@ -381,7 +342,7 @@ class CostModel:
 
 
 def _added(lines: Mapping[str, Line], *clients: str) -> Line:
-    """Return the CPU of server and cache, and of the clients where they are named."""
+    """Return the CPU of server and cache, and of the named clients."""
     each = [lines[name] for name in ("server", "cache", *clients) if name in lines]
     return Line(sum(line.fixed for line in each), sum(line.per_client for line in each))
 

@@ -54,7 +54,7 @@ def brokers(count: int) -> Iterator[Quad]:
 
 
 def transactions(seed: int, brokers: int, count: int) -> Iterator[tuple[int, int, list[list[str]]]]:
-    """Return markets, instants in milliseconds and triples: a hundred transactions a second."""
+    """Yield markets, milliseconds and triples: a hundred transactions a second."""
     chance = random.Random(seed)
     for number in range(count):
         tx = f"<{EXCHANGE}tx{number}>"
@@ -65,7 +65,7 @@ def transactions(seed: int, brokers: int, count: int) -> Iterator[tuple[int, int
 
 
 def market_query(query: str, window: int) -> str:
-    """Return ``filters``, ``by market`` or ``over markets``, with windows of so many seconds."""
+    """Return ``filters``, ``by market`` or ``over markets``; windows in seconds."""
     common = {
         "b": BROKERS,
         "x": EXCHANGE,
@@ -117,7 +117,7 @@ class Sizes:
         spark_events: triples that Spark replays.
         spark_warm_up: triples that it replays before; none: no warm-up.
         cores: of Spark.
-        spark_windows: ranges of windows in seconds, for the rules on Spark; none: not measured.
+        spark_windows: ranges for the rules on Spark; none: not measured.
         spark_brokers: static triples, for the rules on Spark; the first are those of all windows.
     """
 
@@ -394,13 +394,7 @@ def _conference(
 class SparkMarket:
     """Streams in files, and a Spark that reads them.
 
-    Args:
-        session: Spark.
-        java: its process.
-        work: a directory.
-        events: triples of a replay.
-        static: the countries of brokers.
-        size: number of brokers.
+    `events` are triples of a replay, `static` the brokers' countries.
     """
 
     session: Any
@@ -431,7 +425,7 @@ class SparkMarket:
             punctuate(directory, end // 1000 * 1000)
 
     def replay(self, text: str, rules: tuple[Rule, ...]) -> int:
-        """Run a query over them; return the number of rows of its answers."""
+        """Run a query over them; return the number of answer rows."""
         from tpf_server.continuous.csparql.spark.execution import SparkExecution
 
         self.number += 1
@@ -451,8 +445,6 @@ class SparkMarket:
 
 
 class _Stopwatch:
-    """Measures the time between evaluations, and counts rows."""
-
     def __init__(self) -> None:
         self.taken: list[float] = []
         self.rows = 0

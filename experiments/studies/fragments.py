@@ -105,7 +105,7 @@ def request(port: int, path: str, media_type: str, fields: str = "") -> str:
 
 
 def paths(people: People, seed: int, pattern: str) -> Iterator[str]:
-    """Return request paths of a class of patterns, with random constants."""
+    """Yield request paths of a class of patterns, with random constants."""
     chance = random.Random(f"{seed} {pattern}")
     if pattern == "first page":
         yield f"/{PEOPLE_DATASET}"
@@ -134,13 +134,7 @@ def _path(**terms: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PeopleFiles:
-    """The data in the forms that the servers read, made on first use.
-
-    Args:
-        people: the data.
-        folder: of the files; existing ones are used again.
-        static: makes our store.
-    """
+    """The data in the servers' forms, made on first use."""
 
     people: People
     folder: Path
@@ -163,7 +157,7 @@ class PeopleFiles:
 
 
 def server(name: str, files: PeopleFiles, folder: Path) -> AbstractContextManager[Server]:
-    """Start one of the servers, with one worker, or raise `UnavailableError`."""
+    """Start a server with one worker, or raise `UnavailableError`."""
     if name == CONSTANT:
         return constant_server()
     if name == REFERENCE:
@@ -226,7 +220,7 @@ class _Running:
         }
 
     def start_another(self, name: str) -> tuple[float, int]:
-        """Start the same server again; return seconds to the first answer, and its memory then."""
+        """Start the server again; return seconds to the first answer, and memory."""
         with (
             TemporaryDirectory(dir=self.files.folder) as folder,
             server(name, self.files, Path(folder)) as another,
@@ -256,7 +250,7 @@ def running_server(
 def mapped(server: Server) -> int:
     """Return bytes of the worker's memory that are pages of a store.
 
-    The system can take them back; workers share them, and with the page cache.
+    The system can reclaim them; workers share them.
     """
     sizes = server.process.resident_each()
     largest = max(sizes, key=lambda pid: sizes[pid])
@@ -272,17 +266,16 @@ class Sizes:
     """Sizes of the experiment.
 
     Args:
-        triples: sizes of the data; servers and formats are compared on the first one, ours
-            in the first
-            format on the others.
+        triples: sizes of the data; the first compares servers and formats, the others are ours in
+            one format.
         seconds: of each measurement.
         warm_up_seconds: of each server.
         connections: to the server.
-        servers: which are measured.
-        formats: which are asked for.
+        servers: measured ones.
+        formats: requested ones.
         seldom_rate: requests per second where they are seldom.
         seldom_requests: how many of those are sent.
-        data: a folder that keeps the data for other runs; empty: they are made anew.
+        data: a folder that keeps the data for other runs.
     """
 
     triples: tuple[int, ...] = (1_000_000, 10_000_000)
@@ -297,7 +290,7 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """Few triples, two formats, a fraction of a second."""
+        """Use few triples, two formats, a fraction of a second."""
         formats = tuple(FORMATS)[:2]
         return cls((50_000,), 0.15, warm_up_seconds=0.2, formats=formats, seldom_requests=20)
 

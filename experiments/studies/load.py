@@ -44,14 +44,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
-
-    Args:
-        triples: sizes of the data.
-        repetitions: of each load.
-        master: of Spark.
-        one_core: sizes of the data with which Spark is measured on one core, too.
-    """
+    """Sizes of the experiment; `one_core` are those also measured with Spark on one core."""
 
     triples: tuple[int, ...] = (1_000_000, 3_000_000, 10_000_000, 30_000_000)
     repetitions: int = 1
@@ -98,7 +91,7 @@ class Load:
                 yield MeasurementGroup(engine, partial(_open, engine, run.folder), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Return seconds and memory by size; the stores of all engines are compared."""
+        """Return seconds and memory by size; compare the engines' stores."""
         for engine, points in results.series("engine", "triples", "seconds").items():
             yield Finding(
                 f"{engine}: a store of {points[-1].x:,.0f} triples in {rounded(points[-1].y)} s, "
@@ -169,7 +162,7 @@ def _load(engine: str, people: People, settings: Sizes, folder: Path) -> Iterato
 
 
 def _watch(process: Process) -> tuple[int, float]:
-    """Return the peak memory and the CPU of a process and its children until it ends."""
+    """Return the peak memory and the CPU of a process and its children."""
     peak, cpu = 0, 0.0
     until = time.perf_counter() + _MOST_SECONDS
     while process.popen.poll() is None:

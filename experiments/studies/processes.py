@@ -1,18 +1,17 @@
 """Child processes of boards: clients that follow answers, and feeds that publish.
 
-A process of clients follows these orders:
+Orders of a process of clients:
 
 =================  ==========================================================================
-``start``          starts the queries; answered when each has its first answer (or failed, or is
-                   followed, where the server evaluates it; with ``answered``, not before it has)
-``mark``           answered with what was received so far
-``stop``           ends them; ``arrivals`` holds ``[query, what, instant, rows]``: renewals of
-                   the board by their number (in ``?delay``), observations by their IRI (in
-                   ``?obId…``)
+``start``          answered when each query has its first answer (or failed, or is followed
+                   at the server; with ``answered``, answered)
+``mark``           answered with the results so far
+``stop``           ends them; ``arrivals`` are ``[query, what, instant, rows]``: renewals by
+                   number (``?delay``), observations by IRI (``?obId…``)
 =================  ==========================================================================
 
-A feed answers ``start`` when its first batch is published, and ``stop`` with the instants of all
-batches. `answer_question` answers single queries.
+A feed answers ``start`` at its first batch, and ``stop`` with the instants of all.
+`answer_question` answers single queries.
 """
 
 import json
@@ -53,10 +52,9 @@ from tpf_client.stream import Update
 
 
 class WireBytes:
-    """Counts the bytes that all sockets opened from now on receive.
+    """Count the bytes that sockets opened from now on receive.
 
-    Libraries report decompressed bodies, not the bytes of the network. The methods `recv` and
-    `recv_into` of sockets are replaced.
+    Libraries report decompressed bodies, so `recv` and `recv_into` are replaced.
     """
 
     def __init__(self) -> None:
@@ -123,9 +121,7 @@ def _what(row: Iterable[tuple[str, str]]) -> Iterator[What]:
 class Seen:
     """The rows that reached the answers.
 
-    Args:
-        queries: number of queries.
-        whole: true if each answer is complete; otherwise rows of a renewal add up.
+    `whole`: each answer is complete; otherwise rows of a renewal add up.
     """
 
     queries: int
@@ -230,7 +226,7 @@ class Streamers:
 
 
 class Readers:
-    """Registers queries at the server and reads their results."""
+    """Register queries at the server and read their results."""
 
     def __init__(self, order: Mapping[str, Any], seen: Seen) -> None:
         self._each = [_Reader(order, number, seen) for number in range(len(order["queries"]))]
@@ -249,8 +245,6 @@ class Readers:
 
 
 class _Reader(threading.Thread):
-    """Registers a query and reads its results until the connection ends."""
-
     def __init__(self, order: Mapping[str, Any], number: int, seen: Seen) -> None:
         super().__init__(daemon=True)
         self.requests = 0
@@ -376,7 +370,7 @@ def push_elements(order: Mapping[str, Any], quads: list[Quad], at: datetime) -> 
 
 
 def push_lines(url: str, token: str, lines: Sequence[str]) -> None:
-    """Push elements to a stream as lines of JSON; try again while the server is busy."""
+    """Push elements as lines of JSON; try again while the server is busy."""
     with requests.Session() as session:
         # A server takes few bodies at a time, and says so to the others.
         session.mount("http://", HTTPAdapter(max_retries=_AGAIN))
@@ -389,11 +383,9 @@ def push_lines(url: str, token: str, lines: Sequence[str]) -> None:
 
 
 class BoardFeed(threading.Thread, ABC):
-    """Publishes until it is stopped.
+    """Publish until stopped.
 
-    Attributes:
-        sent: the time of each batch, in seconds since 1970.
-        error: why it ended too early.
+    `sent` are the times of the batches, in seconds since 1970.
     """
 
     def __init__(self, order: Mapping[str, Any]) -> None:
@@ -456,7 +448,7 @@ class RenewedBoard(BoardFeed):
 
 
 class SensorFeed(BoardFeed):
-    """Publishes a reading of every sensor at every tick."""
+    """Publish a reading of every sensor at every tick."""
 
     def publish(self, clock: Clock) -> None:
         """Publish the ticks."""
@@ -517,7 +509,7 @@ class SensorReadings(_FollowedFeed):
 
 
 def _rows_of_answer(query: str, url: str) -> Iterator[list[str | None]]:
-    """Return the rows of an answer, terms in N-Triples, ordered by variable name."""
+    """Return rows in N-Triples, ordered by variable name."""
     with Client(url) as client:
         result = client.query(query)
         if isinstance(result, Solutions):
@@ -536,8 +528,7 @@ def answer_question(order: Mapping[str, Any]) -> Mapping[str, Any]:
     """Answer a query with a new client.
 
     Returns:
-        The rows, or an error; the seconds until the first row and until the last one; the
-            seconds of CPU.
+        The rows, or an error; seconds until the first row and the last; CPU seconds.
     """
     wall, cpu = time.perf_counter(), time.process_time()
     rows: list[list[str | None]] = []

@@ -78,26 +78,26 @@ _FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment. Numbers of queries are simultaneous queries.
+    """Sizes of the experiment: numbers of simultaneous queries, and times in seconds.
 
     Args:
-        queries: by query streamers with a client each; figures mark where the machine is the limit.
+        queries: with a client each; figures mark where the machine is the limit.
         cached_queries: with nginx in front.
         shared_queries: with one client per process.
         engine_queries: evaluated by the server; each reader holds a thread of it.
         spark_queries: evaluated by Spark, with a job for each.
         method_queries: over servers of others: patterns rewritten by annotation method.
         methods: the annotation methods.
-        cached_methods: true to measure them with nginx in front, too.
-        processes: client processes.
+        cached_methods: measure them with nginx in front, too.
+        processes: of clients.
         departures: on the board, each with three static and two live facts.
-        period: seconds until all live facts are renewed.
-        lead: seconds from publishing a renewal to the expiry of the old facts.
-        jitter: seconds over which clients spread their evaluations.
-        step: seconds between two evaluations of a C-SPARQL query.
+        period: until all live facts are renewed.
+        lead: from publishing a renewal to the expiry of the old facts.
+        jitter: over which clients spread their evaluations.
+        step: between two evaluations of a C-SPARQL query.
         first_seconds: least time for the start of the clients.
-        periods: observed periods after the start.
-        grace: seconds in which late updates may still arrive.
+        periods: observed after the start.
+        grace: for late updates.
         spark_grace: the same for Spark, which answers by micro-batches.
         modes: only these; all where empty.
     """
@@ -153,7 +153,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class OpenedBoard:
-    """Client processes and feed, which stay; servers are new for every measurement."""
+    """Client processes and feed; servers are new for every measurement."""
 
     board: Board
     store: Path
@@ -184,7 +184,7 @@ class ServerVsClient:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """Return groups with the same client processes and feed; Spark's may be left out."""
+        """Return groups with the same processes; Spark's may be left out."""
         departures, limits = board(settings.departures), MachineLimits()
         for name, on_spark in (("board", False), ("board, on Spark", True)):
             measurements = [
@@ -220,7 +220,7 @@ class ServerVsClient:
 
 
 def _calm_size(totals: Results) -> str | None:
-    """Return 200 queries, or the most of all modes; where the machine was no limit, if possible."""
+    """Return 200 queries, or the most of all modes, preferably below the machine's limit."""
     there = [mode for mode in _ENGINES if totals.where(mode=mode).rows]
     modes = (STREAMER.name, *there)
     sizes = [set(totals.where(mode=mode).distinct("queries")) for mode in modes]
@@ -389,7 +389,7 @@ def _cpu(totals: Results, mode: str) -> Mapping[float, float]:
 
 
 def _times(totals: Results) -> float | None:
-    """Return the CPU of engines relative to fragments, averaged over engines and sizes."""
+    """Return the CPU of engines relative to fragments, on average."""
     ours = _cpu(totals, STREAMER.name)
     ratios = [
         other / ours[size]

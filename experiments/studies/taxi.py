@@ -87,14 +87,7 @@ _LONGEST_SECONDS: Final = 3600
 
 
 class PeerCounts(NamedTuple):
-    """The counts of a peer, and the time from parsed trips to the last change.
-
-    Args:
-        version: of the peer.
-        seconds: wall time.
-        cpu_seconds: of all its threads.
-        counts: trips by route in the last window.
-    """
+    """A peer's counts by route in the last window, and its wall and CPU time."""
 
     version: str
     seconds: float
@@ -103,7 +96,7 @@ class PeerCounts(NamedTuple):
 
 
 def counted_by_pathway(path: Path, minutes: int, commit: int, folder: Path) -> PeerCounts:
-    """Let Pathway count the trips of routes, with one worker and without monitoring."""
+    """Let Pathway count the trips of routes, with one worker."""
     changes = folder / "changes.csv"
     settings = {name: text for name, text in os.environ.items() if not name.startswith("PATHWAY_")}
     done = subprocess.run(  # noqa: S603
@@ -124,7 +117,7 @@ def counted_by_pathway(path: Path, minutes: int, commit: int, folder: Path) -> P
 
 
 def changed_counts(path: Path) -> Iterator[tuple[int, Counter[Route]]]:
-    """Return the counts of routes after each commit that changed some, numbered from 0.
+    """Yield the counts of routes after each commit that changed some.
 
     The counts are the same object each time.
     """
@@ -145,7 +138,7 @@ def changed_counts(path: Path) -> Iterator[tuple[int, Counter[Route]]]:
 
 
 class TaxiQuestion(NamedTuple):
-    """A question: in CQELS-QL, as recomputation, and its number of cells per row."""
+    """A question: in CQELS-QL, as recomputation, and its cells per row."""
 
     text: Callable[[int], str]
     anew: Callable[[Sequence[Trip], int], Iterator[Sequence[Sequence[Decimal | int]]]]
@@ -161,11 +154,7 @@ QUESTIONS: Final = {"Q1": (_Q1,), "Q2": (_Q2,), "Q1 and Q2": (_Q1, _Q2)}
 class Player:
     """The engine with the queries of a name, and the files of their answers.
 
-    Args:
-        name: one of `QUESTIONS`.
-        minutes: the length of the windows.
-        folder: for the files.
-        stack: closes them and the engine.
+    `stack` closes them and the engine.
     """
 
     def __init__(self, name: str, minutes: int, folder: Path, stack: ExitStack) -> None:
@@ -228,8 +217,8 @@ class Sizes:
     Args:
         trips: synthetic ones.
         minutes: lengths of the windows.
-        recorded: most recorded trips that are used, with windows of the first length.
-        file: a file of the challenge, plain or gzip, with windows of all lengths; empty: none.
+        recorded: most recorded trips, with windows of the first length.
+        file: a file of the challenge, plain or gzip, with windows of all lengths.
         file_trips: most trips of it; 0: all.
         anew: trips for which every answer is recomputed, with windows of the first length.
     """
@@ -450,7 +439,7 @@ def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[ResultR
 
 
 def _beside_peer(minutes: int, commit: int, opened: Any) -> Iterable[ResultRow]:
-    """Measure Pathway's counts of routes, and the engine with all of Q1 on the same trips."""
+    """Measure Pathway's counts of routes, and the engine with all of Q1."""
     with ExitStack() as stack:
         player = Player("Q1", minutes, opened.folder, stack)
         stack.enter_context(_set_aside())
@@ -489,7 +478,7 @@ def _row(count: int, seconds: float, cpu: float, delays: Sequence[float]) -> dic
 
 
 def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[ResultRow]:
-    """Recompute every answer of a part of the trips, and run the engine on the same part."""
+    """Recompute every answer of some trips, and run the engine on the same."""
     part: list[Trip] = opened.single[:most]
     with ExitStack() as stack:
         player = Player(name, minutes, opened.folder, stack)

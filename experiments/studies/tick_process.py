@@ -1,9 +1,8 @@
 """A process that follows one continuous query with our client and reports its cost.
 
-Arguments: the dataset, the query, the number of updates, and seconds between two evaluations of a
-second stream, most of which find nothing new. It prints a line of JSON: milliseconds of CPU of the
-import, the first answer, each update and each evaluation without one, and requests. Without
-arguments it reports the import alone.
+Arguments: the dataset, the query, the number of updates, and the period of a second stream that
+mostly finds nothing new. Prints a line of JSON: requests, and milliseconds of CPU of the import
+(alone without arguments), the first answer, each update and each evaluation without one.
 """
 
 import json

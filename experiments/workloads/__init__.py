@@ -4,6 +4,6 @@ from pathlib import Path
 
 
 def named_queries(file: str) -> dict[str, str]:
-    """Read the queries of a file beside this one, each after a line ``# name``."""
+    """Read a file of queries, each after a line ``# name``."""
     parts = Path(__file__).with_name(file).read_text(encoding="utf-8").split("# ")[1:]
     return {name: text.strip() for name, _, text in (part.partition("\n") for part in parts)}

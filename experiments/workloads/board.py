@@ -1,8 +1,8 @@
 """A board of departures whose live facts are all renewed in a fixed period.
 
-Source: Taelman et al. 2016, section 6: about 300 static triples, about 200 dynamic ones that are
-created and removed every ten seconds, queries with varying constants. Departures are recorded ones;
-the announced delay is the number of the renewal, which tells clients when it was published.
+Source: Taelman et al. 2016, section 6: about 300 static triples, 200 dynamic ones renewed every ten
+seconds, queries with varying constants. The announced delay is the number of the renewal, which
+tells clients when it was published.
 """
 
 import random
@@ -24,7 +24,7 @@ _QUERIES = named_queries("board.rq")
 
 @dataclass(frozen=True, slots=True)
 class DepartureWindow:
-    """The constants of a query: departures strictly between two instants, and their number."""
+    """A query's constants: departures strictly between two instants, and their number."""
 
     start: str
     until: str
@@ -35,13 +35,13 @@ class DepartureWindow:
         return train_query(parse_instant(self.start), parse_instant(self.until))
 
     def cqels_query(self, stream: str, milliseconds: int) -> str:
-        """Return the train query over a stream in CQELS-QL."""
+        """Return the train query in CQELS-QL."""
         return _QUERIES["CQELS"].format(
             stream=stream, milliseconds=milliseconds, start=self.start, until=self.until
         )
 
     def csparql_query(self, stream: str, milliseconds: int, step: int, number: int) -> str:
-        """Return the train query over a stream in C-SPARQL."""
+        """Return the train query in C-SPARQL."""
         return _QUERIES["C-SPARQL"].format(
             stream=stream, milliseconds=milliseconds, step=step, number=number,
             start=self.start, until=self.until,
@@ -50,14 +50,7 @@ class DepartureWindow:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The departures.
-
-    Args:
-        source: their recording.
-        static: time, head sign and route of each.
-        departures: sorted by time.
-        times: their times, ascending.
-    """
+    """The departures of a recording, and their static facts, sorted by time."""
 
     source: str
     static: Sequence[Quad]
@@ -104,7 +97,7 @@ def board(departures: int) -> Board:
 
 
 def renewal(departures: Sequence[str], number: int) -> Iterator[Quad]:
-    """Return the live facts of a renewal: two for each departure."""
+    """Yield the live facts of a renewal: two for each departure."""
     for place, departure in enumerate(departures):
         yield Quad(Term(departure), v.DELAY, integer(number))
         yield Quad(Term(departure), v.PLATFORM, literal(str(1 + place % 12)))

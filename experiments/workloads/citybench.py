@@ -52,13 +52,13 @@ class City:
     folder: Path
 
     def static(self) -> Iterator[Quad]:
-        """Return the sensor repository (default graph) and the events (named graphs)."""
+        """Yield the sensor repository (default graph) and the events (named graphs)."""
         source = CityBench(self.folder)
         for piece in source.pieces(1):
             yield from source.quads(piece)
 
     def readings(self, sensors: Sequence[str], count: int) -> list[dict[str, list[Quad]]]:
-        """Return the reading of each sensor at so many ticks, row by row of its file."""
+        """Return each sensor's reading at so many ticks, row by row of its file."""
         source = CityBench(self.folder, start=_START, period=timedelta(seconds=1))
         until = _START + timedelta(seconds=_SKIPPED + count)
         found: list[dict[str, list[Quad]]] = [{} for _ in range(_SKIPPED + count)]
@@ -68,14 +68,14 @@ class City:
         return found[_SKIPPED:]
 
     def cqels(self, name: str, server: str) -> str:
-        """Return a query in CQELS-QL, over the datasets of a server (its root, with a slash)."""
+        """Return a query in CQELS-QL, over a server's datasets."""
         text = _without_comments((self.folder / "queries/cqels" / f"{name}.rq").read_text())
         for events in EVENT_FEEDS:
             text = text.replace(f"<{events}>", f"<{server}{events}>")
         return text
 
     def csparql(self, name: str, server: str, number: int) -> str:
-        """Return a query in C-SPARQL, over the datasets of a server (its root, with a slash)."""
+        """Return a query in C-SPARQL, over a server's datasets."""
         text = _without_comments((self.folder / "queries/csparql" / f"{name}.rq").read_text())
         text = text.replace(_ABSENT, _PRESENT)
         for file, dataset in _FILES.items():
@@ -83,7 +83,7 @@ class City:
         return f"REGISTER QUERY {name}n{number} AS {text}"
 
     def sparql(self, name: str) -> str:
-        """Return the query without windows, over facts that hold as long as the windows do."""
+        """Return the query without windows, over facts that hold as long."""
         text = _without_comments((self.folder / "queries/cqels" / f"{name}.rq").read_text())
         text = re.sub(r"from named\s*<\w+>", "", _STREAM.sub("", text), flags=re.IGNORECASE)
         for events in EVENT_FEEDS:
@@ -99,11 +99,7 @@ class City:
 class CityOracle:
     """Right answers of a query, by another engine.
 
-    Args:
-        city: the data.
-        name: of the query.
-        readings: of each sensor, by tick.
-        per_window: ticks in a window.
+    `readings` are by tick, of which `per_window` are in a window.
     """
 
     def __init__(
@@ -124,7 +120,7 @@ class CityOracle:
         self._found: dict[int, set[str]] = {}
 
     def expected(self, tick: int) -> set[str]:
-        """Return the observations of a tick in the answer, if it has at most `MOST_ROWS` rows."""
+        """Return the observations of a tick in the answer, up to `MOST_ROWS` rows."""
         if tick not in self._found:
             window = [self._said(n) for n in range(max(0, tick + 1 - self._per_window), tick + 1)]
             for quads in window:

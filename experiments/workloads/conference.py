@@ -1,7 +1,6 @@
 """A conference: a floor plan, a bibliography of a chosen size, and badge detections.
 
-Source: the CQELS paper (2011), section 4: authors walk between rooms, and queries join their
-location with their papers.
+Source: the CQELS paper (2011), section 4.
 """
 
 import random
@@ -46,13 +45,7 @@ def conference_query(name: str, author: int = 0) -> str:
 
 
 class Conference:
-    """The data, the same for a seed.
-
-    Args:
-        seed: of the random numbers.
-        rooms: in a ring, with some short cuts.
-        people: badge wearers, the first authors of the bibliography.
-    """
+    """The data: `rooms` in a ring with short cuts, and `people` with badges."""
 
     def __init__(self, seed: int, rooms: int = 30, people: int = 200) -> None:
         self._seed = seed
@@ -77,7 +70,7 @@ class Conference:
                 yield subject, f"<{_LV}connected>", _room(other)
 
     def bibliography(self, size: int) -> Iterator[_Triple]:
-        """Return authors, papers and proceedings: exactly `size` triples."""
+        """Yield authors, papers and proceedings: exactly `size` triples."""
         for number, triple in enumerate(self._bibliography()):
             if number == size:
                 return
@@ -111,7 +104,7 @@ class Conference:
             paper += 1
 
     def badges(self, count: int, per_second: float = 100.0) -> Iterator[tuple[int, _Triple]]:
-        """Return detections with times in milliseconds; people change rooms now and then."""
+        """Yield detections with times in milliseconds; people change rooms now and then."""
         chance = random.Random(self._seed + 2)
         where = [chance.randrange(len(self._near)) for _ in range(self._people)]
         at = 0
@@ -124,7 +117,7 @@ class Conference:
 
 
 def quads(triples: Iterable[_Triple]) -> Iterator[Quad]:
-    """Return triples as quads of the default graph."""
+    """Yield triples as quads of the default graph."""
     return (Quad(*map(Term, triple)) for triple in triples)
 
 

@@ -48,7 +48,7 @@ class Shop:
     seed: int
 
     def write(self, path: Path, *, graphs: bool = True) -> int:
-        """Write the triples as N-Triples, with named graphs as N-Quads; return their number."""
+        """Write N-Triples, or N-Quads with named graphs; return the number of triples."""
         lines = list(self.lines(graphs=graphs))
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return len(lines)
@@ -98,7 +98,7 @@ class Shop:
                 yield f"{_iri(f'person{number}')} {_iri('knows')} {_iri(f'person{knows}')}"
 
     def _stocks(self) -> Iterator[str]:
-        """Return the stocks of the warehouses, each in a graph of its own."""
+        """Yield the warehouses' stocks, each in a graph of its own."""
         chance = random.Random(self.seed)
         for number in range(0, max(1, self.triples // _TRIPLES_PER_PRODUCT), 2):
             stock, warehouse = _integer(chance.randrange(100)), chance.randrange(_WAREHOUSES)

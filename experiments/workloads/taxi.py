@@ -1,7 +1,6 @@
 """The two queries of the DEBS 2015 Grand Challenge in CQELS-QL, and the trips as records.
 
-The queries are those of paper 001 with windows of a chosen length, in the order that the challenge
-asks for (best first; ties by cell).
+As in paper 001, but ordered as the challenge asks (best first; ties by cell).
 """
 
 import random
@@ -67,7 +66,7 @@ def profitable_areas(minutes: int = 30) -> str:
 
 
 class Trip(NamedTuple):
-    """A trip: its time (drop-off, in milliseconds since 1970) and the values of `FIELDS`."""
+    """A trip: drop-off in milliseconds since 1970, and the values of `FIELDS`."""
 
     at: int
     taxi: str
@@ -102,7 +101,7 @@ class TripColumns(NamedTuple):
 
 
 def batches(trips: Sequence[Trip], size: int) -> Iterator[TripColumns]:
-    """Return trips in batches; their subjects are their numbers."""
+    """Yield trips in batches; their subjects are their numbers."""
     for first in range(0, len(trips), size):
         some = trips[first : first + size]
         rows = [dict(zip(FIELDS, trip[1:], strict=True)) for trip in some]
@@ -114,7 +113,7 @@ def batches(trips: Sequence[Trip], size: int) -> Iterator[TripColumns]:
 
 
 def trips(count: int, seed: int, per_second: float = 1.16, taxis: int = 13_000) -> Iterator[Trip]:
-    """Return trips between busy places, ordered by their ends, at the rate of the challenge."""
+    """Yield trips between busy places, ordered by their ends, at the challenge's rate."""
     chance = random.Random(seed)
     places = [(-73.986, 40.748), (-73.977, 40.753), (-74.006, 40.713), (-73.778, 40.641)]
     start = datetime(2013, 1, 1, tzinfo=UTC)

@@ -1,8 +1,8 @@
 """The trips of the DEBS 2015 challenge as files, and its answers in the required format.
 
-Input: 17 columns without a header, sorted by drop-off, plain or gzip. Output: a line whenever the
-ten best change, with the trip's pick-up and drop-off, the ten (``NULL`` where there are fewer), and
-the delay in milliseconds. Source: http://www.debs2015.org/call-grand-challenge
+Input: 17 columns without header, sorted by drop-off, plain or gzip. Output: a line whenever the ten
+best change: pick-up and drop-off, the ten (``NULL`` where fewer), and the delay in milliseconds.
+Source: http://www.debs2015.org/call-grand-challenge
 """
 
 import csv
@@ -117,7 +117,7 @@ def _areas(window: Sequence[_Derived], recent: int) -> list[_Row]:
 def _windows(
     trips: Sequence[Trip], derived: Sequence[_T], width: int
 ) -> Iterator[tuple[int, Sequence[_T]]]:
-    """Return the time of each trip, and the derived values in its window."""
+    """Yield the time of each trip, and the derived values in its window."""
     first = 0
     for last, trip in enumerate(trips):
         while trips[first].at < trip.at - width:
@@ -126,7 +126,7 @@ def _windows(
 
 
 def _quotient(one: Decimal, other: Decimal) -> Decimal:
-    """Divide as SPARQL engines divide decimals: 18 digits behind the point."""
+    """Divide decimals as SPARQL engines do, to 18 digits."""
     return _EXACT.divide(one, other).quantize(Decimal("1e-18"), ROUND_DOWN, _EXACT)
 
 
@@ -166,7 +166,7 @@ def recorded_file() -> Path:
 
 
 def write_trips(trips: Iterable[Trip], path: Path) -> None:
-    """Write trips in the challenge's format; columns that no query reads are empty."""
+    """Write trips in the challenge's format; unused columns are empty."""
     with path.open("w", encoding="ascii", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         for trip in trips:
@@ -236,17 +236,9 @@ _Answer = Sequence[Sequence[Decimal | int]]
 
 
 class ChallengeAnswers:
-    """Writes the lines of a query, and keeps their delays.
+    """Write the lines of a query, and keep their delays.
 
-    Args:
-        file: of the lines.
-        cells: cells per row; their numbers are its first columns, by twos.
-
-    Attributes:
-        delays: seconds, one for each line.
-        read_at: when the current trips were read, by `time.perf_counter`.
-        first: the number of the first of these.
-        times: pick-up and drop-off of a trip, by its number.
+    `cells` are those per row, its first columns, by twos; `read_at` is by `time.perf_counter`.
     """
 
     def __init__(self, file: TextIO, cells: int) -> None:
@@ -262,7 +254,7 @@ class ChallengeAnswers:
     def take(self, emission: Emission) -> None:
         """Take an emission of the whole answer.
 
-        A change between two trips counts for the second one, if it lasts: lines are of trips.
+        A change between two trips counts for the second one, if it lasts.
         """
         number = emission.sequence - 1
         between = number < self.first or emission.at != milliseconds(self.times(number)[1])
@@ -317,7 +309,7 @@ def _unknown(number: int) -> tuple[datetime, datetime]:
 
 @lru_cache(maxsize=1 << 16)
 def _number(term: str) -> Decimal:
-    """Return the value of a term; most are cached from the previous answer."""
+    """Parse a term; most are cached from the previous answer."""
     return Decimal(literal_parts(term).lexical)
 
 

@@ -33,13 +33,7 @@ def train_query(start: datetime, until: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A feed of so many polls.
-
-    Args:
-        source: ``irail`` or ``flights``.
-        static: facts that do not change.
-        batches: the facts of each poll, which hold until the next.
-    """
+    """A feed of so many polls, each of whose facts hold until the next."""
 
     source: str
     static: Sequence[Quad]
@@ -58,7 +52,7 @@ class Recording:
 
 
 def recording(polls: int) -> Recording:
-    """Return the first polls of a recording, and the static facts of their departures.
+    """Return the first polls of a recording, and their departures' static facts.
 
     The railway's is in ``../shared`` beside the project, or in ``TPF_IRAIL``.
     """
@@ -95,7 +89,7 @@ class Answers:
         self._known: dict[int, list[tuple[str | None, ...]]] = {}
 
     def after(self, poll: int) -> list[tuple[str | None, ...]]:
-        """Return the answer while a poll's facts hold: rows in the order of the query, sorted."""
+        """Return the answer while a poll's facts hold: rows in the query's order, sorted."""
         if poll not in self._known:
             store = pyoxigraph.Store()
             quads = [*self._recorded.static, *self._recorded.batches[poll].quads]

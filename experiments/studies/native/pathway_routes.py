@@ -1,9 +1,8 @@
 """Count the trips of each route in a sliding window with Pathway, in its own interpreter.
 
-Arguments: a file of trips of the DEBS 2015 challenge, the window's minutes, trips per commit, and
-the file where Pathway writes every change of a count. It prints one JSON object: version, trips,
-and the seconds of its computation. Parsing trips and finding when each leaves the window come
-before: Pathway's own `Table.forget` is one commit late and takes several times as long.
+Arguments: a file of trips, the window's minutes, trips per commit, and the output of changed
+counts. Prints a JSON object: version, trips, seconds. Parsing and the ends of windows come before:
+Pathway's own `Table.forget` is one commit late and several times slower.
 """
 
 import csv
@@ -27,7 +26,7 @@ _CELLS: Final = 301
 
 
 def _trips(path: Path) -> Iterator[tuple[int, list[int]]]:
-    """Return the drop-off of each trip in seconds, and its places in millionths of a degree."""
+    """Yield each trip's drop-off in seconds, and its places in millionths of a degree."""
     with path.open(encoding="ascii", newline="") as file:
         for row in csv.reader(file):
             at = datetime.fromisoformat(row[_DROPOFF]).replace(tzinfo=UTC)
@@ -38,7 +37,7 @@ def _trips(path: Path) -> Iterator[tuple[int, list[int]]]:
 
 
 def _events(path: Path, seconds: int, commit: int) -> Iterator[tuple[int, ...]]:
-    """Return insertions (1) and deletions (-1): number and places of a trip, Pathway's instant."""
+    """Yield insertions (1) and deletions (-1): a trip's number and places, Pathway's instant."""
     inside: deque[tuple[int, int, list[int]]] = deque()
     for number, (at, places) in enumerate(_trips(path)):
         instant = 2 * (1 + number // commit)
@@ -50,7 +49,7 @@ def _events(path: Path, seconds: int, commit: int) -> Iterator[tuple[int, ...]]:
 
 
 def _nearest(numerator: Any, denominator: int) -> Any:
-    """Return the quotient as an integer, halves up, exact as decimals in the queries."""
+    """Divide, rounding halves up, exact as decimals in the queries."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 
