@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -20,6 +21,7 @@ from experiments.free_port import free_port
 from tests.browser.test_live_page import Serving
 from tests.support.peers import NGINX, PROJECT
 from tests.support.running_server import TOKEN, RunningServer
+from tests.tpf_server.web.test_deltas import named, text_of, timeless
 from tpf_client import Client, Solutions
 from tpf_client.fragments.responses import Limits
 from tpf_client.planner.key_answers import BLOCK_BYTES
@@ -223,6 +225,46 @@ def test_what_has_not_changed_is_revalidated_not_sent_again(front: Front, datase
     time.sleep(2)  # max_age of this dataset is a second
     answer = front.get(dataset)
     assert (answer.headers["X-Cache-Status"], answer.content) == ("REVALIDATED", body)
+
+
+@NGINX.needed
+def test_deltas_are_kept_for_those_who_can_read_them(front: Front) -> None:
+    page, dcz = f"{LIVE_PAGE}&object=%3Fdelta", "gzip, dcz"
+
+    def publish(value: int, seconds: float) -> datetime:
+        end = datetime.now(UTC) + timedelta(seconds=seconds)
+        front.server.publish("trains", [delay(f"d{n}", value) for n in range(60)], Expiration(end))
+        return end
+
+    texts = []
+    for value in range(2):
+        end = publish(value, 2.5)
+        texts.append(front.get(page, Accept_Encoding=dcz).content)
+        time.sleep(max(0, (end - datetime.now(UTC)).total_seconds()) + 0.01)
+    publish(2, 3600)
+    whole = front.get(page).content
+    assert len({whole, *texts}) == 3
+    seen = []
+    for dictionary in (*texts, None, *texts):
+        named_one = {} if dictionary is None else {"Available_Dictionary": named(dictionary)}
+        answer = front.get(page, Accept_Encoding=dcz, **named_one)
+        delta = answer.headers.get("Content-Encoding") == "dcz"
+        assert delta == (dictionary is not None)
+        text = text_of(answer, {sha256(each).digest(): each for each in texts})
+        assert timeless(text) == timeless(whole)
+        seen.append(answer.headers["X-Cache-Status"])
+        # Who knows no deltas gets none, whatever is kept for others.
+        for encoding in ("gzip", "identity"):
+            plain = front.get(page, Accept_Encoding=encoding, **named_one)
+            assert plain.headers.get("Content-Encoding") != "dcz"
+            assert timeless(plain.content) == timeless(whole)
+    assert seen == ["MISS", "MISS", "EXPIRED", "HIT", "HIT"]
+    # A browser that asks each time shares what is kept, and may keep it as a dictionary.
+    asks = {"Accept_Encoding": dcz, "Available_Dictionary": named(texts[0])}
+    answer = front.get(page, Cache_Control="max-age=0", **asks)
+    assert answer.headers["X-Cache-Status"] == "HIT"
+    assert answer.headers["Cache-Control"] == "private, stale-while-revalidate=60"
+    assert "Cache-Control" not in front.get(page, **asks).headers
 
 
 @NGINX.needed

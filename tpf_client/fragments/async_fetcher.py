@@ -17,6 +17,7 @@ from tpf_client.errors import (
 )
 from tpf_client.fragments.destinations import IN_BROWSER, Destinations, Origin, origin
 from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, InFlight
+from tpf_client.fragments.page_reader import ACCEPTED_FORMATS
 from tpf_client.fragments.responses import Fields, Limits, Response, attempts
 
 if TYPE_CHECKING:
@@ -105,14 +106,15 @@ class FetchHttp:
         self._limits = limits
         self._destinations = destinations
 
-    async def get(self, url: str, headers: Mapping[str, str]) -> Response:
+    async def get(self, url: str, headers: Mapping[str, str]) -> Response:  # noqa: ARG002
         """See `Http`."""
         from js import AbortController, Object, fetch
         from pyodide.ffi import JsException, to_js
 
         aborting = AbortController.new()
         options = {
-            "headers": {"Accept": headers["Accept"]},
+            # The same each time: the browser keeps pages by it.
+            "headers": {"Accept": ACCEPTED_FORMATS},
             "cache": "no-cache",
             "signal": aborting.signal,
         }

@@ -321,6 +321,8 @@ class Fetcher:
         """What is kept of a page, and the head of the request for it."""
         kept = self._cache.get(request.url)
         headers = {"Accept": ACCEPTED_FORMATS}
+        if kept is not None and kept.media_type:
+            headers["Accept"] = f"{kept.media_type},*/*;q=0.1"
         if kept is not None and kept.etag:
             headers["If-None-Match"] = kept.etag
         if _stale_by_label(kept, request):
@@ -376,10 +378,11 @@ class Fetcher:
                 fresh_until=shifted(fallback, lifetime(response.headers)),
                 etag=_tag(response.headers) or kept.etag,
             )
+        content_type = response.headers.get("Content-Type", "")
         try:
             said = self._reader.read(
                 response.body,
-                response.headers.get("Content-Type", ""),
+                content_type,
                 request.url,
                 bare=request.bare,
                 before=kept.memo if kept is not None and kept.dynamic else None,
@@ -406,6 +409,7 @@ class Fetcher:
             evaluated_at=evaluated_at,
             fresh_until=shifted(base, lifetime(response.headers)),
             etag=_tag(response.headers),
+            media_type=_media_type(content_type),
             size=len(response.body),
             warnings=said.warnings,
             documentation=documentation,
@@ -448,6 +452,12 @@ def _tag(headers: Mapping[str, str]) -> str | None:
     """The entity tag, if it can be sent back as it came."""
     tag = headers.get("ETag")
     return tag if tag and len(tag) < 1_000 and tag.isascii() and tag.isprintable() else None
+
+
+def _media_type(content_type: str) -> str:
+    """The format of a page, if it is one that is asked for."""
+    name = content_type.partition(";")[0].strip().lower()
+    return name if name in ACCEPTED_FORMATS else ""
 
 
 def _serves(running: Request, wanted: Request) -> bool:

@@ -118,6 +118,7 @@ class Page:
             server does not tell, its ``Date``, in whole seconds.
         fresh_until: the instant, on the server's clock, until which HTTP lets us reuse it.
         etag: its entity tag, for revalidation.
+        media_type: its format.
         size: bytes of its body.
         warnings: what was wrong in its labels (an unparsable instant, an inverted interval).
         documentation: where a page without a form says that the interface is described.
@@ -132,6 +133,7 @@ class Page:
     evaluated_at: datetime
     fresh_until: datetime
     etag: str | None = None
+    media_type: str = ""
     size: int = 0
     warnings: tuple[str, ...] = ()
     documentation: str | None = None

@@ -226,6 +226,10 @@ def _bound(manager: PoolManager) -> PoolManager:
 def pooled_session(size: int) -> requests.Session:
     """A session with that many connections per host, which keeps no cookies."""
     session = requests.Session()
+    # A tick's request is mostly its head: what HTTP/1.1 takes for granted is left out of it.
+    encodings = str(session.headers["Accept-Encoding"]).replace("deflate, ", "")
+    session.headers.clear()
+    session.headers.update({"User-Agent": "tpf-client", "Accept-Encoding": encodings})
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
     adapter = _Adapter(pool_connections=16, pool_maxsize=size)
     session.mount("http://", adapter)

@@ -147,7 +147,7 @@ def _links(
 # Equal tags then mean equal bytes; and a client whose tag has the digest of now holds a page that
 # is still right, however it was encoded.
 
-_TAG: Final = re.compile(r'"([A-Za-z0-9_-]{16})(?:\.([0-9a-f]{1,16}))?(?:~[0-9a-z]{1,8})?"')
+_TAG: Final = re.compile(r'"([A-Za-z0-9_-]{12})(?:\.([0-9a-f]{1,16}))?(?:~[A-Za-z0-9_-]{1,6})?"')
 
 
 def max_age(query: PinnedRequest) -> int:
@@ -183,8 +183,8 @@ def content_digest(query: PinnedRequest, media_type: str) -> str:
 
 
 def short_digest(text: str) -> str:
-    """Return a digest of 96 bits, for entity tags."""
-    return urlsafe_b64encode(blake2b(text.encode(), digest_size=12).digest()).decode()
+    """Return a digest of 72 bits, for entity tags."""
+    return urlsafe_b64encode(blake2b(text.encode(), digest_size=9).digest()).decode()
 
 
 def entity_tag(content: str, instant: int | None, coding: str = "") -> str:

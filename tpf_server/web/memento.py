@@ -131,21 +131,21 @@ def at_accepted_datetime(
     return asked._replace(at=instant)
 
 
-def memento_fields(query: PinnedRequest) -> list[tuple[str, str]]:
-    """Return the header fields of an answer that shows live facts.
+def memento_links(query: PinnedRequest) -> str:
+    """Return what the ``Link`` of an answer that shows live facts adds; nothing for a long URL."""
+    original = query.request.original_url
+    if query.snapshot is None or len(original) > _LONGEST_LINKED:
+        return ""
+    _, mark, rest = original.partition("?")
+    listed = f"{query.endpoint.url}/timemap{mark}{rest}"
+    return f', <{original}>; rel="original timegate", <{listed}>; rel="timemap"'
 
-    A long URL, as with ``values``, is named only where an instant was requested.
-    """
-    if query.snapshot is None:
-        return []
+
+def memento_fields(query: PinnedRequest) -> list[tuple[str, str]]:
+    """Return the header fields of an answer that shows an instant."""
     asked = query.request
-    original = asked.original_url
     fields: list[tuple[str, str]] = []
-    if len(original) <= _LONGEST_LINKED:
-        _, mark, rest = original.partition("?")
-        listed = f"{query.endpoint.url}/timemap{mark}{rest}"
-        fields.append(("Link", f'<{original}>; rel="original timegate", <{listed}>; rel="timemap"'))
-    if asked.snapshot is not None:
+    if query.snapshot is not None and asked.snapshot is not None:
         instant = from_micros(asked.snapshot.instant)
         fields.append(("Memento-Datetime", http_date(instant)))
         fields.append(("Content-Location", asked.page_link(asked.page, asked.snapshot)))

@@ -48,16 +48,19 @@ class Codings(NamedTuple):
 
     Args:
         whole: the best one of a whole body; ``None``: as it is.
+        dictionaries: true where the client may keep a page as a dictionary. Browsers name ``dcz``
+            only when they have one.
         deltas: true where the client can take a delta.
     """
 
     whole: str | None
-    deltas: bool
+    dictionaries: bool = False
+    deltas: bool = False
 
 
 def accepted_codings(accept: str) -> Codings:
     """Read an ``Accept-Encoding`` header."""
-    return _accepted(accept) if 0 < len(accept) <= LONGEST_ACCEPT else Codings(None, False)
+    return _accepted(accept) if 0 < len(accept) <= LONGEST_ACCEPT else Codings(None)
 
 
 @lru_cache(maxsize=64)
@@ -66,8 +69,8 @@ def _accepted(accept: str) -> Codings:
     best = max(("br", "zstd", "gzip"), key=lambda name: accepted[name])
     explicit = accepted[best] > 0 and accepted[best] >= (accepted["identity"] or 0)
     # An asterisk stands for encodings that need no dictionary.
-    named = any(name == DELTA and quality > 0 for name, quality in accepted)
-    return Codings(best if explicit else None, named)
+    named = {name for name, quality in accepted if quality > 0}
+    return Codings(best if explicit else None, bool(named & {"zstd", DELTA}), DELTA in named)
 
 
 def encoded(body: bytes, coding: str | None) -> bytes | None:
@@ -90,6 +93,8 @@ def encoded(body: bytes, coding: str | None) -> bytes | None:
 _MAGIC: Final = b"\x5e\x2a\x4d\x18\x20\x00\x00\x00"
 _HASH = re.compile(r"\s*:([A-Za-z0-9+/]{43}=):\s*")
 _SPECIAL = re.compile(r"[\\*+?:{}()]")
+_MATCHED: Final = 8
+"""Characters at the end of a parameter that a dictionary matches."""
 _LONGEST_MATCH: Final = 1024
 _OPTIONS: Final[dict[int, int]] = {
     zstd.CompressionParameter.compression_level: _ZSTD_LEVEL,
@@ -108,10 +113,17 @@ def available_dictionary(field: str) -> bytes | None:
 def dictionary_field(url: str) -> tuple[str, str] | None:
     """The ``Use-As-Dictionary`` header of a page: for the next page of the same URL.
 
+    Only the ends of long parameters are matched. The page of another URL that matches, too, makes a
+    longer delta, not a wrong one.
+
     Returns:
-        ``None`` where the URL is too long for it.
+        ``None`` where the URL has too many parameters for it.
     """
-    query = _SPECIAL.sub(lambda sign: "\\" + sign[0], urlsplit(url).query)
+    query = "&".join(
+        ("*" if len(part) > _MATCHED else "")
+        + _SPECIAL.sub(lambda sign: "\\" + sign[0], part[-_MATCHED:])
+        for part in urlsplit(url).query.split("&")
+    )
     if len(query) >= _LONGEST_MATCH or not query.isascii() or not query.isprintable():
         return None
     quoted = query.replace("\\", "\\\\").replace('"', '\\"')

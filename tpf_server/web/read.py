@@ -3,9 +3,10 @@
 Called by the route of a page, and by the middleware before Flask.
 """
 
+import re
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final, NamedTuple
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -26,7 +27,7 @@ from tpf_server.fragments.request import read_request
 from tpf_server.fragments.writers.base import Chosen, Negotiator
 from tpf_server.store.failures import store_failures
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
-from tpf_server.web.memento import at_accepted_datetime, memento_fields
+from tpf_server.web.memento import at_accepted_datetime, memento_fields, memento_links
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.page_bodies import (
     DELTA,
@@ -39,7 +40,9 @@ from tpf_server.web.page_bodies import (
     encoded,
 )
 from tpf_server.web.responses import (
+    ANY_ORIGIN,
     COMMON,
+    PUBLIC,
     base_of,
     documentation_link,
     http_date,
@@ -52,6 +55,7 @@ _VARY_STATIC = ("Vary", "Accept, Accept-Encoding")
 _VARY_LIVE = ("Vary", "Accept, Accept-Encoding, Accept-Datetime, Available-Dictionary")
 # RFC 5861: what holds no label may be a little old while a cache asks again.
 _STALE = ", stale-while-revalidate=60"
+_REVALIDATES = re.compile(r"no-cache|max-age=0(?!\d)")
 _LINKED = 0.5
 """Of the time for which snapshots are kept, what a page that is sent again may have used up."""
 _SHOWN = 0.25
@@ -118,53 +122,76 @@ def read_fragment(
         known = _unchanged(environ, query, entity_tag(content, instant))
         if known is not None:
             # About the client's copy, which may be of another instant.
-            return Reply("304 Not Modified", _head(query, known), b"")
-    codings = Codings(None, False)
+            fields = [*_freshness(query, chosen, environ), ("ETag", known), _vary(query)]
+            return Reply("304 Not Modified", [*fields, ANY_ORIGIN], b"")
+    codings = Codings(None)
     if site.settings.compress and "HTTP_ACCEPT_ENCODING" in environ:
         codings = accepted_codings(environ["HTTP_ACCEPT_ENCODING"])
     page = _Page(site, query, chosen, content, codings)
     if environ["REQUEST_METHOD"] == "HEAD":
         # Nothing is said about the length: it would have to be made to be known.
-        return Reply("200 OK", [*_head(query, page.tag()), *_kind(chosen), *_links(query)], b"")
+        fields = [*_freshness(query, chosen, environ), ("ETag", page.tag()), _vary(query)]
+        return Reply("200 OK", [*fields, *COMMON, *_kind(chosen), *_links(query)], b"")
     sent = page.sent(environ.get("HTTP_AVAILABLE_DICTIONARY"))
-    headers = [*_head(query, sent.tag), *_kind(chosen)]
+    brief = sent.encoding == DELTA
+    headers = [
+        *_freshness(query, chosen, environ, brief=brief),
+        ("ETag", sent.tag),
+        _vary(query),
+        *_kind(chosen),
+    ]
+    # Who has a page of before has its links, and what else stays the same.
+    headers += PUBLIC if brief else [*COMMON, *_links(query)]
     if instant is not None and page.shared and sent.instant < instant:
-        headers.append(("Server-Timing", f"made;dur={(instant - sent.instant) / 1000}"))
+        headers.append(("Server-Timing", f"made;dur={(instant - sent.instant) / 1000:.0f}"))
     if page.announced:
         announcement = dictionary_field(query.request.page_url)
         if announcement is not None:
             headers.append(announcement)
-    # Who has a page of before has its links, too.
-    if sent.encoding != DELTA:
-        headers += _links(query)
     if sent.encoding is not None:
         headers.append(("Content-Encoding", sent.encoding))
     headers.append(("Content-Length", str(len(sent.body))))
     return Reply("200 OK", headers, sent.body)
 
 
-def _head(query: PinnedRequest, tag: str) -> list[tuple[str, str]]:
-    """The header fields that a client needs each time: how long an answer is true, and for whom."""
-    stale = _STALE if query.snapshot is None else ""
-    headers = [*_lifetime(int(query.now.timestamp()), max_age(query), stale), ("ETag", tag)]
+def _freshness(
+    query: PinnedRequest, chosen: Chosen, environ: WSGIEnvironment, *, brief: bool = False
+) -> list[tuple[str, str]]:
+    """The header fields that say how long an answer is true.
+
+    A browser keeps a dictionary only as long as it may show it. To one that asks each time
+    (``cache: "no-cache"``), a page of data is given for longer; others, and shared caches, would
+    show it.
+    """
+    now, age = int(query.now.timestamp()), max_age(query)
+    date, expires = ("Date", http_second(now)), ("Expires", http_second(now + age))
+    control = f"public, max-age={age}"
     if query.snapshot is None:
-        headers.append(_VARY_STATIC)
-    else:
-        headers.append(_VARY_LIVE)
-        kept = kept_until(query)
-        if kept is not None:
-            headers.append(("X-Accel-Expires", f"@{kept}"))
-    return [*headers, *COMMON]
+        control += _STALE
+    elif chosen.media_type != "text/html" and _REVALIDATES.search(
+        environ.get("HTTP_CACHE_CONTROL", "")
+    ):
+        return [date, ("Cache-Control", f"private, max-age={age}{_STALE}")]
+    fields = [date, expires] if brief else [date, ("Cache-Control", control), expires]
+    kept = kept_until(query) if "HTTP_VIA" in environ else None
+    return fields if kept is None else [*fields, ("X-Accel-Expires", f"@{kept}")]
+
+
+def _vary(query: PinnedRequest) -> tuple[str, str]:
+    return _VARY_STATIC if query.snapshot is None else _VARY_LIVE
 
 
 def _kind(chosen: Chosen) -> list[tuple[str, str]]:
-    kind = ("Content-Type", f"{chosen.media_type}; charset=utf-8")
+    # Text may be of another encoding; the other formats are UTF-8 always.
+    text = "; charset=utf-8" if chosen.media_type.startswith("text/") else ""
+    kind = ("Content-Type", f"{chosen.media_type}{text}")
     return [kind, _POLICY] if chosen.media_type == "text/html" else [kind]
 
 
 def _links(query: PinnedRequest) -> list[tuple[str, str]]:
     """The header fields that stay the same from page to page."""
-    headers = [("Link", documentation_link(query.endpoint.base)), *memento_fields(query)]
+    links = documentation_link(query.endpoint.base) + memento_links(query)
+    headers = [("Link", links), *memento_fields(query)]
     modified = last_modified(query)
     if modified is not None:
         headers.append(("Last-Modified", http_date(modified)))
@@ -192,7 +219,7 @@ class _Page:
     ) -> None:
         live = query.snapshot is not None
         self.shared = query.request.snapshot is None
-        self.announced = codings.deltas and self.shared and live
+        self.announced = codings.dictionaries and self.shared and live
         self._query = query
         self._chosen = chosen
         self._content = content
@@ -217,14 +244,15 @@ class _Page:
             return self._whole()
         # Its text is the next dictionary: what is sent must be made of this one.
         text = self._text()
-        digest = None if available is None else available_dictionary(available)
+        named = available if self._codings.deltas else None
+        digest = None if named is None else available_dictionary(named)
         dictionary = None if digest is None else self._bodies.dictionary(digest)
         if digest is None or dictionary is None:
             return self._whole(text)
         key = f"{DELTA} {digest.hex()}"
         made = self._kept(key)
         if made is None or made.instant != text.instant:
-            tag = entity_tag(self._content, text.instant, digest.hex()[:8])
+            tag = entity_tag(self._content, text.instant, urlsafe_b64encode(digest)[:5].decode())
             made = SentPage(tag, text.instant, DELTA, delta(dictionary, text.body))
             self._bodies.put(self._content, key, made)
         return made
@@ -234,9 +262,8 @@ class _Page:
         coding = self._codings.whole
         made = self._kept(coding)
         if made is None or (text is not None and made.instant != text.instant):
-            instant, body = (self._instant, self._made())
-            if text is not None:
-                instant, body = text.instant, text.body
+            instant = self._instant if text is None else text.instant
+            body = self._made() if text is None else text.body
             packed = encoded(body, coding)
             used = None if packed is None else coding
             made = SentPage(self._tag(instant), instant, used, body if packed is None else packed)
@@ -265,16 +292,6 @@ class _Page:
         """The entity tag of the whole page, made at an instant."""
         coding = (self._codings.whole or "")[:1]
         return entity_tag(self._content, None if self._query.snapshot is None else instant, coding)
-
-
-@lru_cache(maxsize=64)
-def _lifetime(second: int, age: int, stale: str) -> tuple[tuple[str, str], ...]:
-    """Return the fields that state the freshness of an answer of this second."""
-    return (
-        ("Date", http_second(second)),
-        ("Cache-Control", f"public, max-age={age}{stale}"),
-        ("Expires", http_second(second + age)),
-    )
 
 
 def _query_string(environ: WSGIEnvironment) -> str:

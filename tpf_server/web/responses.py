@@ -50,17 +50,11 @@ EVENTS = "text/event-stream"
 """Server-sent events (HTML standard)."""
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
 ALL_METHODS = (*READ_METHODS, "POST", "PUT", "PATCH", "DELETE")
-_EXPOSED = (
-    "Age, Allow, Content-Location, Date, ETag, Last-Modified, Link, Memento-Datetime, Retry-After, "
-    "Server-Timing"
-)
 
 NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
 """What keeps a browser from taking data for a page with scripts."""
-PUBLIC = (
-    ("Access-Control-Allow-Origin", "*"),
-    ("Access-Control-Expose-Headers", _EXPOSED),
-)
+ANY_ORIGIN = ("Access-Control-Allow-Origin", "*")
+PUBLIC = (ANY_ORIGIN, ("Access-Control-Expose-Headers", "*"))
 """What lets scripts of any origin read an answer."""
 COMMON = (*PUBLIC, NO_SNIFFING)
 

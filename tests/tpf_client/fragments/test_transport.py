@@ -55,8 +55,10 @@ def _body(transport: Transport, url: str) -> str:
 def test_requests_are_those_of_the_library(port: int, place: str, path: str) -> None:
     url = f"http://{place}:{port}{path}"
     with requests.Session() as usual, closing(_transport()) as transport:
-        encodings = str(usual.headers["Accept-Encoding"]) + ", dcz"
-        head = {"Accept": "text/plain", "Accept-Encoding": encodings}
+        encodings = str(usual.headers["Accept-Encoding"]).replace("deflate, ", "")
+        usual.headers.clear()
+        usual.headers.update({"User-Agent": "tpf-client", "Accept-Encoding": encodings})
+        head = {"Accept": "text/plain", "Accept-Encoding": f"{encodings}, dcz"}
         expected = usual.get(url, headers=head, timeout=60.0).text
         assert _body(transport, url) == expected
         assert _body(transport, url) == expected
