@@ -5,7 +5,6 @@ The first needs a compiler, the second an npm registry; the package works withou
 follows are further options of the compiler.
 """
 
-import importlib.util
 import os
 import shlex
 import subprocess
@@ -20,7 +19,6 @@ ROOT = Path(__file__).parent
 SOURCE = ROOT / "tpf_client" / "dataflow" / "state" / "_ranked_groups.c"
 # A machine with a compiler can do as if it had none.
 SWITCH = "LIVE_LINKED_DATA_COMPILE"
-RUNTIME = ROOT / "tpf_client" / "page_runtime.py"
 # A machine without a network need not try.
 RUNTIME_SWITCH = "LIVE_LINKED_DATA_PAGE"
 
@@ -95,14 +93,11 @@ def put_runtime(quality: int) -> bool:
     if os.environ.get(RUNTIME_SWITCH) == "off":
         sys.stderr.write(f"live-linked-data: without Python for its page: {RUNTIME_SWITCH}=off\n")
         return False
-    # Only this file: its package need not be importable while it is built.
-    spec = importlib.util.spec_from_file_location("page_runtime", RUNTIME)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return bool(module.put_runtime(quality))
+    # From here, with the standard library alone: nothing of it need be installed while it is built.
+    sys.path.insert(0, str(ROOT))
+    from tpf_client.page_runtime import put_runtime as put
+
+    return put(quality)
 
 
 try:

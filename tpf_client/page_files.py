@@ -5,22 +5,18 @@ or at the endpoint. File names contain hashes, for permanent caching; ``index.ht
 current files. ``page.json`` has the datasets, examples and features.
 """
 
-import ast
 import gzip
 import hashlib
-import io
 import json
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from tpf_client.map_tiles import MapTiles
-from tpf_client.page_runtime import runtime_files, runtime_folder
+from tpf_client.page_runtime import packages_archive, runtime_files, runtime_folder
 from tpf_client.protocol import RefusedError, WsgiEnvironment
 
 Headers: TypeAlias = list[tuple[str, str]]
@@ -41,10 +37,6 @@ ENGINE_POLICY: Final = (
 _BUILT: Final = Path(__file__).parent / "page" / "built"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _LOOK_AGAIN: Final = "no-cache"
-_ROOT: Final = "tpf_client.tab"
-"""The module that the worker begins with."""
-_CARRIED: Final = frozenset({"annotations", "cachetools", "tpf_client", "uritemplate"})
-"""Packages of which the worker gets what that module imports."""
 _SCRIPT: Final = "text/javascript; charset=utf-8"
 _STYLE: Final = "text/css; charset=utf-8"
 _HTML: Final = "text/html; charset=utf-8"
@@ -184,58 +176,6 @@ def bundle(with_engine: bool) -> Mapping[str, PageFile]:
     offline = _filled(_built("offline.js"), {"files": kept}) + f"// {_digest(index)}\n".encode()
     files["offline.js"] = PageFile(_SCRIPT, offline, caching=_LOOK_AGAIN)
     return files
-
-
-def packages_archive() -> bytes:
-    """Return the worker's modules as an importable archive."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        for name, file in sorted(_imported(_ROOT).items()):
-            path = name.replace(".", "/") + (
-                "/__init__.py" if file.name == "__init__.py" else ".py"
-            )
-            archive.writestr(zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0)), file.read_bytes())
-    return made.getvalue()
-
-
-def _imported(root: str) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    waiting = [root]
-    while waiting:
-        name = waiting.pop()
-        package = name.rpartition(".")[0]
-        if name in found or name.partition(".")[0] not in _CARRIED:
-            continue
-        if package:
-            waiting.append(package)
-        try:
-            spec = find_spec(name)
-        except ModuleNotFoundError:  # a name in a module
-            continue
-        if spec is None or not (spec.origin or "").endswith(".py"):
-            continue
-        assert spec.origin is not None
-        found[name] = Path(spec.origin)
-        inside = name if spec.submodule_search_locations is not None else package
-        waiting += _imports(ast.parse(found[name].read_bytes()), inside)
-    return found
-
-
-def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Yield names of modules that a module may import, except for type checkers."""
-    for node in ast.iter_child_nodes(tree):
-        match node:
-            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
-                continue
-            case ast.Import(names=names):
-                yield from (each.name for each in names)
-            case ast.ImportFrom(module=module, names=names, level=level):
-                above = package.split(".")[: len(package.split(".")) - level + 1] if level else []
-                base = ".".join([*above, *([module] if module else [])])
-                yield base
-                yield from (f"{base}.{each.name}" for each in names)
-            case _:
-                yield from _imports(node, package)
 
 
 def write_page(folder: Path, settings: PageSettings) -> list[str]:

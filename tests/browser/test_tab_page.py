@@ -196,8 +196,8 @@ def test_the_second_visit_loads_nothing(
         go(first, address)
         kept = "caches.open('page').then((cache) => cache.keys()).then((keys) => keys.length)"
         until(lambda: evaluated(first, kept), "nothing is kept", STARTED)
-        compiled = kept.replace("'page'", "'compiled'")
-        until(lambda: evaluated(first, compiled), "nothing compiled is kept", STARTED)
+        snapshot = kept.replace("'page'", "'snapshot'")
+        until(lambda: evaluated(first, snapshot), "no snapshot is kept", STARTED)
     host.asked.clear()
     (tmp_path / "profile/DevToolsActivePort").unlink()
     with Browser(tmp_path) as second:

@@ -5,8 +5,8 @@ const PACKAGES = "@packages@";
 const WHOLE = Number("@whole@"); // bytes of the files, decompressed
 const SENT = Number("@sent@"); // and as they are sent
 const AGAIN = 5000;
-const PAUSE = 25; // milliseconds
-const COMPILED = "compiled";
+const SNAPSHOT = "snapshot";
+const FILES = ["pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
 
 const here = (path) => new URL(path, self.location.href).href;
 const ports = new Set();
@@ -17,6 +17,7 @@ let count = 0;
 
 function tell(now) {
   told = now;
+  performance.mark(now.state);
   for (const port of ports) port.postMessage({ engine: now });
 }
 
@@ -26,7 +27,7 @@ async function counted(copy) {
   for (let reader = copy.body.getReader(), part; !(part = await reader.read()).done; ) {
     count += part.value.byteLength;
     since += part.value.byteLength;
-    if (since > 100_000 && told.state === "loading") {
+    if (since > 400_000 && told.state === "loading") {
       since = 0;
       tell({ state: "loading", loaded: Math.round(SENT * Math.min(count / WHOLE, 1)), total: SENT });
     }
@@ -40,86 +41,66 @@ async function fetchCounted(address, options) {
   return response;
 }
 
-const LIBRARY = "python_stdlib.zip";
 const key = () => here(`${PYTHON}/${PACKAGES}`);
 
-/** The library with what was compiled on an earlier visit: compiling is most of what starting takes. */
+/** The memory of Python as it was on an earlier visit when everything had been imported. */
 async function stored() {
   try {
-    return (await (await caches.open(COMPILED)).match(key())) ?? null;
+    const found = await (await caches.open(SNAPSHOT)).match(key());
+    return found ? new Uint8Array(await found.arrayBuffer()) : null;
   } catch {
     return null; // no caches where a page is not secure
   }
 }
 
-/** Keeps what was compiled for the next visit; in small steps, because queries go on meanwhile. */
-async function store(python) {
+async function store(snapshot) {
   try {
-    const cache = await caches.open(COMPILED);
-    const steps = python.runPython(COMPILE);
-    let step = steps.next();
-    while (!step.value) {
-      await new Promise((done) => setTimeout(done, PAUSE));
-      step = steps.next();
-    }
-    const bytes = step.value.toJs();
-    step.value.destroy();
-    steps.destroy();
+    const cache = await caches.open(SNAPSHOT);
     for (const old of await cache.keys()) await cache.delete(old);
-    await cache.put(key(), new Response(bytes));
+    if (snapshot) await cache.put(key(), new Response(snapshot));
   } catch {
-    // It is compiled again on the next visit.
+    // It is imported again on the next visit.
   }
 }
 
-// The library as an archive, with every module beside it that was loaded, compiled.
-const COMPILE = `
-def compiling():
-    import importlib.util, io, marshal, sys, zipfile
-    # A file of the first kind that is not compared with its source (PEP 552).
-    head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
-    library = next(each for each in sys.path if each.endswith("/python314.zip"))
-    with open(library, "rb") as file:
-        made = io.BytesIO(file.read())
-    with zipfile.ZipFile(made, "a") as archive:
-        for name, module in sorted(sys.modules.items()):
-            spec = getattr(module, "__spec__", None)
-            loader = getattr(spec, "loader", None)
-            if not hasattr(loader, "archive"):
-                continue
-            path = spec.name.replace(".", "/") + ("/__init__" if loader.is_package(spec.name) else "")
-            archive.writestr(path + ".pyc", head + marshal.dumps(loader.get_code(spec.name)))
-            yield None
-    yield made.getvalue()
-compiling()
-`;
-
+// A snapshot holds the state of the generator of random numbers, too.
 const BEGIN = `
-import sys
+import random, sys
+random.seed()
 if "/packages.zip" not in sys.path:
     sys.path.append("/packages.zip")
 from tpf_client import tab
-tab
 `;
 
 async function begin() {
+  let snapshot = null;
   try {
     tell({ state: "loading", loaded: 0, total: SENT });
     count = 0;
-    const packages = fetchCounted(here(PACKAGES)).then((response) => response.arrayBuffer());
-    const [{ loadPyodide }, compiled] = await Promise.all([import(here(`${PYTHON}/pyodide.mjs`)), stored()]);
-    self.fetch = (address, options) => (compiled && String(address).endsWith(`/${LIBRARY}`) ? Promise.resolve(compiled) : fetchCounted(address, options));
-    const python = await loadPyodide({ indexURL: here(`${PYTHON}/`), checkAPIVersion: false });
+    // All at once; whoever asks for one of them gets what is on its way.
+    const coming = new Map([...FILES.map((each) => `${PYTHON}/${each}`), PACKAGES].map((each) => [here(each), fetchCounted(here(each))]));
+    const code = import(here(`${PYTHON}/pyodide.asm.mjs`));
+    self.fetch = (address, options) => coming.get(String(address)) ?? fetchAsIs(address, options);
+    const packages = coming.get(here(PACKAGES)).then((response) => response.arrayBuffer());
+    let loadPyodide;
+    [{ loadPyodide }, snapshot] = await Promise.all([import(here(`${PYTHON}/pyodide.mjs`)), stored(), code]);
+    const options = { indexURL: here(`${PYTHON}/`), checkAPIVersion: false };
+    const python = await loadPyodide({ ...options, ...(snapshot ? { _loadSnapshot: snapshot } : { _makeSnapshot: true }) });
     const bytes = new Uint8Array(await packages);
     self.fetch = fetchAsIs;
     tell({ state: "starting" });
     python.FS.writeFile("/packages.zip", bytes);
-    tab = python.runPython(BEGIN);
+    python.runPython(BEGIN);
+    if (!snapshot) {
+      const made = python.makeMemorySnapshot();
+      setTimeout(() => store(made), AGAIN);
+    }
+    tab = python.pyimport("tpf_client.tab");
     tell({ state: "ready" });
     for (const port of ports) port.waiting.splice(0).forEach((each) => start(port, each));
-    if (!compiled) setTimeout(() => store(python), AGAIN);
   } catch (error) {
     self.fetch = fetchAsIs;
+    if (snapshot) await store(null);
     tell({ state: "broken", error: String(error.message ?? error).trim().split("\n").at(-1) });
     setTimeout(begin, AGAIN);
   }

@@ -45,7 +45,8 @@ let plan = null;
 let streams = null; // the continuous queries of the server, where it has some
 let hosted = null; // the one that is followed, as the server tells it
 let looked = 0;
-let engine = null; // what evaluates queries: an endpoint, or a worker of this browser
+// What evaluates queries: an endpoint, or a worker of this browser, which is started first of all.
+let engine = whyNot() ? null : new TabEngine(() => datasets, (told) => progress(told));
 let served = []; // the datasets of whoever serves this page
 let due = null; // what the last evaluation has said: the answer is looked at again by then
 let failed = ""; // why the last evaluation gave nothing
@@ -622,7 +623,7 @@ async function begin() {
     problem = error;
   }
   served = datasets = told.datasets.map((each) => new URL(each, location.href).href);
-  engine = told.endpoint ? new EndpointEngine() : whyNot() ? null : new TabEngine(() => datasets, progress);
+  if (told.endpoint) engine = new EndpointEngine();
   at("sources-line").hidden = Boolean(told.endpoint);
   at("service").hidden = !told.endpoint;
   at("datasets").hidden = !told.endpoint;
