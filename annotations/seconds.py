@@ -30,8 +30,10 @@ def check_seconds(least: float = 0.0, most: float = MOST_SECONDS, **given: float
         ValueError: one is none, or out of range.
     """
     for name, value in given.items():
-        if value is not None and not least <= value <= most:
-            raise ValueError(f"{name}: {_range(least, most)}, not {value}")
+        if value is None:
+            continue
+        if not isinstance(value, int | float) or not least <= value <= most:
+            raise ValueError(f"{name}: {_range(least, most)}, not {value!r}")
 
 
 def _range(least: float, most: float) -> str:

@@ -7,36 +7,26 @@ import os
 import sys
 from datetime import UTC, datetime, timedelta
 
-import requests
+from rdflib import URIRef
 
-from tpf_client import Client
+from tpf_client import Client, publish
 
-PLATFORM = "<http://example.org/departures/IC1828> <http://example.org/train#platform>"
-QUERY = f"SELECT ?p {{ {PLATFORM} ?p }}"
+TRAIN = URIRef("http://example.org/departures/IC1828")
+PLATFORM = URIRef("http://example.org/train#platform")
 TEN = datetime(2015, 12, 8, 10, tzinfo=UTC)
-
-
-def publish(url: str, platform: str, start: datetime, end: datetime) -> None:
-    requests.post(
-        f"{url}/facts",
-        params={"initial": start.isoformat(), "final": end.isoformat()},
-        data=f'{PLATFORM} "{platform}" .',
-        headers={
-            "Content-Type": "application/n-triples",
-            "Authorization": f"Bearer {os.environ['TPF_PUBLISH_TOKEN']}",
-        },
-        timeout=10,
-    ).raise_for_status()
 
 
 def main() -> None:
     url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:3000/trains"
+    token = os.environ["TPF_PUBLISH_TOKEN"]
     change = TEN + timedelta(minutes=5)
-    publish(url, "8", TEN, change)
-    publish(url, "11", change, change + timedelta(minutes=15))
+    publish(url, [(TRAIN, PLATFORM, "8")], valid=(TEN, change), token=token)
+    end = change + timedelta(minutes=15)
+    publish(url, [(TRAIN, PLATFORM, "11")], valid=(change, end), token=token)
     with Client(url) as client:
         for instant in (TEN, TEN + timedelta(minutes=10)):
-            rows = client.query(QUERY, at=instant)
+            query, bindings = "SELECT ?p { ?train ?is ?p }", {"train": TRAIN, "is": PLATFORM}
+            rows = client.select(query, bindings, at=instant)
             print(f"at {instant:%H:%M} from platform", *(row["p"] for row in rows))
 
 

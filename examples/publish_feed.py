@@ -6,31 +6,16 @@ usage: TPF_PUBLISH_TOKEN=… python publish_feed.py [URL of the dataset] [rounds
 import os
 import random
 import sys
-from datetime import UTC, datetime, timedelta
 from time import sleep
 
-import requests
+from rdflib import Namespace
 
-HOLDS, RENEW = timedelta(seconds=10), 8.0
+from tpf_client import publish
+
+HOLDS, RENEW = 10.0, 8.0
 TRAINS = ("IC1828", "IC528", "S51")
-
-
-def publish(url: str, token: str, delays: dict[str, int]) -> None:
-    """Publish one batch: readers see all of it, or nothing."""
-    body = "".join(
-        f"<http://example.org/departures/{train}> <http://example.org/train#delay> "
-        f'"{delay}"^^<http://www.w3.org/2001/XMLSchema#integer> .\n'
-        for train, delay in delays.items()
-    )
-    answer = requests.post(
-        f"{url}/facts",
-        params={"expiration": (datetime.now(UTC) + HOLDS).isoformat()},
-        data=body,
-        headers={"Content-Type": "application/n-triples", "Authorization": f"Bearer {token}"},
-        timeout=10,
-    )
-    answer.raise_for_status()
-    print(f"batch {answer.json()['sequence']}: {delays}")
+DEPARTURES = Namespace("http://example.org/departures/")
+TRAIN = Namespace("http://example.org/train#")
 
 
 def main() -> None:
@@ -41,7 +26,11 @@ def main() -> None:
         if number:
             sleep(RENEW)
         delays[random.choice(TRAINS)] += 60
-        publish(url, os.environ["TPF_PUBLISH_TOKEN"], delays)
+        # One batch: readers see all of it, or nothing.
+        facts = [(DEPARTURES[train], TRAIN.delay, delay) for train, delay in delays.items()]
+        token = os.environ["TPF_PUBLISH_TOKEN"]
+        answer = publish(url, facts, expires_in=HOLDS, token=token)
+        print(f"batch {answer['sequence']}: {delays}")
 
 
 if __name__ == "__main__":

@@ -1,24 +1,32 @@
 """The client for event loops, on CPython and in a browser's worker."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from annotations.clock import Clock, ManualClock, SystemClock
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import Variable
 from tpf_client.dataflow.construct import construct
 from tpf_client.fragments.async_fetcher import AsyncFetcher, Http, http_of
-from tpf_client.fragments.destinations import Destinations
+from tpf_client.fragments.destinations import Destinations, with_credentials
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.fragments.responses import Limits
 from tpf_client.planner.driver import Ask, Driver, Steps, Waking, in_turn, send
-from tpf_client.queries import OnProgress, Queries, QueryOptions, StreamSettings, Words
+from tpf_client.queries import (
+    Bindings,
+    How,
+    Queries,
+    QueryOptions,
+    StreamSettings,
+    Words,
+    check_form,
+)
 from tpf_client.solutions import Solution, Solutions, plain_names, rdflib_graph
-from tpf_client.sparql.algebra import Query, Row, is_ordered
+from tpf_client.sparql.algebra import Query, QueryForm, Row, is_ordered
 from tpf_client.stream import Updates
 from tpf_client.streaming.streamer import Budgets, Tick
 
@@ -26,7 +34,6 @@ if TYPE_CHECKING:
     import rdflib
     import requests
 
-    from tpf_client.planner.leaves import Step
     from tpf_client.stream import Update
 
 T = TypeVar("T")
@@ -91,7 +98,7 @@ class AsyncAnswer:
         self._queries = queries
         self._query = query
         self._asked = asked
-        self._driver = queries.driver(asked.budget)
+        self._driver = queries.driver(asked.budget, asked.timeout)
         self._variables: tuple[Variable, ...] = ()
         self._rows: AsyncGenerator[Row] | None = None
 
@@ -207,6 +214,8 @@ class AsyncClient:
     def __init__(
         self,
         *urls: str,
+        headers: Mapping[str, str] | None = None,
+        auth: tuple[str, str] | None = None,
         session: "requests.Session | None" = None,
         clock: Clock | None = None,
         parallelism: int = 8,
@@ -221,7 +230,8 @@ class AsyncClient:
         self.urls = urls
         self.clock = clock or SystemClock()
         limits = limits or Limits()
-        destinations = Destinations(urls, allowed_origins)
+        credentials = with_credentials(headers, auth)
+        destinations = Destinations(urls, allowed_origins, credentials)
         self.fetcher = AsyncFetcher(
             http or http_of(self.clock, limits, destinations, session),
             clock=self.clock,
@@ -251,11 +261,12 @@ class AsyncClient:
     def query(
         self,
         text: str,
+        bindings: Bindings | None = None,
         *,
-        base: str | None = None,
         at: datetime | None = None,
-        plan: "list[Step] | None" = None,
-        progress: OnProgress | None = None,
+        timeout: float | None = None,
+        base: str | None = None,
+        options: QueryOptions | None = None,
     ) -> AsyncAnswer:
         """Answer a query; for the arguments see `Client.query`.
 
@@ -264,9 +275,39 @@ class AsyncClient:
         Raises:
             QuerySyntaxError: the text is not a query.
             UnsupportedQueryError: it cannot be answered here.
+            QueryError: it lacks a variable that is bound.
         """
-        asked = QueryOptions(at, plan, progress)
-        return AsyncAnswer(self._queries, self._queries.parsed(text, base), asked)
+        query = self._queries.parsed(text, base, bindings)
+        asked = replace(options or QueryOptions(), at=at, timeout=timeout)
+        return AsyncAnswer(self._queries, query, asked)
+
+    async def select(
+        self, text: str, bindings: Bindings | None = None, **how: Unpack[How]
+    ) -> Solutions:
+        """Like `query`, for SELECT only; all solutions are read."""
+        return await self._of_form("SELECT", text, bindings, how)  # type: ignore[no-any-return]
+
+    async def ask(self, text: str, bindings: Bindings | None = None, **how: Unpack[How]) -> bool:
+        """Like `query`, for ASK only."""
+        return await self._of_form("ASK", text, bindings, how)  # type: ignore[no-any-return]
+
+    async def construct(
+        self, text: str, bindings: Bindings | None = None, **how: Unpack[How]
+    ) -> "rdflib.Graph":
+        """Like `query`, for CONSTRUCT only."""
+        return await self._of_form("CONSTRUCT", text, bindings, how)  # type: ignore[no-any-return]
+
+    async def describe(
+        self, text: str, bindings: Bindings | None = None, **how: Unpack[How]
+    ) -> "rdflib.Graph":
+        """Like `query`, for DESCRIBE only."""
+        return await self._of_form("DESCRIBE", text, bindings, how)  # type: ignore[no-any-return]
+
+    async def _of_form(
+        self, form: QueryForm, text: str, bindings: Bindings | None, how: How
+    ) -> Any:
+        check_form(form, text, how.get("base"))
+        return await self.query(text, bindings, **how)
 
     async def words(self) -> Words:
         """Return the predicates and classes in a sample of the datasets' pages.
@@ -280,6 +321,7 @@ class AsyncClient:
     def stream(
         self,
         text: str,
+        bindings: Bindings | None = None,
         *,
         base: str | None = None,
         budgets: Budgets | None = None,
@@ -292,8 +334,8 @@ class AsyncClient:
             UnsupportedQueryError: it cannot be answered continuously.
             ValueError: seconds out of range, or a replay without an end.
         """
-        wanted = StreamSettings(**settings)
-        query = self._queries.parsed(text, base)
-        streamer = self._queries.streamer(query, wanted, budgets)
+        how = StreamSettings(**settings)
+        query = self._queries.parsed(text, base, bindings)
+        streamer = self._queries.streamer(query, how, budgets)
         ordered = query.form == "SELECT" and is_ordered(query.pattern)
         return AsyncStream(streamer, form=query.form, ordered=ordered)

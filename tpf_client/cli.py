@@ -32,7 +32,7 @@ from tpf_client.printing import (
     print_answer,
     refusal,
 )
-from tpf_client.queries import MOST_GRACE
+from tpf_client.queries import MOST_GRACE, QueryOptions
 from tpf_client.sparql.parser import parse_query
 
 if TYPE_CHECKING:
@@ -210,7 +210,9 @@ def query(
                 count = _watch(client, stream, seconds, board, explain)
             else:
                 with _time_limit(seconds, client):
-                    count = print_answer(client.query(sparql, plan=plan, at=instant), format)
+                    options = QueryOptions(plan=plan)
+                    answer = client.query(sparql, at=instant, options=options)
+                    count = print_answer(answer, format)
         except QuerySyntaxError as error:
             _fail(f"{error}\n{error.pointed}")
         except ClosedError:

@@ -1,27 +1,34 @@
 """The client: SPARQL over fragments, once or continuously."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from annotations.clock import Clock, SystemClock
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import QuadPattern, Triple
 from tpf_client.dataflow.construct import construct
-from tpf_client.errors import UnsupportedQueryError
-from tpf_client.fragments.destinations import Destinations
+from tpf_client.fragments.destinations import Destinations, with_credentials
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.fragments.responses import Limits
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 from tpf_client.planner.budget import Budget
 from tpf_client.planner.driver import answered, finished
 from tpf_client.planner.leaves import Step
-from tpf_client.queries import OnProgress, Queries, QueryOptions, StreamSettings, Words
+from tpf_client.queries import (
+    Bindings,
+    How,
+    Queries,
+    QueryOptions,
+    StreamSettings,
+    Words,
+    check_form,
+)
 from tpf_client.solutions import Solutions, rdflib_graph
-from tpf_client.sparql.algebra import BGP, Query, Row, is_ordered
+from tpf_client.sparql.algebra import BGP, Query, QueryForm, Row, is_ordered
 
 if TYPE_CHECKING:
     import rdflib
@@ -40,7 +47,9 @@ class Client:
 
     Args:
         urls: the datasets; several are queried as one.
-        session: a requests session, for authentication, proxies or tests.
+        headers: of requests to the servers of the datasets, and to no others.
+        auth: user name and password for these servers (HTTP Basic).
+        session: a requests session, for proxies, certificates or tests.
         clock: the clock for waiting.
         parallelism: requests in flight per host; 0: one at a time in the caller's thread.
         cache_bytes: memory for pages.
@@ -57,6 +66,8 @@ class Client:
     def __init__(
         self,
         *urls: str,
+        headers: Mapping[str, str] | None = None,
+        auth: tuple[str, str] | None = None,
         session: "requests.Session | None" = None,
         clock: Clock | None = None,
         parallelism: int = 8,
@@ -76,7 +87,7 @@ class Client:
             parallelism=parallelism,
             cache_bytes=cache_bytes,
             limits=limits,
-            destinations=Destinations(urls, allowed_origins),
+            destinations=Destinations(urls, allowed_origins, with_credentials(headers, auth)),
             vocabulary=vocabulary,
         )
         self._queries = Queries(self.fetcher, urls, vocabulary, services, strict=strict)
@@ -122,37 +133,41 @@ class Client:
     def query(
         self,
         text: str,
+        bindings: Bindings | None = None,
         *,
-        base: str | None = None,
         at: datetime | None = None,
-        plan: list[Step] | None = None,
-        progress: OnProgress | None = None,
-        budget: Budget | None = None,
+        timeout: float | None = None,
+        base: str | None = None,
+        options: QueryOptions | None = None,
     ) -> "Solutions | bool | rdflib.Graph":
         """Answer a query.
 
         Args:
             text: SPARQL 1.1 Query.
-            base: resolves relative IRIs.
+            bindings: values for variables, as if they stood in the text: terms of rdflib, or Python
+                values for literals.
             at: an instant: answer over the facts that held then, if the server keeps history or the
                 data hold intervals.
-            plan: receives the steps of the plan.
-            progress: called now and then with the numbers of pages read and of solutions.
-            budget: the limits of the query.
+            timeout: seconds of reading and evaluating; the caller's time between two solutions does
+                not count.
+            base: resolves relative IRIs.
+            options: shows progress and plan, or limits the query.
 
         Returns:
             `Solutions` for SELECT, which come as they are iterated; a bool for ASK; an rdflib graph
-                for CONSTRUCT and DESCRIBE.
+            for CONSTRUCT and DESCRIBE.
 
         Raises:
             QuerySyntaxError: the text is not a query.
             UnsupportedQueryError: it cannot be answered here; no request was sent.
+            QueryError: it lacks a variable that is bound.
             HistoryError: the facts of that instant are not available.
             SourceError: a source failed; also while solutions are iterated.
-            LimitError: the budget is used up; also while solutions are iterated.
+            LimitError: the query takes more than it may; also while solutions are iterated.
         """
-        query = self._queries.parsed(text, base)
-        driver, asked = self._queries.driver(budget), QueryOptions(at, plan, progress, budget)
+        query = self._queries.parsed(text, base, bindings)
+        asked = replace(options or QueryOptions(), at=at, timeout=timeout)
+        driver, budget = self._queries.driver(asked.budget, timeout), asked.budget
         with nullcontext() if budget is None else budget.explaining():
             answer = finished(self._queries.answer(query, driver, asked), driver)
             rows: Iterator[Row] = answered(answer.steps(), driver)
@@ -166,18 +181,39 @@ class Client:
                 return rdflib_graph(rows)
             return rdflib_graph(construct(query.template, answer.variables, rows))
 
-    def select(
-        self, text: str, *, base: str | None = None, at: datetime | None = None
-    ) -> Solutions:
-        """Answer a SELECT query.
+    def select(self, text: str, bindings: Bindings | None = None, **how: Unpack[How]) -> Solutions:
+        """Like `query`, for SELECT only."""
+        return self._of_form("SELECT", text, bindings, how)  # type: ignore[no-any-return]
 
-        Raises:
-            UnsupportedQueryError: another form of query.
-        """
-        result = self.query(text, base=base, at=at)
-        if not isinstance(result, Solutions):
-            raise UnsupportedQueryError("not a SELECT query")
-        return result
+    def ask(self, text: str, bindings: Bindings | None = None, **how: Unpack[How]) -> bool:
+        """Like `query`, for ASK only."""
+        return self._of_form("ASK", text, bindings, how)  # type: ignore[no-any-return]
+
+    def construct(
+        self, text: str, bindings: Bindings | None = None, **how: Unpack[How]
+    ) -> "rdflib.Graph":
+        """Like `query`, for CONSTRUCT only."""
+        return self._of_form("CONSTRUCT", text, bindings, how)  # type: ignore[no-any-return]
+
+    def describe(
+        self, text: str, bindings: Bindings | None = None, **how: Unpack[How]
+    ) -> "rdflib.Graph":
+        """Like `query`, for DESCRIBE only."""
+        return self._of_form("DESCRIBE", text, bindings, how)  # type: ignore[no-any-return]
+
+    def _of_form(self, form: QueryForm, text: str, bindings: Bindings | None, how: How) -> Any:
+        check_form(form, text, how.get("base"))
+        return self.query(text, bindings, **how)
+
+    def explain(self, text: str, bindings: Bindings | None = None, **how: Unpack[How]) -> str:
+        """Answer a query whole; return its steps, with the requests and rows of each, as text."""
+        from tpf_client.planner.explain import explain_plan
+
+        plan: list[Step] = []
+        answer = self.query(text, bindings, **how, options=QueryOptions(plan=plan))
+        if isinstance(answer, Solutions):
+            answer.fetchall()
+        return explain_plan(plan)
 
     def match(self, pattern: QuadPattern) -> Iterator[Triple]:
         """Yield the triples that match a pattern of distinct variables and terms.
@@ -204,6 +240,7 @@ class Client:
     def stream(
         self,
         text: str,
+        bindings: Bindings | None = None,
         *,
         base: str | None = None,
         min_interval: float = 0.0,
@@ -225,9 +262,10 @@ class Client:
 
         Args:
             text: SPARQL 1.1 Query.
-            base: resolves relative IRIs.
-            min_interval: the least seconds between two evaluations.
-            max_interval: the most seconds between two evaluations.
+            bindings: values for variables; see `query`.
+            base: what relative IRIs are relative to.
+            min_interval: seconds between two evaluations at least.
+            max_interval: seconds between two evaluations at most.
             every: seconds between two evaluations, whatever expires.
             jitter: the most seconds added to each pause at random; ``None``: a tenth, none on a
                 simulated clock.
@@ -263,7 +301,7 @@ class Client:
             quiet=quiet,
             explain=explain,
         )
-        query = self._queries.parsed(text, base)
+        query = self._queries.parsed(text, base, bindings)
         streamer = self._queries.streamer(query, settings, budgets, self._signals)
         ordered = query.form == "SELECT" and is_ordered(query.pattern)
         return Stream(streamer, lambda: self.scheduler, form=query.form, ordered=ordered)

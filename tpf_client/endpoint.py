@@ -41,7 +41,7 @@ from tpf_client.protocol import (
     query_of,
     seconds_of,
 )
-from tpf_client.queries import LEAST_PERIOD, MOST_GRACE
+from tpf_client.queries import LEAST_PERIOD, MOST_GRACE, QueryOptions
 from tpf_client.solutions import graph_text
 from tpf_client.sparql.algebra import DatasetClause
 from tpf_client.sparql.parser import with_dataset
@@ -306,7 +306,7 @@ class SparqlEndpoint:
             failing.callback(self._turns.release)
             budget = Budget(self._client.clock, self._allowance, gone)
             failing.enter_context(self._watch.watching(budget))
-            found = self._client.query(text, at=at, budget=budget)
+            found = self._client.query(text, at=at, options=QueryOptions(budget=budget))
             if isinstance(found, rdflib.Graph):
                 media_type = negotiated(accept, GRAPH_TYPES, {})
                 return media_type, graph_text(found, GRAPH_TYPES[media_type]).encode()

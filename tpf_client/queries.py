@@ -1,11 +1,11 @@
 """Queries of a client as steps without I/O or waiting, for threads and event loops."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias, TypedDict
 
 from annotations.clock import ManualClock
 from annotations.instants import utc
@@ -15,7 +15,7 @@ from annotations.terms import QuadPattern, Term, Variable, is_iri
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.operators.basic import Output
 from tpf_client.dataflow.operators.order import Slice
-from tpf_client.errors import ClosedError, ServiceError
+from tpf_client.errors import ClosedError, ServiceError, UnsupportedQueryError
 from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.fragments.page import Page
 from tpf_client.planner.budget import Budget
@@ -29,7 +29,8 @@ from tpf_client.planner.reading import foretell, together
 from tpf_client.planner.service import Services, services_of, without_service
 from tpf_client.planner.source import Source
 from tpf_client.planner.union import UnionSource
-from tpf_client.sparql.algebra import Query, Row
+from tpf_client.solutions import bound_terms
+from tpf_client.sparql.algebra import Query, QueryForm, Row
 from tpf_client.sparql.parser import parse_query
 
 if TYPE_CHECKING:
@@ -219,14 +220,46 @@ def _most(counts: Counter[Term]) -> tuple[str, ...]:
 # What a client is asked.
 
 
+Bindings: TypeAlias = Mapping[str, object]
+"""Values for variables, by their names: terms of rdflib, or Python values for literals."""
+
+
+class How(TypedDict, total=False):
+    """How a query is answered; see `Client.query`."""
+
+    at: datetime | None
+    timeout: float | None
+    base: str | None
+
+
+def check_form(form: QueryForm, text: str, base: str | None = None) -> None:
+    """Check that a query has this form.
+
+    Raises:
+        UnsupportedQueryError: it has another.
+    """
+    if isinstance(text, str) and (other := parse_query(text, base).form) != form:
+        raise UnsupportedQueryError(f"a {other} query, not {form}")
+
+
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
-    """The options of a query that is answered once; see `Client.query`."""
+    """The options of a query that is answered once; see `Client.query`.
+
+    Args:
+        plan: receives the steps of the plan.
+        progress: called now and then with the numbers of pages read and of solutions.
+        budget: the limits of the query.
+    """
 
     at: datetime | None = None
+    timeout: float | None = None
     plan: list[Step] | None = None
     progress: OnProgress | None = None
     budget: Budget | None = None
+
+    def __post_init__(self) -> None:
+        check_seconds(timeout=self.timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +320,9 @@ class Queries:
     ) -> None:
         if not urls:
             raise ValueError("a client needs the URL of a dataset")
+        for url in urls:
+            if not isinstance(url, str):
+                raise TypeError(f"the URL of a dataset is a str, not {type(url).__name__}")
         self._fetcher = fetcher
         self._urls = urls
         self._clock = fetcher.clock
@@ -294,20 +330,24 @@ class Queries:
         self._services = None if services is None else frozenset((*urls, *services))
         self._strict = strict
 
-    def parsed(self, text: str, base: str | None = None) -> Query:
-        """Parse a query.
+    def parsed(self, text: str, base: str | None = None, bindings: Bindings | None = None) -> Query:
+        """Parse a query; see `Client.query`.
 
         Raises:
             QuerySyntaxError: the text is not a query.
             UnsupportedQueryError: it cannot be answered here.
+            QueryError: it lacks a variable that is bound.
+            TypeError: the text or a value is of another type.
         """
-        query = parse_query(text, base)
+        if not isinstance(text, str):
+            raise TypeError(f"a query is a str, not {type(text).__name__}")
+        query = parse_query(text, base, bound_terms(bindings or {}))
         check(query, self._services, strict=self._strict)
         return query
 
-    def driver(self, budget: Budget | None = None) -> Driver:
-        """Return a fetching driver with a budget."""
-        driver = Driver(self._fetcher)
+    def driver(self, budget: Budget | None = None, timeout: float | None = None) -> Driver:
+        """Return a fetching driver with a budget and a number of seconds."""
+        driver = Driver(self._fetcher, seconds=timeout)
         if budget is not None:
             budget.on_stop(driver.close)
         return driver

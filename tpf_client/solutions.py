@@ -1,10 +1,14 @@
 """Solutions of rdflib terms, for users of the client, and their formats."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from html import escape
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from annotations.terms import Term, Variable
+from annotations.errors import TermError
+from annotations.terms import Term, Variable, is_blank_node
+from tpf_client.errors import QueryError
 from tpf_client.sparql import results
 from tpf_client.sparql.algebra import Row
 from tpf_client.sparql.results import rdflib_term
@@ -13,6 +17,27 @@ if TYPE_CHECKING:
     import pandas
     import rdflib
     from rdflib.term import Identifier
+
+
+def bound_terms(bindings: Mapping[str, object]) -> tuple[tuple[Variable, Term], ...]:
+    """Return terms for variables, whose names may have question marks.
+
+    Raises:
+        QueryError: a blank node, which would match any term, or an IRI that cannot be written.
+        TypeError: a value that is neither a term of rdflib nor a Python value of a literal.
+    """
+    bound = []
+    for name, value in bindings.items():
+        try:
+            term = results.python_term(value)
+        except TermError as error:
+            raise QueryError(f"?{name.lstrip('?')}: {error}") from None
+        except TypeError as error:
+            raise TypeError(f"?{name.lstrip('?')}: {error}") from None
+        if is_blank_node(term):
+            raise QueryError(f"?{name.lstrip('?')}: a blank node cannot be asked for")
+        bound.append((Variable(f"?{name.lstrip('?')}"), term))
+    return tuple(bound)
 
 
 def plain_names(variables: Sequence[Variable]) -> tuple[str, ...]:
@@ -32,7 +57,10 @@ class Solution(Mapping[str, "Identifier"]):
         self._variables = variables
         self.row = row
 
-    def __getitem__(self, name: str) -> "Identifier":
+    def __getitem__(self, name: object) -> "Identifier":
+        if not isinstance(name, str):
+            names = ", ".join(map(repr, self)) or "none has a value"
+            raise TypeError(f"a solution is read by names of variables ({names}), not by {name!r}")
         wanted = name if name.startswith("?") else f"?{name}"
         for variable, term in zip(self._variables, self.row, strict=True):
             if variable == wanted and term is not None:
@@ -84,7 +112,7 @@ def _shown(term: Term) -> "Identifier":
 
 
 class Solutions:
-    """The solutions of a SELECT query: iterate as they come, or read all.
+    """The solutions of a SELECT query: iterate as they come, or read all; several threads may.
 
     `close` stops what still runs.
     """
@@ -98,6 +126,8 @@ class Solutions:
         self._variables = variables
         self._rows = self._counted(rows)
         self._kept: list[Row] = []
+        self._lock = threading.Lock()
+        self._error: Exception | None = None
         self._close = close
         self.count = 0
         """How many came so far."""
@@ -108,16 +138,46 @@ class Solutions:
         return plain_names(self._variables)
 
     def __iter__(self) -> Iterator[Solution]:
-        """Yield the solutions; they are kept for another iteration."""
-        place = 0
-        while True:
-            while place < len(self._kept):
-                yield Solution(self._variables, self._kept[place])
-                place += 1
-            row = next(self._rows, None)
-            if row is None:
-                return
-            self._kept.append(row)
+        """Yield the solutions; they are kept for another iteration.
+
+        Raises:
+            SourceError: a source failed, for this or an earlier reader.
+        """
+        index = 0
+        while (row := self._row(index)) is not None:
+            yield Solution(self._variables, row)
+            index += 1
+
+    def _row(self, index: int) -> Row | None:
+        with self._lock:
+            if index == len(self._kept):
+                if self._error is not None:
+                    raise self._error
+                try:
+                    row = next(self._rows, None)
+                except Exception as error:
+                    self._error = error
+                    raise
+                if row is None:
+                    return None
+                self._kept.append(row)
+            return self._kept[index]
+
+    def __len__(self) -> int:
+        """Read all solutions, and count them."""
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        """Return true if there is a solution, which alone is read."""
+        return self._row(0) is not None
+
+    def fetchall(self) -> list[Solution]:
+        """Return all solutions."""
+        return [*iter(self)]
+
+    def _repr_html_(self) -> str:
+        """Return the first solutions as a table, for notebooks."""
+        return html_table(self.variables, self)
 
     def _counted(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
@@ -163,6 +223,21 @@ def _writer(name: str) -> results.ResultWriter:
     if name not in results.RESULT_WRITERS:
         raise ValueError(f"no format {name!r}: {', '.join(results.RESULT_WRITERS)}")
     return results.RESULT_WRITERS[name]
+
+
+_SHOWN = 50
+
+
+def html_table(variables: Sequence[str], solutions: Iterable[Solution]) -> str:
+    """The first solutions as an HTML table; a last row tells whether there are more."""
+    rows = [*islice(iter(solutions), _SHOWN + 1)]
+    cells = [[escape(str(each.get(name, ""))) for name in variables] for each in rows[:_SHOWN]]
+    lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in cells]
+    if len(rows) > _SHOWN:
+        lines.append(f'<td colspan="{max(len(variables), 1)}">…</td>')
+    head = "".join(f"<th>{escape(name)}</th>" for name in variables)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def data_frame(variables: tuple[str, ...], solutions: Iterable[Solution]) -> "pandas.DataFrame":

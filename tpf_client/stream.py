@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from annotations.instants import LAST, format_instant
@@ -14,7 +15,7 @@ from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.explain import explain_plan, plan_tree, step_json
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.live_fragment import LiveFragment, canonical_pattern
-from tpf_client.solutions import Solution, data_frame, rdflib_graph
+from tpf_client.solutions import Solution, data_frame, html_table, rdflib_graph
 from tpf_client.sparql.algebra import QueryForm, Row
 from tpf_client.streaming.detection import Detected
 from tpf_client.streaming.scheduler import Job, Scheduler, TakeTick
@@ -370,6 +371,13 @@ class Stream(Updates):
         if self._job is not None:
             self._job.close()
 
+    def _ipython_display_(self) -> None:
+        """Show the answer in a notebook: a table that is kept up to date until `close`."""
+        from IPython.display import HTML, display
+
+        shown = display(HTML("waiting for the first answer"), display_id=True)
+        self.start(lambda update: shown.update(HTML(_html(update))))
+
     def __enter__(self) -> Self:
         return self
 
@@ -381,6 +389,18 @@ class Stream(Updates):
             raise RuntimeError("a stream has one consumer")
         self._job = self._scheduler().add(self.streamer, deliver)
         return self._job
+
+
+def _html(update: Update) -> str:
+    """The whole answer as a table, and below it what is to be known of it."""
+    if update.form == "ASK":
+        answer = str(update.boolean)
+    else:
+        answer = html_table(update.variables, update.results)
+    until = f"valid until {_text(update.valid_until)}" if update.valid_until else "static"
+    changed = f"+{len(update.added)} −{len(update.removed)} at {_text(update.at)}"
+    state = until if update.error is None else f"<strong>{escape(str(update.error))}</strong>"
+    return f"{answer}<small>{state} · {changed}</small>"
 
 
 @lru_cache(2**12)

@@ -29,7 +29,12 @@ live = true
 """
 PRINTED = {
     "annotations.md": [['"7a"', "temporal#expiration", "True"]],
-    "client.md": [["http://example.org/d/1 Oostende\n"], ["Oostende True\n"], ["Oostende\n"]],
+    "client.md": [
+        ["http://example.org/d/1 Oostende\n"],
+        ["http://example.org/d/1\n"],
+        ["Oostende True\n"],
+        ["Oostende\n"],
+    ],
     "continuous-queries.md": [
         ["1 1000 (('<urn:alice>', '<urn:alice>'),)\n"],
         [

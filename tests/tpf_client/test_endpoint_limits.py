@@ -27,6 +27,7 @@ from tpf_client import Client
 from tpf_client.endpoint import SparqlEndpoint
 from tpf_client.errors import ClientError, ClosedError, LimitError
 from tpf_client.planner.budget import Allowance, Budget, BudgetWatch
+from tpf_client.queries import QueryOptions
 from tpf_client.serving import app as command
 
 EX = "http://example.org/"
@@ -302,11 +303,11 @@ def test_a_watch_that_cannot_begin_begins_with_the_next_query(
 def test_the_library_takes_a_budget(client: Client) -> None:
     budget = Budget(client.clock, Allowance(rows=10))
     with pytest.raises(LimitError):
-        list(client.query(SELECT, budget=budget))  # type: ignore[arg-type]
+        list(client.query(SELECT, options=QueryOptions(budget=budget)))  # type: ignore[arg-type]
     waiting = Budget(client.clock, Allowance())
     threading.Timer(0.1, waiting.stop, [LimitError("enough")]).start()
     with pytest.raises(ClientError, match="enough"):
-        list(client.query(ENDLESS, budget=waiting))  # type: ignore[arg-type]
+        list(client.query(ENDLESS, options=QueryOptions(budget=waiting)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -92,8 +92,8 @@ class RequestsHttp:
 class FetchHttp:
     """Sends requests with ``fetch``, in a browser or another place where Pyodide runs.
 
-    A request has no field of ours but ``Accept``, so that a server of another origin need not be
-    asked first whether it takes the others; the browser revalidates what it has by itself.
+    A request has no field but ``Accept`` and those of the user, so that a server of another origin
+    need not be asked first whether it takes the others; the browser revalidates by itself.
 
     Args:
         clock: our clock.
@@ -114,7 +114,7 @@ class FetchHttp:
         aborting = AbortController.new()
         options = {
             # The same each time: the browser keeps pages by it.
-            "headers": {"Accept": ACCEPTED_FORMATS},
+            "headers": {"Accept": ACCEPTED_FORMATS, **self._destinations.headers(url)},
             "cache": "no-cache",
             "signal": aborting.signal,
         }

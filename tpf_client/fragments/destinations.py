@@ -9,7 +9,8 @@ import ipaddress
 import re
 import socket
 import sys
-from collections.abc import Iterable
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -116,15 +117,28 @@ class Destinations:
     Args:
         urls: the datasets that the user named.
         allowed: URLs of further origins that servers may lead to.
+        headers: of requests to the origins of the datasets, and to no others.
 
     Raises:
         SourceError: one of `allowed` is no URL.
     """
 
-    def __init__(self, urls: Iterable[str] = (), allowed: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        urls: Iterable[str] = (),
+        allowed: Iterable[str] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self._allowed = frozenset(origin(url) for url in allowed)
         self._urls = tuple(urls)
+        self._headers = dict(headers or {})
         self._known = lru_cache(_KNOWN)(self._led)
+
+    def headers(self, url: str) -> Mapping[str, str]:
+        """The user's headers of a request to this URL."""
+        if self._headers and origin(url) in map(origin, self._urls):
+            return self._headers
+        return {}
 
     def led(self, by: str, said: str, at: str | None = None) -> str:
         """The URL that a server says, in a redirect, a link or a form, absolute.
@@ -181,6 +195,16 @@ class Destinations:
         if not any(map(is_private, self._urls)):
             raise OriginError(url, "data lead to a private address")
         return url
+
+
+def with_credentials(
+    headers: Mapping[str, str] | None, auth: tuple[str, str] | None
+) -> dict[str, str]:
+    """Headers with those of a user name and a password (RFC 7617)."""
+    given = dict(headers or {})
+    if auth is not None:
+        given["Authorization"] = f"Basic {b64encode(':'.join(auth).encode()).decode()}"
+    return given
 
 
 def is_private(url: str) -> bool:

@@ -441,7 +441,7 @@ class Transport:
         Raises:
             SourceError: they cannot be had, or are lost.
         """
-        headers = event_headers(last)
+        headers = {**event_headers(last), **self._destinations.headers(url)}
         exchange = Exchange(math.inf, seconds, math.inf, self._limits.connect_timeout)
         with self._asking(url, exchange), self._requests.get(url, headers, exchange) as raw:
             if raw.status_code != HTTPStatus.OK:
@@ -490,7 +490,8 @@ class Transport:
         for _ in range(_MAX_REDIRECTS + 1):
             sent = self._clock.now()
             dictionary = self._dictionaries.of(target)
-            asked = {**headers, "Accept-Encoding": self._requests.encodings}
+            asked = {**headers, **self._destinations.headers(target)}
+            asked["Accept-Encoding"] = self._requests.encodings
             if dictionary is not None:
                 asked.update([available(dictionary)])
             with self._requests.get(target, asked, exchange) as raw:

@@ -125,10 +125,15 @@ class Driver:
         fetcher: gets the pages; its limits are those of the query.
         url: the dataset, for errors.
         timer: seconds, for the limit of time.
+        seconds: of reading and evaluating at most, where the fetcher allows more.
     """
 
     def __init__(
-        self, fetcher: Fetcher, url: str = "", timer: Callable[[], float] = monotonic
+        self,
+        fetcher: Fetcher,
+        url: str = "",
+        timer: Callable[[], float] = monotonic,
+        seconds: float | None = None,
     ) -> None:
         self.fetcher = fetcher
         self.requests = 0
@@ -136,6 +141,7 @@ class Driver:
         """What was done for this query."""
         self._url = url
         self._timer = timer
+        self._timeout = seconds
         self._wake: Waking = _nobody
         self._closed = False
         self._most = fetcher.parallelism or 1
@@ -272,9 +278,12 @@ class Driver:
             self._since = None
         if self._outstanding == 0:
             return False
-        left = self.fetcher.limits.max_query_seconds - self._seconds
+        most = self.fetcher.limits.max_query_seconds
+        if self._timeout is not None and self._timeout <= most:
+            most = self._timeout
+        left = most - self._seconds
         if left <= 0:
-            raise self._exceeded("max_query_seconds")
+            raise self._exceeded("timeout" if most == self._timeout else "max_query_seconds", most)
         if _ANYWHERE in self._todo and not self._arrived:
             # One after the other: whose turn it is shows when nobody has more to ask for.
             self._send(_ANYWHERE)
@@ -300,8 +309,7 @@ class Driver:
         self._cancelled.set()
         self._wake()
 
-    def _exceeded(self, limit: str) -> SourceLimitError:
-        most: float = getattr(self.fetcher.limits, limit)
+    def _exceeded(self, limit: str, most: float) -> SourceLimitError:
         return SourceLimitError(self._url, f"the query takes more than {limit}={most} allows")
 
     def _measured(self, answer: FetchOutcome) -> FetchOutcome:
@@ -309,7 +317,7 @@ class Driver:
         if isinstance(answer, Page):
             self._bytes += answer.size
             if self._bytes > self.fetcher.limits.max_query_bytes:
-                return self._exceeded("max_query_bytes")
+                return self._exceeded("max_query_bytes", self.fetcher.limits.max_query_bytes)
         return answer
 
     def _ask(self, request: Request, handle: Callable[[FetchOutcome], None], turn: int) -> None:
@@ -319,7 +327,7 @@ class Driver:
         self._asked += 1
         self._outstanding += 1
         if self._asked > self.fetcher.limits.max_query_requests:
-            too_many = self._exceeded("max_query_requests")
+            too_many = self._exceeded("max_query_requests", self.fetcher.limits.max_query_requests)
             self._arrived.append(lambda: handle(too_many))
             return
         self.requests += 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from annotations.namespaces import RDF_REIFIES
 from annotations.terms import (
@@ -28,6 +28,7 @@ from annotations.terms import (
     is_variable,
     triple_term,
 )
+from tpf_client.errors import QueryError
 from tpf_client.sparql.algebra import (
     BGP,
     EMPTY_GROUP,
@@ -73,7 +74,7 @@ from tpf_client.sparql.rewrite.graph import (
     same_if_joined_before,
     same_where_bound,
 )
-from tpf_client.sparql.rewrite.visitor import everything, join, renamed, replaced
+from tpf_client.sparql.rewrite.visitor import everything, join, renamed, replaced, substituted
 from tpf_client.sparql.scopes import TRIPLE_TERM, in_scope, mentioned, variables_in
 from tpf_client.sparql.tokens import Token
 
@@ -121,6 +122,8 @@ _PARTS = ("SUBJECT", "PREDICATE", "OBJECT")
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _FIRST, _REST, _NIL = (Term(f"<{_RDF}{name}>") for name in ("first", "rest", "nil"))
 _Items = list[tuple[Variable, Expression | None]]
+BoundTerms: TypeAlias = tuple[tuple[Variable, Term], ...]
+"""Terms for variables, hashable."""
 
 
 @dataclass(frozen=True)
@@ -157,14 +160,22 @@ SPARQL = Dialect()
 
 
 @lru_cache(maxsize=512)
-def parse_query(text: str, base: str | None = None) -> Query:
-    """Parse a SPARQL query; `base` resolves relative IRIs where it has no BASE.
+def parse_query(text: str, base: str | None = None, bindings: BoundTerms = ()) -> Query:
+    """Parse a SPARQL query.
+
+    Args:
+        text: the query.
+        base: resolves relative IRIs where the text has no BASE.
+        bindings: terms for variables, as if they stood in the text; solutions have them, too.
 
     Raises:
         QuerySyntaxError: the text is not a query.
         UnsupportedQueryError: the algebra cannot express it.
+        QueryError: the text lacks a variable that is bound.
     """
-    return Parser(text, base).query()
+    parser = Parser(text, base)
+    parser.bind(bindings)
+    return parser.query()
 
 
 def with_dataset(text: str, dataset: DatasetClause) -> str:
@@ -203,6 +214,15 @@ class Parser(Cursor):
         self._labels: dict[str, int] = {}
         self._made_of: dict[Variable, _Parts] = {}
         self._scope: tuple[Pattern, set[Variable]] = (EMPTY_GROUP, set())
+        self._bindings: dict[Variable, Term] = {}
+
+    def bind(self, bindings: BoundTerms) -> None:
+        """Use terms for variables; see `parse_query`."""
+        self._bindings = dict(bindings)
+        names = {"?" + each.text[1:] for each in self._tokens if each.kind == "variable"}
+        for name in self._bindings:
+            if name not in names:
+                raise QueryError(f"the query has no variable {name}")
 
     def mark(self) -> tuple[int, int, int]:
         """The position in the text, for `rewind`."""
@@ -301,7 +321,7 @@ class Parser(Cursor):
             start = self.mark()
             template = self._template()
             self.rewind(start)
-            pattern = self.group_graph_pattern()
+            pattern = self._bound(self.group_graph_pattern())
         pattern, _ = self._modified(pattern, [], star=True)
         pattern, template = self._put_together(pattern, template)
         return Query("CONSTRUCT", pattern, template=template, dataset=dataset)
@@ -334,9 +354,8 @@ class Parser(Cursor):
         if not star and not variables and not described:
             self.expected("what to describe")
         dataset = self.dataset()
-        pattern: Pattern = BGP(())
-        if self.at_word("WHERE") or self.at("{"):
-            pattern = self._where()
+        given = self.at_word("WHERE") or self.at("{")
+        pattern = self._where() if given else self._bound(EMPTY_GROUP)
         items: _Items = [(name, None) for name in variables]
         pattern, shown = self._modified(pattern, items, star=star)
         return Query(
@@ -366,9 +385,18 @@ class Parser(Cursor):
         self.dataset_at = begin, end
         return DatasetClause(tuple(default), tuple(named))
 
+    def _bound(self, pattern: Pattern) -> Pattern:
+        """The pattern of a WHERE clause with the terms that variables are bound to."""
+        if not self._bindings:
+            return pattern
+        data = Values(tuple(self._bindings), (tuple(self._bindings.values()),))
+        return join(data, substituted(pattern, self._bindings))
+
     def _where(self, *, outermost: bool = True) -> Pattern:
         self.take_word("WHERE")
         pattern = self.group_graph_pattern()
+        if outermost:
+            pattern = self._bound(pattern)
         if self._dialect.after_where is not None:
             pattern = self._dialect.after_where(self, pattern, outermost)
         return pattern

@@ -4,6 +4,8 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from datetime import date, time, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,9 +13,12 @@ from annotations.namespaces import RDF, XSD
 from annotations.terms import (
     Term,
     Variable,
+    blank_node,
+    iri,
     is_blank_node,
     is_iri,
     is_literal,
+    literal,
     literal_parts,
     triple_of_term,
 )
@@ -58,6 +63,31 @@ def rdflib_term(term: Term) -> "Identifier":
     if datatype == XSD + "string":
         return Literal(lexical)
     return typed_literal(lexical, URIRef(datatype))
+
+
+_PYTHON_VALUES = (str, bool, int, float, Decimal, date, time, timedelta, bytes)
+
+
+def python_term(value: object) -> Term:
+    """The term of a term of rdflib, or of a Python value, for which rdflib has a literal.
+
+    A plain ``str`` is a literal; an IRI is an `rdflib.URIRef`.
+
+    Raises:
+        TypeError: it is neither.
+        TermError: no such IRI, label or language tag can be written.
+    """
+    from rdflib.term import BNode, Literal, URIRef
+
+    if isinstance(value, URIRef):
+        return iri(str(value))
+    if isinstance(value, BNode):
+        return blank_node(str(value))
+    if not isinstance(value, Literal):
+        if not isinstance(value, _PYTHON_VALUES):
+            raise TypeError(f"neither a term of rdflib nor a value of one: {value!r}")
+        value = Literal(value)
+    return literal(str(value), value.language, value.datatype)
 
 
 _making = ContextVar("_making", default=False)

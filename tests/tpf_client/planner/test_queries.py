@@ -15,6 +15,7 @@ from tests.support.oracle import select, store_of
 from tests.tpf_client.streaming.test_train_query import _rows
 from tpf_client import Client, Solutions
 from tpf_client.planner.leaves import Step
+from tpf_client.queries import QueryOptions
 
 EX = "http://example.org/"
 XSD_INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
@@ -114,7 +115,7 @@ def _ask(server: LiveServer, query: str) -> tuple[list[object], int, list[Step]]
     plan: list[Step] = []
     with Client(server.url, session=server.session(), clock=server.clock,
                 parallelism=0) as client:  # fmt: skip
-        answer = client.query(f"PREFIX : <{EX}> {query}", plan=plan)
+        answer = client.query(f"PREFIX : <{EX}> {query}", options=QueryOptions(plan=plan))
         assert isinstance(answer, Solutions)
         rows: list[object] = list(answer)
     return rows, len(server.log), plan

@@ -22,6 +22,7 @@ from tests.tpf_client.planner.conftest import ShapeAnswer
 from tpf_client import Client, Solutions
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
+from tpf_client.queries import QueryOptions
 
 pytestmark = pytest.mark.xdist_group("the shop of all shapes")
 
@@ -47,7 +48,7 @@ def ask(server: LiveServer, query: str, plan: list[Step] | None = None) -> tuple
     del server.log[:]
     with Client(server.url, session=server.session(), clock=server.clock,
                 parallelism=0) as client:  # fmt: skip
-        answer = client.query(f"{PREFIX} {query}", plan=plan)
+        answer = client.query(f"{PREFIX} {query}", options=QueryOptions(plan=plan))
         found = list(answer) if isinstance(answer, Solutions) else answer
     return found, len(server.log)
 

@@ -127,8 +127,8 @@ def test_the_command_watches_them(
         def __init__(self, *urls: str, **_: Any) -> None:
             super().__init__(*urls, session=server.session(), clock=server.clock, parallelism=0)
 
-        def stream(self, text: str, **options: Any) -> Stream:
-            return super().stream(text, **options | {"until": START + 35 * SECOND})
+        def stream(self, text: str, *given: Any, **options: Any) -> Stream:
+            return super().stream(text, *given, **options | {"until": START + 35 * SECOND})
 
     monkeypatch.setattr(tpf_client.cli, "Client", Ending)
     result = CliRunner().invoke(tpf_client.cli.app, [server.url, "--watch", "-q", query, *options])

@@ -9,12 +9,13 @@ from dataclasses import fields, is_dataclass, replace
 from functools import reduce
 from typing import Any, TypeVar
 
-from annotations.terms import Variable
+from annotations.terms import QuadPattern, Term, TermOrVariable, Variable
 from tpf_client.sparql.algebra import (
     BGP,
     EMPTY_GROUP,
     Aggregate,
     Call,
+    Constant,
     Distinct,
     Exists,
     Expression,
@@ -27,8 +28,10 @@ from tpf_client.sparql.algebra import (
     Pattern,
     Project,
     Reduced,
+    Service,
     Union,
     Values,
+    VariableRef,
     parts_of,
 )
 from tpf_client.sparql.expressions.compiler import is_volatile
@@ -229,6 +232,27 @@ def renamed(value: T, old: Variable, new: Variable) -> T:
         result = new if value == old else value
     else:
         result = with_parts(value, lambda each: renamed(each, old, new))
+    return result  # type: ignore[no-any-return]
+
+
+def substituted(value: T, terms: Mapping[Variable, Term]) -> T:
+    """A pattern or expression with terms for variables wherever these are read, not assigned."""
+
+    def at(term: TermOrVariable) -> TermOrVariable:
+        return terms.get(Variable(term), term)
+
+    result: Any = value
+    if isinstance(value, VariableRef):
+        result = Constant(terms[value.variable]) if value.variable in terms else value
+    elif isinstance(value, QuadPattern):
+        result = QuadPattern(*map(at, value))
+    else:
+        result = with_parts(value, lambda each: substituted(each, terms))
+        if isinstance(result, Path):
+            ends = at(result.subject), result.path, at(result.object), at(result.graph)
+            result = Path(*ends)
+        elif isinstance(result, Service):
+            result = replace(result, endpoint=at(result.endpoint))
     return result  # type: ignore[no-any-return]
 
 

@@ -1,0 +1,209 @@
+"""The habits of a Python developer: forms, timeouts, headers, tables, threads, notebooks."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import requests
+import responses
+from rdflib import Literal, URIRef
+
+from annotations.labels import Expiration, Fact
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import START, LiveServer
+from tpf_client import (
+    AsyncClient,
+    Client,
+    LimitError,
+    Limits,
+    Solutions,
+    SourceError,
+    UnsupportedQueryError,
+)
+
+EX = "http://example.org/"
+ALL = "SELECT * { ?s ?p ?o }"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    quads = [Quad(iri(f"{EX}{n:03}"), iri(EX + "p"), literal(f"<{n}>")) for n in range(60)]
+    server = LiveServer(tmp_path, quads, page_size=10, server={"max_page_size": 10})
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def client(server: LiveServer) -> Iterator[Client]:
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        yield client
+
+
+def test_each_form_has_a_method(client: Client) -> None:
+    assert isinstance(client.select(ALL), Solutions)
+    assert client.ask("ASK { ?s ?p ?o }") is True
+    assert len(client.construct("CONSTRUCT WHERE { ?s ?p ?o }")) == 60
+    assert len(client.describe(f"DESCRIBE <{EX}001>")) == 1
+    with pytest.raises(UnsupportedQueryError, match="a SELECT query, not ASK"):
+        client.ask(ALL)
+    with pytest.raises(UnsupportedQueryError, match="a DESCRIBE query, not CONSTRUCT"):
+        client.construct(f"DESCRIBE <{EX}001>")
+
+
+def test_each_form_has_a_coroutine(server: LiveServer) -> None:
+    async def ask() -> None:
+        async with AsyncClient(server.url, session=server.session(), clock=server.clock) as client:
+            assert len(await client.select(ALL, {"s": URIRef(EX + "001")})) == 1
+            assert await client.ask("ASK { ?s ?p ?o }") is True
+            assert len(await client.construct("CONSTRUCT WHERE { ?s ?p ?o }")) == 60
+            assert len(await client.describe(f"DESCRIBE <{EX}001>")) == 1
+            with pytest.raises(UnsupportedQueryError):
+                await client.ask(ALL)
+            with pytest.raises(LimitError, match="timeout=0"):
+                await client.select(ALL, timeout=0)
+
+    asyncio.run(ask())
+
+
+def test_solutions_are_a_collection(client: Client, server: LiveServer) -> None:
+    solutions = client.select(ALL)
+    assert solutions
+    few = len(server.log)
+    assert few < 5
+    assert len(solutions) == 60
+    assert len(server.log) > few
+    asked = len(server.log)
+    assert solutions.fetchall() == list(solutions)
+    assert not client.select("SELECT * { ?s <urn:none> ?o }")
+    assert len(server.log) - asked <= 2
+
+
+def test_a_solution_is_read_by_names(client: Client) -> None:
+    solution: Any = next(iter(client.select(ALL)))
+    assert solution["o"] == Literal("<0>")
+    with pytest.raises(TypeError, match=r"by names of variables \('o', 'p', 's'\)|by names"):
+        solution[0]
+
+
+def test_a_table_of_the_first_solutions(client: Client) -> None:
+    html = client.select(ALL)._repr_html_()
+    assert html.count("<tr>") == 1 + 50 + 1
+    assert "<td>&lt;0&gt;</td>" in html
+    assert html.endswith('<td colspan="3">…</td></tr></tbody></table>')
+
+
+def test_threads_share_the_solutions(server: LiveServer) -> None:
+    with Client(server.url, session=server.session(), clock=server.clock) as client:
+        solutions = client.select(ALL)
+        start = threading.Barrier(4)
+
+        def read(_: int) -> list[str]:
+            start.wait()
+            return [str(row["s"]) for row in solutions]
+
+        with ThreadPoolExecutor(4) as pool:
+            readers = list(pool.map(read, range(4)))
+    assert all(each == readers[0] for each in readers)
+    assert len(set(readers[0])) == 60
+
+
+def test_a_failure_stays_a_failure(server: LiveServer) -> None:
+    limits = Limits(max_query_requests=3)
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0,
+                limits=limits) as client:  # fmt: skip
+        solutions = client.select(ALL)
+        for _ in range(2):
+            with pytest.raises(SourceError, match="max_query_requests=3"):
+                len(solutions)
+
+
+def test_timeout(client: Client) -> None:
+    with pytest.raises(LimitError, match="the query takes more than timeout=0 allows"):
+        client.select(ALL, timeout=0).fetchall()
+    assert len(client.select(ALL, timeout=60)) == 60
+    with pytest.raises(ValueError, match="timeout: 0 to"):
+        client.query(ALL, timeout=-1)
+    with pytest.raises(ValueError, match=r"timeout: 0 to .* not '5'"):
+        client.query(ALL, timeout="5")  # type: ignore[arg-type]
+
+
+def test_explained(client: Client) -> None:
+    text = client.explain("SELECT * { ?s ?p ?o } LIMIT 30")
+    assert text.startswith("1. scan ?s ?p ?o")
+    assert client.explain("ASK { ?s ?p ?o }", {"s": URIRef(EX + "001")}).startswith("1. ")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"), [(b"SELECT", "a query is a str, not bytes"), (None, "not NoneType")]
+)
+def test_a_query_of_another_type(client: Client, given: Any, message: str) -> None:
+    for method in (client.query, client.select, client.ask, client.explain, client.stream):
+        with pytest.raises(TypeError, match=message):
+            method(given)
+    with pytest.raises(TypeError, match="the URL of a dataset is a str, not list"):
+        Client(["http://example.org/"])  # type: ignore[arg-type]
+
+
+@responses.activate
+def test_headers_go_to_the_datasets_alone() -> None:
+    page = """<http://{host}/d> <http://www.w3.org/ns/hydra/core#search> _:f .
+        _:f <http://www.w3.org/ns/hydra/core#template> "http://{host}/d{{?s,p,o}}" ;
+          <http://www.w3.org/ns/hydra/core#mapping> _:s, _:p, _:o .
+        _:s <http://www.w3.org/ns/hydra/core#variable> "s" ; <http://www.w3.org/ns/hydra/core#property> <http://www.w3.org/1999/02/22-rdf-syntax-ns#subject> .
+        _:p <http://www.w3.org/ns/hydra/core#variable> "p" ; <http://www.w3.org/ns/hydra/core#property> <http://www.w3.org/1999/02/22-rdf-syntax-ns#predicate> .
+        _:o <http://www.w3.org/ns/hydra/core#variable> "o" ; <http://www.w3.org/ns/hydra/core#property> <http://www.w3.org/1999/02/22-rdf-syntax-ns#object> .
+        <urn:a> <urn:b> "{host}" ."""  # noqa: E501
+    for host in ("our.test", "other.test"):
+        responses.get(f"http://{host}/d", page.format(host=host), content_type="text/turtle")
+    responses.get("http://our.test/moved", status=302, headers={"Location": "http://other.test/d"})
+    session = requests.Session()
+    with Client("http://our.test/d", session=session, headers={"X-Key": "k"}, auth=("ü", "p:w"),
+                allowed_origins=["http://other.test/"], parallelism=0) as client:  # fmt: skip
+        client.select("SELECT * { ?s ?p ?o SERVICE <http://other.test/d> { ?s ?p ?q } }").fetchall()
+        client.select("SELECT * { SERVICE <http://our.test/moved> { ?s ?p ?q } }").fetchall()
+    sent = [(call.request.url or "", call.request.headers) for call in responses.calls]
+    assert {url.split("/")[2] for url, _ in sent} == {"our.test", "other.test"}
+    assert any("moved" in url for url, _ in sent)
+    for url, headers in sent:
+        ours = url.startswith("http://our.test/")
+        assert headers.get("X-Key") == ("k" if ours else None)
+        assert headers.get("Authorization") == ("Basic w7w6cDp3" if ours else None)
+
+
+class _Shown(list[Any]):
+    """What a notebook shows, oldest first."""
+
+    def update(self, shown: Any) -> None:
+        self.append(shown)
+
+
+def test_a_stream_is_a_live_table_in_a_notebook(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = _Shown()
+
+    def display(first: Any, **_: Any) -> _Shown:
+        shown.append(first)
+        return shown
+
+    notebook: Any = ModuleType("IPython.display")
+    notebook.HTML, notebook.display = str, display
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", notebook)
+    fact = Quad(iri(EX + "a"), iri(EX + "delay"), literal("300"))
+    server.publish([Fact(fact, Expiration(START + timedelta(seconds=10)))])
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        stream = client.stream(f"SELECT * {{ ?s <{EX}delay> ?o }}")
+        stream._ipython_display_()
+        client.scheduler.run(until=START + timedelta(seconds=15))
+    assert shown[0] == "waiting for the first answer"
+    assert "<td>300</td>" in shown[1]
+    assert "valid until 2015-12-08T10:20:10Z" in shown[1]
+    assert "<tbody></tbody>" in shown[-1]
