@@ -1,4 +1,4 @@
-"""The application: `create_app`, `create_blueprint` for embedding, `factory` for the workers."""
+"""Make the application: `create_app`, `create_blueprint` to embed it, `factory` for the workers."""
 
 import atexit
 import multiprocessing
@@ -31,7 +31,7 @@ from tpf_server.sources import (
     Reloading,
     each_name_once,
     live_settings,
-    log_place,
+    log_location,
     static_store,
 )
 from tpf_server.store.live.log import LiveSettings
@@ -60,9 +60,9 @@ _LiveKey: TypeAlias = tuple[Path | str, LiveSettings, str]
 
 
 class DatasetOpener:
-    """Opens datasets, anew whenever the settings change.
+    """Open datasets, anew whenever the settings change.
 
-    A live store that is open already is shared: opening it would read all its facts once more.
+    An open live store is shared: opening it would read all its facts once more.
     """
 
     def __init__(self) -> None:
@@ -97,19 +97,19 @@ class DatasetOpener:
             if store is not None:
                 static = open_store(store)
                 opened.callback(static.close)
-            place = log_place(settings, server)
-            if place is not None:
-                live = self._live_store((place, live_settings(settings), settings.name))
+            location = log_location(settings, server)
+            if location is not None:
+                live = self._live_store((location, live_settings(settings), settings.name))
                 opened.callback(live.close)
             dataset = OpenDataset(settings, static, live)
             opened.pop_all()
             return dataset
 
     def _live_store(self, key: _LiveKey) -> IndexedLiveStore:
-        known = self._live.get(key)
-        if known is not None:
+        open_store = self._live.get(key)
+        if open_store is not None:
             try:
-                return known.share()
+                return open_store.share()
             except StoreClosedError:
                 pass
         store = self._live[key] = open_live_store(*key)
@@ -130,16 +130,12 @@ _SETTLING: Final = 0.1
 
 
 class Followed(Protocol):
-    """Something that requests follow for as long as it goes on.
-
-    Attributes:
-        slots: of those that follow.
-    """
+    """Something that requests follow in the slots that it has."""
 
     slots: FollowerSlots
 
     def close(self) -> None:
-        """Let all who follow come to their end."""
+        """Let all followers end."""
 
 
 def close_on_signals(*services: Followed) -> None:
@@ -183,16 +179,16 @@ def create_app(
     connections: Connections | None = None,
     changes: ChangeFeeds | None = None,
 ) -> Flask:
-    """The fragment server as a Flask application.
+    """Return the fragment server as a Flask application.
 
     Args:
-        settings: the server's settings; `base_url` is what the URLs in pages start with.
+        settings: `base_url` is the beginning of the URLs in pages.
         datasets: what is served; the application does not close their stores.
-        clock: tells the time of every answer.
+        clock: gives the time of every answer.
         metrics: counts the requests; counts of its own by default.
         service: the continuous queries, where they are on; new ones by default.
         connections: ends those whose body does not come; nobody does by default.
-        changes: tells what changes; a new one by default.
+        changes: the change feeds; new ones by default.
     """
     app = Flask("tpf_server", static_folder=None)
     app.url_rule_class = AnyMethod
@@ -214,17 +210,17 @@ def create_app(
 def create_blueprint(
     settings: Settings, datasets: Iterable[OpenDataset], clock: Clock, name: str = "fragments"
 ) -> Blueprint:
-    """The fragment server as a part of somebody's own Flask application.
+    """Return the fragment server as a part of another Flask application.
 
     All paths below its ``url_prefix`` are its own; without a prefix, all that the application has
-    no rule for. Requests go through Flask's dispatch. The service of continuous queries, where the
-    settings want them, is then ``app.extensions["tpf_server.continuous"]``: `start` it to have
-    graphs that are kept elsewhere read again by a timer, and `close` it in the end.
+    no rule for. Requests go through Flask's dispatch. Where the settings want continuous queries,
+    their service is ``app.extensions["tpf_server.continuous"]``: `start` it to read remote graphs
+    again by a timer, and `close` it in the end.
 
     Args:
-        settings: the server's settings; `base_url` is the URL of the application with the prefix.
+        settings: `base_url` is the URL of the application with the prefix.
         datasets: what is served; nobody closes their stores.
-        clock: tells the time of every answer.
+        clock: gives the time of every answer.
         name: of the blueprint, for `flask.url_for`: ``fragments.fragment``, ``fragments.view``.
     """
     blueprint = Blueprint(name, __name__)
@@ -269,7 +265,7 @@ def _add_continuous(
 
 
 class _Worker:
-    """What a worker keeps while its settings change: its counts, and its continuous queries."""
+    """The parts of a worker that outlive a change of settings: counts and continuous queries."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -281,7 +277,7 @@ class _Worker:
         self._changes: ChangeFeeds | None = None
 
     def make(self, configuration: Configuration) -> MadeApplication:
-        """The application of some settings, with stores of its own."""
+        """Make the application of some settings, with stores of its own."""
         settings = configuration.server
         if self._connections is None:
             self._connections = Connections(
@@ -323,10 +319,9 @@ class _Worker:
         return MadeApplication(app.wsgi_app, close)
 
     def tidy_up(self) -> None:
-        """Do again and again what no request does, in a thread that ends with the process.
+        """Retire old live facts and add up noted requests periodically, in a daemon thread.
 
-        That is to let go of old live facts (who reads must not depend on whether the log can be
-        written), and to add up the requests that were noted.
+        Readers must not depend on the log being writable.
         """
         threading.Thread(target=self._tidy_up, name="tidying", daemon=True).start()
 
@@ -358,7 +353,7 @@ class _Worker:
         self._service = service
 
     def end_with_signals(self) -> None:
-        """See to it that who follows something does not keep the process from stopping."""
+        """Keep followers from holding up the end of the process."""
         followed: list[Followed] = []
         if self._changes is not None and self._changes.slots.limit:
             followed.append(self._changes)
@@ -373,10 +368,10 @@ def _say(line: str) -> None:
 
 
 def factory() -> Reloading:
-    """The application of one worker process.
+    """Return the application of one worker process.
 
     Raises:
-        SystemExit: there is no such application; why is said on standard error.
+        SystemExit: there is no such application; standard error says why.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -399,11 +394,10 @@ def factory() -> Reloading:
 
 
 def _end_with(parent: "BaseProcess") -> None:
-    """Stop when the process that watches over the workers is gone without having said so.
+    """Stop when the supervising process is gone without having ended this one.
 
-    A worker that stayed would go on to answer on the same port as those of the next server. It may
-    have been told to stop already, and told twice it would hang in granian's shutdown. So it ends
-    in any case; what was acknowledged is durable.
+    A worker that stayed would answer on the port of the next server. A second signal would hang in
+    granian's shutdown, so it ends in any case; what was acknowledged is durable.
     """
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)

@@ -13,7 +13,7 @@ from annotations.instants import to_micros
 from tpf_server.configuration import read_configuration
 from tpf_server.errors import CorruptStoreError, SettingsError, StoreError
 from tpf_server.settings import DatasetSettings
-from tpf_server.sources import log_place
+from tpf_server.sources import log_location
 from tpf_server.store.live.log import Contents, decode
 from tpf_server.store.live.logs import POSTGRESQL, open_log
 from tpf_server.store.live.sqlite_log import SqliteLog
@@ -22,21 +22,21 @@ from tpf_server.store.live.sqlite_tables import read_backup
 # Backups of live stores, and going on with what they hold.
 
 
-def back_up(place: str | Path, file: Path, name: str = "live") -> int:
+def back_up(location: str | Path, file: Path, name: str = "live") -> int:
     """Write the log of a live store to a new file, while publishing goes on.
 
     Returns:
         the number of the newest batch in it.
     """
-    if not _is_url(place) and not Path(place).exists():
-        raise StoreError(f"there is no live store {place}")
-    with closing(open_log(place, None, name)) as log:
+    if not _is_url(location) and not Path(location).exists():
+        raise StoreError(f"there is no live store {location}")
+    with closing(open_log(location, None, name)) as log:
         log.save(file)
     batches = read_backup(file).batches
     return batches[-1][0] if batches else 0
 
 
-def restore(place: str | Path, file: Path | None, published: int, name: str = "live") -> int:
+def restore(location: str | Path, file: Path | None, published: int, name: str = "live") -> int:
     """Replace the log of a live store by a backup; without a file, by what is left in it.
 
     The numbers of acknowledged batches are not reused; running servers read the log anew. A log
@@ -46,15 +46,15 @@ def restore(place: str | Path, file: Path | None, published: int, name: str = "l
     Returns:
         the number that the log goes on behind.
     """
-    log = open_log(place, None, name) if _is_url(place) else None
-    with closing(log or _what_is_left(Path(place), aside=file is not None)) as result:
+    log = open_log(location, None, name) if _is_url(location) else None
+    with closing(log or _what_is_left(Path(location), aside=file is not None)) as result:
         contents = read_backup(file) if file is not None else result.contents()
-        _check(contents, str(file or place))
+        _check(contents, str(file or location))
         return result.replace(contents, published)
 
 
-def _is_url(place: str | Path) -> bool:
-    return isinstance(place, str) and place.startswith(POSTGRESQL)
+def _is_url(location: str | Path) -> bool:
+    return isinstance(location, str) and location.startswith(POSTGRESQL)
 
 
 def _what_is_left(path: Path, *, aside: bool) -> SqliteLog:
@@ -89,28 +89,28 @@ _OPTIONS: Final = (
 )
 
 
-def _place(dataset: str, config: str | None, flags: Mapping[str, Any]) -> Path | str:
+def _log_of(dataset: str, config: str | None, flags: Mapping[str, Any]) -> Path | str:
     """Return where the log of a dataset is, by the settings of the server."""
     server, datasets = read_configuration(Path(config) if config else None, os.environ, flags)
-    known = {each.name: each for each in datasets}
-    if datasets and dataset not in known:
-        raise SettingsError(f"there is no dataset {dataset!r}; there are {', '.join(known)}")
-    settings = known.get(dataset) or DatasetSettings(name=dataset, live=True)
-    place = log_place(settings, server)
-    if place is None:
+    by_name = {each.name: each for each in datasets}
+    if datasets and dataset not in by_name:
+        raise SettingsError(f"there is no dataset {dataset!r}; there are {', '.join(by_name)}")
+    settings = by_name.get(dataset) or DatasetSettings(name=dataset, live=True)
+    location = log_location(settings, server)
+    if location is None:
         raise SettingsError(f"dataset {dataset!r} has no live facts")
-    return place
+    return location
 
 
 def _backup(dataset: str, file: str, config: str | None, **flags: Any) -> None:
-    newest = back_up(_place(dataset, config, flags), Path(file), dataset)
+    newest = back_up(_log_of(dataset, config, flags), Path(file), dataset)
     click.echo(f"tpf-server: {file} holds {dataset} up to batch {newest}", err=True)
 
 
 def _restore(dataset: str, file: str | None, config: str | None, **flags: Any) -> None:
-    place = _place(dataset, config, flags)
+    location = _log_of(dataset, config, flags)
     now = to_micros(SystemClock().now())
-    newest = restore(place, Path(file) if file else None, now, dataset)
+    newest = restore(location, Path(file) if file else None, now, dataset)
     click.echo(f"tpf-server: {dataset} goes on behind batch {newest}", err=True)
 
 

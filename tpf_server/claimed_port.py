@@ -1,8 +1,8 @@
 """Claim the port that a server listens on.
 
 Workers bind it with ``SO_REUSEPORT``, so a second server could bind it as well, and the two would
-answer by turns. Abstract Unix sockets of Linux mark who has a port: the server, and each worker.
-They have no files, and end with their process.
+answer by turns. Abstract Unix sockets of Linux, which end with their process, mark who has it: the
+server, and each worker.
 """
 
 import errno

@@ -1,8 +1,8 @@
 """``tpf-server``: serve datasets as fragments, with granian.
 
-The process that is started reads the settings, indexes RDF files and watches over the workers;
-each worker opens the stores for itself. ``SIGTERM`` and ``SIGINT`` end it gracefully, ``SIGHUP``
-makes it read the settings again and hand them to the workers.
+The first process reads the settings, indexes RDF files and supervises the workers, each of which
+opens the stores. ``SIGTERM`` and ``SIGINT`` end it gracefully; at ``SIGHUP`` it reads the settings
+again and hands them to the workers.
 """
 
 import logging
@@ -46,7 +46,7 @@ from tpf_server.workers import (
     MULTIPROCESS_VARIABLE,
     THREADS,
     WORKER_VARIABLE,
-    Deaths,
+    RespawnBackoff,
     join_workers_surely,
 )
 
@@ -61,12 +61,11 @@ class _Data(click.Path):
     """A path that exists, or the URL of a store."""
 
     def convert(self, value: Any, *context: Any) -> Any:
-        """The text."""
         return value if is_store_url(value) else super().convert(value, *context)
 
 
 def _options() -> list[click.Parameter]:
-    """A flag for every setting of the server that fits in one."""
+    """Return a flag for every setting of the server that fits in one."""
     parameters: list[click.Parameter] = [
         click.Argument(["data"], nargs=-1, type=_Data(exists=True)),
         click.Option(["--config"], type=click.Path(exists=True, dir_okay=False), help="TOML file"),
@@ -93,7 +92,7 @@ def _command(data: Sequence[str], config: str | None, help_settings: bool, **fla
 
 
 class _Command(click.Command):
-    """The command; ``backup`` and ``restore`` in the first place are others."""
+    """The command; ``backup`` and ``restore`` as the first argument are others."""
 
     def make_context(
         self,
@@ -102,7 +101,6 @@ class _Command(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """The context of the command that is meant."""
         if args and args[0] in _OTHERS:
             # The server loads nothing of what they need.
             from tpf_server.backup import BACKUP_COMMANDS
@@ -112,7 +110,7 @@ class _Command(click.Command):
         return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Do it; an error is said in a line."""
+        """Run the command; print an error as a line."""
         try:
             return click.Command.invoke(ctx.command, ctx)
         except ServerError as error:
@@ -131,7 +129,7 @@ main = _Command(
 
 
 def configure(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> Configuration:
-    """The settings of all sources, with the datasets of the command line.
+    """Return the settings of all sources, with the datasets of the command line.
 
     Raises:
         SettingsError: a bad setting, or no dataset at all.
@@ -144,11 +142,11 @@ def configure(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) 
 
 
 def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> None:
-    """Serve until a signal ends it.
+    """Serve until a signal.
 
     Raises:
         SettingsError: a bad setting.
-        ListenError: it cannot listen there; another server does, perhaps.
+        ListenError: the address is in use or not of this machine.
         StoreError: a store cannot be opened.
     """
     configuration = configure(data, file, flags)
@@ -189,7 +187,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
 
 
 def _hand_over(configuration: Configuration, file: Path) -> None:
-    """Write the settings where the workers look for them."""
+    """Write the settings for the workers."""
     # Whatever is wrong with the data is found out here, once; workers only open what is there.
     check_sources(configuration)
     text = configuration.to_json()
@@ -252,12 +250,14 @@ def _watch_over_workers(
         respawn_failed_workers=True,
     )
     # Whoever follows something holds a thread, which sleeps: their number is nothing to warn about.
-    logging.getLogger("_granian").addFilter(lambda said: "Python threads" not in said.getMessage())
+    logging.getLogger("_granian").addFilter(
+        lambda record: "Python threads" not in record.getMessage()
+    )
     join_workers_surely(server)
     server.main_loop_interrupt = _Wakeup(
         lambda: bool(server.interrupt_signal or server.interrupt_children)
     )
-    server.respawned_wrks = Deaths(ready.is_set, lambda: bool(server.interrupt_signal))
+    server.respawned_wrks = RespawnBackoff(ready.is_set, lambda: bool(server.interrupt_signal))
     reloads = _Flag()
     # granian would replace the workers, and connections that they have would be lost.
     server.signal_handler_reload = lambda *_: reloads.set()  # type: ignore[method-assign]
@@ -274,7 +274,7 @@ def _watch_over_workers(
 
 
 def _changed(now: Callable[[], Configuration]) -> bool:
-    """Whether a store at a URL has changed; where that cannot be known, it is said."""
+    """True where a store at a URL has changed; an error is printed."""
     try:
         return sources_changed(now())
     except (ServerError, OSError) as error:
@@ -291,7 +291,7 @@ def _look_again(seconds: float, changed: Callable[[], bool], flag: "_Flag") -> N
 
 
 def _heed(flag: "_Flag", action: Callable[[], None]) -> None:
-    """Do it whenever the flag is raised; an error that nobody expected is logged."""
+    """Act whenever the flag is raised; log unexpected errors."""
     while flag.wait():
         flag.clear()
         try:
@@ -302,28 +302,23 @@ def _heed(flag: "_Flag", action: Callable[[], None]) -> None:
 
 
 class _Flag(threading.Event):
-    """An event that handlers of signals may set: without locks, which could be held just then.
+    """An event that signal handlers may set: without locks, which could be held just then.
 
-    Whoever waits looks five times a second, so that a signal that came while nobody could be woken
-    is heeded all the same.
+    A waiting thread looks five times a second, so that no signal is missed.
     """
 
     _raised = False
 
     def is_set(self) -> bool:
-        """Whether it is set."""
         return self._raised
 
     def set(self) -> None:
-        """Set it."""
         self._raised = True
 
     def clear(self) -> None:
-        """Take it back."""
         self._raised = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set, at most for so many seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._raised and (until is None or time.monotonic() < until):
             time.sleep(LOOK_SECONDS)
@@ -331,12 +326,9 @@ class _Flag(threading.Event):
 
 
 class _Wakeup(_Flag):
-    """Wakes the loop that watches over the workers, which takes it back after it has looked why.
+    """Wake the loop that supervises the workers, which clears it after it has looked why.
 
-    What came since that look, the signal to end or the death of a worker, keeps it raised.
-
-    Args:
-        is_needed: whether there is something to do.
+    A signal to end or the death of a worker since that look keeps it raised.
     """
 
     def __init__(self, is_needed: Callable[[], bool]) -> None:
@@ -344,7 +336,6 @@ class _Wakeup(_Flag):
         self._is_needed = is_needed
 
     def clear(self) -> None:
-        """Take it back, unless there is something to do; whoever comes from now on raises it."""
         super().clear()
         if self._is_needed():
             self.set()
@@ -363,7 +354,7 @@ _LOGGING = {
 
 
 def _announce(host: str, port: int, line: str, ready: threading.Event) -> None:
-    """Say so once the server answers, on standard error: what a script writes is not mixed up."""
+    """Print the line on standard error once the server answers."""
     deadline = time.monotonic() + _START_SECONDS
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     while time.monotonic() < deadline:
@@ -376,7 +367,7 @@ def _announce(host: str, port: int, line: str, ready: threading.Event) -> None:
 
 
 def _is_ready(address: str, port: int) -> bool:
-    """Ask ``/readyz``: over a socket, because importing `http.client` would delay the start."""
+    """Ask ``/readyz`` over a socket, because importing `http.client` would delay the start."""
     try:
         with socket.create_connection((address, port), timeout=5) as connection:
             connection.sendall(f"GET /readyz HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())

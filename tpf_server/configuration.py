@@ -1,7 +1,4 @@
-"""Where settings come from: a TOML file, the environment and flags, and workers that are told.
-
-Later sources win: file < environment (``TPF_SERVER_PAGE_SIZE``) < flag (``--page-size``).
-"""
+"""Read settings: a TOML file < environment (``TPF_SERVER_PAGE_SIZE``) < flag (``--page-size``)."""
 
 import dataclasses
 import json
@@ -33,7 +30,7 @@ _Kind = TypeVar("_Kind", Settings, DatasetSettings)
 
 
 def settings_help() -> str:
-    """The text of ``--help-settings``."""
+    """Return the text of ``--help-settings``."""
     lines = []
     for heading, kind in (("Server", Settings), ("[datasets.NAME]", DatasetSettings)):
         lines.append(f"{heading}:")
@@ -58,26 +55,26 @@ class Configuration(NamedTuple):
     datasets: tuple[DatasetSettings, ...]
 
     def with_port(self, port: int) -> "Configuration":
-        """The same, listening on this port."""
+        """Return the same, listening on this port."""
         return self._replace(server=dataclasses.replace(self.server, port=port))
 
     def reloaded_by(self, started: Settings) -> "Configuration":
-        """The same for a server that runs: without what counts when it starts only."""
+        """Return the same for a running server: settings that count at start only stay."""
         kept = {name: getattr(started, name) for name in AT_START}
         return self._replace(server=dataclasses.replace(self.server, **kept))
 
     def to_json(self) -> str:
-        """A text that `from_json` reads."""
+        """Return a text that `from_json` reads."""
         return json.dumps(
             [dataclasses.asdict(self.server), *map(dataclasses.asdict, self.datasets)]
         )
 
     @classmethod
     def from_json(cls, text: str) -> "Configuration":
-        """The configuration that `to_json` wrote.
+        """Return the configuration that `to_json` wrote.
 
         Raises:
-            SettingsError: a value without sense.
+            SettingsError: a bad value.
         """
         server, *datasets = json.loads(text)
         return cls(
@@ -89,7 +86,7 @@ class Configuration(NamedTuple):
 def read_configuration(
     file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:
-    """Put the sources together: file < environment < flags.
+    """Merge the sources: file < environment < flags.
 
     Args:
         file: a TOML file with the server's settings and one table ``[datasets.NAME]`` per dataset.
@@ -97,7 +94,7 @@ def read_configuration(
         flags: settings of the command line; ``None`` where a flag was not given.
 
     Raises:
-        SettingsError: an unknown setting, or a value of the wrong type or without sense.
+        SettingsError: an unknown setting, or a bad value.
     """
     values: dict[str, Any] = {}
     if file is not None:
@@ -128,11 +125,11 @@ def read_configuration(
 
 
 def _build(kind: type[_Kind], values: Mapping[str, Any], what: str) -> _Kind:
-    known = {row.name: row for row in table(kind)}
+    rows = {row.name: row for row in table(kind)}
     for name in values:
         if kind is Settings and name in REMOVED:
             raise SettingsError(f"{name} is no setting any more: {REMOVED[name]}")
-        if name not in known:
+        if name not in rows:
             raise SettingsError(f"there is no {what} {name!r}; see --help-settings")
     fields: dict[str, Any] = {
         name: tuple(v) if isinstance(v, list) else v for name, v in values.items()
@@ -147,7 +144,6 @@ def _build(kind: type[_Kind], values: Mapping[str, Any], what: str) -> _Kind:
 
 
 def _secret(setting: str, file: Any) -> str:
-    """What a file holds, without the blanks at its ends."""
     try:
         secret = Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError, TypeError, ValueError) as error:

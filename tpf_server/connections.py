@@ -1,8 +1,8 @@
-"""The connections of a worker, seen from outside: how many there are, and which of them hold it up.
+"""Watch the connections of a worker from outside, and close those that hold it up.
 
-What reads HTTP closes connections that are idle or send no whole head of a request. It knows no
-limit per address, and waits for a body for ever. So a thread looks at all connections once a second
-through the system's own table of what is open: requests pay nothing for it.
+The HTTP server closes idle connections and those without a whole request head. It knows no limit
+per address, and waits for a body for ever. So a thread checks all connections once a second through
+the system's own tables: requests pay nothing for it.
 """
 
 import os
@@ -31,14 +31,13 @@ class _Connection(NamedTuple):
 
 
 class Connections:
-    """Watches the connections of this process to a port.
+    """Watch the connections of this process to a port.
 
     Args:
         port: where the server listens.
         most: how many an address may have; 0: any number.
-        body_seconds: how long the body of a request may take to arrive, and what is sent to a
-            follower to be taken.
-        say: called with a line that the operator should read.
+        body_seconds: how long a request body, or what is sent to a follower, may take.
+        say: called with a line for the operator.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Connections:
 
     @contextmanager
     def exchange_with(self, address: str) -> Iterator[None]:
-        """While a body is read that comes from an address, or something is sent to it."""
+        """Mark that a body is read from an address, or something is sent to it."""
         with self._lock:
             number = next(self._numbers)
             self._bodies[number] = address, time.monotonic()
@@ -67,7 +66,7 @@ class Connections:
                 del self._bodies[number]
 
     def follow(self) -> None:
-        """Look again and again, in a thread that ends with the process."""
+        """Check periodically, in a daemon thread."""
         threading.Thread(target=self._follow, name="connections", daemon=True).start()
 
     def _follow(self) -> None:
@@ -78,7 +77,7 @@ class Connections:
                 self.look()
 
     def look(self) -> None:
-        """Look once: close what is too many or too slow."""
+        """Close connections that are too many or too slow."""
         names = os.listdir(_DESCRIPTORS)
         self._warn(len(names))
         now = time.monotonic()
@@ -86,29 +85,29 @@ class Connections:
             late = [each for each in self._bodies.values() if now - each[1] > self._body_seconds]
         if not (self._most or late):
             return  # there may be thousands
-        found = {each for name in names if (each := self._connection(int(name))) is not None}
+        connections = {each for name in names if (each := self._connection(int(name))) is not None}
         if self._most:
-            self._close_excess(found)
-        self._known = found
+            self._close_excess(connections)
+        self._known = connections
         for address, since in late:
-            for each in found:
+            for each in connections:
                 # Nothing was sent to it since: it is not one that was answered meanwhile.
                 if each.address == address and _silent_seconds(each) >= now - since - 1:
                     _end(each)
 
     def _connection(self, descriptor: int) -> _Connection | None:
-        with suppress(OSError), _borrowed(descriptor) as found:
-            if found.family not in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError), _borrowed(descriptor) as connected:
+            if connected.family not in (socket.AF_INET, socket.AF_INET6):
                 return None
-            if found.getsockname()[1] == self._port:
-                address, port = found.getpeername()[:2]
+            if connected.getsockname()[1] == self._port:
+                address, port = connected.getpeername()[:2]
                 return _Connection(descriptor, address.removeprefix("::ffff:"), port)
         return None
 
-    def _close_excess(self, found: set[_Connection]) -> None:
+    def _close_excess(self, present: set[_Connection]) -> None:
         by_address: dict[str, list[_Connection]] = {}
         # Those that were there before stay.
-        for each in sorted(found, key=lambda each: each not in self._known):
+        for each in sorted(present, key=lambda each: each not in self._known):
             by_address.setdefault(each.address, []).append(each)
         for address, connections in by_address.items():
             excess = connections[self._most :]
@@ -133,17 +132,14 @@ _DESCRIPTORS: Final = "/proc/self/fd"
 
 
 def allow_many_descriptors() -> None:
-    """Let this process, and those that it starts, have as many descriptors as the system allows."""
+    """Raise the limit of descriptors, also for child processes, as far as the system allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def most_connections() -> int:
-    """How many connections a worker may hold: what is left of the descriptors that it may have.
-
-    More wait until others end; whoever accepted them all would have none left for its files.
-    """
+    """Return how many connections a worker may hold, so that descriptors are left for its files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return _MOST_CONNECTIONS
@@ -152,26 +148,25 @@ def most_connections() -> int:
 
 @contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """The socket behind a descriptor, which stays as it is.
+    """Return the socket of a descriptor, which stays open.
 
-    No copy is made, because none may be closed: of a file that is locked, closing any descriptor
-    gives up all locks of this process (POSIX, ``fcntl``). SQLite would lose its locks so, and
-    others would remove the ``-wal`` file that it writes to.
+    No copy is made, because none may be closed: closing any descriptor of a locked file gives up
+    all locks of this process (POSIX, ``fcntl``), as those of SQLite.
 
     Raises:
         OSError: it is no socket.
     """
-    found = socket.socket(fileno=descriptor)
+    borrowed = socket.socket(fileno=descriptor)
     try:
-        yield found
+        yield borrowed
     finally:
-        found.detach()
+        borrowed.detach()
 
 
 def _silent_seconds(connection: _Connection) -> float:
-    with suppress(OSError), _borrowed(connection.descriptor) as found:
-        if found.getpeername()[:2][1] == connection.port:
-            info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA_SENT + 4)
+    with suppress(OSError), _borrowed(connection.descriptor) as borrowed:
+        if borrowed.getpeername()[:2][1] == connection.port:
+            info = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA_SENT + 4)
             (milliseconds,) = struct.unpack_from("I", info, _LAST_DATA_SENT)
             return float(milliseconds) / 1000
     return 0.0
@@ -179,6 +174,6 @@ def _silent_seconds(connection: _Connection) -> float:
 
 def _end(connection: _Connection) -> None:
     # What reads HTTP owns the socket and closes it: it finds that nothing more comes.
-    with suppress(OSError), _borrowed(connection.descriptor) as found:
-        if found.getpeername()[:2][1] == connection.port:
-            found.shutdown(socket.SHUT_RDWR)
+    with suppress(OSError), _borrowed(connection.descriptor) as borrowed:
+        if borrowed.getpeername()[:2][1] == connection.port:
+            borrowed.shutdown(socket.SHUT_RDWR)

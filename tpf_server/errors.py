@@ -1,33 +1,15 @@
-"""Errors of the server. Each class carries the HTTP status that it is answered with.
+"""Errors of the server, with the HTTP status of each.
 
-ServerError                 500
-├── RequestError            400  a request that cannot be understood
-│   ├── TermSyntaxError     400  a parameter that is not a term, quoted
-│   ├── BodyError           400  a body that is not RDF, with its line
-│   ├── UnauthorizedError   401  no token, or not the right one
-│   ├── ForbiddenError      403  publishing is off
-│   ├── NotFoundError       404  no such dataset, view or page
-│   ├── MethodNotAllowedError 405  the resource does not know this method
-│   ├── NotAcceptableError  406  none of the media types that the client takes
-│   ├── LengthRequiredError 411  a body that does not say how long it is
-│   ├── BodyTooLargeError   413  a body over the limit
-│   ├── MediaTypeError      415  a body in a format that the server does not read
-│   └── BusyError           503  too many bodies are arriving; try again
-├── ListenError             500  another server listens there, or the address is not here
-├── UnreadyError            503  a store does not answer
-├── StoreError              503
-│   ├── StoreFormatError    503  a store that is refused at opening
-│   │   ├── NoStoreError        503  there is no store at this path
-│   │   ├── StoreVersionError   503  the store was written in another version of the format
-│   │   └── CorruptStoreError   503  a file of the store is missing, cut short or altered
-│   ├── StoreBusyError      503  another process is writing this store
-│   ├── StoreUnreachableError  an object store does not answer, or refuses
-│   ├── StoreClosedError    503  the store has been closed
-│   ├── RdfInputError       503  RDF that cannot be indexed; names file and line
-│   ├── SnapshotExpired     410  a snapshot that is no longer retained
-│   ├── PastUnknown         404  an instant of which nobody knows what held
-│   └── PublishError        422  facts that cannot be published
-└── SettingsError           500  a setting that is unknown or has no sense
+ServerError                 500 ├── RequestError            400 │   ├── TermSyntaxError     400 │
+├── BodyError           400 │   ├── UnauthorizedError   401 │   ├── ForbiddenError      403 │   ├──
+NotFoundError       404 │   ├── MethodNotAllowedError 405 │   ├── NotAcceptableError  406 │   ├──
+LengthRequiredError 411 │   ├── BodyTooLargeError   413 │   ├── MediaTypeError      415 │   └──
+BusyError           503 ├── ListenError             500 ├── UnreadyError            503 ├──
+StoreError              503 │   ├── StoreFormatError    503 │   │   ├── NoStoreError        503 │
+│   ├── StoreVersionError   503 │   │   └── CorruptStoreError   503 │   ├── StoreBusyError      503
+│   ├── StoreUnreachableError 503 │   ├── StoreClosedError    503 │   ├── RdfInputError       503 │
+├── SnapshotExpired     410 │   ├── PastUnknown         404 │   └── PublishError        422 └──
+SettingsError           500
 """
 
 from collections.abc import Mapping
@@ -43,19 +25,19 @@ class ServerError(Exception):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Header fields that the answer needs beside its body."""
+        """Header fields of the answer."""
         return {}
 
 
 class RequestError(ServerError):
-    """A request that cannot be understood."""
+    """The request cannot be understood."""
 
     status = 400
     title = "Bad request"
 
 
 class TermSyntaxError(RequestError):
-    """A parameter of a fragment's URL that is not a term."""
+    """A parameter of a fragment's URL is not a term."""
 
     title = "Malformed term"
 
@@ -66,20 +48,20 @@ class TermSyntaxError(RequestError):
 
 
 class BodyError(RequestError):
-    """A body that is not RDF in the format that it says; the message names the line."""
+    """The body is not RDF of its format; the message names the line."""
 
     title = "Malformed body"
 
 
 class UnauthorizedError(RequestError):
-    """A request without a token, or not with the right one."""
+    """The token is missing or wrong."""
 
     status = 401
     title = "Unauthorized"
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The scheme that is asked for."""
+        """The expected scheme."""
         return {"WWW-Authenticate": "Bearer"}
 
 
@@ -109,40 +91,40 @@ class MethodNotAllowedError(RequestError):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The methods that are allowed."""
+        """The allowed methods."""
         return {"Allow": ", ".join(self.allowed)}
 
 
 class NotAcceptableError(RequestError):
-    """None of the media types that the client accepts can be made."""
+    """No accepted media type can be made."""
 
     status = 406
     title = "Not acceptable"
 
 
 class LengthRequiredError(RequestError):
-    """The request does not say how long its body is."""
+    """The request does not state the length of its body."""
 
     status = 411
     title = "Length required"
 
 
 class BodyTooLargeError(RequestError):
-    """The body is larger than the server's limit."""
+    """The body is larger than the limit."""
 
     status = 413
     title = "Body too large"
 
 
 class MediaTypeError(RequestError):
-    """The body is in a format that the server does not read."""
+    """The server does not read the format of the body."""
 
     status = 415
     title = "Unsupported media type"
 
 
 class BusyError(RequestError):
-    """Too many bodies are arriving at the same time."""
+    """Too many bodies are arriving at once."""
 
     status = 503
     title = "Busy"
@@ -154,7 +136,7 @@ class BusyError(RequestError):
 
 
 class ListenError(ServerError):
-    """The server cannot listen: another one does, or the address is not one of this machine."""
+    """Another server listens there, or the address is not one of this machine."""
 
     title = "Cannot listen"
 
@@ -177,7 +159,7 @@ class StoreError(ServerError):
 
 
 class StoreFormatError(StoreError):
-    """A store that is corrupt, half-written or of another version; it is refused at opening."""
+    """The store is refused at opening."""
 
 
 class NoStoreError(StoreFormatError):
@@ -197,7 +179,7 @@ class StoreBusyError(StoreError):
 
 
 class StoreUnreachableError(StoreError):
-    """An object store that does not answer, or refuses."""
+    """The object store does not answer, or refuses."""
 
 
 class StoreClosedError(StoreError):
@@ -205,11 +187,11 @@ class StoreClosedError(StoreError):
 
 
 class RdfInputError(StoreError):
-    """RDF that cannot be indexed; the message names the file and, where known, the line."""
+    """RDF cannot be indexed; the message names the file and, where known, the line."""
 
 
 class SnapshotExpired(StoreError):  # noqa: N818 - named by the store protocol
-    """The snapshot is older than what the store retains: start again at the first page."""
+    """The snapshot is no longer retained: start again at the first page."""
 
     status = 410
     title = "Snapshot expired"
@@ -227,13 +209,13 @@ class PastUnknown(StoreError):  # noqa: N818 - like the other one
 
 
 class PublishError(StoreError):
-    """Facts that cannot be published: unlabelled, already ended, or overlapping."""
+    """The facts are unlabelled, already ended, or overlapping."""
 
     status = 422
     title = "Facts refused"
 
 
 class SettingsError(ServerError):
-    """A setting that is unknown or has a value without sense."""
+    """A setting is unknown or has a bad value."""
 
     title = "Bad setting"

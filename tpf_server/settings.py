@@ -1,7 +1,6 @@
-"""Settings: one table each for the server and for a dataset.
+"""Tables of settings for the server and for a dataset, which `tpf_server.configuration` fills.
 
-The fields of `Settings` and `DatasetSettings` *are* the table: name, type, default and help.
-`tpf_server.configuration` fills it from files, environment and flags.
+The fields of `Settings` and `DatasetSettings` *are* the tables: name, type, default and help.
 """
 
 import dataclasses
@@ -29,12 +28,12 @@ _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|\\^`]*")
 
 
 def setting(default: Any, help_text: str) -> Any:
-    """A row: a field of a dataclass that is a table."""
+    """Return a row: a field of a dataclass that is a table."""
     return dataclasses.field(default=default, metadata={"help": help_text})
 
 
 class SettingRow(NamedTuple):
-    """One row of a table of settings."""
+    """A row of a table of settings."""
 
     name: str
     type: Any
@@ -43,7 +42,7 @@ class SettingRow(NamedTuple):
 
 
 def table(kind: type[Any]) -> Iterator[SettingRow]:
-    """The rows of a table of settings."""
+    """Return the rows of a table of settings."""
     types = get_type_hints(kind)
     for row in dataclasses.fields(kind):
         default = row.default if row.default is not dataclasses.MISSING else None
@@ -51,11 +50,6 @@ def table(kind: type[Any]) -> Iterator[SettingRow]:
 
 
 def _check_token(name: str, token: str) -> None:
-    """Check that a token can be sent.
-
-    Raises:
-        SettingsError: it cannot.
-    """
     if token and not _TOKEN.fullmatch(token):
         raise SettingsError(
             f"{name} could never match: a token is ASCII, without control characters, and without "
@@ -64,15 +58,6 @@ def _check_token(name: str, token: str) -> None:
 
 
 def _check_prefixes(where: str, prefixes: Mapping[str, str]) -> None:
-    """Check names and IRIs of prefixes.
-
-    Args:
-        where: how an error begins.
-        prefixes: IRIs by names.
-
-    Raises:
-        SettingsError: one is none.
-    """
     for name, namespace in prefixes.items():
         # They are written into pages as they are.
         if not _PREFIX.fullmatch(name):
@@ -82,11 +67,6 @@ def _check_prefixes(where: str, prefixes: Mapping[str, str]) -> None:
 
 
 def _check_types(settings: Any) -> None:
-    """Check that the values of a table are of the types that its rows say.
-
-    Raises:
-        SettingsError: one is not.
-    """
     for row in table(type(settings)):
         value = getattr(settings, row.name)
         if not _fits(value, row.type):
@@ -118,7 +98,7 @@ def _name(kind: Any) -> str:
 
 
 def is_web_iri(text: str) -> bool:
-    """Whether a text is an ``http`` or ``https`` IRI."""
+    """True for an ``http`` or ``https`` IRI."""
     return _WEB_IRI.fullmatch(text) is not None
 
 
@@ -131,16 +111,38 @@ _HTTP_URL = re.compile(r"https?://[^\s/?#]+([/?][^\s#]*)?")
 _DATASET_NAME = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]*")
 
 
+_LEAST = {
+    **dict.fromkeys(
+        ("workers", "page_size", "max_page_size", "max_body", "body_timeout", "idle_timeout",
+         "followers", "max_queries", "max_window", "max_join_rows", "max_results",
+         "max_result_rows", "max_result_bytes"), 1,
+    ),
+    **dict.fromkeys(
+        ("max_connections_per_address", "followers_per_address", "change_followers",
+         "stream_delay", "stream_lateness", "stream_patience", "stream_ahead"), 0,
+    ),
+}  # fmt: skip
+"""The least values of the server's numbers."""
+_CHOICES = {
+    "csparql_engine": ("native", "spark"),
+    "join_routing": ("reviewed", "fixed", "per-tuple"),
+    "stream_kernel": ("compiled", "off"),
+    "widen_steps": ("never", "unstated", "all"),
+    "rspql_tick": ("time", "batch", "tuple"),
+    "stream_time": ("clock", "elements"),
+}
+
+
 def _is_http_url(text: str) -> bool:
     return _HTTP_URL.fullmatch(text) is not None and origin_of(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetSettings:
-    """What can be set for one dataset (``[datasets.NAME]`` in the file).
+    """Settings of one dataset (``[datasets.NAME]`` in the file).
 
     Raises:
-        SettingsError: a value without sense.
+        SettingsError: a bad value.
     """
 
     name: str = field(metadata={"help": "name in the URL; in the file it is the table's name"})
@@ -222,10 +224,10 @@ class DatasetSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What can be set for the server.
+    """Settings of the server.
 
     Raises:
-        SettingsError: a value without sense.
+        SettingsError: a bad value.
     """
 
     host: str = setting("127.0.0.1", "address to listen on")
@@ -408,30 +410,14 @@ class Settings:
             raise SettingsError(f"query_map_tiles, query_map_attribution: {error}") from error
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"port is not between 0 and 65535: {self.port}")
-        for name in (
-            "workers", "page_size", "max_page_size", "max_body", "body_timeout", "idle_timeout",
-            "followers", "max_queries", "max_window",
-            "max_join_rows",
-            "max_results", "max_result_rows", "max_result_bytes",
-        ):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} must be at least 1")
-        if min(self.max_connections_per_address, self.followers_per_address) < 0:
-            raise SettingsError("a limit per address cannot be negative; 0: there is none")
-        if self.change_followers < 0:
-            raise SettingsError("change_followers cannot be negative; 0: there are none")
-        if self.csparql_engine not in ("native", "spark"):
-            raise SettingsError(f"csparql_engine is native or spark, not {self.csparql_engine!r}")
-        if self.join_routing not in ("reviewed", "fixed", "per-tuple"):
-            raise SettingsError(
-                f"join_routing is reviewed, fixed or per-tuple, not {self.join_routing!r}"
-            )
-        if self.stream_kernel not in ("compiled", "off"):
-            raise SettingsError(f"stream_kernel is compiled or off, not {self.stream_kernel!r}")
-        if self.widen_steps not in ("never", "unstated", "all"):
-            raise SettingsError(f"widen_steps is never, unstated or all, not {self.widen_steps!r}")
-        if self.rspql_tick not in ("time", "batch", "tuple"):
-            raise SettingsError(f"rspql_tick is time, batch or tuple, not {self.rspql_tick!r}")
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise SettingsError(f"{name} must be at least {least}")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                *others, last = choices
+                listed = f"{', '.join(others)} or {last}"
+                raise SettingsError(f"{name} is {listed}, not {getattr(self, name)!r}")
         if self.remote_interval <= 0:
             raise SettingsError("remote_interval must be above 0")
         for url in self.allow_service:
@@ -446,11 +432,6 @@ class Settings:
                 raise SettingsError(f"remote: {graph} is not at an http(s) URL: {url!r}")
         _check_prefixes("", self.prefixes)
         _check_token("publish_token", self.publish_token)
-        if self.stream_time not in ("clock", "elements"):
-            raise SettingsError(f"stream_time is clock or elements, not {self.stream_time!r}")
-        for name in ("stream_delay", "stream_lateness", "stream_patience", "stream_ahead"):
-            if getattr(self, name) < 0:
-                raise SettingsError(f"{name} cannot be negative")
         if self.continuous and self.workers > 1:
             raise SettingsError("continuous needs workers = 1: its streams live in one process")
 
@@ -467,7 +448,7 @@ class Settings:
 
 
 def example_files(folder: str) -> list[Path]:
-    """The queries that the page offers, in the order of their names.
+    """Return the queries that the page offers, by name.
 
     Raises:
         SettingsError: there is no such folder.

@@ -1,7 +1,7 @@
-"""Locate and check the data of datasets.
+"""Locate and check the data of datasets, without opening them.
 
-`tpf-server` does this before it starts a worker, and opens nothing, so that the supervising process
-loads neither the stores' code nor the live facts.
+`tpf-server` does this before it starts a worker, so that the supervising process loads neither the
+stores' code nor the live facts.
 """
 
 import logging
@@ -69,7 +69,7 @@ class Reloading:
         self._generation = _Generation(self._made())
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request by the application of now."""
+        """Answer a request by the current application."""
         with self._lock:
             generation = self._generation
             generation.requests += 1
@@ -83,7 +83,7 @@ class Reloading:
                 generation.made.close()
 
     def look(self) -> bool:
-        """Exchange the application if the file has been replaced; return whether it was.
+        """Exchange the application if the file has been replaced; return True if so.
 
         Raises:
             ServerError: the new settings are wrong; the old application stays.
@@ -102,7 +102,7 @@ class Reloading:
         return True
 
     def follow(self) -> None:
-        """Look for new settings again and again, in a daemon thread."""
+        """Look for new settings periodically, in a daemon thread."""
         threading.Thread(target=self._follow, name="settings", daemon=True).start()
 
     def _follow(self) -> None:
@@ -154,9 +154,9 @@ def check_sources(configuration: Configuration) -> None:
     """
     for settings in each_name_once(configuration.datasets):
         static_store(settings, configuration.server, fetch=True)
-        place = log_place(settings, configuration.server)
-        if place is not None:
-            open_log(place, live_settings(settings).key, settings.name).close()
+        location = log_location(settings, configuration.server)
+        if location is not None:
+            open_log(location, live_settings(settings).key, settings.name).close()
 
 
 def static_store(
@@ -197,28 +197,28 @@ def sources_changed(configuration: Configuration) -> bool:
     return any(has_changed(url, indexes, os.environ) for url in urls)
 
 
-def log_place(settings: DatasetSettings, server: Settings) -> Path | str | None:
+def log_location(settings: DatasetSettings, server: Settings) -> Path | str | None:
     """Return the file (in a folder that exists) or database of a log; ``None``: no live facts."""
     if isinstance(settings.live, str):
         if settings.live.startswith(POSTGRESQL):
             return settings.live
-        place = Path(settings.live)
+        location = Path(settings.live)
     else:
-        wanted = settings.live
-        if wanted is None:
-            wanted = bool(settings.token or server.publish_token)
-        if not wanted:
+        is_live = settings.live
+        if is_live is None:
+            is_live = bool(settings.token or server.publish_token)
+        if not is_live:
             return None
-        place = Path(server.data_dir) / "live" / f"{settings.name}.sqlite"
+        location = Path(server.data_dir) / "live" / f"{settings.name}.sqlite"
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        location.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{place}: its folder cannot be made: {error.strerror}") from error
-    return place
+        raise StoreError(f"{location}: its folder cannot be made: {error.strerror}") from error
+    return location
 
 
 def live_settings(settings: DatasetSettings) -> LiveSettings:
-    """How the live facts of a dataset are kept."""
+    """Return the settings of a dataset's live store."""
     return LiveSettings(
         key="triple" if settings.key == "triple" else "subject-predicate",
         retention=timedelta(seconds=settings.retention),

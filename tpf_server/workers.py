@@ -1,7 +1,4 @@
-"""What the process that is started and its workers agree about.
-
-Kept apart, so that the process that only watches over the workers loads nothing of theirs.
-"""
+"""Share constants and the supervision of workers, without loading any of the workers' code."""
 
 import time
 from collections.abc import Callable
@@ -20,16 +17,15 @@ _STEP_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 0.001
 
 
-class Deaths(dict[int, float]):
+class RespawnBackoff(dict[int, float]):
     """When each worker was replaced last, for granian, which ends where one dies again soon.
 
-    That is right while no worker has ever answered: the next one would not either. Later it would
-    let one bad request end those that do well. So then the next one is waited for instead, longer
-    each time.
+    That is right while no worker has ever answered. Later it would let one bad request end those
+    that do well, so then the next one is delayed instead, longer each time.
 
     Args:
-        is_ready: whether a worker has answered.
-        is_stopping: whether the server is about to end.
+        is_ready: True once a worker has answered.
+        is_stopping: True once the server is about to end.
         sleep: waits for so many seconds.
     """
 
@@ -47,12 +43,11 @@ class Deaths(dict[int, float]):
         self._pauses: dict[int, float] = {}
 
     def __setitem__(self, worker: int, at: float) -> None:
-        """A worker was replaced."""
         self._replaced[worker] = at
         super().__setitem__(worker, at)
 
     def get(self, worker: int, default: float | None = None) -> float | None:  # type: ignore[override]
-        """When a worker that has just died was replaced, as far as that should end the server."""
+        """Return when a worker that has just died was replaced, if that should end the server."""
         if not self._is_ready():
             # However long its start took: one that dies later has done well.
             since = time.monotonic() - self._replaced.get(worker, -_LONGEST_START_SECONDS)
@@ -72,14 +67,10 @@ class Deaths(dict[int, float]):
 
 
 def join_surely(process: BaseProcess, timeout: float | None = None) -> None:
-    """Wait until a process has ended and this is known; at most for so many seconds.
+    """Wait until a process has ended and is known to have; at most `timeout` seconds.
 
-    Where another thread waits for the same process, it may have taken its end from the system and
-    not told yet: then `Process.join` returns, and the process counts as alive for a moment.
-
-    Args:
-        process: that was started.
-        timeout: in seconds; ``None``: for as long as it takes.
+    Where another thread waits for the same process, `Process.join` may return while the process
+    still counts as alive.
     """
     process.join(timeout)
     while wait([process.sentinel], 0) and process.is_alive():
@@ -90,7 +81,7 @@ def join_workers_surely(server: Any) -> None:
     """Let a server of granian wait for its workers by `join_surely`.
 
     It has a thread that waits for each, and would else report now and then that it killed a worker
-    that has ended by itself, and send a signal to a number that may be another process's by then.
+    that has ended by itself, and signal a number that may be another process's by then.
     """
     spawn = server._spawn_worker
 

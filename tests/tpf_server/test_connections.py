@@ -21,7 +21,7 @@ from tests.support.running_server import STOP_SECONDS, TOKEN, RunningServer, wor
 from tests.support.served import NOON, quad
 from tpf_server.connections import Connections, most_connections
 from tpf_server.store.live.store import open_live_store
-from tpf_server.workers import Deaths
+from tpf_server.workers import RespawnBackoff
 
 CONFIG = """
 idle_timeout = 1
@@ -219,7 +219,7 @@ def test_a_server_ends_that_waits_until_it_replaces_a_worker(tmp_path: Path) -> 
 def test_pauses_grow_once_a_worker_has_answered() -> None:
     waited: list[float] = []
     ready = [False]
-    deaths = Deaths(lambda: ready[0], lambda: False, waited.append)
+    deaths = RespawnBackoff(lambda: ready[0], lambda: False, waited.append)
     assert deaths.get(0, 0) == 0
     deaths[0] = time.monotonic() - 10
     # Where none has ever answered, one that was replaced ends the server, however long it took;

@@ -30,11 +30,11 @@ class _Overlap:
         """Watch no more."""
 
     def _is_static_predicate(self, predicate: Term) -> bool:
-        known = self._predicates.get(predicate)
-        if known is None:
-            known = self._static.count(_ANY._replace(predicate=predicate)) > 0
-            self._predicates[predicate] = known
-        return known
+        occurs = self._predicates.get(predicate)
+        if occurs is None:
+            occurs = self._static.count(_ANY._replace(predicate=predicate)) > 0
+            self._predicates[predicate] = occurs
+        return occurs
 
     def _see(self, quads: Sequence[Quad]) -> None:
         self._quads.update(dict.fromkeys(self._static.held(quads)))
@@ -54,7 +54,6 @@ class _Overlap:
         )
 
     def _shows(self, part: Part, quad: Quad, snapshot: Snapshot) -> bool:
-        """True where a valid fact of a part shows this quad as its own."""
         facts = _narrowed(part.facts, quad)
         return facts is not None and any(
             part.render(fact) == quad and (part.residual is None or part.residual(fact))
@@ -64,7 +63,8 @@ class _Overlap:
 
 def _narrowed(facts: FactPattern, quad: Quad) -> FactPattern | None:
     if any(
-        wanted is not None and wanted != term for wanted, term in zip(facts[:3], quad, strict=False)
+        expected is not None and expected != term
+        for expected, term in zip(facts[:3], quad, strict=False)
     ):
         return None
     if facts.graph == NAMED_GRAPHS:
@@ -79,8 +79,8 @@ def _narrowed(facts: FactPattern, quad: Quad) -> FactPattern | None:
 
 def _matches(pattern: QuadPattern, quad: Quad) -> bool:
     bindings: dict[str, str] = {}
-    for wanted, term in zip(pattern, quad, strict=True):
-        if (bindings.setdefault(wanted, term) if is_variable(wanted) else wanted) != term:
+    for expected, term in zip(pattern, quad, strict=True):
+        if (bindings.setdefault(expected, term) if is_variable(expected) else expected) != term:
             return False
     return True
 
@@ -101,7 +101,7 @@ class OpenDataset:
 
     @property
     def views(self) -> tuple[str, ...]:
-        """The names of the views at ``/{dataset}/{view}``; none without live facts."""
+        """The views at ``/{dataset}/{view}``; none without live facts."""
         return self.settings.views if self.live is not None else ()
 
     @property

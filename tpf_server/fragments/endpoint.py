@@ -1,4 +1,4 @@
-"""One view of a dataset at its URL, with what all its fragments share."""
+"""One view of a dataset at its URL, and the objects that all its fragments share."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -35,14 +35,14 @@ _METADATA: Final = "#metadata>"
 
 
 class _Authority:
-    """Knows the pages of a dataset."""
+    """Recognise quads that clients would take for metadata of a page of the dataset."""
 
     def __init__(self, url: str, vocabulary: Vocabulary) -> None:
         self._of_controls = (*_OF_CONTROLS, *(vocabulary[name] for name in _ABOUT_LABELS))
         self._openings = tuple(f"<{url}{end}" for end in (">", "?", "#", "/", "."))
 
     def controls(self, quad: Quad) -> bool:
-        """True for a quad that reads like metadata of a page of the dataset."""
+        """True for a quad that reads like metadata of a page."""
         subject, predicate, value, _ = quad
         if predicate in (_PRIMARY_TOPIC, _SUBSET) and value.startswith(self._openings):
             return True
@@ -56,7 +56,7 @@ class _Authority:
         return graph.endswith(_METADATA) and graph.startswith(self._openings)
 
     def may_control(self, predicates: Iterable[Term]) -> bool:
-        """Pre-check of `controls` for quads with these predicates."""
+        """Pre-check `controls` by predicates."""
         # Most pages have one predicate.
         return any(
             predicate.startswith(self._of_controls) or predicate == _PRIMARY_TOPIC
@@ -64,7 +64,6 @@ class _Authority:
         )
 
     def may_make_metadata(self, predicates: Sequence[Term], graphs: Sequence[Term]) -> bool:
-        """Pre-check of `makes_metadata`."""
         return _PRIMARY_TOPIC in predicates or (
             any(graphs) and any(graph.endswith(_METADATA) for graph in set(graphs))
         )

@@ -16,7 +16,7 @@ from tpf_server.store.protocols import QuadColumns, Snapshot, quad_columns
 
 
 class PinnedRequest(NamedTuple):
-    """A request at an instant, which defines the freshness of its answer.
+    """A request at an instant, with the freshness of its answer.
 
     Args:
         endpoint: the view.
@@ -73,8 +73,8 @@ def pin(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> PinnedRe
             raise RequestError("snapshot lies in the future")
         snapshot = pinned
     elif live is not None and snapshot is not None and _asks_past(request, now):
-        wanted = endpoint.view.state(request.patterns, snapshot).parts
-        facts = [part.facts for parts in wanted for part in parts]
+        parts_of_each = endpoint.view.state(request.patterns, snapshot).parts
+        facts = [part.facts for parts in parts_of_each for part in parts]
         snapshot = live.past(facts, request.at or request.known or now, request.known)
         request = request._replace(snapshot=snapshot)
     return PinnedRequest(
@@ -109,7 +109,7 @@ def evaluate(query: PinnedRequest) -> Fragment:
 
 
 def _without_metadata(rows: LabelledRows, endpoint: Endpoint) -> LabelledRows:
-    """Return the rows without those that read like the metadata of a page."""
+    """Drop rows that read like the metadata of a page."""
     authority = endpoint.authority
     columns, labels = rows
     if not authority.may_make_metadata(columns.predicates, columns.graphs):
@@ -163,8 +163,8 @@ def max_age(query: PinnedRequest) -> int:
 def kept_until(query: PinnedRequest) -> int | None:
     """Return the last whole second (Unix time) in which nginx may show an answer; ``None``: any.
 
-    nginx shows an answer up to a second longer than ``max-age`` says, after its labels have ended;
-    its header field ``X-Accel-Expires: @TIME`` takes precedence.
+    nginx shows an answer up to a second longer than ``max-age``, after its labels have ended; its
+    field ``X-Accel-Expires: @TIME`` takes precedence.
     """
     change = query.state.next_change
     if change is None or query.request.snapshot is not None:
@@ -173,7 +173,7 @@ def kept_until(query: PinnedRequest) -> int | None:
 
 
 def content_digest(query: PinnedRequest, media_type: str) -> str:
-    """Return a digest of what decides about a page in one format, apart from its instant."""
+    """Return a digest of all that determines a page in one format, but for its instant."""
     snapshot = query.snapshot
     text = f"{query.endpoint.version}\n{media_type}\n{query.request.page_url}"
     if snapshot is not None:
@@ -209,14 +209,14 @@ def matching_tag(field: str, tag: str) -> str | None:
 
 def last_modified(query: PinnedRequest) -> datetime | None:
     """Return when the answer last changed, as far as the stores know; never after now."""
-    known = []
+    instants = []
     static, live = query.endpoint.dataset.static, query.endpoint.dataset.live
     if static is not None:
-        known.append(static.modified)
+        instants.append(static.modified)
     if live is not None and query.snapshot is not None:
         published = live.modified(query.snapshot)
         if published is not None:
-            known.append(published)
-    if not known:
+            instants.append(published)
+    if not instants:
         return None
-    return min(max(known), query.now)
+    return min(max(instants), query.now)

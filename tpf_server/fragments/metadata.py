@@ -54,15 +54,14 @@ _instant_term = lru_cache(maxsize=4096)(instant_term)
 
 
 def _label_triples(page: LabelledRows, vocabulary: Vocabulary) -> list[Triple]:
-    """Return the nodes with the labels of the quads of a page."""
     columns, labels = page
     places = list(zip(columns.subjects, columns.predicates, columns.graphs, strict=True))
     spots: dict[_Spot, Label | None] = {}
     ambiguous: set[_Spot] = set()
     for spot, label in zip(places, labels, strict=True):
-        known = spots.setdefault(spot, label)
+        first_label = spots.setdefault(spot, label)
         # Labels of one batch are one object, and comparing those takes longer than looking.
-        if known is not label and known != label:
+        if first_label is not label and first_label != label:
             ambiguous.add(spot)
     shared: dict[tuple[Term, Term, Label], dict[Term, None]] = {}
     single: list[tuple[_Spot, Term, Label]] = []
@@ -183,7 +182,7 @@ class Mapping(NamedTuple):
 
 
 def metadata(page: Fragment) -> Metadata:
-    """The metadata graph of a page."""
+    """Return the metadata graph of a page."""
     query = page.query
     endpoint, request = query.endpoint, query.request
     url = Term(f"<{request.page_url}>")
@@ -215,7 +214,7 @@ def metadata(page: Fragment) -> Metadata:
 
 
 def labels_of(page: Fragment) -> list[Triple]:
-    """The labels of a page's facts."""
+    """Return the labels of a page's facts."""
     endpoint = page.query.endpoint
     if page.query.snapshot is None or not endpoint.states_labels or not page.dynamic:
         return []
@@ -236,8 +235,8 @@ def changing(page: Fragment) -> list[Triple]:
     # Where a label ends first, that is said already.
     change = query.state.next_change
     if change is not None and not (endpoint.states_labels and change == page.earliest_end):
-        said = endpoint.vocabulary["nextChange"]
-        triples.append(Triple(fragment, said, instant_term(change)))
+        property_ = endpoint.vocabulary["nextChange"]
+        triples.append(Triple(fragment, property_, instant_term(change)))
     return triples
 
 
@@ -265,17 +264,17 @@ _written: WeakKeyDictionary[Endpoint, Controls] = WeakKeyDictionary()
 
 
 def triple_lines(triples: Iterable[Triple | Quad]) -> str:
-    """Lines of N-Triples; graphs are dropped."""
+    """Return lines of N-Triples; graphs are dropped."""
     return "".join([f"{row[0]} {row[1]} {row[2]} .\n" for row in triples])
 
 
 def controls(endpoint: Endpoint) -> Controls:
-    """The dataset and its search form."""
-    known = _written.get(endpoint)
-    if known is None:
+    """Return the dataset and its search form."""
+    written = _written.get(endpoint)
+    if written is None:
         triples = list(_controls(endpoint))
-        known = _written[endpoint] = Controls(triples, triple_lines(triples))
-    return known
+        written = _written[endpoint] = Controls(triples, triple_lines(triples))
+    return written
 
 
 def _controls(endpoint: Endpoint) -> Iterator[Triple]:
@@ -289,8 +288,8 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
         namespace = Term(f"<{endpoint.vocabulary.temporal}>")
         yield Triple(dataset, Term(f"<{VOID}vocabulary>"), namespace)
     if endpoint.changes_url:
-        said = endpoint.vocabulary["changes"]
-        yield Triple(dataset, said, Term(f"<{endpoint.changes_url}>"))
+        property_ = endpoint.vocabulary["changes"]
+        yield Triple(dataset, property_, Term(f"<{endpoint.changes_url}>"))
     if endpoint.ldes_url:
         yield Triple(dataset, Term(f"<{RDFS}seeAlso>"), Term(f"<{endpoint.ldes_url}>"))
     yield Triple(dataset, _hydra("search"), form)
@@ -307,7 +306,7 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
 
 
 def about_dataset(endpoint: Endpoint) -> Iterator[Triple]:
-    """Return the description of a dataset: title, subject, publisher, license."""
+    """Describe a dataset: title, subject, publisher, license."""
     dataset, own = endpoint.iri, endpoint.dataset.settings
     yield Triple(dataset, _TITLE, literal(endpoint.title))
     if own.description:
@@ -318,7 +317,7 @@ def about_dataset(endpoint: Endpoint) -> Iterator[Triple]:
 
 
 def published_by(what: Term, publisher: str, name: str) -> Iterator[Triple]:
-    """Who publishes something."""
+    """Describe a publisher."""
     if not publisher:
         return
     agent = Term(f"<{publisher if is_web_iri(publisher) else name}>")

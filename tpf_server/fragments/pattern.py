@@ -1,11 +1,10 @@
 """Read the parameters of a fragment's URL into a quad pattern.
 
 Terms have the form of ``hydra:ExplicitRepresentation``: an IRI bare or in angle brackets; a literal
-as ``"text"``, ``"text"@en`` or ``"42"^^iri`` (or ``^^<iri>``), whose text between the outer quotes
-has no escapes. Also accepted: a name with a configured prefix; an RDF 1.2 triple term
-``<<( s p o )>>`` in N-Triples form (or ``<<s p o>>`` of terms as above, as the JavaScript library
-rdf-string writes it); and a variable, which is absent, empty or ``?name``. A name that occurs twice
-requires equal terms.
+as ``"text"``, ``"text"@en`` or ``"42"^^iri`` (or ``^^<iri>``) without escapes. Also accepted: a
+name with a configured prefix; an RDF 1.2 triple term ``<<( s p o )>>`` in N-Triples form (or ``<<s
+p o>>`` of terms as above, as the JavaScript library rdf-string writes it); and a variable, which is
+absent, empty or ``?name``. A name that occurs twice requires equal terms.
 
 Sources: Hydra core, *Expressing variables*; the Triple and Quad Pattern Fragments specifications.
 """
@@ -56,14 +55,14 @@ def names_blank_node(term: str) -> bool:
 def _replaced(term: Term, kind: int, replace: Callable[[Term], Term]) -> Term:
     """Replace the IRIs or the blank nodes of a triple term, at any depth."""
 
-    def one(found: re.Match[str]) -> str:
-        return replace(Term(found[0])) if found.lastindex == kind else found[0]
+    def one(match: re.Match[str]) -> str:
+        return replace(Term(match[0])) if match.lastindex == kind else match[0]
 
     return Term(_IN_TRIPLE_TERM.sub(one, term))
 
 
 class Skolemizer:
-    """Blank nodes of one dataset to IRIs and back."""
+    """Translate blank nodes of one dataset to IRIs and back."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
@@ -76,14 +75,14 @@ class Skolemizer:
         return [self.term(term) for term in terms]
 
     def quad(self, quad: Quad) -> Quad:
-        """The quad as it is shown."""
+        """Return the quad as shown."""
         for term in quad:
             if term.startswith(("_:", "<<(")):
                 return Quad(*[self.term(part) for part in quad])
         return quad
 
     def term(self, term: Term) -> Term:
-        """The term as it is shown."""
+        """Return the term as shown."""
         if term.startswith("_:"):
             return Term(f"<{self.prefix}{quote(term[2:], safe='')}>")
         if term.startswith("<<(") and "_:" in term:
@@ -106,7 +105,7 @@ class Skolemizer:
         return node
 
     def restore_quad(self, quad: Quad) -> Quad:
-        """Return the quad as stored; refuse an IRI below `prefix` that names no blank node."""
+        """Return the quad as stored; see `restore`."""
         subject, predicate, value, graph = quad
         if predicate.startswith(self._opening):
             raise TermError(f"a blank node cannot be a predicate: {predicate}")
@@ -130,7 +129,7 @@ _PREFIXED = re.compile(r"([A-Za-z][\w-]*)?:(?!//)(.*)", re.DOTALL)
 
 
 class PatternReader:
-    """Reads the terms of requests to one dataset."""
+    """Read the terms of requests to one dataset."""
 
     def __init__(self, prefixes: Mapping[str, str], skolemizer: Skolemizer) -> None:
         self._prefixes = prefixes

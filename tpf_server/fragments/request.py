@@ -1,7 +1,7 @@
 """A requested page: pattern, page, snapshot, and their URLs.
 
 The page has the URL that the client requested, byte for byte, because clients look for its metadata
-under that. The fragment has that URL without what selects a page.
+under that; the fragment has that URL without page, snapshot and limit.
 """
 
 import re
@@ -307,4 +307,4 @@ def _snapshot(text: str | None) -> Snapshot | None:
 
 
 def _iri(url: str) -> str:
-    return _NOT_IN_URL.sub(lambda found: quote(found.group(), safe=""), url)
+    return _NOT_IN_URL.sub(lambda match: quote(match.group(), safe=""), url)

@@ -1,7 +1,7 @@
 """A view: a dataset, and the method through which its live facts are shown.
 
 The matches of a pattern are a sequence: the static quads, then the quads of each part of the
-method, in the order of the live store. Pages are slices of that sequence.
+method, in the order of the live store. Pages are slices of it.
 """
 
 from bisect import bisect_right
@@ -23,12 +23,12 @@ from tpf_server.store.protocols import LiveStore, QuadColumns, Snapshot, StaticS
 
 
 class Plain:
-    """Shows facts through no annotation method; it can only be matched."""
+    """Show facts through no annotation method; it can only be matched."""
 
     name = PLAIN
 
     def match(self, pattern: QuadPattern, naming: Naming) -> Sequence[Part]:  # noqa: ARG002
-        """One part: the facts' own quads."""
+        """Return one part: the facts' own quads."""
         positions: dict[str, list[int]] = {}
         for position, term in enumerate(pattern):
             if is_variable(term):
@@ -87,7 +87,7 @@ class View:
     Args:
         dataset: the dataset.
         method: shows the live facts.
-        naming: IRIs of what the method mints.
+        naming: IRIs of the nodes that the method mints.
     """
 
     dataset: OpenDataset
@@ -95,7 +95,7 @@ class View:
     naming: Naming
 
     def state(self, patterns: Sequence[QuadPattern], snapshot: Snapshot | None) -> "State":
-        """Return what decides the freshness of the matches, without counting them."""
+        """Return the freshness of the matches, without counting them."""
         live = self.dataset.live
         if live is None or snapshot is None:
             return State(None, ())
@@ -115,7 +115,7 @@ class View:
 
 
 class State(NamedTuple):
-    """What decides the freshness of the matches of a pattern.
+    """The freshness of the matches of a pattern.
 
     Args:
         next_change: the earliest instant after the snapshot's at which a label ends or starts.
@@ -140,26 +140,26 @@ class AllMatches:
         self.total = sum(one.total for one in matches)
 
     def slice(self, offset: int, limit: int) -> LabelledRows:
-        """Up to `limit` matches from position `offset`."""
+        """See `Matches`."""
         result = LabelledRows(QuadColumns([], [], [], []), [])
         for one in self._matches:
-            wanted = limit - len(result.labels)
-            if wanted <= 0:
+            missing = limit - len(result.labels)
+            if missing <= 0:
                 break
             if offset < one.total:
-                rows = one.slice(offset, wanted)
+                rows = one.slice(offset, missing)
                 _extend(result.columns, rows.columns)
                 result.labels.extend(rows.labels)
             offset = max(0, offset - one.total)
         return result
 
     def labellings(self) -> list[Labelling]:
-        """The kinds of label that the matching facts carry."""
+        """See `Matches`."""
         kinds = {kind for one in self._matches for kind in one.labellings()}
         return [kind for kind in _LABELLINGS if kind in kinds]
 
     def earliest_end(self) -> datetime | None:
-        """Return the earliest end of the labels of the matching facts."""
+        """See `Matches`."""
         ends = [one.earliest_end() for one in self._matches if one.dynamic]
         return min((end for end in ends if end is not None), default=None)
 
@@ -189,20 +189,20 @@ class Matches:
         self.total = self._static_count + self.dynamic
 
     def slice(self, offset: int, limit: int) -> LabelledRows:
-        """Up to `limit` matches from position `offset`."""
+        """Return up to `limit` matches from position `offset`."""
         result = QuadColumns([], [], [], [])
         if offset < self._static_count and self._dataset.static is not None:
             result = self._static_columns(self._dataset.static, offset, limit)
         labels: list[Label | None] = [None] * len(result.subjects)
         start = self._static_count
         for rows in self._parts:
-            wanted = limit - len(labels)
-            if wanted <= 0:
+            missing = limit - len(labels)
+            if missing <= 0:
                 break
             skipped = max(0, offset - start)
             if skipped < rows.count:
                 render = rows.part.render
-                facts = rows.facts(skipped, wanted)
+                facts = rows.facts(skipped, missing)
                 _extend(result, quad_columns([render(fact) for fact in facts]))
                 labels += [fact.label for fact in facts]
             start += rows.count
@@ -219,7 +219,7 @@ class Matches:
         return quad_columns([quad for quad in quads if quad not in hidden])
 
     def labellings(self) -> list[Labelling]:
-        """The kinds of label that the matching facts carry."""
+        """Return the kinds of label that the matching facts carry."""
         return [kind for kind in _LABELLINGS if any(rows.carries(kind) for rows in self._parts)]
 
     def earliest_end(self) -> datetime | None:
@@ -229,8 +229,6 @@ class Matches:
 
 
 class _PartFacts:
-    """The matching facts of one part."""
-
     def __init__(self, live: LiveStore, snapshot: Snapshot, part: Part) -> None:
         self.part = part
         self._live = live
@@ -265,9 +263,9 @@ class _PartFacts:
     def carries(self, kind: Labelling) -> bool:
         if self._known is not None:
             return any(fact.label and fact.label.labelling == kind for fact in self._known)
-        wanted = self.part.facts.labelling
-        if wanted is not None:
-            return wanted == kind and self.count > 0
+        labelling = self.part.facts.labelling
+        if labelling is not None:
+            return labelling == kind and self.count > 0
         return self._live.count(self.part.facts._replace(labelling=kind), self._snapshot) > 0
 
     def earliest_end(self) -> datetime | None:

@@ -1,1 +1,1 @@
-"""The start of Spark, for loading and for continuous queries. Errors have the root `SparkError`."""
+"""Start Spark, for loading and for continuous queries. Errors have the root `SparkError`."""

@@ -1,7 +1,7 @@
 """Folders of small files that the driver shares with Spark: directories, or URLs.
 
-URLs are those of Hadoop's file systems: ``hdfs``, and with further packages ``s3a`` and others.
-They are accessed through the Java of the session.
+URLs are those of Hadoop's file systems (``hdfs``, with further packages ``s3a`` and others),
+accessed through the Java of the session.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ class Folder(Protocol):
     url: str
 
     def inner(self, name: str) -> "Folder":
-        """A folder in it."""
+        """Return a folder in it."""
 
     def make(self) -> None:
-        """Make it and its parents where they are missing."""
+        """Make it and missing parents."""
 
     def names(self) -> list[str]:
         """Return the names of complete files, in order."""
@@ -51,7 +51,7 @@ class Folder(Protocol):
 
 
 class LocalFolder:
-    """A directory of this machine, and of all others if they mount it; see `Folder`."""
+    """A directory of this machine, and of all others if they mount it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -87,7 +87,7 @@ class LocalFolder:
 
 
 class _HadoopFolder:
-    """A folder by URL; see `Folder`.
+    """A folder by URL.
 
     Raises:
         SparkError: no file system of Spark's has such URLs, or it cannot be reached, or refuses.
@@ -105,16 +105,13 @@ class _HadoopFolder:
         return self._java.org.apache.spark.SparkContext.getOrCreate().hadoopConfiguration()
 
     def inner(self, name: str) -> "_HadoopFolder":
-        """See `Folder`."""
         return _HadoopFolder(self._session, f"{self.url}/{name}")
 
     def make(self) -> None:
-        """See `Folder`."""
         with self._told(self.url):
             self._files.mkdirs(self._path)
 
     def names(self) -> list[str]:
-        """See `Folder`."""
         with self._told(self.url):
             if not self._files.exists(self._path):
                 return []
@@ -122,7 +119,6 @@ class _HadoopFolder:
             return sorted(name for name in results if not name.startswith("."))
 
     def read(self, name: str) -> str:
-        """See `Folder`."""
         with self._told(f"{self.url}/{name}"):
             stream = self._files.open(self._in(name))
             try:
@@ -131,7 +127,6 @@ class _HadoopFolder:
                 stream.close()
 
     def write(self, name: str, text: Iterable[str]) -> None:
-        """See `Folder`."""
         with self._told(f"{self.url}/{name}"):
             new, target = self._in(f".{name}.new"), self._in(name)
             try:
@@ -157,10 +152,10 @@ class _HadoopFolder:
         options = java_gateway().new_array(rename, 1)
         options[0] = rename.OVERWRITE
         # The file system of `self._files` does not replace what is there.
-        place = self._java.org.apache.hadoop.fs.FileContext.getFileContext(
+        context = self._java.org.apache.hadoop.fs.FileContext.getFileContext(
             target.toUri(), self._configuration()
         )
-        place.rename(new, target, options)
+        context.rename(new, target, options)
 
     @staticmethod
     def _in_spite_of_java(work: Callable[..., Any], *arguments: Any) -> None:
@@ -171,7 +166,6 @@ class _HadoopFolder:
             work(*arguments)
 
     def remove(self) -> None:
-        """See `Folder`."""
         with self._told(self.url):
             self._files.delete(self._path, True)
 
@@ -189,14 +183,16 @@ class _HadoopFolder:
             raise SparkError(f"{url}: {reason}") from error
 
 
-def is_url(place: str | Path) -> bool:
+def is_url(location: str | Path) -> bool:
     """True for a URL, false for a path."""
-    return "://" in str(place)
+    return "://" in str(location)
 
 
-def folder_of(place: str | Path, session: "SparkSession") -> Folder:
+def folder_of(location: str | Path, session: "SparkSession") -> Folder:
     """Return the folder at a path or a URL."""
-    return _HadoopFolder(session, str(place)) if is_url(place) else LocalFolder(Path(place))
+    return (
+        _HadoopFolder(session, str(location)) if is_url(location) else LocalFolder(Path(location))
+    )
 
 
 def _pieces(text: Iterable[str]) -> Iterator[bytes]:

@@ -18,14 +18,14 @@ from typing import ClassVar
 
 
 class SparkError(Exception):
-    """Root of the errors of this package: Spark is not available, did not start, or gave up."""
+    """Root of the errors of this package."""
 
     exit_status: ClassVar[int] = 1
     """With which a command ends that raises it."""
 
 
 class SparkSettingError(SparkError, ValueError):
-    """A setting that there is not."""
+    """There is no such setting."""
 
     exit_status = 2
 
@@ -84,8 +84,8 @@ def find_java(
     )
 
 
-def _too_old(found: Mapping[str, int]) -> str:
-    listed = ", ".join(f"Java {version} in {home}" for home, version in found.items())
+def _too_old(versions: Mapping[str, int]) -> str:
+    listed = ", ".join(f"Java {version} in {home}" for home, version in versions.items())
     return f"Spark needs Java {MINIMUM_VERSION} or later; found only {listed}"
 
 
@@ -94,9 +94,9 @@ def _candidates(environment: Mapping[str, str], places: tuple[str, ...]) -> Iter
         yield Path(home)
     if program := shutil.which("java", path=environment.get("PATH", "")):
         yield Path(os.path.realpath(program)).parent.parent
-    for place in places:
+    for pattern in places:
         yield from (
-            Path(path) for path in sorted(glob.glob(os.path.expanduser(place)), reverse=True)
+            Path(path) for path in sorted(glob.glob(os.path.expanduser(pattern)), reverse=True)
         )
 
 

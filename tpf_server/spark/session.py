@@ -34,13 +34,13 @@ _LIGHT_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """How to run Spark.
+    """Settings of Spark.
 
     Args:
         master: the master URL: ``local[*]``, ``local[2]``, ``spark://host:7077``.
         memory: memory of the driver (which is the worker in ``local[…]`` mode), as Java writes it.
         executor_memory: memory of each executor of a cluster.
-        java_home: directory that holds ``bin/java``; ``None``: search the usual places.
+        java_home: directory that holds ``bin/java``; ``None``: search the usual ones.
         local_dir: for temporary files; ``None``: the system's.
         log: file for the messages of Spark and Java; ``None``: ``spark.log`` in `local_dir`.
         host: address of the driver; loopback unless the cluster needs more.
@@ -79,8 +79,9 @@ def java_for(settings: SparkSettings, environment: Mapping[str, str]) -> Path:
     """Return the Java that Spark would start with.
 
     Raises:
-        SparkSettingError: executors of a cluster could not reach the driver. Spark would replace
-            those that fail, for ever.
+        SparkSettingError: executors of a cluster could not reach the driver; Spark would replace
+            those
+            that fail, for ever.
         JavaNotFoundError: no Java, or none that is new enough.
     """
     if _is_loopback(settings.host) and not settings.master.startswith("local"):
@@ -191,8 +192,8 @@ def spark_context(
             yield context
         except (Py4JError, ConnectionError) as error:
             # Connections to a process that is killed break before it is gone.
-            told = isinstance(error, Py4JJavaError)
-            status = None if told else _ended(java_gateway(), _END_SECONDS)
+            from_java = isinstance(error, Py4JJavaError)
+            status = None if from_java else _ended(java_gateway(), _END_SECONDS)
             if status is None:
                 raise
             raise SparkError(f"{JAVA_ENDED} (status {status}); see {log_path}") from error
@@ -280,11 +281,10 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _to_its_end(start: Callable[[], "SparkContext"]) -> "SparkContext":
-    """Start Spark without interruption: a Java that is half started could not be ended.
+    """Start Spark in another thread: a Java that is half started could not be ended.
 
-    Another thread starts it. Interrupts do not reach it, and PySpark sets no handler for Ctrl-C
-    there (which would call Java, even amid another call). The first interrupt counts when Spark has
-    started.
+    Interrupts do not reach that thread, and PySpark sets no handler for Ctrl-C there (which would
+    call Java, even amid another call). The first interrupt counts when Spark has started.
     """
     with ThreadPoolExecutor(1, "spark-start") as pool:
         starting = pool.submit(start)

@@ -1,12 +1,12 @@
 """``/api-doc``: the Hydra ApiDocumentation, built with hydra-python-core.
 
 It is made of the rules of Flask (`RESOURCES`) and the controls of pages (`mappings`): a class for
-every resource with its operations; a link, or a template of links, from the entry point to each;
-and the datasets and views as collections, each with its search form.
+every resource with its operations, a link or template from the entry point to each, and the
+datasets and views as collections with their search forms.
 
-The library's generated context leaves ``SupportedProperty``, ``Error``, ``Status`` and
-``Collection`` undefined and binds ``xsd`` to a web page, and every status embeds a remote context;
-so the document gets a context of its own, and those of the parts are removed.
+The library's context leaves ``SupportedProperty``, ``Error``, ``Status`` and ``Collection``
+undefined and binds ``xsd`` to a web page, and every status embeds a remote context; so the document
+gets its own.
 """
 
 import threading
@@ -34,13 +34,7 @@ from tpf_server.web.site import Site
 
 
 class _VocabularyTerm(NamedTuple):
-    """A property of a vocabulary.
-
-    Args:
-        name: in its namespace.
-        comment: its meaning.
-        range: IRI of the class of its values; ``""``: anything.
-    """
+    """A property of a vocabulary; `range` is the class of its values, ``""``: anything."""
 
     name: str
     comment: str
@@ -80,13 +74,7 @@ SINGLETON_TERMS: Final = (
 
 
 class _ServedVocabulary(NamedTuple):
-    """A vocabulary that this server serves.
-
-    Args:
-        namespace: its IRI, with ``#`` at its end.
-        title: its title.
-        terms: its properties.
-    """
+    """A vocabulary that this server serves; its namespace ends with ``#``."""
 
     namespace: str
     title: str
@@ -112,7 +100,7 @@ def vocabularies(site: Site) -> dict[str, _ServedVocabulary]:
 
 
 def vocabulary_document(served: _ServedVocabulary, base: str, chosen: Chosen) -> Response:
-    """Return the document of a vocabulary, for people or for programs."""
+    """Return the document of a vocabulary, as HTML or RDF."""
     namespace, title, terms = served
     if isinstance(chosen.writer, HtmlWriter):
         page = render(
@@ -185,7 +173,7 @@ _one_at_a_time = threading.Lock()
 
 
 def api_documentation(site: Site, base: str, resources: Mapping[str, Resource]) -> dict[str, Any]:
-    """The documentation, as JSON-LD without remote contexts."""
+    """Return the documentation, as JSON-LD without remote contexts."""
     from hydra_python_core import doc_writer as hydra
 
     def class_of(name: str | None) -> str | None:
@@ -276,7 +264,7 @@ def _bare(iri: str) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """Return the value without inner contexts, prefixes of Hydra, nulls and empty lists."""
+    """Drop inner contexts, prefixes of Hydra, nulls and empty lists."""
     if isinstance(value, dict):
         cleaned = {
             name.removeprefix("hydra:"): _clean(item)

@@ -1,4 +1,4 @@
-"""Bodies of requests: whole, within a limit, and few at a time."""
+"""Read request bodies: whole, within a limit, and few at a time."""
 
 import hmac
 import threading
@@ -33,7 +33,8 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
     Raises:
         MediaTypeError: an unknown format.
         BodyError: the body is malformed (the message names the line), nested too deep, or much
-            larger when its prefixes are written out.
+            larger
+            when its prefixes are written out.
     """
     rdf_format = pyoxigraph.RdfFormat.from_media_type(media_type) if media_type else None
     if rdf_format is None:
@@ -89,7 +90,7 @@ def authorize(request: Request, token: str, what: str) -> None:
 
 
 class BodyReader:
-    """Reads the bodies of requests of one worker; `limit` is the most bytes."""
+    """Read the bodies of requests of one worker; `limit` is the most bytes."""
 
     def __init__(
         self, limit: int, watched: Callable[[str], AbstractContextManager[None]] | None = None
@@ -103,7 +104,7 @@ class BodyReader:
 
         Raises:
             LengthRequiredError: the request does not state the length of its body. A chunked body
-            that
+                that
                 broke off looks complete, so half a batch would be published.
             BodyTooLargeError: the body is over the limit; none of it is read.
             BodyError: the body broke off.

@@ -1,7 +1,7 @@
-"""The changes of a live store, batch by batch, as server-sent events.
+"""Serve the changes of a live store, batch by batch, as server-sent events.
 
-The numbers of batches are those of the log, the same in every process, and a follower names the
-last one that it saw: the server keeps nothing of it.
+A follower names the last batch that it saw, by its number in the log, so the server keeps nothing
+of it.
 """
 
 import json
@@ -89,7 +89,7 @@ class ChangeFeed:
                 self._followers -= 1
 
     def _after(self, after: int, seconds: float) -> tuple[int, frozenset[Term] | None] | None:
-        """Return the changes since a batch, merged; ``None``: nothing in so many seconds."""
+        """Return the merged changes since a batch; ``None``: none in so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._is_behind(after), seconds)
             if not self._is_behind(after):

@@ -70,7 +70,7 @@ def _tree(name: str) -> Term:
 
 
 class _EventNodes:
-    """Writes the nodes of the stream of one dataset."""
+    """Write the nodes of the stream of one dataset."""
 
     def __init__(self, endpoint: Endpoint, keep: timedelta) -> None:
         self._endpoint = endpoint
@@ -105,7 +105,7 @@ class _EventNodes:
             yield from self._relation(root, span, "page")
 
     def block(self, number: int, leaves: Sequence[BatchRun]) -> Iterator[Triple]:
-        """A node that leads to leaves."""
+        """Return a node that leads to leaves."""
         node = Term(f"<{self._url}?block={number}>")
         yield from self._about(node)
         for span in leaves:
@@ -193,7 +193,6 @@ _Described = Mapping[Term, Mapping[Term, Sequence[Term]]]
 
 
 def _event_page(endpoint: Endpoint, triples: Sequence[Triple], path: str, title: str) -> str:
-    """The page of a node."""
     described: dict[Term, dict[Term, list[Term]]] = {}
     for subject, predicate, value in triples:
         described.setdefault(subject, {}).setdefault(predicate, []).append(value)
@@ -251,13 +250,7 @@ _PARAMETERS: Final = ("page", "block", "part")
 
 
 class _Node(NamedTuple):
-    """A node.
-
-    Args:
-        triples: its triples.
-        state: what they depend on.
-        full: it never changes, except by retention.
-    """
+    """A node: its triples, the state that they depend on; `full`: it changes by retention only."""
 
     triples: Sequence[Triple]
     state: tuple[int, ...]
@@ -285,8 +278,8 @@ def event_stream(endpoint: Endpoint, request: Request, chosen: Chosen, title: st
         node = _root(live, nodes)
     text = repr((endpoint.version, chosen.media_type, sorted(asked.items()), node.state))
     tag = entity_tag(short_digest(text), None)
-    known = request.headers.get("If-None-Match")
-    if known is not None and matching_tag(known, tag) is not None:
+    field = request.headers.get("If-None-Match")
+    if field is not None and matching_tag(field, tag) is not None:
         response = without_body(304)
     else:
         response = _shown(endpoint, node, chosen, asked, title)

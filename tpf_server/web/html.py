@@ -1,8 +1,8 @@
-"""HTML for people.
+"""Write HTML for people.
 
 Pages load nothing from third parties and run one small inline script, which a content security
-policy names by its digest; terms from data are escaped and linked only to this server, or to
-``http:`` and ``https:`` addresses.
+policy names by its digest; terms are escaped and linked only to this server, ``http:`` or
+``https:``.
 """
 
 import base64
@@ -52,7 +52,7 @@ _AS_IT_IS = re.compile(r"[A-Za-z0-9._~:/@!$()*,;-]*")
 
 
 class TermCells:
-    """Shows the terms of one endpoint."""
+    """Show the terms of one endpoint."""
 
     def __init__(self, url: str, base: str, prefixes: Mapping[str, str]) -> None:
         self._url = str(escape(url))
@@ -116,7 +116,7 @@ class TermCells:
 
 
 def table_rows(lines: list[str]) -> Markup:
-    """Return rows of cells that are escaped already."""
+    """Return rows of escaped cells."""
     return Markup("".join(lines))  # noqa: S704
 
 
@@ -149,5 +149,5 @@ _ENVIRONMENT.globals.update(style=Markup(_STYLE), script=Markup(_SCRIPT))  # noq
 
 
 def render(template: str, **values: Any) -> str:
-    """A page from one of the templates."""
+    """Render a template."""
     return _ENVIRONMENT.get_template(template).render(values)

@@ -1,4 +1,4 @@
-"""The HTML page of a fragment: a form, the matches, their freshness, links to further pages."""
+"""The HTML page of a fragment: form, matches, their freshness, links to further pages."""
 
 from datetime import datetime
 from urllib.parse import quote, urlencode, urljoin
@@ -27,7 +27,7 @@ _HINTS = {
 
 
 class HtmlWriter:
-    """Writes HTML."""
+    """Write HTML."""
 
     name = "HTML"
     suffix = "html"
@@ -39,7 +39,7 @@ class HtmlWriter:
         self._cells: dict[Endpoint, TermCells] = {}
 
     def write(self, fragment: Fragment) -> str:
-        """The page."""
+        """See `Writer`."""
         query = fragment.query
         endpoint, request = query.endpoint, query.request
         fields = POSITIONS if query.snapshot is None else (*POSITIONS, "at", "known")
@@ -141,7 +141,7 @@ def _elsewhere(endpoint: Endpoint, request: FragmentRequest) -> list[tuple[str, 
 
 
 def _watching(pattern: QuadPattern) -> str:
-    """Return the pattern as in the address of a page that watches queries."""
+    """Return the pattern for the URL of the page that watches queries."""
     # Variables without a name have one that nobody can write.
     subject, predicate, object_, graph = [
         f"?its_{term[2:]}" if term.startswith("?.") else term for term in pattern

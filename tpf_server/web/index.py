@@ -1,4 +1,4 @@
-"""``/``: the catalogue of datasets, for people and for programs."""
+"""``/``: the catalogue of datasets, as HTML and RDF."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -52,7 +52,7 @@ class _CatalogEntry(NamedTuple):
 
 
 def catalog(base: str, settings: Settings, entries: list[_CatalogEntry]) -> Iterator[Triple]:
-    """The triples of the catalogue."""
+    """Return the triples of the catalogue."""
     title = settings.title
     datasets, service = Term(f"<{base}#datasets>"), Term(f"<{base}#service>")
     for kind in (f"{HYDRA}Collection", f"{DCAT}Catalog"):
@@ -130,22 +130,22 @@ def sparkline(counts: Sequence[int]) -> Markup:
     if not most:
         return Markup('<span class="note">no updates in the last hour</span>')
     bars = "".join(
-        f"M{place * _WIDE},{_HIGH}v-{max(1, round(count * _HIGH / most))}h{_WIDE - _GAP}V{_HIGH}z"
-        for place, count in enumerate(counts)
+        f"M{column * _WIDE},{_HIGH}v-{max(1, round(count * _HIGH / most))}h{_WIDE - _GAP}V{_HIGH}z"
+        for column, count in enumerate(counts)
         if count
     )
-    said = f"{sum(counts):,} updates in the last hour, at most {most:,} in a minute"
+    summary = f"{sum(counts):,} updates in the last hour, at most {most:,} in a minute"
     return Markup(
         '<svg class="updates" viewBox="0 0 {} {}" role="img" aria-label="{}"><title>{}</title>'
         '<path d="{}"/></svg> <span class="note">{}</span>'
-    ).format(len(counts) * _WIDE, _HIGH, said, said, bars, said)
+    ).format(len(counts) * _WIDE, _HIGH, summary, summary, bars, summary)
 
 
 _ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 
 
 def index(site: Site, base: str, chosen: Chosen) -> Response:
-    """The list of datasets in the chosen format."""
+    """Return the list of datasets in the chosen format."""
     entries = list(_entries(site, base))
     if isinstance(chosen.writer, HtmlWriter):
         body = render(
@@ -171,14 +171,14 @@ def _entries(site: Site, base: str) -> Iterator[_CatalogEntry]:
     for name, dataset in site.datasets.items():
         static, live = dataset.static, dataset.live
         snapshot = None if live is None else live.snapshot(now)
-        known = [None if static is None else static.modified]
+        instants = [None if static is None else static.modified]
         if live is not None and snapshot is not None:
-            known.append(live.modified(snapshot))
+            instants.append(live.modified(snapshot))
         yield _CatalogEntry(
             endpoints[name],
             [endpoints[f"{name}/{view}"] for view in dataset.views],
             0 if static is None else static.count(_ANY),
             None if live is None or snapshot is None else live.count(FactPattern(), snapshot),
-            max((min(each, now) for each in known if each is not None), default=None),
+            max((min(each, now) for each in instants if each is not None), default=None),
             () if live is None else live.updates(now),
         )

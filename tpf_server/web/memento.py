@@ -1,8 +1,7 @@
 """History by Memento (RFC 7089): a fragment is its own timegate.
 
 ``Accept-Datetime`` selects the instant, as ``?at=`` does in a URL; the answer states it
-(``Memento-Datetime``) and the URL that pins it (``Content-Location``), which further pages have,
-too.
+(``Memento-Datetime``) and the URL that pins it (``Content-Location``).
 """
 
 from datetime import datetime, timedelta
@@ -86,22 +85,22 @@ def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
 
 
 def _links(
-    endpoint: Endpoint, asked: FragmentRequest, found: list[datetime], more: datetime | None
+    endpoint: Endpoint, asked: FragmentRequest, changes: list[datetime], more: datetime | None
 ) -> str:
     original = asked.original_url
     _, mark, query = original.partition("?")
     own = f"{endpoint.url}/timemap{mark}{query}"
     lines = [f'<{original}>; rel="original timegate"']
     bounds = ""
-    if found:
-        bounds = f'; from="{http_date(found[0])}"; until="{http_date(found[-1])}"'
+    if changes:
+        bounds = f'; from="{http_date(changes[0])}"; until="{http_date(changes[-1])}"'
     this = own if asked.at is None else _at(own, asked.at)
     lines.append(f'<{this}>; rel="self"; type="{LINK_FORMAT}"{bounds}')
     if more is not None:
         url = _at(own, more)
         lines.append(f'<{url}>; rel="timemap"; type="{LINK_FORMAT}"; from="{http_date(more)}"')
-    for number, instant in enumerate(found):
-        rel = "first " * (number == 0) + "last " * (number == len(found) - 1 and more is None)
+    for number, instant in enumerate(changes):
+        rel = "first " * (number == 0) + "last " * (number == len(changes) - 1 and more is None)
         lines.append(
             f'<{_at(original, instant)}>; rel="{rel}memento"; datetime="{http_date(instant)}"'
         )
@@ -121,7 +120,7 @@ def at_accepted_datetime(
 ) -> FragmentRequest:
     """Return the request for the instant of ``Accept-Datetime``, unless its URL names one.
 
-    An instant in the future stands for now.
+    A future instant stands for now.
     """
     if endpoint.dataset.live is None or asked.snapshot is not None or asked.at is not None:
         return asked

@@ -1,9 +1,8 @@
 """``/metrics``: requests by method and status, and their durations, for Prometheus.
 
-The numbers of all workers are summed, through the files in ``PROMETHEUS_MULTIPROC_DIR``, which
-`tpf-server` sets. Requests are noted, and notes are counted together: counting one alone takes a
-tenth of a page's time where requests are rare. `Metrics.add_up` should be called every second; else
-a request counts those before it. What is noted at the end of the process is counted then.
+Workers are summed through the files in ``PROMETHEUS_MULTIPROC_DIR``. Requests are noted, and notes
+are counted together every second (`Metrics.add_up`), else by a later request: counting one alone
+takes a tenth of a page's time.
 """
 
 import atexit
@@ -44,7 +43,7 @@ class _Durations(Histogram):
 
 
 class Metrics:
-    """Counts the requests of one application. Thread-safe."""
+    """Count the requests of one application. Thread-safe."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -66,7 +65,7 @@ class Metrics:
         target.after_request(self._count)
 
     def count(self, method: str, status: str, seconds: float) -> None:
-        """Note one request; `add_up` counts it.
+        """Note one request for `add_up`.
 
         That is called when many are noted, or when it was not called for two seconds.
         """
@@ -77,8 +76,7 @@ class Metrics:
     def add_up(self) -> None:
         """Count the noted requests, so that every worker shows them.
 
-        Where the files cannot be written, that is logged, and the notes are lost: no request fails
-        for it.
+        Where the files cannot be written, that is logged and the notes are lost: no request fails.
         """
         self._added_up = time.monotonic()
         with self._lock:
@@ -96,7 +94,7 @@ class Metrics:
                     _log.warning("requests are not counted: %s", error)
 
     def show(self) -> Response:
-        """The text format of Prometheus."""
+        """Return the text format of Prometheus."""
         self.add_up()
         registry = self._registry
         if MULTIPROCESS_VARIABLE in os.environ:

@@ -37,25 +37,25 @@ _OFFERS = [PROBLEM, "application/json", "text/html", *_RDF]
 
 
 class Problems:
-    """Answers errors."""
+    """Answer errors."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def of_error(self, error: ServerError, request: Request) -> Response:
-        """An error of ours."""
+        """Answer for a `ServerError`."""
         if isinstance(error, StoreError) and error.status >= 500:
             return self.of_failure(error, request)
         return self._answer(error.status, error.title, str(error), error.headers, request)
 
     def of_failure(self, error: Exception, request: Request) -> Response:
-        """Answer for a store that fails; the log has the cause and the place."""
+        """Answer for a failing store; the log has the details."""
         _log.error("%s %.200r failed: %s: %s", request.method, request.path, _kind(error), error)
         detail = "the store does not answer at the moment; the log of the server tells why"
         return self._answer(503, StoreError.title, detail, {"Retry-After": "5"}, request)
 
     def of_http(self, error: HTTPException, request: Request) -> Response:
-        """Answer for an error of the framework: a broken request."""
+        """Answer for a broken request."""
         status = error.code or 500
         return self._answer(status, HTTPStatus(status).phrase, error.description or "", {}, request)
 
@@ -64,8 +64,8 @@ class Problems:
     ) -> Response:
         problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
         header = request.headers.get("Accept", "")
-        wanted = header if 0 < len(header) <= LONGEST_ACCEPT else "*/*"
-        accepted = parse_accept_header(wanted, MIMEAccept)
+        accept = header if 0 < len(header) <= LONGEST_ACCEPT else "*/*"
+        accepted = parse_accept_header(accept, MIMEAccept)
         kind = accepted.best_match(_OFFERS, PROBLEM)
         if kind == "text/html":
             page = self._html(problem, base_of(request.environ, self._settings))

@@ -1,13 +1,12 @@
 """``POST`` and ``DELETE /{dataset}/facts``: publish and withdraw labelled facts, all or none.
 
-The body is RDF in any format that pyoxigraph reads. It is either plain, with the label in the query
-(``?expiration=`` or ``?initial=&final=``), or annotated by one of the methods, which is recognised
-by its vocabulary unless ``?annotation=`` names it. ``?batch=`` gives the batch an identifier:
-published again, it is acknowledged again and does nothing.
+The body is RDF in any format that pyoxigraph reads: plain, with the label in the query
+(``?expiration=`` or ``?initial=&final=``), or annotated by a method, which is recognised by its
+vocabulary or named (``?annotation=``). ``?batch=`` is an identifier: published again, the batch is
+acknowledged and does nothing.
 
-Deleted facts did not or will not hold: plain RDF from now on, or within ``?initial=&final=``;
-annotated facts within their intervals. A patch (`tpf_server.web.rdf_patch`) is posted, and does
-both.
+Plain facts are withdrawn from now on, or within ``?initial=&final=``; annotated ones within their
+intervals. A patch (`tpf_server.web.rdf_patch`) is posted, and does both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ _MAX_BATCH_ID = 200
 
 
 def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
-    """Publish, or withdraw, the facts in the body; ``201`` with a receipt once that is durable.
+    """Publish or withdraw the facts in the body; ``201`` with a receipt once that is durable.
 
     Raises:
         ForbiddenError: the dataset takes no facts, or no token is set.
@@ -99,7 +98,7 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
 
 
 def _detect_method(quads: Sequence[Quad], vocabulary: Vocabulary) -> Method | None:
-    """Return the method that annotates these quads; ``None``: no label is found."""
+    """Return the method that annotates these quads; ``None``: there is no label."""
     predicates = {quad.predicate for quad in quads}
     if vocabulary.singleton_property_of in predicates:
         return method_named("singleton-property")

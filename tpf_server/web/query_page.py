@@ -1,7 +1,6 @@
-"""The page where queries are written and their answers watched: files, and nothing is evaluated.
+"""Serve the files of the page where queries are written and their answers watched.
 
-The browser evaluates the queries, from fragments that it asks for as any client does. The files
-are those of the client (`tpf_client.page_files`).
+The browser evaluates the queries from fragments, as any client (`tpf_client.page_files`).
 """
 
 from typing import Final
@@ -42,11 +41,7 @@ QUERY_PAGE_RESOURCES: Final = {
 
 
 class QueryPage:
-    """Serves the page. Thread-safe.
-
-    Args:
-        site: what is served.
-    """
+    """Serve the page. Thread-safe."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -59,7 +54,7 @@ class QueryPage:
         self._files: PageFiles | None = None
 
     def blueprint(self) -> Blueprint:
-        """The rules, for `Flask.register_blueprint`."""
+        """Return the rules, for `Flask.register_blueprint`."""
         blueprint = Blueprint("query", __name__)
 
         def view(name: str = "", file: str = "") -> Response:
@@ -79,11 +74,6 @@ class QueryPage:
         return blueprint
 
     def _file(self, base: str, name: str) -> Response:
-        """A file of the page.
-
-        Raises:
-            NotFoundError: there is none of this name.
-        """
         if self._files is None:
             # Put together when somebody first wants it: most workers serve fragments alone.
             self._files = PageFiles(self._told)

@@ -1,9 +1,9 @@
-"""RDF Patch in the body of a request.
+"""Parse RDF Patch in the body of a request.
 
 Source: *RDF Patch* of Apache Jena, https://jena.apache.org/documentation/rdf-patch/: a line for
 each change, ``A`` or ``D`` with a triple or quad in the terms of N-Quads or with prefixes (``PA``,
-``PD``), and ``TX``, ``TC``, ``TA`` around transactions. The whole patch is one batch here, without
-its aborted transactions.
+``PD``), and ``TX``, ``TC``, ``TA`` around transactions. The patch is one batch, without its aborted
+transactions.
 """
 
 import re
@@ -53,8 +53,6 @@ def parse_patch(body: bytes) -> Patch:
 
 
 class _Reader:
-    """Reads the lines of a patch."""
-
     def __init__(self, most: int) -> None:
         self._most = most
         self._prefixes: dict[str, str] = {}
@@ -99,12 +97,12 @@ class _Reader:
             raise BodyError(f"line {last}: the patch ends in the midst of a transaction")
 
     def _statement(self, number: int, text: str) -> str:
-        pieces, place = [], 0
-        while place < len(text):
-            match = _TOKEN.match(text, place)
+        pieces, position = [], 0
+        while position < len(text):
+            match = _TOKEN.match(text, position)
             if match is None:
-                raise BodyError(f"line {number}: not a term: {text[place : place + 100]}")
-            place = match.end()
+                raise BodyError(f"line {number}: not a term: {text[position : position + 100]}")
+            position = match.end()
             prefix = match["prefix"]
             if prefix is None:
                 pieces.append(match[0])

@@ -1,7 +1,4 @@
-"""The resources of the server, with their addresses and operations.
-
-The rules of Flask and the documentation of the interface are both made of these.
-"""
+"""The resources of the server, of which Flask's rules and the API documentation are made."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -40,7 +37,7 @@ class Resource(NamedTuple):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that it knows."""
+        """Its methods."""
         return (*self.operations, *(["HEAD"] if "GET" in self.operations else []), "OPTIONS")
 
     @property

@@ -1,4 +1,4 @@
-"""Bodies of answers, and the header fields that all have in common."""
+"""Bodies and common header fields of answers."""
 
 import json
 import re
@@ -36,8 +36,8 @@ def base_of(environ: WSGIEnvironment, settings: Settings) -> str:
 
 def client_of(environ: WSGIEnvironment, settings: Settings) -> str:
     """Return the address of the client, also as a trusted proxy states it."""
-    said = _last(environ.get("HTTP_X_FORWARDED_FOR", "")) if settings.trust_forwarded else ""
-    return said or str(environ.get("REMOTE_ADDR", ""))
+    forwarded = _last(environ.get("HTTP_X_FORWARDED_FOR", "")) if settings.trust_forwarded else ""
+    return forwarded or str(environ.get("REMOTE_ADDR", ""))
 
 
 def _last(field: str) -> str:
@@ -79,17 +79,17 @@ class AsGiven(Whole):
         self.headers = Headers(headers)
 
     def get_wsgi_headers(self, _: WSGIEnvironment) -> Headers:
-        """Return the fields unchanged, whatever the status."""
+        """Return the fields unchanged."""
         return self.headers
 
 
 def http_date(instant: datetime) -> str:
-    """An instant as header fields write it."""
+    """Format an instant for a header field."""
     return http_second(int(instant.timestamp()))
 
 
 def http_instant(field: str) -> datetime | None:
-    """Return the instant of a header field; ``None`` where it is none."""
+    """Return the instant of a header field, or ``None``."""
     try:
         instant = parse_date(field)
         return None if instant is None else instant.astimezone(UTC)
@@ -99,7 +99,7 @@ def http_instant(field: str) -> datetime | None:
 
 @lru_cache(maxsize=256)
 def http_second(second: int) -> str:
-    """Return a second of Unix time as in header fields."""
+    """Format a second of Unix time for a header field."""
     return formatdate(second, usegmt=True)
 
 
@@ -110,18 +110,18 @@ def documentation_link(base: str) -> str:
 
 
 def answer(body: str | bytes, media_type: str, status: int = 200) -> Response:
-    """A whole body."""
+    """Answer with a whole body."""
     data = body.encode() if isinstance(body, str) else body
     return Whole(data, status, {"Content-Type": media_type})
 
 
 def json_answer(value: object, status: int = 200, media_type: str = JSON) -> Response:
-    """A JSON document."""
+    """Answer with a JSON document."""
     return answer(json.dumps(value, ensure_ascii=False, indent=1) + "\n", media_type, status)
 
 
 def without_body(status: int = 200) -> Response:
-    """Return header fields only, without a length."""
+    """Answer with header fields only, without a length."""
     response = Whole(iter(()), status)
     del response.headers["Content-Type"]
     return response

@@ -1,7 +1,7 @@
-"""The functions behind the URLs.
+"""Answer the URLs of the server.
 
-Datasets change with reloads, so the name of a dataset is a variable of a rule and looked up. Other
-parts of the server (continuous queries) add rules of their own, which Flask prefers.
+Datasets change with reloads, so a dataset's name is a variable of a rule. Continuous queries add
+rules of their own, which Flask prefers.
 """
 
 import logging
@@ -110,7 +110,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 def _described_blank_node(
     endpoints: Mapping[str, Endpoint], base: str, name: str, label: str
 ) -> str | None:
-    """Return the URL of the fragment that describes a blank node; ``None``: there is none."""
+    """Return the URL of the fragment that describes a blank node, or ``None``."""
     front, slash, last = label.rpartition("/")
     # The last part is the label as `Skolemizer` writes it.
     iri = f"{base}.well-known/genid/{name}/{front}{slash}{quote(last, safe='')}"
@@ -120,7 +120,7 @@ def _described_blank_node(
 def _described_annotation(
     endpoints: Mapping[str, Endpoint], base: str, name: str, kind: str, digest: str
 ) -> str | None:
-    """Return the URL of the fragment that describes an annotation; ``None``: there is none."""
+    """Return the URL of the fragment that describes an annotation, or ``None``."""
     if _DIGEST.fullmatch(digest) is None or not (kind.isascii() and kind.islower()):
         return None
     endpoint = endpoints.get(f"{name}/{_KINDS.get(kind)}") or endpoints.get(name)
@@ -138,7 +138,7 @@ _ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"
 
 
 def alive() -> Response:
-    """The process answers."""
+    """Answer that the process runs."""
     return _uncached("ok\n")
 
 
@@ -208,7 +208,7 @@ def routes(
 
 
 class Views:
-    """The functions that answer requests; each is named as its rule is, for `flask.url_for`."""
+    """The functions that answer requests; each is named as its rule, for `flask.url_for`."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class Views:
         return _read(answer)
 
     def documentation(self) -> Response:
-        """The documentation of the interface."""
+        """The API documentation."""
 
         def answer() -> Response:
             document = api_documentation(self._site, self._base(), self._resources)
@@ -247,11 +247,11 @@ class Views:
         return _read(lambda: see_other(self._base()))
 
     def healthz(self) -> Response:
-        """Answer that the process runs."""
+        """The process runs."""
         return _read(alive)
 
     def readyz(self) -> Response:
-        """Answer that its stores work, too."""
+        """Its stores work, too."""
         return _read(lambda: ready(self._site))
 
     def metrics(self) -> Response:
@@ -283,11 +283,11 @@ class Views:
         return _read(answer)
 
     def view(self, name: str, view: str) -> Response:
-        """A page of a view of a dataset."""
+        """A page of a view."""
         return self.fragment(f"{name}/{view}")
 
     def changes(self, name: str) -> Response:
-        """Stream the changes of a dataset."""
+        """The changes of a dataset as they come."""
         self._site.dataset(name)
         endpoint = self._site.endpoints(self._base())[name]
         return _read(lambda: changes(self._site, endpoint, request))
@@ -304,7 +304,7 @@ class Views:
         return _read(answer)
 
     def timemap(self, name: str) -> Response:
-        """The changes of a fragment of a dataset."""
+        """The changes of a fragment."""
         endpoint = self._site.endpoints(self._base()).get(name)
         if endpoint is None:
             raise NotFoundError(f"there is nothing at {request.path}")
@@ -354,7 +354,7 @@ class Views:
         raise NotFoundError(f"there is nothing at /{path}")
 
     def dress(self, response: Response) -> Response:
-        """Add the header fields that all answers have in common."""
+        """Add the header fields of all answers."""
         public = not request.path.endswith("/facts")
         return dress(response, self._site.clock.now(), self._base(), public)
 

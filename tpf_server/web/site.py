@@ -1,4 +1,4 @@
-"""What the views share: settings, datasets by their URLs, the clock, a reader of bodies."""
+"""Settings, datasets by URL, clock and body reader, shared by all views."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,4 @@
-"""Writers: one file per format; each renders the same fragment.
-
-A new format is one file beside these and one line in `WRITERS`.
-"""
+"""Writers, one file per format. A new format is one more file and a line in `WRITERS`."""
 
 from tpf_server.fragments.writers.base import Writer
 from tpf_server.fragments.writers.jsonld import JsonLdWriter

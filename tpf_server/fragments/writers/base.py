@@ -15,11 +15,11 @@ from tpf_server.store.protocols import QuadColumns, quad_columns
 
 
 class Writer(Protocol):
-    """Renders fragments in one format. Writers are stateless."""
+    """Render fragments in one format. Writers are stateless."""
 
     @property
     def name(self) -> str:
-        """The format's name for people: ``TriG``."""
+        """The format's name: ``TriG``."""
 
     @property
     def suffix(self) -> str:
@@ -30,23 +30,23 @@ class Writer(Protocol):
         """Its media types; the first one is the default."""
 
     def write(self, fragment: Fragment) -> str:
-        """The body."""
+        """Return the body."""
 
 
 def quad_lines(data: QuadColumns) -> str:
-    """Lines of N-Quads."""
+    """Return lines of N-Quads."""
     quads = zip(*data, strict=True)
     return "".join([f"{s} {p} {o} {g} .\n" if g else f"{s} {p} {o} .\n" for s, p, o, g in quads])
 
 
 def metadata_lines(page: Metadata) -> str:
-    """The metadata as lines of N-Triples."""
+    """Return the metadata as lines of N-Triples."""
     after = triple_lines(page.after) + triple_lines(page.labels)
     return f"{triple_lines(page.before)}{page.controls.lines}{after}"
 
 
 def lines_in_graph(lines: str, graph: Term) -> str:
-    """Return lines of N-Triples as lines of N-Quads in a graph."""
+    """Turn lines of N-Triples into N-Quads in a graph."""
     # A line feed in a literal is escaped, so this is found at the ends of lines only.
     return lines if graph == DEFAULT_GRAPH else lines.replace(" .\n", f" {graph} .\n")
 
@@ -86,7 +86,7 @@ class Chosen(NamedTuple):
 
 
 class Negotiator:
-    """Chooses among writers."""
+    """Choose among writers."""
 
     def __init__(self, writers: Sequence[Writer]) -> None:
         self._offers = {kind: Chosen(w, kind) for w in writers for kind in w.media_types}
@@ -96,7 +96,7 @@ class Negotiator:
         self._cached = lru_cache(maxsize=256)(self._choose)
 
     def by_suffix(self, suffix: str) -> Chosen | None:
-        """The format that a URL's suffix selects."""
+        """Return the format of a URL's suffix."""
         return self._by_suffix.get(suffix)
 
     def by_accept(self, header: str | None) -> Chosen:

@@ -1,9 +1,7 @@
-"""JSON-LD 1.1, expanded form: nodes by subject, and the metadata as a named graph.
+"""Write JSON-LD 1.1, expanded form: nodes by subject, and the metadata as a named graph.
 
-The text is made of that of the terms: the escapes of canonical N-Triples are valid in JSON, and an
-IRI has no character that JSON escapes.
-
-JSON-LD 1.1 has no triple terms. They are written in the basic encoding of *RDF 1.2
+The texts of terms are used as they are: the escapes of canonical N-Triples are valid in JSON.
+JSON-LD 1.1 has no triple terms; they are written in the basic encoding of *RDF 1.2
 Interoperability*: a blank node of type ``rdf:TripleTerm`` with ``rdf:ttSubject``,
 ``rdf:ttPredicate`` and ``rdf:ttObject``.
 """
@@ -23,7 +21,7 @@ _XSD_STRING = "^^<http://www.w3.org/2001/XMLSchema#string>"
 
 
 class JsonLdWriter:
-    """Writes JSON-LD 1.1."""
+    """Write JSON-LD 1.1."""
 
     name = "JSON-LD"
     suffix = "jsonld"
@@ -33,7 +31,7 @@ class JsonLdWriter:
         self._controls: WeakKeyDictionary[Endpoint, str] = WeakKeyDictionary()
 
     def write(self, fragment: Fragment) -> str:
-        """The body: default graph, named graphs, metadata graph."""
+        """Return the body: default graph, named graphs, metadata graph."""
         graphs: dict[Term, list[Triple]] = {}
         for subject, predicate, value, graph in zip(*fragment.rows.columns, strict=True):
             graphs.setdefault(graph, []).append((subject, predicate, value))  # type: ignore[arg-type]

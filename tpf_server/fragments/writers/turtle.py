@@ -1,12 +1,12 @@
-"""Turtle and TriG in short: grouped by subject, IRIs relative, a line for each statement.
+"""Write short Turtle and TriG: grouped by subject, IRIs relative, a line for each statement.
 
 A page is made of the texts of its terms, by operations on the whole text. Data have one base, the
 server of the first subject; metadata have their page. An IRI on the base's server becomes
-``</path>``, which is safe where its path has no empty segment at its front and no dot segment, and
-where no literal holds the beginning of such an IRI. Otherwise IRIs are written whole.
+``</path>``, where its path has no empty first segment and no dot segment, and where no literal
+holds the beginning of such an IRI.
 
-Each line is complete (a directive, a statement, the beginning or end of a graph), and parts that
-change between answers have their own lines: a client that reads a page again parses only these.
+Each line is complete, and parts that change between answers have their own lines: a client that
+reads a page again parses only these.
 """
 
 import re
@@ -58,7 +58,7 @@ _graph = itemgetter(3)
 
 
 class PredicateNames(dict[str, str]):
-    """Names of predicates: ``names[predicate]``; as they are where no prefix fits."""
+    """Names of predicates: ``names[predicate]``; unchanged where no prefix fits."""
 
     def __init__(self, prefixes: Mapping[str, str]) -> None:
         super().__init__({RDF_TYPE: "a"})
@@ -81,7 +81,7 @@ class PredicateNames(dict[str, str]):
         return result
 
     def declared(self, predicates: Iterable[str]) -> str:
-        """Directives with the prefixes of these predicates."""
+        """Return directives with the prefixes of these predicates."""
         if not self.prefixes:
             return ""
         names = [self[each] for each in predicates]
@@ -115,11 +115,11 @@ def _prefix(name: str, namespace: str) -> str:
 
 
 def _lines(data: QuadColumns, names: PredicateNames) -> str:
-    said = {predicate: f" {names[predicate]} " for predicate in set(data.predicates)}
+    verbs = {predicate: f" {names[predicate]} " for predicate in set(data.predicates)}
     # Filled by column, and joined once.
     pieces = [" .\n"] * (4 * len(data.subjects))
     pieces[::4] = data.subjects
-    pieces[1::4] = [said[predicate] for predicate in data.predicates]
+    pieces[1::4] = [verbs[predicate] for predicate in data.predicates]
     pieces[2::4] = data.objects
     return "".join(pieces)
 
@@ -145,7 +145,7 @@ def _relative(text: str, first: str, objects: Iterable[str]) -> str:
 
 
 class CompactPages:
-    """Writes the pages of an endpoint."""
+    """Write the pages of an endpoint."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         tmp = endpoint.vocabulary
@@ -167,7 +167,7 @@ class CompactPages:
         self._controls = self._said(controls(endpoint).triples)
 
     def data(self, data: QuadColumns) -> str:
-        """Quads, graph by graph."""
+        """Write quads, graph by graph."""
         subjects, predicates, objects, graphs = data
         if not subjects:
             return ""
@@ -186,21 +186,23 @@ class CompactPages:
         return names.declared(dict.fromkeys(predicates)) + text if names.prefixes else text
 
     def labels(self, triples: Sequence[Triple], graph: str = "") -> str:
-        """Return the labels of a page's facts, in a graph if one is given."""
+        """Write the labels of a page's facts, in a graph if one is given."""
         if not triples:
             return ""
         rows = [(s, p, _literal(o) if o[0] == '"' else o) for s, p, o in triples]
         text = statements(rows, self._labels, self._apart)
         text = f"{graph} {{\n{text}}}\n" if graph else text
-        said = self._says_subject
-        subjects = [o for (_, _, o), (_, q, _) in zip(rows, triples, strict=True) if q == said]
+        subject_property = self._says_subject
+        subjects = [
+            o for (_, _, o), (_, q, _) in zip(rows, triples, strict=True) if q == subject_property
+        ]
         # An object is said only where a fact has others. Triple terms may hold literals.
         literals = [o for _, _, o in rows if o.startswith(('"', "<<"))]
         first = next(chain(subjects, literals), "")
         return self._label_prefixes + _relative(text, first, [*subjects, *literals])
 
     def metadata(self, page: Fragment, *, graph: bool) -> str:
-        """Return the metadata of a page, but for the labels; see `metadata`."""
+        """Write the metadata of a page, but for the labels."""
         request, total = page.query.request, page.total
         url, fragment_url = request.page_url, request.fragment_url
         origin = self._origin
@@ -277,14 +279,14 @@ def compact(endpoint: Endpoint) -> CompactPages:
 
 
 class NTriplesWriter:
-    """Writes N-Triples."""
+    """Write N-Triples."""
 
     name = "N-Triples"
     suffix = "nt"
     media_types = ("application/n-triples",)
 
     def write(self, fragment: Fragment) -> str:
-        """The body."""
+        """See `Writer`."""
         return triples_of_page(fragment)
 
 
@@ -292,7 +294,7 @@ class NTriplesWriter:
 
 
 class TrigWriter:
-    """Writes TriG."""
+    """Write TriG."""
 
     name = "TriG"
     suffix = "trig"
@@ -310,7 +312,7 @@ class TrigWriter:
 
 
 class TurtleWriter:
-    """Writes Turtle."""
+    """Write Turtle."""
 
     name = "Turtle"
     suffix = "ttl"
@@ -327,14 +329,14 @@ class TurtleWriter:
 
 
 class NQuadsWriter:
-    """Writes N-Quads."""
+    """Write N-Quads."""
 
     name = "N-Quads"
     suffix = "nq"
     media_types = ("application/n-quads",)
 
     def write(self, fragment: Fragment) -> str:
-        """The body: data, then metadata."""
+        """Return the body: data, then metadata."""
         about = metadata(fragment)
         data = quad_lines(fragment.rows.columns)
         return data + lines_in_graph(metadata_lines(about), about.graph)

@@ -4,7 +4,7 @@ The rules, for facts with one key (an expiring fact counts as starting now):
 
 - An expiring fact replaces the expiring fact, and ends an interval that is open now.
 - An interval ends an interval that is open at its start, and replaces one with the same start. An
-expiring fact that lasts beyond its start is replaced or, for a future start, ended there.
+  expiring fact that lasts beyond its start is replaced or, for a future start, ended there.
 - A label that reaches into an interval that starts later is refused.
 - A fact that is there already, with the same label, stays as it is.
 

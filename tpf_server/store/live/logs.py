@@ -12,13 +12,13 @@ POSTGRESQL = ("postgresql://", "postgres://")
 """How the URL of a PostgreSQL database begins."""
 
 
-def open_log(place: str | Path, key: FactKey | None, name: str = "live") -> Log:
+def open_log(location: str | Path, key: FactKey | None, name: str = "live") -> Log:
     """Open the log of a live store; make it where it is missing.
 
     Raises:
         StoreError: it cannot be opened, holds no live store, or one made with another key.
     """
-    log = _open(place, name)
+    log = _open(location, name)
     if key is None:
         return log
     try:
@@ -31,11 +31,11 @@ def open_log(place: str | Path, key: FactKey | None, name: str = "live") -> Log:
     return log
 
 
-def _open(place: str | Path, name: str) -> Log:
-    if not (isinstance(place, str) and place.startswith(POSTGRESQL)):
-        return SqliteLog(place)
+def _open(location: str | Path, name: str) -> Log:
+    if not (isinstance(location, str) and location.startswith(POSTGRESQL)):
+        return SqliteLog(location)
     try:
         from tpf_server.store.live.postgres_log import PostgresLog
     except ImportError as error:
         raise StoreError(f"PostgreSQL needs an extra: {how_to_install('postgres')}") from error
-    return PostgresLog(place, name)
+    return PostgresLog(location, name)

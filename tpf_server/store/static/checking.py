@@ -1,4 +1,4 @@
-"""Find and check static data without opening them: a store, or RDF files to index first.
+"""Check static data without opening them: a store, or RDF files to index first.
 
 The supervising process does this and loads no numpy for it.
 """
@@ -45,7 +45,7 @@ def checked_manifest(path: Path) -> Manifest:
     Raises:
         NoStoreError: there is no store.
         StoreVersionError: it was written in another version of the format.
-        CorruptStoreError: a file is missing, cut short or altered; says which.
+        CorruptStoreError: a file is missing, cut short or altered.
     """
 
     def check(folder: Path, manifest: Manifest) -> Manifest:
@@ -58,8 +58,8 @@ def checked_manifest(path: Path) -> Manifest:
 def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path:
     """Return the checked store of static data: the source itself, or one indexed of its RDF files.
 
-    The store of RDF files is used again as long as the files have the same names, sizes and times;
-    its instant is the time of the newest file. One process indexes, others wait for it.
+    The index is used again as long as the files have the same names, sizes and times. One process
+    indexes, others wait for it.
     """
     if is_store(source):
         checked_manifest(source)
@@ -76,8 +76,8 @@ def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path
         repr((base, [(str(f), s.st_size, s.st_mtime_ns) for f, s in states])).encode()
     ).hexdigest()
     label = f"{source} {fingerprint}"
-    place = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:16]
-    store = cache / f"{re.sub(r'[^A-Za-z0-9-]', '_', source.stem)}-{place}"
+    digest = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:16]
+    store = cache / f"{re.sub(r'[^A-Za-z0-9-]', '_', source.stem)}-{digest}"
     cache.mkdir(parents=True, exist_ok=True)
     with locked(cache / f"{store.name}.lock"):
         if not (is_store(store) and _made_from(store, label)):
@@ -97,7 +97,7 @@ def _made_from(store: Path, label: str) -> bool:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock on a file."""
+    """Lock a file."""
     import fcntl  # which only POSIX systems have
 
     with path.open("a") as lock:

@@ -1,7 +1,7 @@
-"""The static store: memory-mapped columns, in which every pattern is one contiguous range.
+"""Read a static store: memory-mapped columns, in which every pattern is one contiguous range.
 
 Counting is two array reads and up to two binary searches per further bound position; a page is a
-slice, at any depth. The file format is described in `tpf_server.store.static.layout`.
+slice, at any depth. `tpf_server.store.static.layout` describes the files.
 """
 
 from bisect import bisect_left, bisect_right
@@ -32,7 +32,7 @@ _FEW: Final = 64
 
 
 class _Order:
-    """One order: rows sorted by the positions in its name."""
+    """An order: rows sorted by the positions in its name."""
 
     def __init__(self, folder: Path, name: str, manifest: Manifest) -> None:
         self.name = name
@@ -54,9 +54,9 @@ class _Order:
             return 0, self._rows
         first = prefix[0]
         low, high = self._starts[first], self._starts[first + 1]
-        for column, wanted in zip(self._searched, prefix[1:], strict=False):
-            low = bisect_left(column, wanted, low, high)
-            high = bisect_right(column, wanted, low, high)
+        for column, value in zip(self._searched, prefix[1:], strict=False):
+            low = bisect_left(column, value, low, high)
+            high = bisect_right(column, value, low, high)
         return low, high
 
     def firsts(self) -> Ids:
@@ -84,7 +84,7 @@ _NOTHING: Final = _Matches(0, 0, (None,) * 4, ())
 
 
 class _Plan(NamedTuple):
-    """How the patterns with the same bound positions are answered."""
+    """How patterns with the same bound positions are answered."""
 
     order: _Order
     prefix: tuple[int, ...]
@@ -123,10 +123,7 @@ def _plans(orders: Sequence[_Order]) -> dict[int, _Plan]:
 
 
 class ColumnarStore:
-    """An open static store (`tpf_server.store.static.columnar.open_store` opens it).
-
-    Implements `tpf_server.store.protocols.StaticStore`. Thread-safe.
-    """
+    """An open `StaticStore`. Thread-safe."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -219,7 +216,7 @@ class ColumnarStore:
         predicate: Term,
         quads: list[Quad],
     ) -> list[Quad]:
-        """Return those of the quads with this predicate that the store holds in some graph."""
+        """Return the quads with this predicate that the store holds in some graph."""
         bits = _PREDICATE_BIT if self._has_graphs else _PREDICATE_BIT | _GRAPH_BIT
         order = files.plans[bits].order
         number = id_of(predicate)
@@ -229,12 +226,12 @@ class ColumnarStore:
         # What has the predicate is in the order of objects, then subjects.
         held = order.columns["o"][low:high].astype(np.uint64) << np.uint64(32)
         held |= order.columns["s"][low:high]
-        wanted = np.array(
+        keys = np.array(
             [(id_of(quad.object) or 0) << 32 | (id_of(quad.subject) or 0) for quad in quads],
             dtype=np.uint64,
         )
-        places = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
-        return [quads[k] for k in np.flatnonzero(held[places] == wanted)]
+        positions = np.minimum(np.searchsorted(held, keys), len(held) - 1)
+        return [quads[k] for k in np.flatnonzero(held[positions] == keys)]
 
     def _locate(self, files: _Files, pattern: QuadPattern) -> _Matches:
         ids = [0, 0, 0, 0]
@@ -313,9 +310,7 @@ def open_store(path: Path, *, verify: bool = False) -> ColumnarStore:
     """Open a store for reading. It stays unchanged, even when it is replaced at the same path.
 
     Raises:
-        NoStoreError: there is no store.
-        StoreVersionError: it was written in another version of the format.
-        CorruptStoreError: a file is missing, cut short or altered; says which.
+        NoStoreError, StoreVersionError, CorruptStoreError: see `checked_manifest`.
     """
 
     def open_files(folder: Path, manifest: Manifest) -> ColumnarStore:
@@ -326,5 +321,5 @@ def open_store(path: Path, *, verify: bool = False) -> ColumnarStore:
 
 
 def open_dataset(source: Path, cache: Path, *, base: str | None = None) -> ColumnarStore:
-    """Open a store, or the store of RDF files (`tpf_server.store.static.checking`)."""
+    """Open a store, or the store of RDF files; see `checked_store`."""
     return open_store(checked_store(source, cache, base=base))

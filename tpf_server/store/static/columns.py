@@ -18,7 +18,7 @@ _DTYPE = np.dtype("<u4")
 
 
 class ColumnWriter:
-    """Writes a column piece by piece; closing it makes it durable."""
+    """Write a column piece by piece; closing it makes it durable."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
@@ -32,12 +32,12 @@ class ColumnWriter:
         )
 
     def append(self, ids: Ids) -> None:
-        """Add these ids at the end."""
+        """Append ids."""
         self._file.write(np.ascontiguousarray(ids, dtype=_DTYPE).data)
         self._length += len(ids)
 
     def close(self) -> None:
-        """Write the length and wait until everything is on the disk."""
+        """Write the length, and flush to the disk."""
         if self._file.closed:
             return
         self._file.seek(0)
@@ -54,7 +54,7 @@ class ColumnWriter:
 
 
 def map_column(path: Path, length: int | None = None) -> Ids:
-    """Map a column of this length into memory."""
+    """Map a column of this length."""
     try:
         with path.open("rb") as file:
             npy.read_magic(file)

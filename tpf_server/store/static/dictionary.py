@@ -1,8 +1,8 @@
 """The dictionary of a static store: terms as N-Triples text, sorted by their UTF-8 bytes.
 
-One record batch of one ``large_string`` column in an Arrow file, whose offsets and text are mapped
-and searched in place. A small second file, the fence, repeats every n-th term and is held in
-memory: the first two thirds of the steps of a search touch no page of the dictionary.
+One ``large_string`` column in an Arrow file, mapped and searched in place. A small second file, the
+fence, repeats every n-th term in memory, so that the first two thirds of the steps of a search
+touch no page of the dictionary.
 """
 
 import os
@@ -47,7 +47,7 @@ class Dictionary:
         return len(self._positions)
 
     def id_of(self, term: str) -> int | None:
-        """Return the id of a term; ``None`` where the store does not hold it."""
+        """Return the id of a term, or ``None``."""
         memo = self._memo
         try:
             return memo[term]
@@ -80,7 +80,7 @@ class Dictionary:
         return bytes(self._text[self._offsets[position] : self._offsets[position + 1]])
 
     def terms(self, ids: bytes) -> list[Term]:
-        """The terms of these ids, in the same order."""
+        """Return the terms of these ids."""
         count = len(ids) // 4
         if count <= _FEW:
             offsets, text = self._offsets, self._text

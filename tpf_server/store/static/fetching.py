@@ -1,8 +1,7 @@
-"""Fetch stores from an object store into a folder of this machine, and again when they change.
+"""Fetch stores from an object store into a local folder, and again when they change.
 
-There, a store is a manifest, and the folder of its generation with files or parts of them
-(`tpf_server.store.static.parts`). The manifest is written last; what it does not name is ignored.
-Here, a generation is complete and checked before it replaces the last one.
+A remote store is a manifest, written last, and the folder of its generation with files or parts
+(`tpf_server.store.static.parts`). A fetched generation is checked before it replaces the last one.
 """
 
 import hashlib
@@ -33,7 +32,7 @@ _GENERATION: Final = re.compile(rf"{layout.GENERATION_PREFIX}[0-9a-f]+")
 
 
 def fetched_store(url: str, cache: Path) -> Path:
-    """Return where the store of a URL is kept on this machine, whether it exists or not."""
+    """Return the local path of the store of a URL; it may not exist."""
     name = re.sub(r"[^A-Za-z0-9-]", "_", Path(url).stem)
     return cache / f"{name}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:16]}"
 
@@ -84,7 +83,7 @@ def has_changed(url: str, cache: Path, environment: Mapping[str, str]) -> bool:
 
 
 def remote_manifest(folder: RemoteFolder) -> "Manifest | PartsManifest":
-    """Return the manifest of the store in a folder: of its files, or of its parts."""
+    """Return the manifest of the store in a folder: of files, or of parts."""
     try:
         text = folder.read(layout.MANIFEST)
     except FileNotFoundError:

@@ -1,12 +1,10 @@
 """Folders by URL: in an object store that speaks S3, or in HDFS.
 
-The environment has address and keys of the object store, under the names of AWS's tools:
-``AWS_ENDPOINT_URL`` (or ``AWS_ENDPOINT_URL_S3``), ``AWS_REGION``, ``AWS_ACCESS_KEY_ID``,
-``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``; without keys there, the usual places of these
-tools. A request that fails, or is not answered in time, is sent five times in all.
-
-HDFS is reached by its REST interface (``webhdfs``, ``swebhdfs`` with TLS), as the user in
-``HADOOP_USER_NAME``, or with libhdfs and a Java (``hdfs``).
+S3 is configured by the variables of AWS's tools (``AWS_ENDPOINT_URL`` or ``AWS_ENDPOINT_URL_S3``,
+``AWS_REGION``, ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``); without
+keys, by their usual files. A request that fails is sent five times in all. HDFS is reached by its
+REST interface (``webhdfs``, ``swebhdfs`` with TLS) as the user in ``HADOOP_USER_NAME``, or with
+libhdfs and a Java (``hdfs``).
 """
 
 import re
@@ -39,32 +37,32 @@ _REQUEST_SECONDS: Final = 30
 _BLOCK: Final = 4 << 20
 
 
-def local_path(place: object) -> Path | None:
+def local_path(path: object) -> Path | None:
     """Return the path of a ``file://`` URL (RFC 8089) or a path; ``None``: another URL."""
-    scheme, separator, rest = str(place).partition("://")
+    scheme, separator, rest = str(path).partition("://")
     if not separator or _SCHEME.fullmatch(scheme) is None:
-        return Path(str(place))
+        return Path(str(path))
     host, _, path = rest.partition("/")
     here = scheme.lower() == "file" and host.lower() in ("", "localhost")
     return Path(f"/{unquote(path)}") if here else None
 
 
-def is_store_url(place: object) -> bool:
+def is_store_url(path: object) -> bool:
     """True for the URL of an object store or of HDFS."""
-    scheme, separator, _ = str(place).partition("://")
+    scheme, separator, _ = str(path).partition("://")
     return bool(separator) and scheme.lower() in (*OBJECTS, *HADOOP)
 
 
 def access_in(environment: Mapping[str, str]) -> Access:
     """Return the variables of an environment that configure file systems."""
-    wanted = (
+    variables = (
         each for each in environment.items() if each[0].startswith("AWS_") or each[0] == _USER
     )
-    return tuple(sorted(wanted))
+    return tuple(sorted(variables))
 
 
 def location_of(url: str) -> str:
-    """The path of a URL within its file system."""
+    """Return the path of a URL within its file system."""
     scheme, _, rest = url.partition("://")
     return rest if scheme.lower() in OBJECTS else f"/{rest.partition('/')[2]}"
 
@@ -128,7 +126,7 @@ def _is_object(url: str) -> bool:
 
 
 class RemoteFolder:
-    """A folder in an object store or in HDFS; it can be pickled, with what opens it.
+    """A folder in an object store or in HDFS; picklable.
 
     Raises:
         SettingsError: the URL names no folder in a bucket, or the address is malformed.
@@ -170,7 +168,7 @@ class RemoteFolder:
                 yield block
 
     def read(self, name: str) -> bytes:
-        """Return the content of a small file; see `blocks`."""
+        """Read a small file; see `blocks`."""
         return b"".join(self.blocks(name))
 
     def write(self, name: str, blocks: Iterable[bytes]) -> None:
@@ -192,7 +190,7 @@ class RemoteFolder:
                 raise
 
     def put(self, name: str, file: Path) -> None:
-        """Copy a file of this machine; see `write`."""
+        """Copy a local file; see `write`."""
         with file.open("rb") as content:
             self.write(name, iter(partial(content.read, _BLOCK), b""))
 
@@ -207,15 +205,15 @@ class RemoteFolder:
 
         newest: dict[str, datetime] = {}
         with self._reporting(""):
-            wanted = fs.FileSelector(self._path, allow_not_found=True, recursive=True)
-            for info in self._system.get_file_info(wanted):
+            selector = fs.FileSelector(self._path, allow_not_found=True, recursive=True)
+            for info in self._system.get_file_info(selector):
                 name, separator, _ = info.path.removeprefix(f"{self._path}/").partition("/")
                 if info.type is fs.FileType.File and separator:
                     newest[name] = max(info.mtime, newest.get(name, info.mtime))
         return newest
 
     def remove(self, folder: str) -> None:
-        """Remove a folder with its content; it may be gone already."""
+        """Remove a folder with its content; it may be missing."""
         with self._reporting(folder), suppress(FileNotFoundError):
             self._system.delete_dir(f"{self._path}/{folder}")
 

@@ -2,8 +2,8 @@
 
 Source: *Binary RDF Representation for Publication and Exchange (HDT)*, W3C member submission 2011,
 as hdt-cpp writes it: a dictionary of four sections (front coding in blocks) and a bitmap of triples
-in the order of subjects. Other dictionaries and orders are refused. The file is mapped into memory;
-of the dictionary only the needed blocks are decoded. Checksums are not verified.
+in the order of subjects. Other kinds are refused. The file is mapped, and only the needed blocks of
+the dictionary are decoded. Checksums are not verified.
 """
 
 import io
@@ -83,14 +83,14 @@ class _Bytes:
 
     def __init__(self, content: mmap.mmap) -> None:
         self.content = content
-        self.place = 0
+        self.offset = 0
 
     def take(self, count: int) -> int:
-        """Step over so many bytes; where they began."""
-        start = self.place
+        """Skip bytes; return where they began."""
+        start = self.offset
         if count < 0 or start + count > len(self.content):
             raise ValueError("the file ends early")
-        self.place = start + count
+        self.offset = start + count
         return start
 
     def byte(self) -> int:
@@ -98,26 +98,26 @@ class _Bytes:
 
     def number(self) -> int:
         """Read a number in groups of seven bits, the last of which is marked."""
-        result, self.place = _number(self.content, self.place)
+        result, self.offset = _number(self.content, self.offset)
         return result
 
     def text(self) -> str:
-        end = self.content.find(b"\0", self.place, self.place + 4096)
+        end = self.content.find(b"\0", self.offset, self.offset + 4096)
         if end < 0:
             raise ValueError("a text without an end")
-        result = self.content[self.place : end].decode("ascii", "replace")
-        self.place = end + 1
+        result = self.content[self.offset : end].decode("ascii", "replace")
+        self.offset = end + 1
         return result
 
 
-def _number(content: mmap.mmap, place: int) -> tuple[int, int]:
+def _number(content: mmap.mmap, offset: int) -> tuple[int, int]:
     result = shift = 0
     while shift < 63:
-        byte = content[place]
-        place += 1
+        byte = content[offset]
+        offset += 1
         result |= (byte & 127) << shift
         if byte & 128:
-            return result, place
+            return result, offset
         shift += 7
     raise ValueError("a number without an end")
 
@@ -133,9 +133,9 @@ def _control(source: _Bytes, kind: int) -> _Control:
     start = source.take(4)
     if source.content[start : start + 4] != b"$HDT" or source.byte() != kind:
         raise ValueError("a part does not begin where it should")
-    form, said = source.text(), source.text()
+    form, properties = source.text(), source.text()
     source.take(2)
-    pairs = (each.partition("=") for each in said.split(";") if each)
+    pairs = (each.partition("=") for each in properties.split(";") if each)
     return _Control(form, {name: value for name, _, value in pairs})
 
 
@@ -173,8 +173,6 @@ class _Integers:
 
 
 class _Marks:
-    """Bits, one after the other."""
-
     def __init__(self, source: _Bytes) -> None:
         if source.byte() != 1:
             raise ValueError("a bitmap of an unknown kind")
@@ -219,7 +217,7 @@ class _Section:
         """Return the term of a number, from one on, as N-Triples."""
         if not 0 < number <= self.count:
             raise ValueError(f"there is no term {number}")
-        block, place = divmod(number - 1, self._width)
+        block, index = divmod(number - 1, self._width)
         entry = self._kept.get(block)
         if entry is None:
             entry = self._decoded(block)
@@ -228,10 +226,10 @@ class _Section:
                 self._kept_bytes = 0
             self._kept[block] = entry
             self._kept_bytes += sum(map(len, entry))
-        return entry[place]
+        return entry[index]
 
     def _decoded(self, block: int) -> list[bytes]:
-        place = self._start + int(self._blocks[block])
+        offset = self._start + int(self._blocks[block])
         many = min(self._width, self.count - block * self._width)
         results: list[bytes] = []
         text = b""
@@ -239,12 +237,12 @@ class _Section:
         for number in range(many):
             shared = 0
             if number:
-                shared, place = _number(self._content, place)
-            end = self._content.find(b"\0", place, self._end)
+                shared, offset = _number(self._content, offset)
+            end = self._content.find(b"\0", offset, self._end)
             if end < 0 or shared > len(text):
                 raise ValueError("a damaged section of the dictionary")
-            text = text[:shared] + self._content[place:end]
-            place = end + 1
+            text = text[:shared] + self._content[offset:end]
+            offset = end + 1
             length += len(text)
             if length > _LONGEST:
                 raise ValueError(f"more than {_LONGEST >> 20} MB in a block of its dictionary")
@@ -272,24 +270,24 @@ def _lines(source: _Bytes) -> Iterator[bytes]:
     subject = 1
     leaders = zip(pairs, last_predicate, strict=False)
     predicate, last = next(leaders, (0, 0))
-    told: list[bytes] = []
+    lines: list[bytes] = []
     for value, ends in zip(values, last_object, strict=False):
         begun = shared[subject] if subject <= both else subjects[subject - both]
         object_ = shared[value] if value <= both else objects[value - both]
-        told.append(b"%s %s %s .\n" % (begun, predicates[predicate], object_))
-        if len(told) == 4096:
-            yield b"".join(told)
-            told = []
+        lines.append(b"%s %s %s .\n" % (begun, predicates[predicate], object_))
+        if len(lines) == 4096:
+            yield b"".join(lines)
+            lines = []
         if ends:
             subject += last
             predicate, last = next(leaders, (0, 0))
-    yield b"".join(told)
+    yield b"".join(lines)
 
 
 def _term(text: bytes) -> bytes:
     """Return a term of the dictionary, whose literals have no escapes, as N-Triples.
 
-    A malformed one is returned as it is: a malformed line of N-Triples.
+    A malformed one gives a malformed line.
     """
     lexical = text.decode("utf-8", "surrogateescape")
     try:

@@ -1,7 +1,7 @@
 """Read files by HTTP, from any offset.
 
-A request that is refused with 408, 429 or 5xx, or breaks off, is repeated, five times in all; a
-file is then continued where it broke off.
+A request that is refused with 408, 429 or 5xx, or breaks off, is sent five times in all; a file
+continues where it broke off.
 """
 
 import io
@@ -83,8 +83,8 @@ def http_answer(
 def _refusal(answer: requests.Response) -> OSError:
     try:
         body = answer.raw.read(_MAX_REFUSAL, decode_content=True)
-        said = json.loads(body)["RemoteException"]
-        name, message = (f"{said[key]}\n".splitlines()[0] for key in ("exception", "message"))
+        exception = json.loads(body)["RemoteException"]
+        name, message = (f"{exception[key]}\n".splitlines()[0] for key in ("exception", "message"))
     except (*MALFORMED, urllib3.exceptions.HTTPError, OSError):
         name, message = "", f"HTTP {answer.status_code} {answer.reason}"
     if name == "FileNotFoundException":
@@ -95,7 +95,7 @@ def _refusal(answer: requests.Response) -> OSError:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a request failed; the messages of requests name Python objects."""
+    """Return why a request failed, without names of Python objects."""
     match error:
         case requests.Timeout():
             return "no answer in time"

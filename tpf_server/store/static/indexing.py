@@ -1,7 +1,7 @@
 """Index RDF files as a static store in one process, with pyoxigraph and numpy.
 
-Every distinct term is held in memory while the files are read: about 150 bytes each. The Spark
-writer brings larger data to `write_store`.
+Every distinct term is held in memory: about 150 bytes each. The Spark writer brings larger data to
+`write_store`.
 """
 
 from array import array
@@ -52,7 +52,7 @@ class KeyCode:
         self._is_integer = sum(self._widths) <= bits
 
     def encode(self, columns: Mapping[str, Ids]) -> Keys:
-        """Return the keys of rows, in their sequence."""
+        """Return the keys of rows."""
         if not self._is_integer:
             stacked = np.stack([columns[letter] for letter in self._order], axis=1)
             return stacked.astype(">u4").view(f"S{4 * len(self._order)}").ravel()
@@ -90,7 +90,7 @@ def distinct_rows(ascending: Keys) -> Keys:
 def sorted_orders(subjects: Ids, predicates: Ids, objects: Ids, graphs: Ids) -> dict[
     str, Iterator[RowColumns]
 ]:  # fmt: skip
-    """Sort quads, given by their columns of ids, into the orders that `write_store` takes.
+    """Sort quads, given by columns of ids, into the orders that `write_store` takes.
 
     Duplicates are left out. An order is sorted when it is iterated, so one is in memory at a time.
     """
@@ -151,7 +151,7 @@ def index_files(
 
 
 class QuadArrays:
-    """Quads in memory: columns of numbers of terms, of which 0 is the default graph."""
+    """Quads in memory as columns of term numbers, of which 0 is the default graph."""
 
     def __init__(self) -> None:
         # A new term gets the number of terms before it, without a Python frame per term.
@@ -176,7 +176,7 @@ class QuadArrays:
         return len(self) - before
 
     def ranked(self) -> tuple[Iterator[pa.Array], list[Ids]]:
-        """Return pieces of the sorted terms, and the columns of the quads as ranks among them."""
+        """Return the sorted terms in pieces, and the quads as columns of ranks among them."""
         texts = pa.array(self._ids, pa.large_string(), size=len(self._ids))
         by_text = pc.sort_indices(texts)
         rank = np.empty(len(texts), dtype=np.uint32)
@@ -187,7 +187,7 @@ class QuadArrays:
 
 
 class QuadIndexer(QuadArrays):
-    """Collects quads in memory and writes them as a store, without duplicates."""
+    """Collect quads in memory and write them as a store, without duplicates."""
 
     def write(
         self,
@@ -197,7 +197,7 @@ class QuadIndexer(QuadArrays):
         prefixes: Mapping[str, str] = MappingProxyType({}),
         source: str = "",
     ) -> Manifest:
-        """Write a store of the quads added so far, as `write_store` does."""
+        """Write a store of the quads added so far; see `write_store`."""
         terms, columns = self.ranked()
         return write_store(
             store, terms, sorted_orders(*columns), created=created, prefixes=prefixes, source=source

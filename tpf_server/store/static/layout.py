@@ -1,4 +1,4 @@
-"""How a static store lies on disk.
+"""The layout of a static store on disk.
 
 ::
 
@@ -7,30 +7,25 @@
         .lock                   held by the process that writes
         generation-<random>/
             terms.arrow         the dictionary: one column of large_string, strictly ascending
-            fence.arrow         every so many-th term, to begin a search with
+            fence.arrow         every n-th term, to begin a search with
             <order>.starts.npy  where the rows of each first term begin (terms + 1 numbers)
             <order>.<k>.npy     the k-th column of the order, for k from 1
             equal.<position>.npy the quads in which two positions hold the same term
             verified.json       which files have been checked against the manifest's checksums
 
 **Terms and ids.** A term is its canonical N-Triples text in UTF-8; ids are dense and ascend with
-the bytes of the text. Id 0 is always `DEFAULT_GRAPH`, the empty text, so that a graph is a term
-like the others.
+its bytes. Id 0 is `DEFAULT_GRAPH`, the empty text, so that a graph is a term like the others.
 
-**Orders.** An order is a permutation of the positions; its rows are the quads, sorted. A pattern
-is answered by the order whose first positions are the bound ones, so that its matches are one
-contiguous range. A dataset without named graphs has three orders, which answer all eight shapes.
-With named graphs there are six: three that end in the graph (for a pattern whose graph is a
-variable) and three that start with it (for the default graph or a named graph), which answer all
-sixteen. Fewer would not do: six is the number of pairs of positions, and each pair of bound
-positions needs an order that begins with it.
+**Orders.** An order is a permutation of the positions; its rows are the quads, sorted. A pattern is
+answered by the order whose first positions are the bound ones, so its matches are one range. Three
+orders answer the eight shapes of triples. Named graphs need six, one for each pair of positions:
+three that end in the graph (for a variable as the graph) and three that start with it.
 
-The first column of an order is stored as `starts`, so that the first bound position costs two
-array reads and no search. Only the first order, which also answers the pattern without a bound
-position, stores its first column itself too: a page from the middle is then a slice.
+The first column of an order is stored as `starts`, so that the first bound position costs two array
+reads. Only the first order, which also answers the open pattern, stores its first column itself
+too: a page is then a slice.
 
-**Repeated variables** (``?x ?p ?x``) are answered from `equal`, the quads in which any two
-positions agree; real data have few of them.
+**Repeated variables** (``?x ?p ?x``) are answered from `equal`; real data have few of them.
 """
 
 from typing import Final
@@ -58,7 +53,7 @@ WRITING_PREFIX: Final = "writing-"
 
 
 def starts_file(order: str) -> str:
-    """The file of the beginnings of an order."""
+    """Return the file of the beginnings of an order."""
     return f"{order}.starts.npy"
 
 
@@ -68,17 +63,17 @@ def column_file(order: str, k: int) -> str:
 
 
 def equal_file(position: str) -> str:
-    """Return the file of one position of the quads in which two positions agree."""
+    """Return the file of one position of `equal`."""
     return f"equal.{position}.npy"
 
 
 def stored_columns(order: str, all_orders: tuple[str, ...]) -> range:
-    """Return which columns (from 1) of an order are stored, beside `starts`."""
+    """Return the columns (from 1) of an order that are stored beside `starts`."""
     return range(1 if order == all_orders[0] else 2, len(order) + 1)
 
 
 def files_of(all_orders: tuple[str, ...]) -> list[str]:
-    """Return every file that the manifest of a store with these orders lists."""
+    """Return the files that the manifest of a store with these orders lists."""
     names = [TERMS, FENCE]
     for order in all_orders:
         names.append(starts_file(order))

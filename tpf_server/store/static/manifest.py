@@ -22,7 +22,7 @@ from tpf_server.store.static import layout
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """Size and SHA-256 (hexadecimal) of a file of the store."""
+    """Size and SHA-256 (hexadecimal) of a file."""
 
     bytes: int
     sha256: str
@@ -62,7 +62,7 @@ def content_version(files: Mapping[str, FileEntry], prefixes: Mapping[str, str])
 
 
 def sealed(form: str, content: Mapping[str, Any]) -> str:
-    """Return the text of a manifest: its format, its content and a checksum of both."""
+    """Return a manifest as text: format, content and a checksum of both."""
     body = {"format": form, "format_version": layout.FORMAT_VERSION, **content}
     body["checksum"] = _checksum(body)
     return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
@@ -103,9 +103,8 @@ def read_manifest(store: Path) -> Manifest:
     """Read the manifest of a store.
 
     Raises:
-        NoStoreError: there is no manifest.
-        StoreVersionError: the manifest is of another format or format version.
-        CorruptStoreError: the manifest is not what was written.
+        NoStoreError: there is none.
+        StoreVersionError, CorruptStoreError: see `unsealed`.
     """
     try:
         text = (store / layout.MANIFEST).read_bytes()
@@ -115,7 +114,7 @@ def read_manifest(store: Path) -> Manifest:
 
 
 def manifest_of(text: bytes, store: Path | str) -> Manifest:
-    """Return the manifest in a file of a store."""
+    """Parse the manifest of a store."""
     body = unsealed(text, store, layout.FORMAT)
     try:
         return Manifest(
@@ -140,7 +139,7 @@ def _checksum(body: Mapping[str, Any]) -> str:
 
 
 def file_entry(path: Path) -> FileEntry:
-    """Size and checksum of a file, read now."""
+    """Return size and checksum of a file, read now."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
         return FileEntry(os.fstat(file.fileno()).st_size, digest.hexdigest())
@@ -148,16 +147,16 @@ def file_entry(path: Path) -> FileEntry:
 
 def lists_its_files(manifest: Manifest) -> bool:
     """True where a manifest lists just the files that its orders need."""
-    known = manifest.orders in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS)
-    return known and set(manifest.files) == set(layout.files_of(manifest.orders))
+    has_known_orders = manifest.orders in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS)
+    return has_known_orders and set(manifest.files) == set(layout.files_of(manifest.orders))
 
 
 def verify_files(folder: Path, manifest: Manifest, *, again: bool = False) -> None:
     """Check every file of a generation against the manifest.
 
-    Sizes are checked always. Checksums are checked once: a stamp beside the files records what was
-    checked (inode, size, times of change), so that opening again takes milliseconds, while a file
-    that was copied, restored or changed since is checked anew.
+    Sizes are checked always, checksums once: a stamp beside the files records what was checked
+    (inode, size, times of change), so opening again takes milliseconds, and a file that changed is
+    checked anew.
 
     Raises:
         CorruptStoreError: a file is missing, or differs from the manifest.

@@ -1,7 +1,7 @@
 """Convert terms of pyoxigraph, which parses RDF and keeps graphs in memory.
 
-`parse_rdf` is the only way from bytes to quads, here and in the loaders: it checks for input that
-would harm the parser. Files too large for memory are parsed by `rdf_files.parsed_file`.
+`parse_rdf`, which refuses input that would harm the parser, is the only way from bytes to quads,
+here and in the loaders, but for large files: `rdf_files.parsed_file`.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ OxTerm: TypeAlias = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
 
 
 def ox_term(term: Term) -> OxTerm:
-    """The pyoxigraph term of a canonical text."""
+    """Return the pyoxigraph term of a canonical text."""
     if is_iri(term):
         return ox.NamedNode(term[1:-1])
     if is_literal(term):
@@ -47,7 +47,7 @@ def ox_term(term: Term) -> OxTerm:
 
 
 def text_of(term: OxTerm) -> Term:
-    """The canonical text of a pyoxigraph term."""
+    """Return the canonical text of a pyoxigraph term."""
     if isinstance(term, ox.Triple):
         # As a text of its own it has no brackets.
         parts = (text_of(term.subject), text_of(term.predicate), text_of(term.object))
@@ -56,7 +56,6 @@ def text_of(term: OxTerm) -> Term:
 
 
 def _parsed_quad(quad: ox.Quad) -> Quad:
-    """Return a quad of pyoxigraph in canonical texts."""
     graph = quad.graph_name
     return Quad(
         Term(str(quad.subject)),
@@ -72,8 +71,7 @@ def parse_rdf(
     """Parse a document in memory.
 
     Raises:
-        NestingError: it is nested too deep, or has a term that is too long; the latter while it is
-            iterated over.
+        NestingError: it is nested too deep or, while it is iterated over, has a term too long.
         SyntaxError: it is malformed; raised while it is iterated over.
         ValueError: the base is no IRI.
     """

@@ -1,9 +1,8 @@
 """Stores in parts: sorted pieces in an object store, of which fetching makes a store.
 
-Several machines write one store, each some pieces of the dictionary and of the rows of every order,
-as Arrow streams. The manifest lists the parts and is written last. Fetching passes them, in
-sequence, to the step that all writers of stores share: the files are, byte for byte, those of a
-store that one machine wrote.
+Several machines write one store, each some pieces of the dictionary and of every order, as Arrow
+streams; the manifest is written last. Fetching passes them to the step that all writers share, so
+the files are, byte for byte, those of a store that one machine wrote.
 """
 
 import hashlib
@@ -32,7 +31,7 @@ _COMPRESSION: Final = "zstd"
 
 @dataclass(frozen=True, slots=True)
 class StorePart:
-    """A part: the name of its file, its size and its SHA-256 (hexadecimal)."""
+    """Name, size and SHA-256 (hexadecimal) of a part."""
 
     name: str
     bytes: int
@@ -77,7 +76,7 @@ class PartsManifest:
 
 
 def parts_manifest(text: bytes, store: str) -> PartsManifest:
-    """Return the manifest in a file of a store in parts."""
+    """Parse the manifest of a store in parts."""
     body = unsealed(text, store, layout.PARTS_FORMAT)
     try:
         manifest = PartsManifest(
@@ -118,7 +117,7 @@ def packed_columns(columns: Sequence[pa.Array | Ids]) -> bytes:
 
 
 def put_part(folder: RemoteFolder, generation: str, name: str, content: bytes) -> StorePart:
-    """Write a part, which counts when a manifest lists it. Its name is derived of its content."""
+    """Write a part under a name derived of its content; it counts when a manifest lists it."""
     digest = hashlib.sha256(content).hexdigest()
     part = StorePart(f"{name}-{digest[:16]}.arrow", len(content), digest)
     folder.write(f"{generation}/{part.name}", [content])
@@ -136,13 +135,13 @@ def store_of_parts(folder: RemoteFolder, manifest: PartsManifest, store: Path) -
 
     def columns(name: str) -> Iterator[pa.RecordBatch]:
         for part in manifest.parts[name]:
-            place = f"{manifest.generation}/{part.name}"
+            name = f"{manifest.generation}/{part.name}"
             try:
-                content = folder.read(place)
+                content = folder.read(name)
             except FileNotFoundError:
-                raise CorruptStoreError(f"{folder.url}/{place} is missing") from None
+                raise CorruptStoreError(f"{folder.url}/{name} is missing") from None
             if (len(content), hashlib.sha256(content).hexdigest()) != (part.bytes, part.sha256):
-                raise CorruptStoreError(f"{folder.url}/{place} is corrupt: its checksum differs")
+                raise CorruptStoreError(f"{folder.url}/{name} is corrupt: its checksum differs")
             with pa.ipc.open_stream(content) as reader:
                 yield reader.read_next_batch()
 

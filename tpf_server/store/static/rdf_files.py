@@ -1,12 +1,11 @@
-"""RDF files as quads of canonical N-Triples texts.
+"""Read RDF files as quads of canonical N-Triples texts.
 
-Formats: N-Triples, N-Quads, Turtle, TriG, N3, RDF/XML and JSON-LD, by the file name's ending,
-also compressed (``.gz``, ``.bz2``, ``.zst``), parsed by pyoxigraph; and HDT.
+By the file name's ending: N-Triples, N-Quads, Turtle, TriG, N3, RDF/XML and JSON-LD, also
+compressed (``.gz``, ``.bz2``, ``.zst``), parsed by pyoxigraph; and HDT.
 
-**Blank nodes are scoped per file.** In N-Triples and N-Quads, whose files may be read in parts by
-several processes, ``_:x`` of file number 3 becomes ``_:f3-x``. In the other formats, which also
-have nodes without labels, blank nodes are numbered as they appear: ``_:f3n0``, ``_:f3n1``. So the
-same files always give the same store.
+Blank nodes are scoped per file. In N-Triples and N-Quads, which several processes may read in
+parts, ``_:x`` of file number 3 becomes ``_:f3-x``; in other formats blank nodes are numbered as
+they appear: ``_:f3n0``. So the same files always give the same store.
 """
 
 import bz2
@@ -79,7 +78,7 @@ def rdf_files(inputs: Iterable[Path]) -> list[Path]:
 
 
 def files_in(path: Path) -> list[Path]:
-    """Return the RDF file of this name, or those in the directory of this name; see `rdf_files`."""
+    """Return the RDF file of this name, or those in this directory; see `rdf_files`."""
     if path.is_dir():
         return sorted(
             file
@@ -138,7 +137,7 @@ def parsed_file(
 
 
 class _Pieces:
-    """A decompressed file, piece by piece; can be iterated over again."""
+    """A decompressed file in pieces; can be iterated over again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -150,7 +149,7 @@ class _Pieces:
 
 
 class RdfReader:
-    """Reads one RDF file."""
+    """Read one RDF file."""
 
     def __init__(self, path: Path, number: int, base: str | None = None) -> None:
         check_ending(path)
@@ -164,7 +163,7 @@ class RdfReader:
         """Prefix to namespace, complete when all quads have been read."""
 
     def quads(self) -> Iterator[QuadTexts]:
-        """Return the quads, in the sequence of the file, duplicates included.
+        """Return the quads in the sequence of the file, duplicates included.
 
         Raises:
             RdfInputError: the file cannot be parsed or decompressed; says where.
@@ -202,7 +201,7 @@ class RdfReader:
 
 
 class BlankNodeScope:
-    """Gives the blank nodes of one file labels that no other file has."""
+    """Give the blank nodes of one file labels that no other file has."""
 
     def __init__(self, number: int, *, keep_labels: bool) -> None:
         self._number = number
@@ -210,7 +209,7 @@ class BlankNodeScope:
         self._texts: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
-        """The scoped text of a blank node ``_:label``."""
+        """Return the scoped text of a blank node ``_:label``."""
         if self._keep:
             return f"_:f{self._number}-{text[2:]}"
         scoped = self._texts.get(text)
@@ -255,7 +254,7 @@ def _object_text(term: object, scope: BlankNodeScope) -> str:
 
 
 def merge_prefixes(all_prefixes: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Merge the prefixes of several files; the first one of a name counts."""
+    """Merge the prefixes of files; the first one of a name counts."""
     merged: dict[str, str] = {}
     for prefixes in all_prefixes:
         for prefix, namespace in prefixes.items():

@@ -1,8 +1,8 @@
-"""HDFS by its REST interface: neither Java nor libhdfs is needed.
+"""Access HDFS by its REST interface, without Java and libhdfs.
 
 Source: *WebHDFS REST API* of Apache Hadoop 3. A name node redirects requests for contents to a data
-node. Files are sent when they are complete, and a rename replaces a file in one step. Users are
-identified by name (``HADOOP_USER_NAME``), as in clusters without Kerberos.
+node. A rename replaces a file in one step. Users are identified by ``HADOOP_USER_NAME``, as in
+clusters without Kerberos.
 """
 
 import io
@@ -30,22 +30,25 @@ from tpf_server.store.static.http_files import (
 
 
 class WebHdfs:
-    """An HDFS, with the methods of `pyarrow.fs.FileSystem` that are used here."""
+    """An HDFS with those methods of `pyarrow.fs.FileSystem` that are used here."""
 
     def __init__(self, authority: str, user: str | None, *, secure: bool = False) -> None:
         self._root = f"{'https' if secure else 'http'}://{authority}/webhdfs/v1"
         self._user = {} if user is None else {"user.name": user}
 
-    def get_file_info(self, wanted: Any) -> Any:
+    def get_file_info(self, path_or_selector: Any) -> Any:
         """Return the `FileInfo` of a path, or of those that a selector selects."""
-        if isinstance(wanted, fs.FileSelector):
-            return self._selected(wanted)
+        if isinstance(path_or_selector, fs.FileSelector):
+            return self._selected(path_or_selector)
         try:
             return self._said(
-                "GET", wanted, "GETFILESTATUS", lambda body: _info_of(wanted, body["FileStatus"])
+                "GET",
+                path_or_selector,
+                "GETFILESTATUS",
+                lambda body: _info_of(path_or_selector, body["FileStatus"]),
             )
         except FileNotFoundError:
-            return fs.FileInfo(wanted, fs.FileType.NotFound)
+            return fs.FileInfo(path_or_selector, fs.FileType.NotFound)
 
     def _selected(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         infos: list[fs.FileInfo] = []
@@ -65,7 +68,7 @@ class WebHdfs:
         return infos
 
     def open_input_file(self, path: str) -> Any:
-        """A file to read, from any byte on."""
+        """Open a file for reading, from any byte on."""
         info = self.get_file_info(path)
         if info.type is not fs.FileType.File:
             raise FileNotFoundError(f"{path} does not exist")
@@ -91,18 +94,18 @@ class WebHdfs:
             http_answer("PUT", location, data=body, headers=headers).close()
 
     def create_dir(self, path: str) -> None:
-        """Make a folder, with those above it."""
+        """Make a folder and its parents."""
         self._said("PUT", path, "MKDIRS", bool)
 
     def delete_dir(self, path: str) -> None:
-        """Remove a folder with all that is in it."""
+        """Remove a folder with its content."""
         if self._said("DELETE", path, "DELETE", _is_refused, recursive="true"):
             raise FileNotFoundError(f"{path} does not exist")
 
     delete_file = delete_dir
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file, and replace one of that name."""
+        """Rename a file, replacing one of that name."""
         options = {"destination": target, "renameoptions": "OVERWRITE"}
         if self._said("PUT", source, "RENAME", _is_refused, **options):
             raise OSError(f"{source} is not renamed to {target}")
@@ -116,7 +119,7 @@ class WebHdfs:
         **arguments: Any,
     ) -> ResultT:
 
-        def said() -> ResultT:
+        def answer() -> ResultT:
             with self._asked(method, path, operation, **arguments) as answer:
                 try:
                     content = answer.content.strip()
@@ -127,7 +130,7 @@ class WebHdfs:
             except MALFORMED:
                 raise OSError(f"{operation}: an answer that is not of WebHDFS") from None
 
-        return asked_again(said)
+        return asked_again(answer)
 
     def _asked(
         self,
@@ -144,8 +147,6 @@ class WebHdfs:
 
 
 class _Upload:
-    """A file that is sent when it is closed."""
-
     def __init__(self, send: Callable[[Any], None]) -> None:
         self._send = send
         self._content = TemporaryFile()  # noqa: SIM115 - see `__exit__`

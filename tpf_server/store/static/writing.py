@@ -1,12 +1,9 @@
-"""The last step of every writer of a static store, and the atomic switch to the new content.
+"""Write a static store, and switch to the new content atomically: the last step of every writer.
 
-A writer brings sorted terms and sorted rows of ids, in pieces of any size, so nothing has to fit in
-memory. Sortedness, ids and the agreement of the orders are checked on the way.
-
-**Atomic switch.** The files go to a new folder inside the store and are flushed to the disk; then
-the manifest, replaced in one rename, points at them. A reader of the old generation keeps its
-mapped files until it closes. A killed writer leaves the old generation in force, and its litter to
-the next writer.
+A writer brings sorted terms and sorted rows of ids, in pieces of any size. Sortedness, ids and the
+agreement of the orders are checked. The files go to a new folder and are flushed; then the
+manifest, replaced in one rename, points at them. Readers of the old generation keep its mapped
+files. A killed writer leaves the old generation in force, and its litter to the next writer.
 """
 
 import secrets
@@ -54,12 +51,12 @@ def write_store(
 
     Args:
         store: the directory of the store; made where it is missing.
-        terms: pieces of the dictionary, ascending strictly by UTF-8 bytes over all pieces. The
-        first
-            term is the empty text, which stands for the default graph and has id 0.
+        terms: pieces of the dictionary, ascending strictly by UTF-8 bytes. The first term is the
+            empty
+            text, which stands for the default graph.
         orders: for each order of `layout.TRIPLE_ORDERS`, or of `layout.QUAD_ORDERS` where there are
-            named graphs, its rows in pieces, ascending strictly over all pieces; columns in the
-            sequence of the letters of the order. They are taken one order after the other.
+            named graphs, its rows in ascending pieces; columns in the sequence of its letters. They
+            are taken one order after the other.
         created: the instant of the content, shown as ``Last-Modified``.
         prefixes: prefix to namespace.
         source: what the store is made from.
