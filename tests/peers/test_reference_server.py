@@ -1,18 +1,21 @@
 """Our client gets the right answers from the reference server for fragments."""
 
 import json
+import re
 import socket
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyoxigraph
 import pytest
 import requests
 from hypothesis import HealthCheck, given, settings
 
+from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.terms import DEFAULT_GRAPH, Quad, blank_node, iri, literal
 from experiments.free_port import free_port
 from experiments.workloads.shop import IN_GRAPHS, SHOP_QUERIES
@@ -70,12 +73,22 @@ def _config(port: int, files: dict[str, Path]) -> dict[str, object]:
     }
 
 
+def _near(url: str) -> list[Quad]:
+    """Data about what is near the pages of a dataset, in words of interfaces, and about these."""
+    subjects = [iri(url + end) for end in ("#a", "?subject=x#a", "?subject=x", "/a")]
+    predicates = [iri(f"{VOID}triples"), iri(f"{HYDRA}next"), iri("http://e/p")]
+    said = [Quad(s, p, o) for s in subjects for p in predicates for o in subjects]
+    said.append(Quad(iri(f"{url}#dataset"), iri(f"{DCTERMS}publisher"), blank_node("x")))
+    return [*said, Quad(blank_node("x"), iri("http://e/name"), literal("x"))]
+
+
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("reference")
     port = free_port()
     files = {}
-    for name, quads in (("small", SMALL), ("odd", ODD), ("shop", SHOP)):
+    near = _near(f"http://127.0.0.1:{port}/near")
+    for name, quads in (("small", SMALL), ("odd", ODD), ("shop", SHOP), ("near", near)):
         files[name] = folder / f"{name}.nt"
         files[name].write_text(n_quads(quads), encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(_config(port, files)), encoding="utf-8")
@@ -173,3 +186,32 @@ def test_a_dataset_that_is_not_there(base: str) -> None:
         client.query("ASK { ?s ?p ?o }")
     assert error.value.url == base + "nothing"
     assert error.value.status == 404
+
+
+class _Asks(requests.adapters.HTTPAdapter):
+    """Asks for one format, whatever the client prefers."""
+
+    def __init__(self, media_type: str) -> None:
+        super().__init__()
+        self._media_type = media_type
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # type: ignore[override]
+        request.headers["Accept"] = self._media_type
+        return super().send(request, **options)
+
+
+@pytest.mark.parametrize("media_type", ["text/turtle", "application/n-triples", "application/trig"])
+@pytest.mark.parametrize("name", ["near", "small", "odd"])
+def test_pages_of_all_formats_have_their_data_and_no_others(
+    base: str, name: str, media_type: str
+) -> None:
+    data = {"near": _near(f"{base}near"), "small": SMALL, "odd": ODD}[name]
+    session = requests.Session()
+    session.mount(base, _Asks(media_type))
+    with Client(base + name, session=session) as client:
+        found = client.query("SELECT * { ?s ?p ?o }")
+        assert isinstance(found, Solutions)
+        rows = [tuple(re.sub("^_:.*", "_:", str(term)) for term in row.row) for row in found]
+    assert Counter(rows) == Counter(
+        tuple(re.sub("^_:.*", "_:", term) for term in quad.triple) for quad in data
+    )

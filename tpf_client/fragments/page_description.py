@@ -2,8 +2,8 @@
 
 Any data may speak of forms, counts and topics. Metadata is only what is about this page: in a
 format with graphs, a graph whose topic is the page or its fragment; in a format without graphs,
-what is said of the page, its fragment, its dataset, the form of that dataset, and of the labels
-that the page states.
+what is said in the words of interfaces of the page, its fragment, its dataset, the form of that
+dataset, and of the labels that the page states.
 
 Source: Triple Pattern Fragments (Hydra W3C Community Group), section 4; Quad Pattern Fragments;
 this project's temporal metadata (see docs/client.md).
@@ -15,11 +15,22 @@ from datetime import datetime
 from itertools import chain, islice
 from operator import itemgetter
 from typing import TypeAlias
+from urllib.parse import parse_qsl
 
 from annotations.errors import AnnotationError
 from annotations.instants import instant_of_term
 from annotations.labels import Expiration, Interval, Label, at_instant
-from annotations.namespaces import DEFAULT_VOCABULARY, FOAF, HYDRA, RDF, SD, VOID, Vocabulary
+from annotations.namespaces import (
+    DCTERMS,
+    DEFAULT_VOCABULARY,
+    FOAF,
+    HYDRA,
+    RDF,
+    RDF_TYPE,
+    SD,
+    VOID,
+    Vocabulary,
+)
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,
@@ -38,10 +49,12 @@ from tpf_client.fragments.page import PageMetadata
 Statements: TypeAlias = Mapping[str, Mapping[str, list[str]]]
 """Subject to predicate to objects."""
 _BySubject: TypeAlias = dict[str, dict[str, list[str]]]
+_Parts: TypeAlias = Mapping[str, Sequence[str]]
 _PRIMARY_TOPIC = f"<{FOAF}primaryTopic>"
 _SEARCH = f"<{HYDRA}search>"
 _MAPPING = f"<{HYDRA}mapping>"
 _VIEW = f"<{HYDRA}view>"
+_MEMBER = f"<{HYDRA}member>"
 _COUNTS = (f"<{VOID}triples>", f"<{HYDRA}totalItems>")
 _PAGE_SIZE = (f"<{HYDRA}itemsPerPage>", f"<{HYDRA}limit>")
 _NEXT = (f"<{HYDRA}next>", f"<{HYDRA}nextPage>")
@@ -56,6 +69,10 @@ _CONTROLS = frozenset(
         f"<{HYDRA}last>", f"<{HYDRA}lastPage>",
     }
 )  # fmt: skip
+_TITLES = frozenset(f"<{DCTERMS}{name}>" for name in ("title", "description", "source"))
+_DATASETS = frozenset({f"<{VOID}Dataset>", f"<{HYDRA}Collection>"})
+_NAMESPACES = (f"<{HYDRA}", f"<{VOID}", f"<{SD}")
+"""What interfaces are described with, beside the temporal vocabulary of a page."""
 _MARKS = _CONTROLS | {_SEARCH, _MAPPING, _TEMPLATE, _VARIABLE, f"<{HYDRA}property>"}
 
 _ROLES = {
@@ -82,9 +99,10 @@ def metadata_graphs(quads: Iterable[Quad], url: str) -> set[Term]:
         quads: those of the page.
         url: where it was read.
     """
-    place = without_query(url)
+    place, page = without_query(url), _parameters(url)
     named: set[Term] = set()
     own: set[Term] = set()
+    exact: set[Term] = set()
     marked: set[Term] = set()
     searched: set[Term] = set()
     for subject, predicate, object_, graph in quads:
@@ -94,10 +112,13 @@ def metadata_graphs(quads: Iterable[Quad], url: str) -> set[Term]:
                 searched.add(graph)
         elif predicate == _PRIMARY_TOPIC and graph == subject:
             named.add(graph)
-            if place in (without_query(graph[1:-1]), without_query(object_[1:-1])):
+            topic = object_[1:-1]
+            if place in (without_query(graph[1:-1]), without_query(topic)):
                 own.add(graph)
+                if place == without_query(topic) and _parameters(topic) == page:
+                    exact.add(graph)
     if own or DEFAULT_GRAPH in searched:
-        return own & marked or own
+        return exact & marked or own & marked or own
     return named & searched or named & marked or named
 
 
@@ -114,78 +135,136 @@ def split_metadata(quads: list[Quad], url: str) -> tuple[list[Quad], list[Quad]]
             [quad for quad in quads if quad.graph not in graphs],
             [quad for quad in quads if quad.graph in graphs],
         )
-    nodes = _described(quads, url)
+    is_metadata = _Description(quads, url).has
     data: list[Quad] = []
     metadata: list[Quad] = []
     for quad in quads:
-        about = quad.subject in nodes or (quad.predicate == _PRIMARY_TOPIC and quad.object in nodes)
-        (metadata if about else data).append(quad)
+        (metadata if is_metadata(quad) else data).append(quad)
     return data, metadata
 
 
-def _described(quads: Iterable[Quad], url: str) -> set[str]:
-    """The page and what belongs to it: its fragment, its dataset, a form, labels.
+class _Description:
+    """What a page without graphs says of itself, its fragment, its dataset and its form.
+
+    Data may be about the same things, so that what is said counts, too: metadata are statements
+    about these in the words of interfaces.
 
     Args:
-        quads: of a page without graphs.
+        quads: those of the page.
         url: where it was read.
     """
-    said: _BySubject = {}
-    containing: dict[str, list[str]] = {}
-    for subject, predicate, object_, _ in quads:
-        said.setdefault(subject, {}).setdefault(predicate, []).append(object_)
-        if predicate in (_SUBSET, _VIEW):
-            containing.setdefault(object_, []).append(subject)
-    place = without_query(url)
-    nodes = {f"<{url}>"}
-    # Servers may write the same URL in another way.
-    nodes |= {
-        each
-        for each, node in said.items()
-        if is_iri(each) and not _CONTROLS.isdisjoint(node) and without_query(each[1:-1]) == place
-    }
-    datasets = _datasets(said, containing, nodes, place)
-    nodes |= datasets
-    waiting = list(nodes)
-    while waiting:
-        each = waiting.pop()
-        node = said.get(each, {})
-        parts = [part for name in (_SUBSET, _VIEW) for part in node.get(name, ())]
-        near = [
-            *containing.get(each, ()),
-            *(part for part in parts if not _CONTROLS.isdisjoint(said.get(part, ()))),
-            *(o for said_of in node.values() for o in said_of if o.startswith(f"<{place}#")),
-        ]
-        new = set(near) - nodes
-        nodes |= new
-        waiting += new
-    for form in {form for each in datasets for form in said[each][_SEARCH]}:
-        if _template(said, form) is not None:
-            nodes.add(form)
-            mappings = (each for objects in said[form].values() for each in objects)
-            nodes.update(each for each in mappings if _VARIABLE in said.get(each, ()))
-    return nodes | _labels(said, nodes)
+
+    def __init__(self, quads: Iterable[Quad], url: str) -> None:
+        self._place = without_query(url)
+        said: _BySubject = {}
+        containing: dict[str, list[str]] = {}
+        for subject, predicate, object_, _ in quads:
+            said.setdefault(subject, {}).setdefault(predicate, []).append(object_)
+            if predicate in (_SUBSET, _VIEW):
+                containing.setdefault(object_, []).append(subject)
+        self._pages = self._pages_of(said, containing, url)
+        places = {
+            form: _template(said, form)
+            for each in self._pages
+            for form in said.get(each, {}).get(_SEARCH, ())
+        }
+        fitting = {form for form, place in places.items() if place == self._place}
+        self._forms = fitting or {form for form, place in places.items() if place is not None}
+        self._mappings = {
+            each
+            for form in self._forms
+            for objects in said[form].values()
+            for each in objects
+            if _VARIABLE in said.get(each, ())
+        }
+        names = {name for each in self._pages for name in said.get(each, {}).get(_VOCABULARY, ())}
+        spaces = [DEFAULT_VOCABULARY, *(Vocabulary(name[1:-1]) for name in names)]
+        self._words = {*_NAMESPACES, *(each["x"][:-2] for each in spaces)}
+        stated = {predicate for each in self._pages for predicate in said.get(each, ())}
+        labelled: dict[str, Vocabulary] = {
+            each["predicate"]: each for each in spaces if each["dynamicTriples"] in stated
+        }
+        self._labels = {
+            each
+            for each, node in said.items()
+            if is_blank_node(each)
+            and any(_is_label(node, labelled[name]) for name in node if name in labelled)
+        }
+
+    def _pages_of(self, said: Statements, containing: _Parts, url: str) -> set[str]:
+        """The page, its fragment and its dataset."""
+        place, parameters = self._place, _parameters(url)
+        # Servers may write the same URL in another way.
+        pages = {f"<{url}>"} | {
+            each
+            for each, node in said.items()
+            if _is_page(each, node)
+            and without_query(each[1:-1]) == place
+            and _parameters(each[1:-1]) == parameters
+        }
+        pages |= _datasets(said, containing, pages, place)
+        waiting = list(pages)
+        while waiting:
+            each = waiting.pop()
+            node = said.get(each, {})
+            parts = [part for name in (_SUBSET, _VIEW) for part in node.get(name, ())]
+            new = {part for part in parts if _is_page(part, said.get(part, {}))}
+            around = without_query(each[1:-1])
+            for whole in containing.get(each, ()):
+                own = "#" not in whole or _is_dataset(said[whole])
+                if own and without_query(whole[1:-1]) == around:
+                    new.add(whole)
+            new -= pages
+            pages |= new
+            waiting += new
+        return pages
+
+    def has(self, quad: Quad) -> bool:
+        """True for a statement of the metadata."""
+        subject, predicate, object_, _ = quad
+        if subject in self._pages:
+            if predicate in (_SUBSET, _VIEW):
+                return object_ in self._pages
+            return predicate in _TITLES or self._is_word(predicate, object_)
+        if subject in self._forms or subject in self._mappings or subject in self._labels:
+            return self._is_word(predicate, object_)
+        if object_ not in self._pages:
+            return False
+        place = without_query(subject[1:-1])
+        if predicate == _MEMBER:
+            return self._place.startswith(place)
+        return predicate in (_SUBSET, _VIEW, _PRIMARY_TOPIC) and place == self._place
+
+    def _is_word(self, predicate: str, object_: str) -> bool:
+        return _namespace(object_ if predicate == RDF_TYPE else predicate) in self._words
 
 
-def _labels(said: Statements, nodes: set[str]) -> set[str]:
-    """What gives facts their labels, where the page states labels.
-
-    Args:
-        said: by subject and predicate.
-        nodes: the page and what belongs to it.
-    """
-    stated = {predicate for each in nodes for predicate in said.get(each, ())}
-    names = {name for each in nodes for name in said.get(each, {}).get(_VOCABULARY, ())}
-    vocabularies = [DEFAULT_VOCABULARY, *(Vocabulary(name[1:-1]) for name in names)]
-    marks = {tmp["predicate"] for tmp in vocabularies if tmp["dynamicTriples"] in stated}
-    return {
-        each for each, node in said.items() if is_blank_node(each) and not marks.isdisjoint(node)
-    }
+def _is_page(name: str, node: Mapping[str, Sequence[str]]) -> bool:
+    """True for what may be a page or a fragment: it has counts or links, and a URL of its own."""
+    return is_iri(name) and "#" not in name and not _CONTROLS.isdisjoint(node)
 
 
-def _datasets(
-    said: Statements, containing: dict[str, list[str]], pages: set[str], place: str
-) -> set[str]:
+def _is_dataset(node: Mapping[str, Sequence[str]]) -> bool:
+    return _SEARCH in node or not _DATASETS.isdisjoint(node.get(RDF_TYPE, ()))
+
+
+def _is_label(node: Mapping[str, Sequence[str]], tmp: Vocabulary) -> bool:
+    ends = tmp.expiration in node or tmp.instant in node
+    return tmp["subject"] in node and (ends or (tmp.initial in node and tmp.final in node))
+
+
+def _parameters(url: str) -> Sequence[tuple[str, str]]:
+    """What a URL asks for, however it is written."""
+    return sorted(parse_qsl(url.partition("#")[0].partition("?")[2]))
+
+
+def _namespace(iri: str) -> str:
+    """The namespace of an IRI, with the bracket before it."""
+    end = max(iri.rfind("#"), iri.rfind("/"))
+    return iri[: (end if end >= 0 else iri.rfind(":")) + 1]
+
+
+def _datasets(said: Statements, containing: _Parts, pages: set[str], place: str) -> set[str]:
     """What has the form of this page: one that leads here; else that of what contains it; else any.
 
     Args:

@@ -1,9 +1,10 @@
 """Pages: data, metadata, and labels of quads."""
 
+import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -33,6 +34,7 @@ PREFIXES = """
 @prefix void: <http://rdfs.org/ns/void#> . @prefix foaf: <http://xmlns.com/foaf/0.1/> .
 @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
 @prefix sd: <http://www.w3.org/ns/sparql-service-description#> .
+@prefix dct: <http://purl.org/dc/terms/> .
 @prefix tmp: <http://example.org/temporal#> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
 """
 FORM = """
@@ -155,11 +157,41 @@ _WORDS = [
     "<http://www.w3.org/ns/sparql-service-description#defaultGraph>",
     "<http://purl.org/dc/terms/source>", "<http://ex.org/delay>",
 ]  # fmt: skip
-_THINGS = [f"<http://ex.org/{name}>" for name in "abc"]
+_ELSEWHERE = [f"<http://ex.org/{name}>" for name in "abc"]
+_NEAR = [
+    *(f"<http://ex.org/d#{name}>" for name in ("a", "b", "metadata", "pattern")),
+    "<http://ex.org/d?p=x#a>",
+    "<http://ex.org/d?p=x#metadata>",
+    "<http://ex.org/d?p=y>",
+    "<http://ex.org/d?p=y#metadata>",
+    "<http://ex.org/d/a>",
+    "<http://ex.org/dd>",
+    "_:a",
+    "_:b",
+]
+"""Names that data may have beside the page, its fragment and its dataset."""
+_OWN = ["<http://ex.org/d#dataset>", "<http://ex.org/d?p=x>"]
+_ABOUT = [f"<http://ex.org/{name}>" for name in ("delay", "publisher")] + [
+    "<http://purl.org/dc/terms/license>",
+    "<http://purl.org/dc/terms/publisher>",
+    "<http://www.w3.org/2000/01/rdf-schema#seeAlso>",
+]
+"""What data may say of the page and its dataset themselves: no words of interfaces."""
 _VALUES = ['"0"', _integer(0), '"http://ex.org/a{?s,p,o}"', '"s"', '"2001-01-01T00:00:00Z"']
-_spoken = st.builds(
-    lambda s, p, o: Quad(Term(s), Term(p), Term(o)),
-    st.sampled_from(_THINGS), st.sampled_from(_WORDS), st.sampled_from([*_THINGS, *_VALUES]),
+_THINGS = [*_ELSEWHERE, *_NEAR]
+_spoken = st.one_of(
+    st.builds(
+        lambda s, p, o: Quad(Term(s), Term(p), Term(o)),
+        st.sampled_from(_THINGS), st.sampled_from(_WORDS), st.sampled_from([*_THINGS, *_VALUES]),
+    ),
+    st.builds(
+        lambda s, p, o: Quad(Term(s), Term(p), Term(o)),
+        st.sampled_from(_OWN), st.sampled_from(_ABOUT), st.sampled_from([*_THINGS, *_VALUES]),
+    ),
+    st.builds(
+        lambda s, p, o: Quad(Term(s), Term(p), Term(o)),
+        st.sampled_from(_ELSEWHERE), st.sampled_from(_WORDS), st.sampled_from(_OWN),
+    ),
 )  # fmt: skip
 _DATA_FORM = """:a hydra:search :b . :b hydra:template "http://ex.org/a{?s,p,o}" ;
     hydra:mapping :c . :c hydra:variable "s" ; hydra:property rdf:subject ."""
@@ -173,9 +205,15 @@ _PAGES = {
         <http://ex.org/d#dataset> void:subset <http://ex.org/d?p=x&q=> .""",
     "a collection and its view": f"""<http://ex.org/d> hydra:view <http://ex.org/d?p=x> ;
         hydra:totalItems 250 . <http://ex.org/d?p=x> {_MORE} .""",
-    "whose it is": f"""<http://ex.org/d?p=x> void:triples 250 ; {_MORE} .
-        <http://ex.org/d#dataset> :publisher <http://ex.org/d#publisher> .
-        <http://ex.org/d#publisher> foaf:name "x" .""",
+    "the reference server": f"""<http://ex.org/#dataset> hydra:member <http://ex.org/d#dataset> .
+        <http://ex.org/d#dataset> a void:Dataset, hydra:Collection ; void:subset
+            <http://ex.org/d?p=x>, <http://ex.org/d?p=x&page=1> ; dct:title "d" ;
+            sd:defaultGraph <urn:ldf:defaultGraph> .
+        <http://ex.org/d?p=x> void:subset <http://ex.org/d?p=x&page=1> .
+        <http://ex.org/d?p=x&page=1> a hydra:PartialCollectionView ; dct:title "of d"@en ;
+            dct:description "?s x ?o"@en ; dct:source <http://ex.org/d#dataset> ;
+            hydra:totalItems 250 ; void:triples 250 ; hydra:itemsPerPage 100 ;
+            hydra:first <http://ex.org/d?p=x&page=1> ; {_MORE} .""",
     "labels": f"""<http://ex.org/d?p=x> void:triples 250 ; tmp:dynamicTriples 3 ; {_MORE} .
         [] tmp:expiration "2020-01-01T00:00:00Z"^^xsd:dateTime ; tmp:predicate :delay ;
             tmp:subject :a .""",
@@ -198,6 +236,9 @@ def test_only_what_is_about_this_page_is_metadata(
     said: frozenset[Quad], page: str, rdf_format: ox.RdfFormat, more: str, again: bool
 ) -> None:
     form = FORM
+    if page == "labels":
+        # A blank node with a label's instant is a label there.
+        said = frozenset(each for each in said if not each.predicate.endswith("#expiration>"))
     if page == "another name of the server":
         form = FORM.replace("http://ex.org/d#dataset", "http://inside/d#dataset")
         form = form.replace("http://ex.org/d{", "http://inside/d{")
@@ -222,7 +263,7 @@ def test_only_what_is_about_this_page_is_metadata(
     assert body is not None
     before = LineMemo() if again else None
     facts, metadata, _, _ = PageReader().read(body, rdf_format.media_type, URL, before=before)
-    assert Counter(fact.quad for fact in facts) == Counter(data)
+    assert _bag(fact.quad for fact in facts) == _bag(data)
     assert metadata.count == 250
     assert metadata.next_page == "http://ex.org/d?p=x&page=2"
     assert metadata.form is not None
@@ -233,9 +274,28 @@ def test_only_what_is_about_this_page_is_metadata(
     assert labelled <= {(_term("a"), _term("delay"))}
 
 
+def _bag(rows: Iterable[Sequence[str | None]]) -> Counter[tuple[str, ...]]:
+    """Rows, whatever their blank nodes are called."""
+    return Counter(tuple(re.sub("^_:.*", "_:", str(term)) for term in row) for row in rows)
+
+
 def _ox_quad(quad: Quad) -> ox.Quad:
     (made,) = ox.parse(" ".join(filter(None, quad)) + " .", ox.RdfFormat.N_QUADS)
     return made
+
+
+def _at_server(said: frozenset[Quad]) -> frozenset[Quad]:
+    """The same, near the pages of our server, but for what that leaves out."""
+    moved = [
+        Quad(*(Term(term.replace("http://ex.org/d", f"{BASE}trains")) for term in quad))
+        for quad in said
+    ]
+    return frozenset(
+        quad
+        for quad in moved
+        if quad.predicate not in _WORDS
+        or not (quad.subject.startswith(f"<{BASE}") or quad.object.startswith(f"<{BASE}"))
+    )
 
 
 class _Only(WsgiAdapter):
@@ -250,7 +310,7 @@ class _Only(WsgiAdapter):
 
 @settings(max_examples=25, deadline=None)
 @given(
-    said=st.frozensets(_spoken, min_size=1, max_size=12),
+    said=st.frozensets(_spoken, min_size=1, max_size=12).map(_at_server),
     rdf_format=st.sampled_from([*_TRIPLES[:2], *_QUADS]),
     page_size=st.integers(1, 20),
 )
@@ -269,7 +329,8 @@ def test_data_about_anything_are_answers(
                 found = client.query(query)
                 assert isinstance(found, Solutions)
                 wanted = judged(parse_query(query), query, said)
-                assert Counter(row.row for row in found) == wanted
+                assert isinstance(wanted, Counter)
+                assert _bag(row.row for row in found) == _bag(wanted.elements())
         server.close()
 
 
@@ -313,20 +374,21 @@ GROWING: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+@pytest.mark.parametrize("how", ["first", "again", "without graphs"])
 @pytest.mark.parametrize("kind", GROWING)
-def test_work_grows_no_faster_than_the_metadata(kind: str, again: bool) -> None:
+def test_work_grows_no_faster_than_the_metadata(kind: str, how: str) -> None:
     """Steps of the interpreter grow in proportion."""
 
     def steps(count: int) -> int:
         said = PREFIXES + TRIG.replace(PREFIXES, "").replace(
             "<#metadata> {", "<#metadata> { " + GROWING[kind](count)
         )
-        return _steps(
-            lambda: PageReader().read(
-                said.encode(), "application/trig", URL, before=LineMemo() if again else None
-            )
-        )
+        media_type = "application/trig"
+        if how == "without graphs":
+            said = re.sub("GRAPH :g { :a :delay 8 }|<#metadata> {|}$", "", said)
+            media_type = "text/turtle"
+        before = LineMemo() if how == "again" else None
+        return _steps(lambda: PageReader().read(said.encode(), media_type, URL, before=before))
 
     steps(1)  # what is made once, as modules and caches
     few, many, most = (steps(count) for count in (25, 50, 100))
