@@ -43,7 +43,7 @@ INTERVAL: Final = timedelta(milliseconds=100)
 
 
 class Ticker:
-    """Tell a service the time in a fixed interval."""
+    """Advance a service in a fixed interval."""
 
     def __init__(
         self, service: ContinuousService, clock: Clock, interval: timedelta = INTERVAL
@@ -54,7 +54,7 @@ class Ticker:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Begin, in a daemon thread."""
+        """Start in a daemon thread."""
         threading.Thread(target=self.run, name="stream time", daemon=True).start()
 
     def stop(self) -> None:
@@ -63,14 +63,14 @@ class Ticker:
 
     def run(self) -> None:
         """Tick until `stop`; log an error once while it stays the same."""
-        said = ""
+        last_error = ""
         while self._clock.wait_until(self._clock.now() + self._interval, self._stopped):
             try:
                 self._service.advance()
-                said = ""
+                last_error = ""
             except Exception as error:  # noqa: BLE001 - time would stand still for good
-                if repr(error) != said:
-                    said = repr(error)
+                if repr(error) != last_error:
+                    last_error = repr(error)
                     _log.exception("the time of streams cannot be told")
 
 
@@ -84,7 +84,6 @@ class _Deferred:
     def start(
         self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
     ) -> ExecutedQuery:
-        """See `Executor`."""
         if self._made is None:
             try:
                 self._made = self._make()
@@ -93,21 +92,17 @@ class _Deferred:
         return self._made.start(query, callback, name=name)
 
     def reads(self, stream: Term) -> bool:
-        """See `Executor`."""
         return self._made is not None and self._made.reads(stream)
 
     def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
-        """See `Executor`."""
         if self._made is not None:
             self._made.arrive(stream, triples, at)
 
     def advance(self, until: int) -> None:
-        """See `Executor`."""
         if self._made is not None:
             self._made.advance(until)
 
     def close(self) -> None:
-        """See `Executor`."""
         if self._made is not None:
             self._made.close()
 
@@ -220,7 +215,7 @@ def static_graphs(
 
 
 def live_stores(settings: Settings, datasets: Iterable[OpenDataset]) -> Mapping[Term, LiveStore]:
-    """List the live stores by the URLs of their datasets; graphs as in `static_graphs`."""
+    """Return the live stores by the URLs of their datasets; graphs as in `static_graphs`."""
     return {
         Term(f"<{settings.base}{dataset.settings.name}>"): dataset.live
         for dataset in datasets

@@ -1,6 +1,6 @@
 """Static graphs that change: live facts of datasets, and graphs of other servers.
 
-Changes are found outside the lock of the service; only their delta is applied inside.
+Changes are read outside the lock of the service; only their delta is applied inside.
 """
 
 import heapq
@@ -61,7 +61,7 @@ _News: TypeAlias = tuple[bool, Sequence[int], Sequence[Standing]]
 
 
 class LiveFacts:
-    """Follow the valid facts of a live store (see `tpf_server.store.protocols.Follower`).
+    """Follow the valid facts of a live store (a `Follower`).
 
     The store's threads only queue changes; `changes` takes them, in one thread at a time. A change
     costs the logarithm of the versions that wait for their start or end.
@@ -83,7 +83,7 @@ class LiveFacts:
         self._news.append((False, removed, added))
 
     def changes(self, now: int) -> Mapping[Quad, bool]:
-        """Take the delta since the last call: true for quads that came, false for others."""
+        """Take the delta since the last call: true for new quads, false for others."""
         before: dict[Quad, bool] = {}
         while self._news:
             anew, removed, added = self._news.popleft()
@@ -230,7 +230,7 @@ class RemoteGraph:
         self._held = read
 
     def _failing(self) -> frozenset[Quad]:
-        """The content after a failure: that of before."""
+        """Return the content after a failure: that of before."""
         return self._held
 
     def _quads(self) -> Iterator[Quad]:
@@ -338,7 +338,7 @@ class RemoteService(RemoteGraph):
 
     @property
     def reason(self) -> str | None:
-        """Why the graph is not up to date; ``None``: it is."""
+        """Return why the graph is not up to date, or ``None``."""
         state = self.state
         if state["state"] == "read":
             return None
@@ -351,7 +351,7 @@ class RemoteService(RemoteGraph):
         if not self._url.startswith(("http://", "https://")) or origin_of(self._url) is None:
             raise RemoteGraphError(f"{self._url} is at no http(s) URL")
         if self._form is None and not self._constructs:
-            self._form = self._found_form()
+            self._form = self._form_of_server()
         if self._form is None:
             for part in self.clause.parts:
                 yield from self._fragment(_constructing(self._url, part))
@@ -361,26 +361,26 @@ class RemoteService(RemoteGraph):
         for pattern in {each for part in self.clause.parts for each in part}:
             yield from self._fragment(_expanded(template, variables, pattern))
 
-    def _found_form(self) -> tuple[URITemplate, dict[str, str]] | None:
-        """Find the form of a fragment server; ``None`` for an endpoint."""
+    def _form_of_server(self) -> tuple[URITemplate, dict[str, str]] | None:
+        """Return the form of a fragment server; ``None`` for an endpoint."""
         try:
             quads = self._parsed(self._url)
         except RemoteGraphError:
             # An endpoint may refuse to be asked nothing; whether it is one shows when it is asked.
             return None
-        said: dict[tuple[Term, str], list[Term]] = {}
+        objects: dict[tuple[Term, str], list[Term]] = {}
         for quad in quads:
-            said.setdefault((quad.subject, quad.predicate[1:-1]), []).append(quad.object)
-        for (form, predicate), templates in said.items():
+            objects.setdefault((quad.subject, quad.predicate[1:-1]), []).append(quad.object)
+        for (form, predicate), templates in objects.items():
             if predicate != f"{HYDRA}template":
                 continue
             variables = {}
-            for mapping in said.get((form, f"{HYDRA}mapping"), ()):
+            for mapping in objects.get((form, f"{HYDRA}mapping"), ()):
                 # A mapping has one property and one variable.
-                places = said.get((mapping, f"{HYDRA}property"))
-                names = said.get((mapping, f"{HYDRA}variable"))
-                if places and names:
-                    variables[_value(places[0]).removeprefix(RDF)] = _value(names[0])
+                properties = objects.get((mapping, f"{HYDRA}property"))
+                names = objects.get((mapping, f"{HYDRA}variable"))
+                if properties and names:
+                    variables[_value(properties[0]).removeprefix(RDF)] = _value(names[0])
             template = _value(templates[0])
             if origin_of(template) is None:
                 raise RemoteGraphError(f"{self._url}: its form is at no URL: {template}")
@@ -396,7 +396,7 @@ class RemoteService(RemoteGraph):
 
 
 def _value(term: Term) -> str:
-    """The lexical form of a literal, or the text of another term."""
+    """Return the lexical form of a literal, or the text of another term."""
     return literal_parts(term).lexical if is_literal(term) else term.strip("<>")
 
 
@@ -418,7 +418,7 @@ def _constructing(url: str, part: tuple[QuadPattern, ...]) -> str:
 
 
 class RemoteGraphs:
-    """Read graphs again and again, in a daemon thread.
+    """Read graphs periodically, in a daemon thread.
 
     Args:
         interval: from the end of one round to the begin of the next.
@@ -557,8 +557,8 @@ class ChangingGraphs:
             source.stop()
             for part in source.parts.values():
                 self.static.drop(part)
-        known = {source.default for source in kept}
-        kept += [_LiveSource(*each) for each in stores.items() if each[0] not in known]
+        followed = {source.default for source in kept}
+        kept += [_LiveSource(*each) for each in stores.items() if each[0] not in followed]
         self._live = kept
 
     def pending(self, now: datetime) -> Pending:
@@ -608,7 +608,7 @@ class ChangingGraphs:
 
 
 def asked_once(static: StaticData, clauses: Iterable[ServiceClause], clock: Clock) -> Iterator[str]:
-    """Read what services say into static data; give the reasons of failures."""
+    """Read services into static data; yield the reasons of failures."""
     with requests.Session() as session:
         changing = ChangingGraphs(static, RemoteGraphs({}, clock, timedelta(), session))
         for clause in dict.fromkeys(clauses):
@@ -676,7 +676,7 @@ class StaticUpdates:
                     self._changing.drop(graph)
 
     def explain(self, clauses: Iterable[ServiceClause]) -> dict[str, Any]:
-        """State of the services of a query."""
+        """Return the state of the services of a query."""
         graphs = [self._services[clause] for clause in clauses if clause in self._services]
         state: dict[str, Any] = {"services": [graph.state for graph in graphs]} if graphs else {}
         for graph in graphs:

@@ -1,4 +1,4 @@
-"""``tpf-continuous``: continuous queries over files, from the command line."""
+"""``tpf-continuous``: continuous queries over files."""
 
 import contextlib
 import json
@@ -93,7 +93,7 @@ _POLICIES = (*SEMANTICS, CSPARQL, RSPQL)
 
 @dataclass(frozen=True, slots=True)
 class StreamReplay:
-    """Texts of queries, and what they are played over.
+    """Texts of queries, and the files that they read.
 
     Args:
         streams: IRI and file of each stream.
@@ -113,7 +113,7 @@ class StreamReplay:
     skip_malformed: bool = False
 
     def periodic_engine(self, **options: Any) -> CsparqlEngine:
-        """An engine for C-SPARQL and RSP-QL with the static data and declarations."""
+        """Make an engine for C-SPARQL and RSP-QL with the static data and declarations."""
         engine = CsparqlEngine(lateness=self.lateness, strict=not self.skip_malformed, **options)
         load(engine, self.static, self.graphs)
         for name, predicates in self.declared.items():
@@ -123,11 +123,7 @@ class StreamReplay:
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """Counts of a replay.
-
-    Args:
-        widened: queries whose steps had grown in the end, and why.
-    """
+    """Counts of a replay; `widened`: queries whose steps had grown in the end, and why."""
 
     elements: int
     malformed: int
@@ -213,7 +209,6 @@ def run_periodic(
 
 
 def _answer_lines(number: int, answer: PeriodicAnswer) -> Iterator[str]:
-    """An answer as lines of output."""
     if answer.form == "ASK":
         yield f"{answer.at}\t{number}\t{'true' if answer.boolean else 'false'}\n"
         return
@@ -227,12 +222,7 @@ def _run_on_spark(
 ) -> _Played:
     """Play streams through queries in C-SPARQL on Spark.
 
-    Args:
-        replay: what is played.
-        engine: its static data and declarations are read.
-        output: takes the lines of answers.
-        work: directory or URL of inputs, results and checkpoints; the same one again resumes.
-        master: of Spark.
+    `work` is a directory or URL of inputs, results and checkpoints; the same one again resumes.
     """
     try:
         java_for(SparkSettings.from_environment(os.environ, master=master), os.environ)
@@ -327,7 +317,7 @@ EmittedT = TypeVar("EmittedT")
 
 
 def _ask_services(engine: Engine | CsparqlEngine, queries: Iterable[ParsedQuery]) -> None:
-    """Read what services say now; warn of those that do not answer."""
+    """Read services now; warn of those that do not answer."""
     engine.asks = True
     clauses = (clause for query in queries for clause in query.services)
     for reason in asked_once(engine.static, clauses, SystemClock()):
@@ -345,7 +335,7 @@ def _writer(
 def _pushed(
     files: _Files, name: Callable[[str], Term], push: Callable[[str, Element], None]
 ) -> Iterator[ElementError | None]:
-    """Push elements in the order of their timestamps; give an error for each malformed one."""
+    """Push elements in the order of their timestamps; yield an error for each malformed one."""
     for _, stream, item in merged_streams(files, name):
         if isinstance(item, ElementError):
             yield item
@@ -477,7 +467,7 @@ def run(
             lateness,
             skip_malformed,
         )
-        policy = semantics or _told(replay.queries)
+        policy = semantics or _language_of(replay.queries)
         _check(policy, _POLICIES)
         if engine is _EngineName.SPARK and policy != CSPARQL:
             raise typer.BadParameter("only C-SPARQL runs on Spark")
@@ -579,8 +569,8 @@ def _declared(pairs: Sequence[str]) -> dict[str, list[str]]:
     return result
 
 
-def _told(queries: Sequence[str]) -> str:
-    """Find the one language of the queries."""
+def _language_of(queries: Sequence[str]) -> str:
+    """Return the one language of the queries."""
     result = {semantics_of(text) for text in queries}
     if len(result) > 1:
         written = " and some ".join(

@@ -68,11 +68,11 @@ StreamTimePolicy: TypeAlias = Literal["clock", "elements"]
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """How the service treats time, elements and readers.
+    """Policies of a service for time, elements and readers.
 
     Args:
-        time: moves stream time: ``elements`` only, or the ``clock`` too, so that windows close and
-            queries are evaluated although nothing comes.
+        time: ``elements`` move stream time, or the ``clock`` too, so that windows close without
+            them.
         delay: milliseconds by which stream time stays behind the clock.
         lateness: milliseconds that elements wait to be put in order.
         ahead: milliseconds that an element may be ahead of the clock.
@@ -119,7 +119,7 @@ def called(semantics: str | None) -> str:
 
 
 def semantics_of(text: str) -> str | None:
-    """Tell the language of a text by its clauses; ``None``: CQELS-QL.
+    """Detect the language of a text by its clauses; ``None``: CQELS-QL.
 
     C-SPARQL has REGISTER QUERY or STREAM, or FROM [NAMED] STREAM; RSP-QL has REGISTER with another
     word, or FROM NAMED WINDOW.
@@ -141,7 +141,7 @@ def semantics_of(text: str) -> str | None:
 
 
 def _name_in(text: str) -> str | None:
-    """Find the name that REGISTER gives, also in a malformed text."""
+    """Return the name that REGISTER gives, also in a malformed text."""
     tokens = _tokens(text)
     for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if _is(first, "REGISTER") and second.kind == "word" and third.kind in ("word", "iri"):
@@ -216,7 +216,7 @@ class HostedQuery:
         self.columns = EmissionColumns(columns, removes=relation == "removed", numbered=True)
 
     def explain(self) -> dict[str, Any]:
-        """State, text and plan."""
+        """Return state, text and plan."""
         result = {
             "id": self.id,
             **self.running.explain(),
@@ -244,7 +244,7 @@ class HostedQuery:
         return json.dumps({"sequence": emission.sequence, "at": at, self.relation: rows})
 
     def decode(self, text: str) -> Emission:
-        """Read what `encode` wrote."""
+        """Read an encoded emission."""
         value = json.loads(text)
         rows: Any = value[self.relation]
         if isinstance(rows, bool):
@@ -269,18 +269,13 @@ _NAME: Final = re.compile(r"[^/\s?#%\x00-\x1f\x7f]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
-class WantedQuery:
-    """A parsed registration.
-
-    Args:
-        language: ``csparql``, ``rspql``, a policy of CQELS-QL, or ``None`` for its default.
-        said: the name in the text, if there is one.
-    """
+class ParsedRegistration:
+    """A parsed registration; its language ``None`` is the default policy of CQELS-QL."""
 
     registration: Registration
     language: str | None
     query: ContinuousQuery | CsparqlQuery
-    said: str | None
+    name_in_text: str | None
 
     @property
     def reads(self) -> list[Term]:
@@ -313,37 +308,39 @@ class Hosting:
         self._log = log
         self._numbers = itertools.count(1)
 
-    def read(self, wanted: Registration) -> WantedQuery:
+    def read(self, registration: Registration) -> ParsedRegistration:
         """Parse and check a registration."""
-        semantics, engine = wanted.semantics, wanted.engine
+        semantics, engine = registration.semantics, registration.engine
         if engine is not None and engine != NATIVE and engine not in self._executors:
-            known = ", ".join((NATIVE, *self._executors))
-            raise ContinuousQueryError(f"unknown engine {engine!r}: {known}")
+            names = ", ".join((NATIVE, *self._executors))
+            raise ContinuousQueryError(f"unknown engine {engine!r}: {names}")
         if semantics is not None and semantics not in (*SEMANTICS, CSPARQL, RSPQL):
-            known = ", ".join((*SEMANTICS, CSPARQL, RSPQL))
-            raise ContinuousQueryError(f"unknown semantics {semantics!r}: {known}")
-        name = wanted.name
+            names = ", ".join((*SEMANTICS, CSPARQL, RSPQL))
+            raise ContinuousQueryError(f"unknown semantics {semantics!r}: {names}")
+        name = registration.name
         if name is not None and (not _NAME.fullmatch(name) or name in (".", "..")):
             raise ContinuousQueryError(f"{name!r} cannot name a query: no URL could say it")
-        language = semantics or semantics_of(wanted.text)
-        if language in (CSPARQL, RSPQL) and wanted.into is not None:
+        language = semantics or semantics_of(registration.text)
+        if language in (CSPARQL, RSPQL) and registration.into is not None:
             raise ContinuousQueryError("REGISTER says in the text which stream is made")
         if language != CSPARQL and engine not in (None, NATIVE):
             raise ContinuousQueryError(f"{called(language)} does not run on {engine}")
         query: ContinuousQuery | CsparqlQuery
-        said = None
+        name_in_text = None
         if language in (CSPARQL, RSPQL):
-            query = self._read_periodic(wanted.text, language)
-            said = None if query.registration is None else query.registration.name
+            query = self._read_periodic(registration.text, language)
+            name_in_text = None if query.registration is None else query.registration.name
         else:
-            query = parse_cqels(wanted.text, self._engine.base)
+            query = parse_cqels(registration.text, self._engine.base)
             if not query.windows:
                 raise UnsupportedContinuousQueryError(
                     "neither STREAM nor REGISTER: nothing would make this query emit; "
                     "the datasets answer such queries once"
                 )
-        if language == CSPARQL and said is not None and name not in (None, said):
-            raise ContinuousQueryError(f"the text calls the query {said!r}, and not {name!r}")
+        if language == CSPARQL and name_in_text is not None and name not in (None, name_in_text):
+            raise ContinuousQueryError(
+                f"the text calls the query {name_in_text!r}, and not {name!r}"
+            )
         allowed = {origin_of(url) for url in self._policies.services}
         for clause in query.services:
             origin = origin_of(clause.endpoint[1:-1])
@@ -352,7 +349,7 @@ class Hosting:
                     f"SERVICE {clause.endpoint}: its server is none that the setting "
                     "allow_service names"
                 )
-        return WantedQuery(wanted, language, query, said)
+        return ParsedRegistration(registration, language, query, name_in_text)
 
     def _read_periodic(self, text: str, language: str) -> CsparqlQuery:
         base, policies = self._periodic.base, self._policies
@@ -360,16 +357,16 @@ class Hosting:
             return parse_csparql(text, base)
         return parse_rspql(text, base, policies.report, policies.tick)
 
-    def register(self, wanted: WantedQuery) -> HostedQuery:
+    def register(self, parsed: ParsedRegistration) -> HostedQuery:
         """Start a query; see `ContinuousService.register`."""
-        kept, said = wanted.registration, wanted.said
+        kept, name_in_text = parsed.registration, parsed.name_in_text
         name = kept.name
         if name is None:
-            name = None if said is None else _last_segment(said)
+            name = None if name_in_text is None else _last_segment(name_in_text)
             name = name or next(n for n in map(str, self._numbers) if n not in self.queries)
         if name in self.queries:
             raise EngineLimitError(f"there is a query {name!r} already")
-        if said is None:
+        if name_in_text is None:
             kept = replace(kept, name=name)
         log, numbers = self._log(), itertools.count(1)
         made: list[Running] = []
@@ -386,29 +383,29 @@ class Hosting:
                     triples = [tuple(str(term) for term in row) for row in element]
                     self._streams.made(maker, triples, result.at)
 
-        running = self._started(wanted, name, deliver)
+        running = self._started(parsed, name, deliver)
         if running.stream is not None:
             self._link(name, running)
             made.append(running)
             self._engine.create_stream(running.stream)
-        semantics, relation = self._policy(wanted)
-        hosted = HostedQuery(name, kept, called(wanted.language), semantics, relation, running, log)
+        semantics, relation = self._policy(parsed)
+        hosted = HostedQuery(name, kept, called(parsed.language), semantics, relation, running, log)
         self.queries[name] = hosted
         return hosted
 
     def keep_refused(
-        self, wanted: Registration, error: ContinuousError, reserved: Collection[str | None]
+        self, registration: Registration, error: ContinuousError, reserved: Collection[str | None]
     ) -> HostedQuery:
-        """Host a query that cannot start again, to be looked at and deleted."""
-        said = wanted.name or _last_segment(_name_in(wanted.text) or "")
-        if said is None or said in self.queries:
+        """Host a query that cannot start again, to be inspected and deleted."""
+        name = registration.name or _last_segment(_name_in(registration.text) or "")
+        if name is None or name in self.queries:
             taken = {*self.queries, *reserved}
-            said = next(n for n in map(str, itertools.count(1)) if n not in taken)
-        log, semantics = self._log(), wanted.semantics or semantics_of(wanted.text)
+            name = next(n for n in map(str, itertools.count(1)) if n not in taken)
+        log, semantics = self._log(), registration.semantics or semantics_of(registration.text)
         log.close(error)
-        refused, language = _RefusedQuery(said, error), called(semantics)
-        hosted = HostedQuery(said, wanted, language, semantics or "", "result", refused, log)
-        self.queries[said] = hosted
+        refused, language = _RefusedQuery(name, error), called(semantics)
+        hosted = HostedQuery(name, registration, language, semantics or "", "result", refused, log)
+        self.queries[name] = hosted
         return hosted
 
     def keep(self, kept: Registrations, receipts: Receipts, pushed: Positions) -> None:
@@ -421,35 +418,36 @@ class Hosting:
         kept.save_results(logs, receipts.listed(), pushed)
 
     def take_up(self, kept: Registrations, receipts: Receipts) -> Positions:
-        """Resume the logs and receipts of an earlier server; give its positions in pushing."""
+        """Resume the logs and receipts of an earlier server; return its positions in pushing."""
         logs, batches, pushed = kept.take_results()
         receipts.take_up(batches)
         for name in logs.keys() & self.queries.keys():
             self.queries[name].log.take_up(logs[name])
         return {name: position for name, position in pushed.items() if name in logs}
 
-    def _policy(self, wanted: WantedQuery) -> tuple[str, Relation]:
-        """Name the semantics of a query, and the relation of its emissions."""
-        query = wanted.query
+    def _policy(self, parsed: ParsedRegistration) -> tuple[str, Relation]:
+        query = parsed.query
         if isinstance(query, RspqlQuery):
             return RSPQL, _RELATIONS.get(query.operator, "result")
         if isinstance(query, CsparqlQuery):
             return CSPARQL, "result"
-        policy = self._semantics(wanted)
+        policy = self._semantics(parsed)
         return policy.name, _RELATIONS.get(policy.relation, "result")
 
-    def _semantics(self, wanted: WantedQuery) -> Semantics:
-        said = wanted.registration.semantics
-        return self._engine.semantics if said is None else SEMANTICS[said]
+    def _semantics(self, parsed: ParsedRegistration) -> Semantics:
+        policy = parsed.registration.semantics
+        return self._engine.semantics if policy is None else SEMANTICS[policy]
 
     def _started(
-        self, wanted: WantedQuery, name: str, deliver: Callable[[Emission | PeriodicAnswer], None]
+        self,
+        parsed: ParsedRegistration,
+        name: str,
+        deliver: Callable[[Emission | PeriodicAnswer], None],
     ) -> Running:
-        """Start a query in its engine."""
-        query, kept = wanted.query, wanted.registration
+        query, kept = parsed.query, parsed.registration
         if isinstance(query, ContinuousQuery):
             return self._engine.start(
-                query, deliver, name=name, semantics=self._semantics(wanted), into=kept.into
+                query, deliver, name=name, semantics=self._semantics(parsed), into=kept.into
             )
         for clause in query.streams:
             self._engine.stream(clause.stream)

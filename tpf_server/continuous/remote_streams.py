@@ -1,9 +1,8 @@
 """Read streams of other servers, and push to them.
 
-A stream is elsewhere where its IRI is a URL of a server in `allow_streams`. A stream that is read
-is the results of another query: server-sent events, resumed after the last one taken. A stream
-that a query makes gets its emissions in batches with identifiers, so that a repeated batch counts
-once. Both retry with backoff; `GET /queries/{id}` says what is wrong.
+A stream is remote where its IRI is a URL of a server in `allow_streams`. Reading takes the results
+of another query as server-sent events, resumed after the last one taken. A query's emissions are
+pushed in batches with identifiers, so that a repeated batch counts once. Both retry with backoff.
 
 Source: paper 003, section 2.3; paper 001, section 3; the HTML standard, "Server-sent events".
 """
@@ -91,11 +90,10 @@ class _Link(ABC):
 
     @property
     def reason(self) -> str | None:
-        """Why elements do not come through; ``None``: they do."""
+        """Return why elements do not come through, or ``None``."""
         return self._failure or self._refusal
 
     def start(self) -> None:
-        """Begin."""
         threading.Thread(target=self._run, name="remote stream", daemon=True).start()
 
     def stop(self) -> None:
@@ -139,7 +137,7 @@ class _Link(ABC):
 
     @abstractmethod
     def _counts(self) -> dict[str, int]:
-        """How much came through."""
+        """Return counts of elements."""
 
     @abstractmethod
     def _work(self, session: requests.Session) -> None:
@@ -284,7 +282,7 @@ class StreamWriter(_Link):
         self._after, self._until = after, until
 
     def position(self) -> tuple[int, int | None] | None:
-        """The last pushed emission, and the last of a batch of unknown outcome.
+        """Return the last pushed emission, and the last of a batch of unknown outcome.
 
         ``None``: it has not begun.
         """
@@ -385,12 +383,12 @@ class RemoteStreams:
         there = origin is not None and origin[0] in ("http", "https")
         return there and origin != origin_of(self._base) and origin in self._tokens
 
-    def check(self, streams: Iterable[Term], known: Collection[Term]) -> None:
+    def check(self, streams: Iterable[Term], local: Collection[Term]) -> None:
         """Check that streams are here, or at allowed servers."""
         for stream in streams:
             iri = stream[1:-1]
             here = iri.startswith(self._base) or not iri.startswith(("http://", "https://"))
-            if not here and not self.allowed(stream) and stream not in known:
+            if not here and not self.allowed(stream) and stream not in local:
                 raise UnsupportedContinuousQueryError(
                     f"{stream} is at no server that the setting allow_streams names, and no stream "
                     f"here (those begin with {self._base}): make it first where its elements are "
@@ -425,7 +423,7 @@ class RemoteStreams:
             self._writers.pop(name).stop()
 
     def explain(self, name: str) -> dict[str, Any]:
-        """State of a query's links."""
+        """Return the state of a query's links."""
         links: list[_Link] = [
             reader for stream, reader in self._readers.items() if name in self._users.of(stream)
         ]
@@ -446,7 +444,7 @@ class RemoteStreams:
             link.stop()
 
     def positions(self) -> dict[str, tuple[int, int | None]]:
-        """The positions of all writers."""
+        """Return the positions of all writers."""
         result = {name: writer.position() for name, writer in self._writers.items()}
         return {name: position for name, position in result.items() if position is not None}
 

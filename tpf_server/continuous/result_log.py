@@ -1,4 +1,4 @@
-"""The latest emissions of queries, for readers that come, go and resume, and over restarts."""
+"""The last emissions of queries, for readers that come, go and resume, and over restarts."""
 
 import contextlib
 import fcntl
@@ -51,7 +51,7 @@ class _Ownership:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
-        """True for the owner, which it stays within the block; takes it where it has no owner."""
+        """Give True to the owner, also of a file without one; it stays owner within the block."""
         if self._mark is None:
             with self.taken():
                 yield True
@@ -79,10 +79,7 @@ a batch that perhaps was."""
 class _KeptLog:
     """The log of a query when its server stopped.
 
-    Args:
-        begin: the number before that of its first emission.
-        last: the number of its last one.
-        events: the latest: numbers, numbers of rows, texts.
+    `begin` is the number before its first emission.
     """
 
     begin: int
@@ -123,7 +120,7 @@ class Registrations:
         self._ownership = _Ownership(path.with_name(f"{path.stem}-owner"))
 
     def take(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
-        """Load, and keep servers that began before from writing from now on."""
+        """Load, and keep earlier servers from writing."""
         try:
             # Earlier writes of another server are read; later ones it is refused.
             with self._ownership.taken():
@@ -132,7 +129,7 @@ class Registrations:
             raise RegistrationsError(f"{self._path}: {error}") from error
 
     def load(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
-        """Read the streams with the predicates that they declare, and the queries."""
+        """Read the streams with their declared predicates, and the queries."""
         with _reading(self._path):
             if not self._path.exists():
                 return {}, []
@@ -144,7 +141,7 @@ class Registrations:
     def save(
         self, streams: Mapping[Term, Sequence[str] | None], queries: Iterable[Registration]
     ) -> None:
-        """Write these and no others, durably."""
+        """Replace the content, durably."""
         body: dict[str, Any] = {
             "format": _REGISTRATIONS_FORMAT,
             "streams": list(streams),
@@ -154,7 +151,7 @@ class Registrations:
         self._write(self._path, body, 1)
 
     def take_results(self) -> tuple[dict[str, _KeptLog], list[KeptBatch], Positions]:
-        """Read and remove what `save_results` wrote."""
+        """Read and remove the results."""
         with _reading(self._results):
             with self._ownership.held() as mine:
                 if not mine:
@@ -179,7 +176,7 @@ class Registrations:
     def save_results(
         self, logs: Mapping[str, _KeptLog], batches: list[KeptBatch], pushed: Positions
     ) -> None:
-        """Write these durably; a failure is logged, because the server stops anyway."""
+        """Write results durably; a failure is logged, because the server stops anyway."""
         queries = {
             name: {"begin": each.begin, "last": each.last, "events": each.events}
             for name, each in logs.items()
@@ -239,13 +236,13 @@ class Receipt:
 
 
 class Receipts:
-    """The receipts of the latest batches with an identifier."""
+    """The receipts of the last batches with an identifier."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Term, str], Receipt] = {}
 
     def repeated(self, stream: Term, batch: str | None) -> Receipt | None:
-        """Find the receipt of a batch that came before."""
+        """Return the receipt of a batch that came before, or ``None``."""
         result = None if batch is None else self._kept.get((stream, batch))
         return None if result is None else replace(result, repeated=True)
 
@@ -261,12 +258,12 @@ class Receipts:
         ]
 
     def take_up(self, batches: Iterable[KeptBatch]) -> None:
-        """Remember the batches of an earlier server."""
+        """Add the batches of an earlier server."""
         for stream, batch, accepted, dropped, late in batches:
             self.keep(Term(stream), batch, Receipt(accepted, (), dropped, late))
 
     def keep(self, stream: Term, batch: str | None, receipt: Receipt) -> None:
-        """Remember a receipt."""
+        """Add a receipt."""
         if batch is None:
             return
         self._kept[stream, batch] = receipt
@@ -301,11 +298,7 @@ class ResultMemory:
 
 
 class Event:
-    """An emission in a log.
-
-    Attributes:
-        emission: ``None`` once there is a text of it.
-    """
+    """An emission in a log; `emission` is ``None`` once there is a text of it."""
 
     __slots__ = ("_text", "emission", "number", "rows", "size")
 
@@ -326,28 +319,28 @@ class Event:
         return event
 
     def text(self, encode: Callable[[Emission], str]) -> str:
-        """The text, encoded once, always by the same function."""
+        """Return the text, encoded once, always by the same function."""
         if self.emission is not None:
             self._text = encode(self.emission)
             self.emission = None
         return self._text
 
     def read(self, decode: Callable[[str], Emission]) -> Emission:
-        """The emission, decoded where there is only a text."""
+        """Return the emission, decoded where there is only a text."""
         return decode(self._text) if self.emission is None else self.emission
 
 
 class ResultLog:
     """Keep and number the last emissions. Thread-safe.
 
-    It knows no readers; one that needs what is gone meets a `BacklogError`.
+    Readers that are too slow meet a `BacklogError`.
 
     Args:
         rows: of all kept emissions together; the last emission is kept anyway.
         memory: shared with other logs; whoever appends gives way, but for its last emission.
 
     Attributes:
-        encoded: emissions that became texts.
+        encoded: count of emissions that became texts.
     """
 
     def __init__(
@@ -412,7 +405,7 @@ class ResultLog:
         self._memory.take(size)
 
     def discard(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         with self._changed:
             self._take(-self._size)
             self._memory = ResultMemory(sys.maxsize)
@@ -425,7 +418,7 @@ class ResultLog:
             self._changed.notify_all()
 
     def kept(self, encode: Callable[[Emission], str]) -> _KeptLog:
-        """The log for the next server."""
+        """Return the log for the next server."""
         with self._changed:
             events = list(self._kept)
             begin, last = self._begin, self._last
@@ -446,7 +439,7 @@ class ResultLog:
     def texts(
         self, events: Iterable[Event], encode: Callable[[Emission], str]
     ) -> list[tuple[int, str]]:
-        """Numbers and texts, encoded once for all readers."""
+        """Return numbers and texts, encoded once for all readers."""
         with self._encoding:
             result = []
             for event in events:
@@ -457,7 +450,7 @@ class ResultLog:
     def emissions(
         self, events: Iterable[Event], decode: Callable[[str], Emission]
     ) -> list[tuple[int, Emission]]:
-        """Numbers and emissions."""
+        """Return numbers and emissions."""
         with self._encoding:
             return [(event.number, event.read(decode)) for event in events]
 

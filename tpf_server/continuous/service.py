@@ -34,7 +34,7 @@ from tpf_server.continuous.engine.errors import (
 from tpf_server.continuous.engine.records.record_bodies import RecordBody
 from tpf_server.continuous.engine.records.record_columns import milliseconds_of
 from tpf_server.continuous.engine.static.static_data import StoreGraph
-from tpf_server.continuous.hosting import NATIVE, HostedQuery, Hosting, Policies, WantedQuery
+from tpf_server.continuous.hosting import NATIVE, HostedQuery, Hosting, ParsedRegistration, Policies
 from tpf_server.continuous.remote_streams import RemoteStreams
 from tpf_server.continuous.result_log import (
     Receipt,
@@ -70,12 +70,11 @@ class _Intake:
         self.receipts = Receipts()
 
     def takes_columns(self, stream: Term, batch: str | None) -> bool:
-        """True where a new batch of records may stay in columns."""
         new = self.receipts.repeated(stream, batch) is None
         return new and self._streams.takes_columns(stream)
 
     def checked(self, stream: Term, pushed: Pushed, *, as_columns: bool = False) -> Pushed:
-        """Replace each element that is refused with an error."""
+        """Replace each refused element with an error."""
         if isinstance(pushed, RecordBody):
             fine = as_columns and self._fine(stream, pushed)
             return pushed if fine else self._each(stream, pushed.elements(), "record")
@@ -120,9 +119,7 @@ class _Intake:
     def take(self, stream: Term, batch: str | None, checked: Pushed) -> Receipt | None:
         """Deliver checked elements, unless their batch came before.
 
-        Returns:
-            The receipt; ``None`` where records can no longer be taken as columns. Then nothing has
-            happened, and they are to be checked as elements.
+        Returns ``None``, having done nothing, where records must be checked as elements.
         """
         repeated = self.receipts.repeated(stream, batch)
         if repeated is not None:
@@ -160,7 +157,6 @@ _PATIENCE: Final = 1.0
 
 
 def _nothing_else(_lock: AbstractContextManager[Any]) -> tuple[Mapping[str, Executor], str]:
-    """Give no executors beside the native engine."""
     return {}, NATIVE
 
 
@@ -170,7 +166,7 @@ class ContinuousService:
     Args:
         engine: for CQELS-QL; used by nobody else, without a lateness of its own.
         periodic: for C-SPARQL and RSP-QL, beside `engine`.
-        registrations: what they hold is started again.
+        registrations: streams and queries to start again.
         executors: makes other executors of C-SPARQL, given the lock, and names the default.
 
     Attributes:
@@ -237,19 +233,19 @@ class ContinuousService:
                 self.refused[self._hosting.keep_refused(each, error, names).id] = error
         self._links.resume(self._hosting.take_up(registrations, self._intake.receipts))
 
-    def _begin(self, wanted: WantedQuery, *, reads: bool) -> HostedQuery:
+    def _begin(self, parsed: ParsedRegistration, *, reads: bool) -> HostedQuery:
         """Start a query; with `reads`, read its services first."""
-        into = wanted.registration.into
+        into = parsed.registration.into
         made = () if into is None else (self._engine.name(into),)
         with self._lock:
-            self._links.check((*wanted.reads, *made), self._engine.streams)
-        services = wanted.query.services
+            self._links.check((*parsed.reads, *made), self._engine.streams)
+        services = parsed.query.services
         self._static.take(services, reads=reads)
         try:
             if reads:
                 self._static.update()
             with self._lock:
-                hosted = self._hosting.register(wanted)
+                hosted = self._hosting.register(parsed)
                 self._links.take(hosted)
                 self._set_aside()
                 return hosted
@@ -258,7 +254,7 @@ class ContinuousService:
             raise
 
     def _set_aside(self) -> None:
-        """Freeze plans, now and then, so that the garbage collector does not traverse them.
+        """Freeze plans now and then, so that the garbage collector does not traverse them.
 
         Those of deleted queries are freed when half as many came and went as there are.
         """
@@ -283,12 +279,12 @@ class ContinuousService:
 
     @property
     def now(self) -> int:
-        """Milliseconds since 1970, which never go back."""
+        """Return milliseconds since 1970, which never go back."""
         self._latest = max(self._latest, milliseconds(self._clock.now()))
         return self._latest
 
     def name(self, iri: str) -> Term:
-        """The term of an IRI, relative to the base of the engine."""
+        """Return the term of an IRI, relative to the base of the engine."""
         return self._engine.name(iri)
 
     # ----------------------------------------------------------------------------- streams
@@ -337,7 +333,7 @@ class ContinuousService:
             return self._streams.listed()
 
     def stream(self, name: str) -> dict[str, Any]:
-        """Counts of a stream.
+        """Return the counts of a stream.
 
         Raises:
             UnknownStreamError: there is none.
@@ -383,9 +379,9 @@ class ContinuousService:
             as_columns = False
 
     def _made_where_new(self, stream: str) -> Term:
-        known = len(self._engine.streams)
+        before = len(self._engine.streams)
         name = self._engine.stream(stream).name
-        if len(self._engine.streams) > known:
+        if len(self._engine.streams) > before:
             self._keep()
         return name
 
@@ -412,12 +408,7 @@ class ContinuousService:
         graphs: Mapping[Term, Sequence[StoreGraph]],
         live: Mapping[Term, LiveStore] | None = None,
     ) -> None:
-        """Exchange the static data of stores.
-
-        Args:
-            graphs: of stores, by name; earlier ones are not read any more.
-            live: the live stores to follow, by the names of their datasets.
-        """
+        """Exchange the static graphs of stores, and the live stores by dataset."""
         self._static.exchange(graphs, live or {})
 
     # ----------------------------------------------------------------------------- queries
@@ -436,19 +427,20 @@ class ContinuousService:
         Args:
             text: CQELS-QL, C-SPARQL or RSP-QL.
             name: overrides a number, where the text gives no name.
-            semantics: a policy of CQELS-QL, ``csparql`` or ``rspql``; by default the text tells.
+            semantics: a policy of CQELS-QL, ``csparql`` or ``rspql``; by default that of the text.
             into: for CONSTRUCT in CQELS-QL: the stream that gets its triples.
             engine: of C-SPARQL: ``native``, or an executor.
 
         Raises:
             ContinuousError: see `Engine.register` and `CsparqlEngine.register`.
             ContinuousQueryError: an unknown policy, a name that no URL can hold, or options that
-                the language does not have.
+                the
+                language does not have.
             LimitError: there is a query of this name.
             RegistrationsError: it could not be kept, so it was not started.
         """
-        wanted = self._hosting.read(Registration(text, name, semantics, into, engine))
-        hosted = self._begin(wanted, reads=True)
+        parsed = self._hosting.read(Registration(text, name, semantics, into, engine))
+        hosted = self._begin(parsed, reads=True)
         try:
             with self._lock:
                 self._keep()
@@ -463,7 +455,7 @@ class ContinuousService:
         return ResultLog(self._policies.backlog, self._policies.rows, begin, self._memory)
 
     def query(self, name: str) -> HostedQuery:
-        """Find a query.
+        """Return a query.
 
         Raises:
             UnknownQueryError: there is none.
@@ -480,7 +472,7 @@ class ContinuousService:
             return list(self._hosting.queries.values())
 
     def explain(self, name: str) -> dict[str, Any]:
-        """State, text and plan of a query.
+        """Return state, text and plan of a query.
 
         Raises:
             UnknownQueryError: there is none.
@@ -518,7 +510,7 @@ class ContinuousService:
         self._static.release(hosted.services)
 
     def start(self) -> None:
-        """Begin to read and push elsewhere."""
+        """Start the links to other servers."""
         self._remote.start()
         with self._lock:
             self._links.start()

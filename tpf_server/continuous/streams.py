@@ -1,6 +1,6 @@
-"""Deliver elements to both engines, and what their queries make of them to the other one.
+"""Deliver elements to both engines, and those that queries make to the other one.
 
-Elements are delivered in the order of time; before each, C-SPARQL answers for what came before it.
+Elements are delivered in the order of time; before each, C-SPARQL answers for what came before.
 """
 
 from collections.abc import Collection, Sequence
@@ -72,9 +72,9 @@ class SharedStreams:
 
     def create(self, name: str, predicates: Collection[str] | None = None) -> bool:
         """Make a stream; true if it is new."""
-        known = len(self._engine.streams)
+        before = len(self._engine.streams)
         made = self._engine.create_stream(name).name
-        new = len(self._engine.streams) > known
+        new = len(self._engine.streams) > before
         if predicates is not None:
             try:
                 self._periodic.declare(made, predicates)
@@ -85,7 +85,7 @@ class SharedStreams:
         return new
 
     def declared(self) -> dict[Term, list[str]]:
-        """The declared predicates of streams."""
+        """Return the declared predicates of streams."""
         result = self._periodic.learning.declared
         return {name: sorted(result[name]) for name in self._engine.streams if name in result}
 
@@ -181,7 +181,7 @@ class SharedStreams:
     def made(self, maker: Running, triples: TripleTexts, at: int) -> None:
         """Deliver an element that a query made; its own engine has it already.
 
-        An executor may make one for a past instant. Then it is of now, or nobody would see it.
+        One that an executor makes for a past instant gets the current one, or nobody would see it.
         """
         stream = maker.stream
         assert stream is not None

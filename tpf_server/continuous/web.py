@@ -120,10 +120,7 @@ def continuous_blueprint(
 ) -> Blueprint:
     """Make the rules of continuous queries.
 
-    Args:
-        service: runs the queries.
-        bodies: reads the bodies of requests.
-        settings: of the server; without a `publish_token` nobody may register, delete or push.
+    Without a `publish_token` in the settings nobody may register, delete or push.
     """
     views = _Views(service, bodies, settings)
     blueprint = Blueprint("continuous", __name__)
@@ -210,13 +207,11 @@ class _Views:
     # ---------------------------------------------------------------------------- streams
 
     def delete(self, delete: Callable[[str], None], name: str) -> Response:
-        """Delete a stream or a query."""
         self._authorize()
         delete(name)
         return Response(status=204)
 
     def push(self, name: str) -> Response:
-        """Make a stream, push a batch."""
         self._authorize()
         # A PUT that only makes the stream needs no body, and no length of it.
         bare = request.method == "PUT" and not (
@@ -254,13 +249,12 @@ class _Views:
             return list(read_ndjson(text, self._service.now))
         if media_type in ("text/tab-separated-values", "text/plain"):
             return list(elements_of(text.split("\n"), self._service.now))
-        known = ", ".join((NDJSON, "text/tab-separated-values", ARROW, *RDF_TYPES))
-        raise MediaTypeError(f"cannot read {media_type or 'a body of no type'}: send {known}")
+        types = ", ".join((NDJSON, "text/tab-separated-values", ARROW, *RDF_TYPES))
+        raise MediaTypeError(f"cannot read {media_type or 'a body of no type'}: send {types}")
 
     # ---------------------------------------------------------------------------- queries
 
     def queries(self) -> Response:
-        """List the queries."""
         result = [
             {
                 "name": each.id,
@@ -276,7 +270,6 @@ class _Views:
         return f"{base_of(request.environ, self._settings)}queries/{quote(name)}"
 
     def register(self) -> Response:
-        """Start a query."""
         self._authorize()
         text = _text(self._body())
         options: dict[str, Any] = dict(request.args)
@@ -302,7 +295,6 @@ class _Views:
     # ---------------------------------------------------------------------------- results
 
     def results(self, name: str) -> Response:
-        """Stream the emissions."""
         hosted = self._service.query(name)
         after = hosted.log.oldest - 1
         last = request.headers.get("Last-Event-ID") or request.args.get("after")

@@ -265,6 +265,6 @@ def test_a_form_costs_no_more_than_its_page_is_long(monkeypatch: pytest.MonkeyPa
         ]
         service = RemoteService(ServiceClause(Term(f"<{FAR}>"), ((ANY,),), False), Session())
         monkeypatch.setattr(service, "_parsed", lambda _url: quads)
-        return service._found_form
+        return service._form_of_server
 
     grows_no_faster(reading, 100)

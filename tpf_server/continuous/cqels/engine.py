@@ -1,4 +1,4 @@
-"""The engine for CQELS-QL: streams in, results out."""
+"""The engine for CQELS-QL."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -41,7 +41,7 @@ def feed(registered: RegisteredQuery, target: Term, others: Collection[Registere
 
 
 def _reached(target: Term, others: Collection[RegisteredQuery]) -> set[Term]:
-    """The streams that elements of `target` end up in, by way of other queries."""
+    """Return the streams that elements of `target` reach by way of other queries."""
     reached = {target}
     grown = True
     while grown:
@@ -61,22 +61,22 @@ class Engine(TickEngine):
     """Continuous queries over streams and static data.
 
     Args:
-        semantics: what queries emit, where registration says nothing else.
-        lateness: how late an element may come, in milliseconds. Elements wait that long, so that
-            those that come out of order are put in order; later ones are dropped and counted.
-        base: what relative IRIs in queries are relative to.
-        limits: what is allowed.
-        create_streams: whether a stream comes into being when it is first pushed to or asked for.
-        require_graphs: whether a query may only name static graphs that are loaded.
-        share: whether queries that differ in constants only share a plan.
-        routing: when it is decided how rows find their way through joins: ``reviewed`` while the
-            engine runs, ``fixed`` at registration, ``per-tuple`` for each row.
-        kernel: what takes records that come in batches, where a query counts them by groups and
-            orders these: ``compiled`` where it was built, else ``off``: the operators, as for all
-            else. Without it the environment variable LIVE_LINKED_DATA_KERNEL says it.
-        skip_idle: whether queries that emit everything (`paper-rstream`) leave out multiples of
-            their slides at which nothing is in their windows: where nobody says how time passes
-            between two elements, that may be years.
+        semantics: of queries, where registration says nothing else.
+        lateness: milliseconds that elements wait to be put in order; later ones are dropped.
+        base: for relative IRIs in queries.
+        limits: of the engine.
+        create_streams: a stream is made when it is first pushed to or asked for.
+        require_graphs: a query may only name static graphs that are loaded.
+        share: queries that differ in constants only share a plan.
+        routing: when the way of rows through joins is decided: ``reviewed`` while the engine runs,
+            ``fixed`` at registration, ``per-tuple`` for each row.
+        kernel: for batches of records, where a query counts them by groups and orders these:
+            ``compiled`` where it was built, or ``off``: the operators; by default from the
+                environment
+            variable LIVE_LINKED_DATA_KERNEL.
+        skip_idle: queries that emit everything (`paper-rstream`) leave out multiples of their
+            slides
+            at which their windows are empty, which may be years between two elements.
 
     Attributes:
         semantics: see above.
@@ -113,15 +113,14 @@ class Engine(TickEngine):
         semantics: Semantics | None = None,
         into: str | None = None,
     ) -> RegisteredQuery:
-        """Start a query; it sees what arrives from now on.
+        """Start a query; it sees elements from now on.
 
         Args:
             text: CQELS-QL.
             callback: is called with each `Emission`; without one they wait in the result.
-            name: what to call it; a new name where it is ``None``.
-            semantics: what it emits.
-            into: for CONSTRUCT: the stream that its triples are pushed to, as one element for each
-                emission.
+            name: of the query; ``None``: a new one.
+            semantics: of its emissions.
+            into: for CONSTRUCT: the stream that gets its triples, one element for each emission.
 
         Raises:
             ContinuousSyntaxError: the text is no query.
@@ -141,12 +140,7 @@ class Engine(TickEngine):
         semantics: Semantics | None = None,
         into: str | None = None,
     ) -> RegisteredQuery:
-        """Start a query that was parsed.
-
-        Raises:
-            UnsupportedContinuousQueryError, UnknownStreamError, UnknownGraphError, LimitError: see
-                `register`.
-        """
+        """Start a parsed query; see `register`."""
         self.settle()
         name = self._begin(query, name)
         registered = RegisteredQuery(name, query, callback, self.limits.backlog, self._drop)
@@ -184,7 +178,7 @@ class Engine(TickEngine):
     # ----------------------------------------------------------------------------- elements
 
     def push(self, stream: str, element: Sequence[Any], timestamp: int | datetime) -> None:
-        """An element arrives.
+        """Push an element.
 
         Args:
             stream: the IRI of the stream.
@@ -202,15 +196,15 @@ class Engine(TickEngine):
         if type(at) is not int or not EARLIEST <= at <= LATEST:
             at = milliseconds(timestamp)
         # What most elements come to, without the steps in between.
-        known = (
+        known_triple = (
             self._known_triple(*element) if type(element) is tuple and len(element) == 3 else None
         )
-        triples = self.encoded(element) if known is None else [known]
-        found = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
+        triples = self.encoded(element) if known_triple is None else [known_triple]
+        target = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
         if self.reorders:
-            self.arrive(found, triples, at)
+            self.arrive(target, triples, at)
         else:
-            self._tick(found, triples, at)
+            self._tick(target, triples, at)
 
     def record_feed(
         self,
@@ -220,13 +214,13 @@ class Engine(TickEngine):
         *,
         asked: bool = False,
     ) -> RecordFeed:
-        """A way in for elements with one subject and one value for each of these predicates.
+        """Return a feed for elements with one subject and one value for each of these predicates.
 
         Args:
             stream: the IRI of the stream.
             predicates: IRIs.
-            subjects: what the IRIs of subjects begin with, where they end in a number.
-            asked: whether what is left of a batch does not arrive once there is no query.
+            subjects: the beginning of the IRIs of subjects, where they end in a number.
+            asked: drop the rest of a batch once there is no query.
         """
         terms = [self.name(each) for each in predicates]
         feed = RecordFeed(self, self.encode, self.stream(stream), terms, subjects, asked=asked)

@@ -1,16 +1,14 @@
-"""CQELS-QL: SPARQL 1.1 with windows over streams.
+"""Parse CQELS-QL: SPARQL 1.1 with windows over streams.
 
 ``STREAM <iri> [window] { … }`` stands where ``GRAPH`` may stand; the papers write the window also
-before the IRI. What is inside sees the content of the window as its graph: the quad patterns get a
-reserved graph name, and `ContinuousQuery.windows` says which window it stands for. ``STREAM ?s`` is
-to streams what ``GRAPH ?g`` is to named graphs: the union over all of them, with ``?s`` as the IRI.
+before the IRI. Its quad patterns get a reserved graph name, for which `ContinuousQuery.windows` has
+the window. ``STREAM ?s`` is to streams what ``GRAPH ?g`` is to named graphs.
 
-Beside that the language of the papers differs from SPARQL 1.1 in this, and so does this parser:
+Other differences from SPARQL 1.1:
 
 - ``GROUP BY ?v`` where ``?v`` names an expression of the SELECT clause groups by that expression;
   HAVING may use the names of the SELECT clause (DEBS queries, paper 001).
-- An aggregate in the SELECT clause needs no brackets around it: ``COUNT(?x) AS ?n`` (Q5 of paper
-  000).
+- An aggregate in the SELECT clause needs no brackets: ``COUNT(?x) AS ?n`` (Q5 of paper 000).
 - MEDIAN is an aggregate.
 - FROM NAMED leaves the default graph as it is.
 - Relative IRIs are relative to `BASE` where the query has no BASE of its own.
@@ -89,7 +87,6 @@ class _StreamClauses:
         self._in_stream = False
 
     def dialect(self) -> Dialect:
-        """The clauses that CQELS-QL adds to SPARQL."""
         return Dialect(
             elements={"STREAM": self._stream, "GRAPH": self._graph},
             tokens=_with_brackets,
@@ -142,7 +139,7 @@ def _window(parser: Parser) -> Window:
 
 
 def _of_streams(parser: Parser, pattern: Pattern, graph: Variable, name: Variable) -> Pattern:
-    """A pattern over every stream, with the stream as the value of a variable.
+    """Return a pattern over every stream, with the stream as the value of a variable.
 
     As for GRAPH (see `tpf_client.sparql.parser`): inside, the variable is one like any other.
     """
@@ -155,7 +152,7 @@ def _of_streams(parser: Parser, pattern: Pattern, graph: Variable, name: Variabl
 
 
 def _naming(pattern: Pattern, graph: Variable, name: Variable) -> Pattern:
-    """A pattern over every stream: what has the value of `graph` has that of `name`."""
+    """Give `name` the value of `graph` in a pattern over every stream."""
     if any(isinstance(each, Path) for each in everything(pattern)):
         # What a path is made of is not seen here.
         return Extend(pattern, name, VariableRef(graph))
@@ -174,39 +171,39 @@ def _with_brackets(tokens: list[Token]) -> list[Token]:
     """Put brackets around ``COUNT(?x) AS ?n`` where a SELECT clause has none."""
     result: list[Token] = []
     selecting = False
-    place = 0
-    while place < len(tokens):
-        token = tokens[place]
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
         word = token.text.upper() if token.kind == "word" else ""
         if word == "SELECT":
             selecting = True
         elif word in ("WHERE", "FROM") or token.text == "{":
             selecting = False
         elif selecting and token.text == "(" and token.kind == "sign":
-            end = _closing(tokens, place)
-            result.extend(tokens[place : end + 1])
-            place = end + 1
+            end = _closing(tokens, position)
+            result.extend(tokens[position : end + 1])
+            position = end + 1
             continue
-        elif selecting and word in AGGREGATES and tokens[place + 1].text == "(":
-            end = _closing(tokens, place + 1) + 2
+        elif selecting and word in AGGREGATES and tokens[position + 1].text == "(":
+            end = _closing(tokens, position + 1) + 2
             if end < len(tokens) and tokens[end - 1].text.upper() == "AS":
-                inner = tokens[place : end + 1]
+                inner = tokens[position : end + 1]
                 result.append(Token("sign", "(", token.position))
                 result.extend(inner)
                 result.append(Token("sign", ")", inner[-1].end))
-                place = end + 1
+                position = end + 1
                 continue
         result.append(token)
-        place += 1
+        position += 1
     return result
 
 
 def _closing(tokens: list[Token], opening: int) -> int:
-    """The place of the bracket that closes this one (the last token where none does)."""
+    """Return the position of the bracket that closes this one, or of the last token."""
     depth = 0
-    for place in range(opening, len(tokens)):
-        if tokens[place].kind == "sign" and tokens[place].text in "()":
-            depth += 1 if tokens[place].text == "(" else -1
+    for position in range(opening, len(tokens)):
+        if tokens[position].kind == "sign" and tokens[position].text in "()":
+            depth += 1 if tokens[position].text == "(" else -1
             if not depth:
-                return place
+                return position
     return len(tokens) - 1

@@ -1,1 +1,1 @@
-"""The engine of continuous queries of all languages: what neither syntax nor policy decides."""
+"""The engine of continuous queries of all languages, without syntax and policies."""

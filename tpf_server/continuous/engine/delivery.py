@@ -1,4 +1,4 @@
-"""From the changes of a dataflow's result to what a reader of a query gets."""
+"""Turn the changes of a dataflow's result into emissions."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,9 +16,9 @@ class Emission(NamedTuple):
     Args:
         sequence: the number of the arrival in the engine, from 1.
         at: the stream time, in milliseconds since 1970.
-        rows: solutions in the order of the query's variables (``None``: unbound), triples for a
-            CONSTRUCT query, the empty row for an ASK query that is true; repeated by multiplicity.
-        removed: whether these are rows that left the result (DStream).
+        rows: solutions in the order of the query's variables (``None``: unbound), triples for
+            CONSTRUCT, the empty row for an ASK query that is true; repeated by multiplicity.
+        removed: these rows left the result (DStream).
     """
 
     sequence: int
@@ -31,7 +31,7 @@ Callback = Callable[[Emission], None]
 
 
 def wanted_variables(query: Query) -> tuple[Variable, ...]:
-    """The variables that the rows of a query are made from."""
+    """Return the variables from which the rows of a query are made."""
     if query.form in ("SELECT", "DESCRIBE"):
         return query.variables
     return tuple(
@@ -49,19 +49,19 @@ class Phase:
 
 
 class Delivery:
-    """The sink at the end of a dataflow: collects what an arrival changes.
+    """The sink at the end of a dataflow, which collects the changes of an arrival.
 
     Args:
-        semantics: what of it is emitted.
+        semantics: selects the part that is emitted.
         wake: is called with this delivery when there is something to emit.
         phase: of the engine.
 
     Attributes:
-        silent: whether nothing is emitted where there are no rows.
-        taken: whether something was ever taken.
-        whole: whether all of the result is emitted each time.
-        visible: gives what a reader sees of a solution; ``None``: he sees all of it.
-        ready: all of the result, in the order of the query, where somebody gave it as it is.
+        silent: nothing is emitted where there are no rows.
+        taken: something was taken.
+        whole: all of the result is emitted each time.
+        visible: maps a solution to the part that a reader sees; ``None``: all of it.
+        ready: the whole result, in the order of the query, where it was given by `answer`.
     """
 
     visible: Callable[[Solution], Solution] | None = None
@@ -111,31 +111,27 @@ class Delivery:
         return self._phase.inserting == (self._relation == "istream")
 
     def rouse(self) -> None:
-        """Say that there is something to emit."""
+        """Note that there is something to emit."""
         if not self.awake:
             self.awake = True
             self._wake(self)
 
     @property
     def answers(self) -> bool:
-        """True if all of the result is emitted where it changed, and a reader sees all of it."""
+        """True if the whole result is emitted when it changes, and a reader sees all of it."""
         return self._relation == "answer" and self.visible is None
 
     def answer(self, solutions: list[tuple[Solution, int]]) -> None:
-        """Emit this as the result, whatever changes came; before the next ones `hold` it.
-
-        Args:
-            solutions: all of it, which differs from what it was, in the order of the query.
-        """
+        """Emit this whole result, which has changed; call `hold` before the next changes."""
         self.ready = solutions
         self.rouse()
 
     def hold(self, solutions: list[tuple[Solution, int]]) -> None:
-        """This is the result now, and was emitted; from now on changes come."""
+        """Set the result that was emitted; from now on changes come."""
         self._whole = dict(solutions)
 
     def take(self) -> tuple[list[tuple[Solution, int]], bool]:
-        """Take what is to be emitted now, and whether it left the result."""
+        """Take what is to be emitted now; the flag: it left the result."""
         self.awake = False
         self.taken = True
         if self.ready is not None:
@@ -178,15 +174,18 @@ class Delivery:
 def _seen(
     changes: dict[Solution, int], visible: Callable[[Solution], Solution], sign: int
 ) -> dict[Solution, int]:
-    """The changes of a sign that a reader sees: a solution may go for one that looks the same."""
+    """Return the changes of a sign that a reader sees.
+
+    A solution may go for one that looks the same.
+    """
     totals: Counter[Solution] = Counter()
     for solution, count in changes.items():
         totals[visible(solution)] += count * sign
-    found = {}
+    results = {}
     for solution, count in changes.items():
         seen = visible(solution)
         shown = min(count * sign, totals[seen])
         if shown > 0:
             totals[seen] -= shown
-            found[solution] = shown * sign
-    return found
+            results[solution] = shown * sign
+    return results

@@ -1,4 +1,4 @@
-"""A timer heap: windows that something leaves, queries that are to be evaluated."""
+"""A timer heap: windows that expire, queries that are to be evaluated."""
 
 import heapq
 from collections.abc import Hashable
@@ -10,15 +10,10 @@ _SPARE: Final = 64
 
 
 class DueInstants(Generic[ItemT]):
-    """Items, each with the instant at which it is due next, in the order of instants.
+    """Items by the next instant at which each is due.
 
-    Finding the next one costs the logarithm of how many there are. An instant that was given up
-    stays in the heap until it would be the next one, or most of the heap are such.
-
-    Attributes:
-        heap: instants, each with what puts equal ones in order, and whose it is; also such as were
-            given up.
-        next: of each item the instant that counts.
+    The next one costs the logarithm of their number. A cancelled instant stays in the heap until it
+    is first, or most of the heap are cancelled.
     """
 
     def __init__(self) -> None:
@@ -26,12 +21,9 @@ class DueInstants(Generic[ItemT]):
         self.next: dict[ItemT, int] = {}
 
     def plan(self, at: int, order: Any, item: ItemT) -> None:
-        """An item is due at an instant, and at no other.
+        """Set the only instant of an item.
 
-        Args:
-            at: the instant.
-            order: where it stands among those of the same instant; no two have the same.
-            item: it.
+        `order` sorts items of the same instant, without ties.
         """
         self.next[item] = at
         heapq.heappush(self.heap, (at, order, item))
@@ -39,7 +31,7 @@ class DueInstants(Generic[ItemT]):
             self._tidy()
 
     def give_up(self, item: ItemT) -> None:
-        """It is due no more; nothing happens where it was not."""
+        """Cancel an item, if it is due."""
         if self.next.pop(item, None) is not None and len(self.heap) > 2 * len(self.next):
             self._tidy()
 
@@ -48,7 +40,7 @@ class DueInstants(Generic[ItemT]):
         heapq.heapify(self.heap)
 
     def first(self, before: int) -> tuple[int, ItemT] | None:
-        """The first of those that are due before an instant."""
+        """Return the first item that is due before an instant."""
         heap, planned = self.heap, self.next
         while heap and heap[0][0] < before:
             at, _, item = heap[0]
@@ -68,6 +60,6 @@ class DueInstants(Generic[ItemT]):
         heapq.heapreplace(self.heap, (at, order, item))
 
     def clear(self) -> None:
-        """Nothing is due."""
+        """Cancel all."""
         self.heap.clear()
         self.next.clear()

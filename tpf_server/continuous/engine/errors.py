@@ -1,27 +1,26 @@
-"""Errors of the continuous engines.
+"""Errors of the continuous engines, with the HTTP status of each.
 
-ServerError
-└── ContinuousError                  500
-    ├── ContinuousQueryError         400  the query itself
-    │   ├── ContinuousSyntaxError    400  not CQELS-QL: line, column and a caret under the place
-    │   └── UnsupportedContinuousQueryError  422  the language allows it, the engine cannot run it
-    ├── UnknownStreamError           404  a stream that nobody created
-    ├── StreamNameError              400  the name of a stream is no IRI
-    ├── StreamInUseError             409  a stream that queries read or make
-    ├── UnknownGraphError            404  a static graph that nobody loaded
-    ├── RemoteGraphError             502  a graph that is kept elsewhere cannot be read
-    ├── RemoteStreamError            502  a stream of another server cannot be read or pushed to
-    ├── UnknownQueryError            404  no query of this name is registered
-    ├── UnknownEventError            410  the number of an event of an earlier run of a query
-    ├── RegistrationsError           500  what was registered cannot be read or kept
-    ├── ElementError                 400  an element of a stream that is malformed; with its place
-    ├── TimestampError               400  a timestamp that is no instant
-    ├── LimitError                   429  a limit of the engine is reached
-    │   ├── WindowLimitError         429  a window outgrew its memory: its query was stopped
-    │   ├── JoinLimitError           429  joins made too many rows: their query was stopped
-    │   └── BacklogError             429  a reader of results was too slow: it was cut off
-    ├── CallbackError                500  the callback of a query raised: its query was stopped
-    └── EngineClosedError            503  the engine was closed
+ServerError └── ContinuousError                  500
+    ├── ContinuousQueryError         400
+    │   ├── ContinuousSyntaxError    400
+    │   └── UnsupportedContinuousQueryError  422
+    ├── UnknownStreamError           404
+    ├── StreamNameError              400
+    ├── StreamInUseError             409
+    ├── UnknownGraphError            404
+    ├── RemoteGraphError             502
+    ├── RemoteStreamError            502
+    ├── UnknownQueryError            404
+    ├── UnknownEventError            410
+    ├── RegistrationsError           500
+    ├── ElementError                 400
+    ├── TimestampError               400
+    ├── EngineLimitError             429
+    │   ├── WindowLimitError         429
+    │   ├── JoinLimitError           429
+    │   └── BacklogError             429
+    ├── CallbackError                500
+    └── EngineClosedError            503
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,19 +37,19 @@ class ContinuousError(ServerError):
 
 
 class ContinuousQueryError(ContinuousError):
-    """Something is wrong with the query, whatever the streams hold."""
+    """The query itself is wrong."""
 
     status = 400
     title = "Bad query"
 
 
 class ContinuousSyntaxError(ContinuousQueryError):
-    """A text that is not a continuous query.
+    """The text is not a continuous query.
 
     Attributes:
-        reason: what is wrong, in one line without the position.
-        line: number of the line, from 1.
-        column: number of the column, from 1, in characters.
+        reason: one line without the position.
+        line: from 1.
+        column: from 1, in characters.
         pointed: the line of the query and, below it, a caret under the column.
     """
 
@@ -65,7 +64,7 @@ class ContinuousSyntaxError(ContinuousQueryError):
 
 
 class UnsupportedContinuousQueryError(ContinuousQueryError):
-    """A query that the language allows and the engine cannot run; raised at registration."""
+    """The language allows the query, but the engine cannot run it; raised at registration."""
 
     status = 422
     title = "Query not supported"
@@ -85,7 +84,7 @@ def as_continuous_errors() -> Iterator[None]:
 
 
 class UnknownStreamError(ContinuousError):
-    """A stream that nobody created, where creation on first use is off."""
+    """Nobody created the stream, and creation on first use is off."""
 
     status = 404
     title = "Unknown stream"
@@ -99,7 +98,7 @@ class StreamNameError(ContinuousError):
 
 
 class StreamInUseError(ContinuousError):
-    """A stream cannot be deleted, because queries read or make it."""
+    """Queries read or make the stream, so it cannot be deleted."""
 
     status = 409
     title = "Stream in use"
@@ -113,7 +112,7 @@ class UnknownGraphError(ContinuousError):
 
 
 class RemoteGraphError(ContinuousError):
-    """A graph that is kept elsewhere cannot be read."""
+    """A remote graph cannot be read."""
 
     status = 502
     title = "Bad gateway"
@@ -134,7 +133,7 @@ class UnknownQueryError(ContinuousError):
 
 
 class UnknownEventError(ContinuousError):
-    """A reader wants to go on after an event that this run of the query did not number."""
+    """This run of the query has not numbered the event after which a reader resumes."""
 
     status = 410
     title = "Unknown event"
@@ -147,10 +146,10 @@ class RegistrationsError(ContinuousError):
 
 
 class ElementError(ContinuousError):
-    """An element of a stream that cannot be understood.
+    """An element of a stream cannot be understood.
 
     Args:
-        reason: what is wrong.
+        reason: the cause.
         line: its number in its batch, from 1, where it has one.
         unit: what is counted: lines, or records.
     """
@@ -165,7 +164,7 @@ class ElementError(ContinuousError):
 
 
 class TimestampError(ContinuousError):
-    """A timestamp that is no instant."""
+    """A timestamp is no instant."""
 
     status = 400
     title = "Bad timestamp"
@@ -179,15 +178,15 @@ class EngineLimitError(ContinuousError):
 
 
 class WindowLimitError(EngineLimitError):
-    """A window holds more rows than allowed: its query was stopped, the others go on."""
+    """A window holds too many rows: its query was stopped, the others go on."""
 
 
 class JoinLimitError(EngineLimitError):
-    """A query makes or holds more rows than allowed: it was stopped, or not begun."""
+    """A query makes or holds too many rows: it was stopped, or not begun."""
 
 
 class BacklogError(EngineLimitError):
-    """A reader of results was too slow: it was cut off."""
+    """A reader of results was too slow and was cut off."""
 
 
 class CallbackError(ContinuousError):

@@ -31,11 +31,7 @@ _ROWS: Final = 1 << 16
 
 
 class ArrowFile:
-    """Writes a stream of IPC; one query has `take` as its callback.
-
-    Args:
-        file: where it goes; who opened it closes it.
-    """
+    """Write the emissions of one query as a stream of IPC; `take` is its callback."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -45,7 +41,7 @@ class ArrowFile:
         self._rows = self._written = 0
 
     def begin(self, query: RunningQuery[Any]) -> None:
-        """Say which query it is, before elements come.
+        """Set the query, before elements come.
 
         Raises:
             OSError: the file cannot be written.
@@ -54,7 +50,7 @@ class ArrowFile:
         self._writer = pa.ipc.new_stream(self._file, query.columns.schema)
 
     def take(self, emitted: Any) -> None:
-        """The query emits; it is written as soon as that is not little.
+        """Take an emission; write as soon as there are many.
 
         Raises:
             OSError: the file cannot be written.
@@ -65,7 +61,7 @@ class ArrowFile:
             self._write()
 
     def check(self) -> None:
-        """See that the query runs; otherwise what it emitted before is written.
+        """Check that the query runs; else write its earlier emissions.
 
         Raises:
             ContinuousError: it was stopped; also where the file cannot be written.
@@ -75,7 +71,7 @@ class ArrowFile:
             raise self._query.error
 
     def finish(self) -> None:
-        """Write the rest; there will be no more.
+        """Write the rest.
 
         Raises:
             ContinuousError: the query was stopped.
@@ -101,10 +97,10 @@ class ArrowFile:
 
 
 def load(engine: StaticGraphs, static: Iterable[Path], graphs: Iterable[tuple[str, Path]]) -> None:
-    """Give an engine its static data.
+    """Load static data into an engine.
 
     Args:
-        engine: takes them.
+        engine: the engine.
         static: files of the default graph, or stores: with their named graphs.
         graphs: IRI and file of each named graph; of a store its default graph.
 
@@ -131,7 +127,6 @@ def holds_records(path: Path) -> bool:
 
 
 def _absolute_name(iri: str) -> Term:
-    """The term of an IRI that is not relative."""
     return Term(f"<{iri}>")
 
 
@@ -139,16 +134,14 @@ def _absolute_name(iri: str) -> Term:
 def opened_records(
     path: Path, name: Callable[[str], Term] = _absolute_name
 ) -> Iterator[tuple[list[Term], Iterator[RecordColumns]]]:
-    """The predicates of a file of records, and these, batch by batch.
+    """Return the predicates of a file of records, and these, batch by batch.
 
-    Args:
-        path: of the file.
-        name: makes a predicate of the name of a column.
+    `name` makes a predicate of the name of a column.
 
     Raises:
-        ElementError: it is no such file, a column is of a type or a name that has no terms, or
-            whoever reads it finds one; says the file, and after the first batch which one, as
-            records are counted in their batch.
+        ElementError: it is no such file, or a column is of a type or name without terms; names the
+            file
+            and, after the first one, the batch, in which records are counted.
         OSError: it cannot be read.
     """
     with _opened(path, name) as (predicates, batches):
@@ -159,7 +152,7 @@ def opened_records(
 def _opened(
     path: Path, name: Callable[[str], Term]
 ) -> Iterator[tuple[list[Term], Iterator[tuple[str, pa.RecordBatch]]]]:
-    """The same, as batches with what errors call them."""
+    """Return batches, each with its name in errors."""
     with (
         pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"") as file,
         opened_batches(file, str(path), name) as opened,
@@ -170,13 +163,12 @@ def _opened(
 def read_stream(
     stream: str, path: Path, name: Callable[[str], Term] = _absolute_name
 ) -> Iterator[tuple[int, str, Element | ElementError]]:
-    """The elements of a file, each with its timestamp and its stream; see `read_file`.
+    """Return the elements of a file, each with its timestamp and its stream; see `read_file`.
 
-    An error stands in the place of a malformed record, too.
+    A malformed record is an error in its place.
 
     Raises:
-        ElementError: a file of Arrow that is none or is damaged, or a column that is of another
-            type.
+        ElementError: a file of Arrow that is none or is damaged, or a column of another type.
         OSError: the file cannot be read.
     """
     if not holds_records(path):
@@ -184,10 +176,10 @@ def read_stream(
         return
     before = last = 0
     with _opened(path, name) as (predicates, batches):
-        for place, batch in batches:
+        for name_in_errors, batch in batches:
             for row, item in enumerate(elements_of_batch(batch, predicates, before), 1):
                 if isinstance(item, ElementError):
-                    yield last, stream, ElementError(f"{place}: record {row}: {item}")
+                    yield last, stream, ElementError(f"{name_in_errors}: record {row}: {item}")
                 else:
                     last = item.at
                     yield last, stream, item
@@ -197,14 +189,9 @@ def read_stream(
 def merged_streams(
     files: Iterable[tuple[str, Path]], name: Callable[[str], Term] = _absolute_name
 ) -> Iterator[tuple[int, str, Element | ElementError]]:
-    """The elements of several streams, each with its file, in the order of their timestamps.
-
-    Args:
-        files: the name of each stream, and its file.
-        name: see `opened_records`.
+    """Merge the elements of several streams by timestamp, each with its file.
 
     Raises:
-        ElementError: see `read_stream`.
-        OSError: a file cannot be read.
+        ElementError, OSError: see `read_stream`.
     """
     return heapq.merge(*(read_stream(*each, name) for each in files), key=lambda each: each[0])

@@ -1,15 +1,12 @@
 """Forget the terms of the table that nothing holds: mark and sweep.
 
-A stream brings new terms for ever, and expressions make more. What still matters of them is what
-the operators remember: rows in windows and indexes, groups, values in an order. All of that is
-reached from the plans, whatever an operator keeps it in, because Python knows what every object
-refers to (`gc.get_referents`). Every integer that is met counts as a term: one that is not (a
-count, a timestamp) may keep a term that has the same number, at most one for each integer that is
-there, and never lose one. What was computed once and remembered (see `Remembered`) holds nothing.
+Streams and expressions bring new terms for ever. Operators hold the ones in use (windows, indexes,
+groups), all reachable from the plans by `gc.get_referents`. Every integer that is met counts as a
+term; a count or timestamp may keep one term too many, but none is lost. Values in `Remembered` hold
+nothing.
 
-To look costs as much as there is to look at, so it is done when the table has grown by a share of
-that. Terms of static data and of queries come seldom: those are looked through when they have
-doubled, and when queries are closed.
+A sweep costs as much as there is to traverse, so it waits until the table has grown by a share of
+that. Terms of static data and queries are traversed when they have doubled, and when queries close.
 """
 
 import gc
@@ -30,24 +27,20 @@ _SHARE: Final = 8
 
 
 class _Holder(Protocol):
-    """An engine: who holds terms."""
+    """An engine that holds terms."""
 
     def holders(self) -> Iterable[object]:
-        """Whatever holds terms, or leads to who does."""
+        """Return the objects that hold terms, or lead to them."""
 
     def static_holders(self) -> Iterable[object]:
-        """Objects that hold terms of static data only; they are not searched each time."""
+        """Return objects with terms of static data only; they are not searched each time."""
 
     def apart(self) -> Iterable[object]:
-        """Objects where the search stops."""
+        """Return objects where the search stops."""
 
 
 class Forgetting:
-    """Forgets the terms of the engines that share a table.
-
-    Attributes:
-        engines: that use it.
-    """
+    """Forget the terms of the engines that share a table."""
 
     def __init__(self, dictionary: TermDictionary) -> None:
         self.engines: list[_Holder] = []
@@ -56,31 +49,29 @@ class Forgetting:
         self._running = self._closed = 0
 
     def opened(self) -> None:
-        """A query was registered: its terms, and those of its static data, are no growth."""
+        """Note a new query: its terms, and those of its static data, are no growth."""
         self._running += 1
         self._lasting = max(self._lasting, 2 * self._dictionary.lasting + _LEAST)
 
     def closed(self) -> None:
-        """A query was closed; where that were many of those that run, their terms go."""
+        """Note a closed query; where many were closed, forget their terms."""
         self._running -= 1
         self._closed += 1
         if self._closed >= self._running:
             self.sweep(everything=True)
 
     def sweep_where_due(self) -> None:
-        """Forget, if the table has grown enough for that."""
+        """Sweep if the table has grown enough."""
         if self._dictionary.lasting > self._lasting:
             self.sweep(everything=True)
         elif self._dictionary.passing > self._passing:
             self.sweep()
 
     def sweep(self, *, everything: bool = False) -> int:
-        """Forget what nothing holds; returns how many terms.
+        """Forget the terms that nothing holds; return how many.
 
-        No integer of a term may be on its way from one holder to another.
-
-        Args:
-            everything: terms of static data and of queries, too.
+        No term may be on its way from one holder to another. `everything` includes terms of static
+        data and of queries.
         """
         dictionary, engines = self._dictionary, self.engines
         apart = [dictionary, *dictionary.tables, *chain(*(each.apart() for each in engines))]
@@ -97,14 +88,9 @@ class Forgetting:
 
 
 def reached(roots: Iterable[object], apart: Iterable[object]) -> tuple[set[TermId], int]:
-    """The integers that objects refer to, over any others.
+    """Return the integers that objects refer to, over any others, and the number of objects.
 
-    Args:
-        roots: where to begin.
-        apart: where not to go on; also not through classes and modules.
-
-    Returns:
-        The integers, and how many objects there were.
+    The search stops at `apart`, classes and modules.
     """
     seen = {id(getattr(module, "__dict__", None)) for module in tuple(sys.modules.values())}
     seen.update(map(id, apart))

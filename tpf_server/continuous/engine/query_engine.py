@@ -1,4 +1,4 @@
-"""The common base of the engines of all languages, and what they share side by side."""
+"""The common base of the engines of all languages, and the state that they share side by side."""
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
@@ -35,7 +35,7 @@ QueryT = TypeVar("QueryT", bound=RunningQuery[Any])
 
 
 class ParsedQuery(Protocol):
-    """A query as the parser of its language gives it."""
+    """A query from the parser of its language."""
 
     @property
     def query(self) -> Query:
@@ -43,25 +43,25 @@ class ParsedQuery(Protocol):
 
     @property
     def services(self) -> Sequence[ServiceClause]:
-        """The SERVICE clauses, which static graphs stand for."""
+        """The SERVICE clauses, for which static graphs stand."""
 
 
 class QueryEngine(StaticGraphs, Generic[QueryT]):
     """Registered queries over static graphs.
 
     Args:
-        base: what relative IRIs are relative to.
-        limits: what is allowed.
-        require_graphs: whether a query may only name static graphs that are there.
+        base: for relative IRIs.
+        limits: of the engine.
+        require_graphs: a query may only name static graphs that are there.
         beside: another engine, whose terms and static graphs it uses; ``None``: its own.
 
     Attributes:
         limits: see above.
         dictionary: the integers of terms.
-        forgetting: of terms that nobody needs.
+        forgetting: of unused terms.
         arriving: encoded elements that are on their way into windows.
         queries: those that are registered, by their names.
-        asks: whether somebody keeps the graphs up to date that stand for SERVICE clauses.
+        asks: the graphs that stand for SERVICE clauses are kept up to date.
     """
 
     asks = False
@@ -95,7 +95,7 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         self._closed = False
 
     def query(self, name: str) -> QueryT:
-        """The query of this name.
+        """Return the query of this name.
 
         Raises:
             UnknownQueryError: there is none.
@@ -105,7 +105,7 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         return self.queries[name]
 
     def check_running(self, queries: Collection[QueryT]) -> None:
-        """See that queries run; it costs next to nothing while they do.
+        """Check that queries run; almost free while they do.
 
         Raises:
             ContinuousError: one of them was stopped.
@@ -116,21 +116,21 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
                     raise each.error
 
     def holders(self) -> Iterable[object]:
-        """Objects from which all that hold terms are reached."""
+        """Return objects from which all that hold terms are reached."""
         raise NotImplementedError
 
     def static_holders(self) -> Iterable[object]:
-        """Objects that hold terms of static data only."""
+        """Return objects that hold terms of static data only."""
         return ()
 
     def apart(self) -> Iterable[object]:
-        """Objects where the search for terms stops."""
+        """Return objects where the search for terms stops."""
         return self, self.static, self._environment
 
     # ----------------------------------------------------------------------------- elements
 
     def encoded(self, element: Sequence[Any]) -> list[EncodedTriple]:
-        """The integers of an element that comes with a stream.
+        """Return the integers of an element from outside.
 
         Raises:
             ElementError: it is none.
@@ -143,9 +143,9 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
 
     def _encode_triple(self, triple: Sequence[str]) -> EncodedTriple:
         if isinstance(triple, Sequence) and len(triple) == 3:
-            found = self._known_triple(*triple)
-            if found is not None:
-                return found
+            known_triple = self._known_triple(*triple)
+            if known_triple is not None:
+                return known_triple
         elif isinstance(triple, str) or not isinstance(triple, Sequence):
             raise ElementError(f"neither a triple nor triples: {triple!r}")
         encode = self.dictionary.encode
@@ -153,11 +153,11 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         return encode(s), encode(p), encode(o)
 
     def _known_triple(self, s: Any, p: Any, o: Any) -> EncodedTriple | None:
-        known = self.dictionary.known
+        id_of = self.dictionary.known
         try:
-            subject = known(s)
-            predicate = known(p)
-            object_ = known(o)
+            subject = id_of(s)
+            predicate = id_of(p)
+            object_ = id_of(o)
             if object_ is None and o:
                 object_ = inlined_literal(o)
         except (TypeError, AttributeError):
@@ -174,27 +174,26 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         return Term(text) if self.dictionary.known(text) else canonical_term(text)
 
     def encode(self, term: str) -> int:
-        """The integer of a term that comes with a stream.
+        """Return the integer of a term from outside.
 
         Raises:
             ElementError: it is no term.
         """
-        found = self.dictionary.known(term)
-        return self.dictionary.encode(canonical_term(term)) if found is None else found
+        term_id = self.dictionary.known(term)
+        return self.dictionary.encode(canonical_term(term)) if term_id is None else term_id
 
     def sweep(self) -> int:
-        """Forget terms that nothing holds any more; returns how many."""
+        """Forget unused terms; return how many."""
         return self.forgetting.sweep()
 
     def _drop(self, registered: QueryT) -> None:
-        """A query has ended."""
         if self.queries.get(registered.name) is registered:
             del self.queries[registered.name]
             self._let_go(registered)
             self.forgetting.closed()
 
     def _let_go(self, registered: QueryT) -> None:
-        """Of what a query holds that has ended."""
+        """Release the state of a query that has ended."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -207,21 +206,20 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         if self._closed:
             raise EngineClosedError("the engine is closed")
 
-    def _begin(self, query: ParsedQuery, wanted: str | None) -> str:
-        """The name of a new query, if it may run here and there may be one more."""
+    def _begin(self, query: ParsedQuery, name: str | None) -> str:
+        """Return the name of a new query, if the limits and its graphs allow it."""
         self._check_open()
         self._check_graphs(query.query.dataset)
         self._check_services(query.services)
         if len(self.queries) >= self.limits.queries:
             raise EngineLimitError(f"there are {len(self.queries)} queries already")
-        if wanted is None:
+        if name is None:
             return next(name for name in map(str, self._names) if name not in self.queries)
-        if wanted in self.queries:
-            raise EngineLimitError(f"there is a query {wanted!r} already")
-        return wanted
+        if name in self.queries:
+            raise EngineLimitError(f"there is a query {name!r} already")
+        return name
 
     def _begun(self, registered: QueryT) -> None:
-        """A query runs."""
         self.queries[registered.name] = registered
         self.forgetting.opened()
 

@@ -1,4 +1,4 @@
-"""Puts what comes out of order into the order of time, as long as it is not too late."""
+"""Put items that come out of order into the order of time, as long as they are not too late."""
 
 import heapq
 import itertools
@@ -9,16 +9,10 @@ ItemT = TypeVar("ItemT")
 
 
 class ReorderBuffer(Generic[ItemT]):
-    """Holds items back until no older one may come any more.
+    """Hold items back until no older one may come.
 
-    Items of all streams are put into one order. Those of a stream that is behind the others by more
-    than the lateness are put into an order of their own, until it has caught up.
-
-    Args:
-        lateness: how much older than the newest one of its stream an item may be, in milliseconds.
-
-    Attributes:
-        lateness: see above.
+    Items of all streams share one order. Those of a stream that is behind the others by more than
+    the lateness (milliseconds) get their own, until it has caught up.
     """
 
     def __init__(self, lateness: int) -> None:
@@ -30,7 +24,7 @@ class ReorderBuffer(Generic[ItemT]):
         self._newest_of: dict[Hashable, int] = {}
 
     def add(self, stream: Hashable, at: int, item: ItemT) -> Iterator[tuple[int, ItemT]]:
-        """Take an item of a stream; gives those that thereby need not wait any longer."""
+        """Add an item of a stream; yield those that need not wait any longer."""
         newest = at if self._newest is None else max(self._newest, at)
         own = self._newest_of[stream] = max(self._newest_of.get(stream, at), at)
         if own < newest - self.lateness:
@@ -43,7 +37,7 @@ class ReorderBuffer(Generic[ItemT]):
         return _until(self._waiting, newest - self.lateness)
 
     def until(self, at: int) -> Iterator[tuple[int, ItemT]]:
-        """Let go those up to an instant, in the order of time; of equal times, as they came."""
+        """Yield those up to an instant, in the order of time; of equal times, as they came."""
         for waiting in self._behind.values():
             for each in waiting:
                 heapq.heappush(self._waiting, each)
@@ -51,7 +45,7 @@ class ReorderBuffer(Generic[ItemT]):
         return _until(self._waiting, at)
 
     def rest(self) -> Iterator[tuple[int, ItemT]]:
-        """Let go all of them, likewise."""
+        """Yield all of them, likewise."""
         return iter(()) if self._newest is None else self.until(self._newest)
 
 

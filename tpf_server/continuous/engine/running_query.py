@@ -1,4 +1,4 @@
-"""A continuous query that runs, in whatever language it was written."""
+"""A running continuous query of any language."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ _TRIPLE: Final = ("?s", "?p", "?o")
 
 
 def result_variables(query: Query, *, graphs: bool = False) -> tuple[str, ...]:
-    """The variables of a query's rows; triples have ``?s``, ``?p`` and ``?o``."""
+    """Return the variables of a query's rows; triples have ``?s``, ``?p`` and ``?o``."""
     if query.form == "SELECT":
         return query.variables
     if query.form == "ASK":
@@ -38,12 +38,12 @@ def result_variables(query: Query, *, graphs: bool = False) -> tuple[str, ...]:
 
 
 class EmissionColumns:
-    """Makes record batches of emissions.
+    """Make record batches of emissions.
 
     Args:
         variables: of their rows.
-        removes: whether all rows left the result, whatever emissions say.
-        numbered: whether emissions have numbers in a log: ``id``, the first column.
+        removes: all rows left the result, whatever emissions say.
+        numbered: emissions have numbers in a log: ``id``, the first column.
 
     Attributes:
         schema: of all record batches.
@@ -59,7 +59,7 @@ class EmissionColumns:
         self.schema = pa.schema([*fields, *(pa.field(each, pa.string()) for each in variables)])
 
     def batch(self, emissions: Sequence[Emission], numbers: Sequence[int] = ()) -> pa.RecordBatch:
-        """Emissions as one record batch."""
+        """Return emissions as one record batch."""
         nothing: Row = (None,) * self._width
         counts = [len(each.rows) or 1 for each in emissions]
         rows: list[Row] = []
@@ -79,7 +79,7 @@ class EmissionColumns:
         return self.of_columns(columns)
 
     def of_columns(self, columns: Iterable[object]) -> pa.RecordBatch:
-        """Columns in the order of the schema, as a record batch."""
+        """Return columns in the order of the schema as a record batch."""
         return pa.RecordBatch.from_arrays(
             [
                 each if isinstance(each, pa.Array) else pa.array(each, field.type)
@@ -90,14 +90,14 @@ class EmissionColumns:
 
 
 def _term_columns(rows: Sequence[Row]) -> Iterator[object]:
-    """The columns of rows. A plan gives a row again that it gave before: it is read once."""
-    known = {id(row): row for row in rows}
-    if 2 * len(known) > len(rows):
+    """Return the columns of rows; a row that a plan gives again is read once."""
+    distinct = {id(row): row for row in rows}
+    if 2 * len(distinct) > len(rows):
         yield from zip(*rows, strict=True)
         return
-    places = dict(zip(known, range(len(known)), strict=True))
-    taken = pa.array([places[id(row)] for row in rows], pa.int64())
-    for column in zip(*known.values(), strict=True):
+    positions = dict(zip(distinct, range(len(distinct)), strict=True))
+    taken = pa.array([positions[id(row)] for row in rows], pa.int64())
+    for column in zip(*distinct.values(), strict=True):
         yield pa.array(column, pa.string()).take(taken)
 
 
@@ -114,16 +114,16 @@ class RunningQuery(Generic[EmissionT]):
     """A registered query: its name, its state, and the taker of its emissions.
 
     Args:
-        name: what it was registered as.
-        callback: is called with each emission; ``None``: they wait until somebody takes them.
-        backlog: how many may wait; with one more the reader is cut off, and the query stopped.
-        drop: lets go of what it holds.
+        name: of the registration.
+        callback: is called with each emission; ``None``: they wait to be taken.
+        backlog: how many may wait; with one more the query is stopped.
+        drop: releases its state.
 
     Attributes:
         name: see above.
-        take: is called with each emission; what it raises is for `fail`.
+        take: is called with each emission; `fail` gets what it raises.
         waiting: emissions that nobody took.
-        emitted: how many rows it emitted, or in C-SPARQL how many answers.
+        emitted: count of rows, or in C-SPARQL of answers.
         state: ``running``, ``stopped`` (by a limit, or because its callback raised) or ``closed``.
         error: why it was stopped.
     """
@@ -151,7 +151,6 @@ class RunningQuery(Generic[EmissionT]):
         self.waiting.append(emission)
 
     def __iter__(self) -> Iterator[EmissionT]:
-        """The emissions that wait; see `results`."""
         return self.results()
 
     @overload
@@ -161,14 +160,15 @@ class RunningQuery(Generic[EmissionT]):
     def results(self, format: Literal["arrow"]) -> Iterator[pa.RecordBatch]: ...
 
     def results(self, format: ResultFormat = "objects") -> Iterator[Any]:  # noqa: A002
-        """The emissions that wait; each is given once, in one of both formats.
+        """Take the emissions that wait, in one of both formats.
 
         Args:
             format: ``objects``, or ``arrow``: record batches with the schema of `columns`, each
-                with as many emissions as wait, or as have 65,536 rows.
+                with as
+                many emissions as wait, or as have 65,536 rows.
 
         Raises:
-            ContinuousError: it was stopped; after what it emitted before.
+            ContinuousError: it was stopped; after its last emissions.
             ValueError: there is no such format.
         """
         if format not in ("objects", "arrow"):
@@ -186,7 +186,6 @@ class RunningQuery(Generic[EmissionT]):
         return self.waiting.popleft()
 
     def _batch(self) -> pa.RecordBatch:
-        """Some of the emissions that wait."""
         some: list[Emission] = []
         rows = 0
         for number, each in enumerate(self.waiting, self._given + 1):
@@ -201,38 +200,33 @@ class RunningQuery(Generic[EmissionT]):
         return batch
 
     def emission(self, each: EmissionT, number: int) -> Emission:
-        """Turn an emission into one of CQELS.
-
-        Args:
-            each: what was emitted.
-            number: of the answer, where it has none by itself.
-        """
+        """Turn an emission into one of CQELS; `number` is of the answer, where it has none."""
         raise NotImplementedError
 
     @property
     def columns(self) -> EmissionColumns:
-        """How its results are written as record batches of Arrow."""
+        """Return the writer of its results as record batches."""
         raise NotImplementedError
 
     def fail(self, error: Exception) -> None:
-        """End the query because `take` has raised this, whatever it is: it is its alone."""
+        """End the query because `take` has raised."""
         self.stop(error if isinstance(error, BacklogError) else CallbackError(self.name, error))
 
     def stop(self, error: ContinuousError) -> None:
-        """End the query for this reason, and let go of what it holds."""
+        """End the query for this reason, and release its state."""
         self.state = "stopped"
         self.error = error
         self._drop(self)
 
     def close(self) -> None:
-        """End the query and let go of what it holds; nothing happens where it has ended."""
+        """End the query, if it runs, and release its state."""
         if self.state == "running":
             self.state = "closed"
         self._drop(self)
 
     def explain(self) -> dict[str, Any]:
-        """Its state."""
-        found: dict[str, Any] = {"name": self.name, "state": self.state, "emitted": self.emitted}
+        """Return its state."""
+        state: dict[str, Any] = {"name": self.name, "state": self.state, "emitted": self.emitted}
         if self.error is not None:
-            found["error"] = str(self.error)
-        return found
+            state["error"] = str(self.error)
+        return state

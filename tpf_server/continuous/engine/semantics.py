@@ -1,8 +1,4 @@
-"""Named policies: what an engine emits, and when.
-
-Engines for continuous queries differ here, so nothing is left implicit. See
-``docs/continuous-queries.md`` for each with an example.
-"""
+"""Named policies for emissions; ``docs/continuous-queries.md`` has an example of each."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
@@ -21,11 +17,11 @@ class EngineLimits:
 
     Args:
         queries: registered at the same time.
-        window_rows: entries that the windows of one query may hold; in CQELS-QL looked at every 64
-            arrivals.
+        window_rows: entries in the windows of one query; in CQELS-QL checked every 64 arrivals.
         backlog: emissions or answers that wait for a reader.
         join_rows: rows that the joins of a query in CQELS-QL may make, and it may emit, at once;
-            each triple gives back a hundredth of it.
+            each
+            triple gives back a hundredth of it.
     """
 
     queries: int = 10_000
@@ -53,13 +49,13 @@ class EngineSettings:
 
     Args:
         lateness: how late an element may come, in milliseconds.
-        create_streams: a stream comes into being when it is first named.
+        create_streams: a stream is made when it is first named.
         require_graphs: a query may only name static graphs that are loaded.
         share: queries that differ in constants only share a plan.
         routing: of joins.
-        kernel: what takes batches of records; ``None``: what the environment says.
-        skip_idle: queries that emit everything leave out multiples of their slides at which nothing
-            is in their windows.
+        kernel: for batches of records; ``None``: from the environment.
+        skip_idle: queries that emit everything leave out multiples of their slides at which their
+            windows are empty.
     """
 
     lateness: int = 0
@@ -76,18 +72,22 @@ class Semantics:
     """How solutions become output.
 
     Args:
-        name: what the policy is called.
+        name: of the policy.
         output: ``derivations`` emits, at each arrival, every solution that the arrival newly
-            derives, as often as it derives it, also where an equal solution was there before;
-            ``difference`` emits what the bag of solutions after the arrival has more than the bag
-            before it (paper 000, section 3.2: the streaming operator).
+            derives,
+            as often as it derives it; ``difference`` emits what the bag of solutions after the
+                arrival
+            has more than the bag before it (paper 000, section 3.2: the streaming operator).
         static: ``distinct`` takes every sub-query over static data as distinct over the variables
-            that occur elsewhere; ``bag`` keeps multiplicities as SPARQL has them.
-        aggregates: ``rows`` emits the row of a group once for each new solution that went into it;
-            ``groups`` once if it changed. ``rows`` needs ``derivations``.
-        relation: ``istream`` emits what comes, ``dstream`` what goes, ``rstream`` everything that
-            is there at each arrival, ``answer`` that where it has changed, also when nothing is
-            left (these two with ``difference`` only).
+            that
+            occur elsewhere; ``bag`` keeps multiplicities as SPARQL has them.
+        aggregates: ``rows`` emits the row of a group once for each new solution in it; ``groups``
+            once
+            if it changed. ``rows`` needs ``derivations``.
+        relation: ``istream`` emits what comes, ``dstream`` what goes, ``rstream`` the whole result
+            at
+            each arrival, ``answer`` that where it has changed, also when nothing is left (these two
+            with ``difference`` only).
     """
 
     name: str

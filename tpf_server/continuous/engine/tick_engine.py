@@ -1,4 +1,4 @@
-"""Streams, their windows and the plans over these, moved on by what arrives and as time passes."""
+"""Streams, their windows and the plans over these, moved on by arrivals and time."""
 
 import re
 from collections import deque
@@ -47,18 +47,18 @@ from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
 
 
 class _Emitter:
-    """Gives queries what they have to emit, then the streams what these feed them.
+    """Give emissions to queries, then the elements that these make to streams.
 
-    A callback may do anything with the engine: what thereby is emitted waits for its turn.
+    A callback may do anything with the engine: emissions that it causes wait for their turn.
 
     Args:
-        plans: who has something to emit.
+        plans: with something to emit.
         streams: by their names.
         tick: takes an element that a query has made.
 
     Attributes:
-        outgoing: what waits to be given to queries.
-        fed: elements that queries have made, and that wait for their turn.
+        outgoing: emissions for queries.
+        fed: elements that queries have made.
     """
 
     def __init__(
@@ -76,16 +76,15 @@ class _Emitter:
 
     @property
     def emitting(self) -> bool:
-        """True if a query is being given something."""
         return self._emits
 
     def emit(self, sequence: int, at: int, due: Callable[[Plan], bool] | None = None) -> None:
-        """Take from the plans what there is to emit, and give it to their queries.
+        """Take emissions from the plans, and give them to their queries.
 
         Args:
             sequence: the number of the arrival.
             at: its instant.
-            due: whether a plan may emit; what others have waits until they may. ``None``: all may.
+            due: selects the plans that may emit; ``None``: all.
         """
         outgoing = self.outgoing
         emissions = self._plans.emissions(due)
@@ -137,14 +136,14 @@ _ADAPTATION: Final = 1024
 
 
 class _Housekeeping:
-    """Looks after plans and terms every so many arrivals.
+    """Check plans and terms every so many arrivals.
 
     Args:
         plans: whose routes are chosen anew, and whose windows are limited.
         streams: that these read.
         forgetting: of terms.
         window_rows: entries that the windows of one plan may hold.
-        stop: ends the queries of a plan, and tells them why.
+        stop: ends the queries of a plan with a reason.
         merge: makes one of plans that have become alike.
     """
 
@@ -167,11 +166,7 @@ class _Housekeeping:
         self._next_limit = 0
 
     def run(self, arrivals: int) -> int:
-        """Do what is due.
-
-        Returns:
-            After how many more arrivals to do it again.
-        """
+        """Do the pending work; return after how many arrivals to run again."""
         self._merge()
         triples = self._triples()
         gone, self._looked = triples - self._looked, triples
@@ -188,7 +183,7 @@ class _Housekeeping:
         return min(_INTERVAL, arrivals + 1)
 
     def _limit(self, triples: int) -> None:
-        """Stop those whose windows hold too much, and see how soon others could."""
+        """Stop those whose windows hold too much, and compute how soon others could."""
         self._next_limit = triples + self._window_rows
         for plan in tuple(self._plans):
             held, soonest = self._room(plan)
@@ -201,7 +196,7 @@ class _Housekeeping:
                 )
 
     def _room(self, plan: Plan) -> tuple[int, int]:
-        """How much the windows of a plan hold, and how many triples at least fill them."""
+        """Return how much the windows of a plan hold, and how many triples at least fill them."""
         windows = [window for window, _ in plan.leaves.subscriptions]
         held = sum(window.held for window in windows)
         if any(window.multiplies for window in windows):
@@ -209,7 +204,7 @@ class _Housekeeping:
         return held, max(0, self._window_rows - held) // max(1, len(windows))
 
     def added(self, plan: Plan) -> None:
-        """There is one more plan, or one more query of it."""
+        """Note a new plan, or a new query of it."""
         self._next_limit = min(self._next_limit, self._triples() + self._room(plan)[1])
 
     def _triples(self) -> int:
@@ -223,14 +218,16 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     """Streams, their windows and the plans over these, moved on by arrivals.
 
     Attributes:
-        front: the newest instant that elements or `advance` told, in milliseconds since 1970;
-            `NEVER` before the first element.
-        arrivals: how many elements were processed.
-        dropped: how many elements came too late: older than the newest of their stream, or than
-            what `advance` said.
-        reorders: whether elements wait for late ones.
-        abandoned: whether no more elements are to come, because the engine is about to be closed.
-        ticking: plans that are looked at between elements, too.
+        front: the newest instant of elements or `advance`, in milliseconds since 1970; `NEVER`
+            before
+            the first element.
+        arrivals: count of processed elements.
+        dropped: count of elements that came too late: older than the newest of their stream, or
+            than
+            `advance`.
+        reorders: elements wait for late ones.
+        abandoned: no more elements are to come, because the engine is about to be closed.
+        ticking: plans that are checked between elements, too.
         streams: by their names.
     """
 
@@ -276,15 +273,12 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     @property
     def time(self) -> int | None:
-        """The newest instant that elements or `advance` told; ``None`` before the first element."""
+        """The newest instant of elements or `advance`; ``None`` before the first element."""
         return None if self.front == NEVER else self.front
 
     @property
     def present(self) -> int | None:
-        """The present, if it is set: elements of later instants move no other stream.
-
-        ``None``: nobody does.
-        """
+        """The present, if it is set: elements of later instants move no other stream."""
         return None if self._limit == -NEVER else self._limit
 
     @present.setter
@@ -305,41 +299,41 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     # ------------------------------------------------------------------------------ streams
 
     def stream(self, name: str) -> ElementStream:
-        """The stream of this IRI, made where it is new and that is allowed.
+        """Return the stream of this IRI, made where it is new and that is allowed.
 
         Raises:
             UnknownStreamError: there is none, and streams are not made on first use.
             StreamNameError: it is no IRI.
         """
         term = self.name(name)
-        found = self.streams.get(term)
-        if found is None:
+        stream_of_name = self.streams.get(term)
+        if stream_of_name is None:
             if not self._create_streams:
                 raise UnknownStreamError(f"there is no stream {term}")
-            found = self.create_stream(term)
-        return found
+            stream_of_name = self.create_stream(term)
+        return stream_of_name
 
     def create_stream(self, name: str) -> ElementStream:
-        """Make a stream, or find the one of this IRI.
+        """Return the stream of this IRI, made where it is new.
 
         Raises:
             StreamNameError: it is no IRI.
         """
         term = self.name(name)
-        found = self.streams.get(term)
-        if found is None:
+        stream_of_name = self.streams.get(term)
+        if stream_of_name is None:
             if not _IRI.fullmatch(term):
                 raise StreamNameError(f"not an IRI: {term}")
-            found = self.streams[term] = ElementStream(term)
+            stream_of_name = self.streams[term] = ElementStream(term)
             if self._told is not None:
-                found.tell(self._told, self.front)
+                stream_of_name.tell(self._told, self.front)
             with self.dictionary.keeping():
                 for plan in self._plans.stream_came(term):
                     self._housekeeping.added(plan)
-        return found
+        return stream_of_name
 
     def delete_stream(self, name: str) -> None:
-        """Forget a stream that no query names; what queries over every stream saw of it goes.
+        """Delete a stream that no query names, and its elements in queries over every stream.
 
         Raises:
             UnknownStreamError: there is none.
@@ -359,14 +353,14 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     # ------------------------------------------------------------------------- housekeeping
 
     def holders(self) -> Iterable[object]:
-        """Plans, windows, and what comes into them."""
+        """Return plans, windows, and what comes into them."""
         fused = self._plans.fusion.holders()
         streams = tuple(self.streams.values())
         coming = self._waiting, self.arriving, self._emitter.outgoing, self._emitter.fed
         return self._plans.plans, self._windows, streams, coming, fused, *self._records
 
     def static_holders(self) -> Iterable[object]:
-        """The tables of static caches."""
+        """Return the tables of static caches."""
         for plan in self._plans.plans:
             for cache, _ in plan.leaves.caches:
                 yield from cache.tables
@@ -382,7 +376,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._stop(plan, JoinLimitError(allowed))
 
     def abandon(self) -> None:
-        """End the tick that is under way; said in another thread, before the engine is closed."""
+        """End the tick that is under way; called in another thread, before the engine is closed."""
         self.abandoned = True
         for plan in tuple(self._plans.plans):
             plan.work.end()
@@ -398,7 +392,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     # ------------------------------------------------------------------------- what arrives
 
     def arrive(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
-        """An encoded element arrives."""
+        """Process an encoded element."""
         if self.reorders and at >= stream.latest:
             for time, (where, element) in self._waiting.add(stream, at, (stream, triples)):
                 self._tick(where, element, time)
@@ -406,13 +400,9 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._tick(stream, triples, at)
 
     def begin_arrival(self, stream: ElementStream, at: int, triples: int) -> bool:
-        """An encoded element is about to arrive at the windows.
+        """Prepare the windows for an element: first expiries, then what waited for its time.
 
-        What it pushes out of them goes; then what waited for its time comes. Where windows slide,
-        `reach` comes before.
-
-        Returns:
-            Whether it does: it does not come too late.
+        Where windows slide, `reach` comes before. Returns False for an element that is too late.
         """
         front = self.front
         if front <= at <= self._limit and stream.plain:
@@ -441,7 +431,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         return True
 
     def _move(self, stream: ElementStream, at: int) -> None:
-        """The windows over a stream are at an instant, and maybe no others."""
+        """Move the windows over a stream to an instant."""
         front = max(self.front, min(at, self._limit))
         lag = max(0, front - at)
         back = at < stream.at(self.front)
@@ -459,12 +449,11 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         stream.settle(front)
 
     def advance(self, timestamp: int | datetime) -> None:
-        """Time passes without an arrival: elements that waited are processed, windows expire.
+        """Pass time without an arrival: elements that waited are processed, windows expire.
 
-        What thereby comes into a result or goes from it is emitted by policies of difference.
-        With a lateness, stream time stays behind the instant by it, because elements may still
-        come. An instant before the one of last time says that the clock was set back: nothing
-        moves, and elements from then on are not late.
+        Policies of difference emit the changes. With a lateness, stream time stays behind the
+        instant by it, because elements may still come. An instant before the last one means that
+        the clock was set back: nothing moves, and elements from then on are not late.
         """
         self._check_open()
         at = milliseconds(timestamp)
@@ -492,7 +481,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     def reach(self, stream: ElementStream, at: int) -> None:
         """Stop at each instant before another at which a window changes.
 
-        So what changes between elements is reported, whenever the next one comes.
+        So changes between elements are reported, whenever the next one comes.
         """
         if at >= stream.latest:
             if stream.lag:
@@ -508,24 +497,24 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         ticking = self._plans.ticking
         if self._plans.awake and self._pending() and self.front + 1 < before:
             return self.front + 1
-        found = self._windows.boundary(before)
+        boundary = self._windows.boundary(before)
         if ticking.repeating:
-            own = ticking.boundary(self.front, before if found is None else found)
-            found = found if own is None else own
+            own = ticking.boundary(self.front, before if boundary is None else boundary)
+            boundary = boundary if own is None else own
         if ticking.netting:
             # Last: windows let go what is too old by then.
-            gone = self._windows.next_gone(before if found is None else found)
-            found = found if gone is None else gone
-        return found
+            gone = self._windows.next_gone(before if boundary is None else boundary)
+            boundary = boundary if gone is None else gone
+        return boundary
 
     def _catch_up(self, streams: Collection[ElementStream], at: int) -> None:
-        """Streams that are behind come to the time of the engine, or to an instant before it."""
+        """Move streams that are behind to the time of the engine, or to an instant before it."""
         self._catch_up_to(streams, min(at, self.front + 1))
         if at > self.front:
             self._move_to(streams, self.front)
 
     def _catch_up_to(self, streams: Collection[ElementStream], at: int) -> None:
-        """They stop at the boundaries before an instant."""
+        """Move streams to an instant, stopping at the boundaries before it."""
         while (boundary := self._boundary_of(streams, at)) is not None:
             moved = self._move_to(streams, boundary)
             self._changed(boundary, partial(Plan.slides_to, at=boundary, streams=moved))
@@ -535,18 +524,18 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         return self.front != NEVER and self._plans.pending()
 
     def _boundary_of(self, streams: Collection[ElementStream], before: int) -> int | None:
-        found = [
+        instants = [
             self._windows.boundary_of(streams, before),
             self._windows.next_gone_of(streams, before),
             self._plans.ticking.boundary_of(streams, self.front, before),
         ]
         if self._plans.awake and self._pending():
             soonest = min(each.at(self.front) for each in streams) + 1
-            found.append(soonest if soonest < before else None)
-        return min((each for each in found if each is not None), default=None)
+            instants.append(soonest if soonest < before else None)
+        return min((each for each in instants if each is not None), default=None)
 
     def finish(self) -> None:
-        """No more elements will come: process those that wait, for late ones or for a slide."""
+        """Process the elements that wait, for late ones or for a slide: no more will come."""
         self.settle()
         for at, (stream, triples) in self._waiting.rest():
             self._tick(stream, triples, at)
@@ -570,13 +559,13 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self.end_arrival(at)
 
     def _pass(self, at: int, slides: Callable[[Plan], bool] | None = None) -> None:
-        """It is a later instant, and nothing arrives; for `slides` see `_changed`."""
+        """Move to a later instant without an arrival; for `slides` see `_changed`."""
         self.front = at
         self._windows.expire(at)
         self._changed(at, slides)
 
     def _move_to(self, streams: Collection[ElementStream], at: int) -> list[ElementStream]:
-        """It is a later instant on some streams only; returns those that were not there yet."""
+        """Move some streams to a later instant; return those that were not there yet."""
         moved = []
         for stream in streams:
             if stream.at(self.front) < at:
@@ -596,12 +585,10 @@ class TickEngine(QueryEngine[RegisteredQuery]):
                     window.expire(self.front)
 
     def _changed(self, at: int, slides: Callable[[Plan], bool] | None = None) -> None:
-        """Rows went out of windows: now others come in, and what thereby changes is emitted.
+        """After expiries, let others into windows and emit the changes.
 
-        Args:
-            at: the instant.
-            slides: whether a plan is at a multiple of a slide: who does not emit differences emits
-                then only. ``None``: everybody may.
+        `slides` selects plans at a multiple of a slide: others than those of difference emit then
+        only; ``None``: all may.
         """
         self._admit()
         due = None
@@ -641,7 +628,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     # ------------------------------------------------------------------------------ batches
 
     def fused(self, stream: ElementStream, takers: Sequence[WindowInput]) -> FusedStream | None:
-        """The plans that take records of a stream as columns."""
+        """Return the plans that take records of a stream as columns."""
         plans = self._plans
         fused = plans.fusion.together
         if fused is None or fused.windows != takers or len(self._windows) > len(takers):
@@ -651,7 +638,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         return None if others else fused
 
     def fuse(self, fused: FusedStream, stream: ElementStream, rows: FusedRows, triples: int) -> int:
-        """Records arrive at plans, one after the other; returns how many did."""
+        """Give records to plans, one after the other; return how many arrived."""
         times = rows.times
         late = times[0] < self.front or times[-1] > self._limit or (times[1:] < times[:-1]).any()
         # Where a window might become too long it is looked at more often.
@@ -683,7 +670,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         return done
 
     def _let_go_before(self, stream: ElementStream, at: int) -> None:
-        """Let go what is too old for an element that is about to arrive."""
+        """Expire what is too old for an element that is about to arrive."""
         if self.ticking:
             self.reach(stream, at)
         self._move(stream, at)
@@ -691,7 +678,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self._plans.phase.inserting = False
 
     def _emit_at(self, at: int) -> None:
-        """Emit what changed when rows came as columns, or went at an instant."""
+        """Emit changes by records as columns, or by expiries at an instant."""
         self.front = at
         if self._plans.awake:
             self._emitter.emit(self.arrivals, at)

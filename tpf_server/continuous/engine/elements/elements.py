@@ -1,16 +1,16 @@
 """Elements of streams as text: lines with a timestamp, NDJSON, and RDF bodies.
 
 ========  =========================================================================================
-TSV       ``timestamp<TAB>subject<TAB>predicate<TAB>object``, N-Triples terms: a triple
-N-Quads   ``timestamp<TAB>statement .``: statements that follow each other with the same timestamp
+TSV       ``timestamp<TAB>subject<TAB>predicate<TAB>object``, N-Triples terms: a triple N-Quads
+``timestamp<TAB>statement .``: statements that follow each other with the same timestamp
           and the same graph name are one element
 NDJSON    ``{"timestamp": …, "triple": ["s", "p", "o"]}`` or ``"triples": [[…], …]`` for a graph;
           ``"graph": "<name>"`` beside them names it
-RDF       N-Triples, Turtle: one element; N-Quads, TriG: one for each graph
-========  =========================================================================================
+RDF       N-Triples, Turtle: one element; N-Quads, TriG: one for each graph ========
+=========================================================================================
 
 A timestamp is a whole number of milliseconds since 1970, or an instant in ISO 8601, of the years 1
-to 9999. Where somebody says what time it is, it may be left out, with its tabulator.
+to 9999. It may be left out, with its tabulator, where the present is given.
 """
 
 import json
@@ -42,7 +42,7 @@ LATEST: Final = 253_402_300_799_999
 
 
 def milliseconds(timestamp: object) -> int:
-    """Milliseconds since 1970 of an instant (rounded down), or of what is that number already.
+    """Return milliseconds since 1970 of an instant (rounded down), or such a number itself.
 
     Raises:
         TimestampError: a naive datetime, no instant at all, or not of the years 1 to 9999.
@@ -61,7 +61,7 @@ def milliseconds(timestamp: object) -> int:
 
 
 def iso(at: int) -> str:
-    """The instant in ISO 8601."""
+    """Return the instant in ISO 8601."""
     return (
         (EPOCH + timedelta(milliseconds=at))
         .isoformat(timespec="milliseconds")
@@ -70,7 +70,7 @@ def iso(at: int) -> str:
 
 
 def date_time_of(instant: datetime) -> DateTime:
-    """An instant as a value of SPARQL."""
+    """Return an instant as a value of SPARQL."""
     text = f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}".rstrip("0").rstrip(".")
     value = value_of(Term(f'"{text}Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'))
     assert isinstance(value, DateTime)
@@ -78,7 +78,7 @@ def date_time_of(instant: datetime) -> DateTime:
 
 
 def date_time_at(at: int) -> DateTime:
-    """The same of milliseconds since 1970."""
+    """Return milliseconds since 1970 as a value of SPARQL."""
     return date_time_of(EPOCH + timedelta(milliseconds=at))
 
 
@@ -90,11 +90,7 @@ _NAMES: Final = ("<", "_")
 
 
 class _GraphElement(tuple[tuple[Term, Term, Term], ...]):
-    """The triples of an element that is a named graph.
-
-    Attributes:
-        graph: its name.
-    """
+    """The triples of an element that is a named graph."""
 
     graph: Term
 
@@ -102,16 +98,16 @@ class _GraphElement(tuple[tuple[Term, Term, Term], ...]):
 def in_graph(
     name: str | None, triples: Iterable[tuple[Term, Term, Term]]
 ) -> tuple[tuple[Term, Term, Term], ...]:
-    """Triples in the graph of this name; what is no IRI and no blank node names none."""
+    """Put triples into the graph of this name; a name that is no IRI or blank node means none."""
     if name is None or not name.startswith(_NAMES):
         return tuple(triples)
-    found = _GraphElement(triples)
-    found.graph = Term(name)
-    return found
+    element = _GraphElement(triples)
+    element.graph = Term(name)
+    return element
 
 
 def graph_of(triples: object) -> Term | None:
-    """The name of the graph that an element is; ``None``: it has none."""
+    """Return the name of the graph that an element is, or ``None``."""
     return triples.graph if isinstance(triples, _GraphElement) else None
 
 
@@ -129,7 +125,7 @@ _SUBJECT = "<urn:x> <urn:x> "
 
 
 class Element(NamedTuple):
-    """An element, with the number of its line (the first, where it has several)."""
+    """An element, with the number of its (first) line."""
 
     at: int
     triples: _Triples
@@ -137,7 +133,7 @@ class Element(NamedTuple):
 
 
 def canonical_term(text: object) -> Term:
-    """The term of an N-Triples text.
+    """Return the term of an N-Triples text.
 
     Raises:
         ElementError: it is none.
@@ -160,7 +156,7 @@ remembered_term = lru_cache(maxsize=65_536)(canonical_term)
 
 
 def instant(value: object) -> int:
-    """Milliseconds since 1970 of a timestamp.
+    """Return milliseconds since 1970 of a timestamp.
 
     Raises:
         ElementError: it is none, or its year is not one of 1 to 9999.
@@ -181,11 +177,9 @@ def instant(value: object) -> int:
 
 
 def elements_of(lines: Iterable[str], now: int | None = None) -> Iterator[Element | ElementError]:
-    """The elements of TSV or N-Quads lines; an error stands in the place of a malformed line.
+    """Return the elements of TSV or N-Quads lines; a malformed line is an error in its place.
 
-    Args:
-        lines: the text.
-        now: the timestamp of elements that have none; ``None`` where each needs one.
+    `now` is the timestamp of elements without one; ``None``: each needs one.
     """
     pending: tuple[int, str, list[tuple[Term, Term, Term]], int] | None = None
     for number, line in enumerate(lines, 1):
@@ -220,9 +214,9 @@ def elements_of(lines: Iterable[str], now: int | None = None) -> Iterator[Elemen
 
 
 def read_file(stream: str, path: Path) -> Iterator[tuple[int, str, Element | ElementError]]:
-    """The elements of a file of lines, each with its timestamp and its stream.
+    """Return the elements of a file of lines, each with its timestamp and its stream.
 
-    An error stands in the place of a malformed line, at the time of the element before it.
+    A malformed line is an error in its place, at the time of the element before it.
 
     Raises:
         OSError: the file cannot be read.
@@ -257,7 +251,7 @@ def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
 def canonical_triple(
     texts: Sequence[object], term: Callable[[str], Term] = remembered_term
 ) -> tuple[Term, Term, Term]:
-    """A triple of N-Triples texts.
+    """Return the triple of N-Triples texts.
 
     Raises:
         ElementError: it is none; with the triple.
@@ -274,17 +268,12 @@ def canonical_triple(
 
 
 def may_begin(subject: Term | str, predicate: Term | str) -> bool:
-    """True if a triple may have these; of terms."""
+    """True if a triple may have these terms."""
     return subject[0] != '"' and predicate[0] == "<" and subject[1] != "<" and predicate[1] != "<"
 
 
 def read_ndjson(text: str, now: int | None = None) -> Iterator[Element | ElementError]:
-    """The elements of NDJSON lines; an error stands in the place of a malformed line.
-
-    Args:
-        text: the lines.
-        now: the timestamp of elements that have none; ``None`` where each needs one.
-    """
+    """Return the elements of NDJSON lines; see `elements_of`."""
     # Not splitlines: a string may have U+2028 and its like inside.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -296,10 +285,10 @@ def read_ndjson(text: str, now: int | None = None) -> Iterator[Element | Element
 
 
 def read_json(text: str) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
-        ElementError: it is malformed, nested too deeply, or has numbers without end.
+        ElementError: it is malformed, nested too deeply, or has infinite numbers.
     """
     try:
         return json.loads(text)
@@ -320,12 +309,12 @@ def _element(value: Any, line: int, now: int | None) -> Element:
     if not triples:
         raise ElementError("an element has at least one triple")
     graph = None if value.get("graph") is None else graph_name(value["graph"])
-    found = dict.fromkeys(canonical_triple(each) for each in triples)
-    return Element(at, in_graph(graph, found), line)
+    distinct = dict.fromkeys(canonical_triple(each) for each in triples)
+    return Element(at, in_graph(graph, distinct), line)
 
 
 def graph_name(text: object) -> Term:
-    """The name of a graph, of an N-Triples text.
+    """Return the name of a graph from an N-Triples text.
 
     Raises:
         ElementError: it is neither an IRI nor a blank node.
@@ -345,7 +334,7 @@ RDF_TYPES = {
 
 
 def read_rdf(body: bytes, rdf_format: ox.RdfFormat, at: int) -> list[Element]:
-    """The elements of an RDF body: one for each graph, all with the same timestamp.
+    """Return the elements of an RDF body: one for each graph, all with the same timestamp.
 
     Raises:
         ElementError: the body is malformed, nested too deep, or much larger when its prefixes are

@@ -1,1 +1,1 @@
-"""Elements that all look the same, one by one and as columns."""
+"""Elements of one shape, one by one and as columns."""

@@ -1,9 +1,7 @@
-"""Records of a body, a stream of Arrow: nothing is unfolded before it is known how much that is.
+"""Records of a body, a stream of Arrow, whose size is counted before anything is unfolded.
 
-What is short in a body may be long when it is read: buffers that are compressed, texts that stand
-once in a dictionary or a run, columns that lie over each other, values of less than a byte. So
-compressed buffers are refused, and the size of all records, written out, is counted before they
-are.
+Dictionaries, runs, overlapping columns and values of less than a byte can make a short body long.
+So compressed buffers are refused, and the size of all records, written out, is counted first.
 """
 
 import struct
@@ -40,12 +38,7 @@ _HEADER_TYPE, _HEADER, _RECORDS_OF_DICTIONARY, _COMPRESSION = 6, 8, 6, 10
 
 
 class RecordBody:
-    """Records of a body.
-
-    Attributes:
-        count: how many there are.
-        predicates: see above.
-    """
+    """Records of a body."""
 
     def __init__(self, predicates: Sequence[Term], batches: Sequence[pa.RecordBatch]) -> None:
         self.predicates = tuple(predicates)
@@ -54,27 +47,27 @@ class RecordBody:
 
     @cached_property
     def columns(self) -> RecordColumns | None:
-        """All records as columns; ``None`` where one is seen to be malformed."""
+        """Return all records as columns; ``None`` where one is malformed."""
         try:
-            found = [columns_of_batch(batch) for batch in self._batches if batch.num_rows]
-            if len(found) == 1:
-                return found[0]
-            if not found:
+            batches = [columns_of_batch(batch) for batch in self._batches if batch.num_rows]
+            if len(batches) == 1:
+                return batches[0]
+            if not batches:
                 return None
             values = [
                 pa.concat_arrays(parts)
-                for parts in zip(*[each.values.columns for each in found], strict=True)
+                for parts in zip(*[each.values.columns for each in batches], strict=True)
             ]
             return RecordColumns(
-                pa.concat_arrays([each.subjects for each in found]),
-                pa.RecordBatch.from_arrays(values, names=found[0].values.schema.names),
-                pa.concat_arrays([each.timestamps for each in found]),
+                pa.concat_arrays([each.subjects for each in batches]),
+                pa.RecordBatch.from_arrays(values, names=batches[0].values.schema.names),
+                pa.concat_arrays([each.timestamps for each in batches]),
             )
         except (ElementError, ValueError, IndexError, OverflowError):
             return None
 
     def elements(self) -> Iterator[Element | ElementError]:
-        """The records one by one; an error stands in the place of one that is malformed."""
+        """Return the records one by one; a malformed one is an error in its place."""
         before = 0
         for batch in self._batches:
             for row, item in enumerate(
@@ -88,7 +81,7 @@ class RecordBody:
 
 
 def read_records(body: bytes, limit: int, name: Callable[[str], Term]) -> RecordBody:
-    """The records of a body, in which nothing is unfolded yet.
+    """Return the records of a body, still folded.
 
     Raises:
         ElementError: it is damaged, has compressed buffers, or columns that records have not.
@@ -100,8 +93,8 @@ def read_records(body: bytes, limit: int, name: Callable[[str], Term]) -> Record
         _check_messages(body)
         batches = []
         size = 0
-        with opened_batches(pa.BufferReader(body), _PLACE, name) as (predicates, found):
-            for _, batch in found:
+        with opened_batches(pa.BufferReader(body), _PLACE, name) as (predicates, numbered):
+            for _, batch in numbered:
                 # What is found here is where columns end; what they hold is looked at later.
                 batch.validate()
                 size += sum(map(_unfolded, batch.schema.names, batch.columns))
@@ -117,7 +110,7 @@ def read_records(body: bytes, limit: int, name: Callable[[str], Term]) -> Record
 
 
 def _check_messages(body: bytes) -> None:
-    """See that a body is a stream of messages, of which none has compressed buffers."""
+    """Check that a body is a stream of messages without compressed buffers."""
     source = pa.BufferReader(body)
     for message in pa.ipc.MessageReader.open_stream(source):
         if _compressed(message.metadata.to_pybytes()):
@@ -127,18 +120,18 @@ def _check_messages(body: bytes) -> None:
 
 
 def _compressed(message: bytes) -> bool:
-    """True if the buffers of a message are compressed; of its flatbuffer, which was verified."""
+    """True if the buffers of a message, a verified flatbuffer, are compressed."""
     if _COMPRESSION_OF_OLD in message:
         return True
     try:
         root = _offset(message, 0)
-        place = _field(message, root, _HEADER_TYPE)
-        kind = message[place] if place else 0
-        place = _field(message, root, _HEADER)
-        header = _offset(message, place) if place else 0
+        position = _field(message, root, _HEADER_TYPE)
+        kind = message[position] if position else 0
+        position = _field(message, root, _HEADER)
+        header = _offset(message, position) if position else 0
         if kind == _DICTIONARY_BATCH:
-            place = _field(message, header, _RECORDS_OF_DICTIONARY)
-            header = _offset(message, place) if place else 0
+            position = _field(message, header, _RECORDS_OF_DICTIONARY)
+            header = _offset(message, position) if position else 0
         elif kind != _RECORD_BATCH:
             return False
         return bool(header and _field(message, header, _COMPRESSION))
@@ -146,14 +139,14 @@ def _compressed(message: bytes) -> bool:
         raise ElementError(f"{_PLACE}: damaged metadata of a message") from None
 
 
-def _offset(buffer: bytes, place: int) -> int:
-    """The place that an offset in a flatbuffer points to."""
-    (offset,) = struct.unpack_from("<I", buffer, place)
-    return place + int(offset)
+def _offset(buffer: bytes, position: int) -> int:
+    """Return the position that an offset in a flatbuffer points to."""
+    (offset,) = struct.unpack_from("<I", buffer, position)
+    return position + int(offset)
 
 
 def _field(buffer: bytes, table: int, slot: int) -> int:
-    """The place of a field of a table in a flatbuffer; 0: it is not there."""
+    """Return the position of a field of a table in a flatbuffer, or 0."""
     (back,) = struct.unpack_from("<i", buffer, table)
     places = table - back
     if places < 0:
@@ -166,7 +159,7 @@ def _field(buffer: bytes, table: int, slot: int) -> int:
 
 
 def _unfolded(name: str, column: pa.Array) -> int:
-    """The bytes of a column whose encoding is not damaged, with its dictionary, written out."""
+    """Return the bytes of a column, with its intact dictionary, written out."""
     column.validate()
     count, size = len(column), 0
     times = None  # how often each value is in the column
@@ -188,7 +181,7 @@ def _unfolded(name: str, column: pa.Array) -> int:
 
 
 def _written_out(column: pa.Array, count: int | None = None, times: Column | None = None) -> int:
-    """The bytes of a column that is not encoded, or of so many values that are there many times."""
+    """Return the bytes of a column that is not encoded, or of so many of its values by times."""
     count = len(column) if count is None else count
     lengths = _lengths(column)
     if lengths is None:
@@ -200,7 +193,7 @@ def _written_out(column: pa.Array, count: int | None = None, times: Column | Non
 
 
 def _lengths(column: pa.Array) -> Column | None:
-    """The lengths of texts; ``None``: they are something else."""
+    """Return the lengths of texts, or ``None``."""
     first, count = column.offset, len(column)
     if pa.types.is_string_view(column.type):
         # The first of four numbers of each view.
@@ -217,9 +210,9 @@ def _lengths(column: pa.Array) -> Column | None:
 
 
 def _numbers(column: pa.Array, kind: type[np.signedinteger[Any]], count: int, first: int) -> Column:
-    """So many numbers that say where the texts of a column are."""
+    """Return the numbers that locate the texts of a column."""
     if not len(column):
         return np.zeros(0, np.int64)
     size = np.dtype(kind).itemsize
-    found = np.frombuffer(column.buffers()[1], kind, count, first * size)
-    return np.asarray(found, np.int64)
+    values = np.frombuffer(column.buffers()[1], kind, count, first * size)
+    return np.asarray(values, np.int64)

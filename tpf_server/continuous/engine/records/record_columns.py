@@ -1,8 +1,7 @@
-"""The terms of whole columns: Arrow arrays to integers, without a Python value of each.
+"""Encode whole columns of Arrow as integers of terms, without a Python value of each.
 
-Numbers and instants that fit into their integers (see `dictionary`) are shifted into place all at
-once; strings are terms, of which each is looked up once. A column in which anything does not fit
-goes value by value.
+Numbers and instants that fit into their integers (see `dictionary`) are shifted all at once; each
+different string is looked up once. Other columns go value by value.
 """
 
 from collections.abc import Callable
@@ -51,13 +50,13 @@ def encoded_column(
     value: Callable[[Any], TermId],
     term: Callable[[str], TermId],
 ) -> list[TermId]:
-    """The integers of a column; see `column_cells`."""
+    """Return the integers of a column; see `column_cells`."""
     cells = column_cells(name, column, value, term, _unknown, lambda _: None)
     return cells if isinstance(cells, list) else cells.tolist()
 
 
 def _unknown(_text: str) -> None:
-    """Nothing is known before."""
+    """Return ``None``."""
 
 
 def column_cells(
@@ -68,14 +67,14 @@ def column_cells(
     known: Callable[[str], TermId | None],
     hold: Callable[[list[TermId]], None],
 ) -> Column | list[TermId]:
-    """The integers of a column, as an array where they were made without looking at each.
+    """Return the integers of a column, as an array where they were made all at once.
 
     Args:
-        name: what it is called in errors.
+        name: of the column, in errors.
         column: strings, booleans, integers, decimals, floats, or instants with a time zone.
         value: the integer of a Python value.
         term: the integer of a term.
-        known: the integer of a term that needs no look at it; else ``None``.
+        known: the integer of a term that needs no check; else ``None``.
         hold: is given the different integers of terms, which nothing else holds in an array.
 
     Raises:
@@ -105,7 +104,7 @@ def column_cells(
 
 
 def _has_terms(kind: pa.DataType) -> bool:
-    """True if there are terms of the values of a column of this type, of which none is missing."""
+    """True if values of this type are terms."""
     types = pa.types
     return bool(
         types.is_string(kind)
@@ -119,7 +118,7 @@ def _has_terms(kind: pa.DataType) -> bool:
 
 
 def check_type(name: str, kind: pa.DataType) -> None:
-    """See that a column of this type, not encoded, may have terms or timestamps.
+    """Check that a column of this type, not encoded, may have terms or timestamps.
 
     Raises:
         ElementError: it has neither.
@@ -130,24 +129,19 @@ def check_type(name: str, kind: pa.DataType) -> None:
         raise _without_terms(name, kind)
 
 
-def in_short(said: object) -> str:
+def in_short(described: object) -> str:
     """Shorten a name, a type or an error for a message."""
-    text = str(said)
+    text = str(described)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _without_terms(name: str, kind: pa.DataType) -> ElementError:
-    """Why a column is refused."""
     hint = ": instants need a time zone" if pa.types.is_timestamp(kind) else ""
     return ElementError(f"{in_short(name)}: a column of {in_short(kind)} has no terms{hint}")
 
 
 def plain_column(name: str, column: pa.Array) -> pa.Array:
-    """The same values without what is only a way to store them: all readers can take them.
-
-    Args:
-        name: what it is called in errors.
-        column: of values or subjects, encoded neither by a dictionary nor by runs.
+    """Return the same values in an encoding that all readers take.
 
     Raises:
         ElementError: it is of a type that has no terms, or has an instant that is none of
@@ -181,16 +175,15 @@ def whole_numbers(column: pa.Array) -> Column:
         pa.ArrowInvalid: it does not fit.
     """
     # `to_numpy` would bring pandas, wherever that is installed.
-    found: Column = np.asarray(np.from_dlpack(column.cast(pa.int64())), np.int64)
-    return found
+    numbers: Column = np.asarray(np.from_dlpack(column.cast(pa.int64())), np.int64)
+    return numbers
 
 
 def milliseconds_of(column: pa.Array) -> Column:
-    """The timestamps of records, in milliseconds since 1970, rounded down.
+    """Return the timestamps of records, in milliseconds since 1970, rounded down.
 
     Raises:
-        ElementError: one is missing, or its year is not one of 1 to 9999, or the column is of
-            another type.
+        ElementError: one is missing, its year is not one of 1 to 9999, or the type is another.
     """
     if column.null_count:
         raise ElementError(f"record {column.is_null().index(True).as_py() + 1}: no timestamp")
@@ -223,26 +216,26 @@ def _of_strings(
     different = column.dictionary_encode()
     texts = different.dictionary.to_pylist()
     terms: list[Any] = list(map(known, texts))
-    for number in [number for number, found in enumerate(terms) if found is None]:
+    for number in [number for number, each in enumerate(terms) if each is None]:
         try:
             terms[number] = term(texts[number])
         except ElementError:
             # Which record it is.
             known_terms(name, different, term)
             raise
-    places = whole_numbers(different.indices)
+    indexes = whole_numbers(different.indices)
     try:
-        cells: Column = np.array(terms, np.int64)[places]
+        cells: Column = np.array(terms, np.int64)[indexes]
     except OverflowError:
-        return [terms[place] for place in places.tolist()]
+        return [terms[place] for place in indexes.tolist()]
     hold(terms)
     return cells
 
 
 def odd_terms(column: pa.Array) -> list[str]:
-    """The different texts of a column that are not seen to be terms at a glance.
+    """Return the different texts of a column that a quick check does not prove to be terms.
 
-    Where one is missing, that is none, too.
+    A missing one counts as none.
     """
     different = column.unique()
     simple = pc.match_substring_regex(different, _SIMPLE)
@@ -253,7 +246,7 @@ def odd_terms(column: pa.Array) -> list[str]:
 
 
 def known_terms(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:
-    """The integers of the different terms of a column.
+    """Return the integers of the different terms of a column.
 
     Raises:
         ElementError: one is missing, or none.
@@ -262,14 +255,14 @@ def known_terms(name: str, column: pa.Array, term: Callable[[str], TermId]) -> l
     if different.null_count:
         row = different.is_null().index(True).as_py()
         raise ElementError(f"record {row + 1}: no value for {in_short(name)}")
-    known: list[TermId] = []
+    term_ids: list[TermId] = []
     for number, text in enumerate(different.dictionary.to_pylist()):
         try:
-            known.append(term(text))
+            term_ids.append(term(text))
         except ElementError as error:
             row = different.indices.index(number).as_py()
             raise ElementError(f"record {row + 1}: {in_short(name)}: {error}") from None
-    return known
+    return term_ids
 
 
 def _of_integers(column: pa.Array) -> Column | None:
@@ -278,8 +271,8 @@ def _of_integers(column: pa.Array) -> Column | None:
     numbers = whole_numbers(column)
     if not _inside(numbers, -MOST_INTEGER, MOST_INTEGER):
         return None
-    found: Column = numbers << TAG_BITS | INTEGER
-    return found
+    cells: Column = numbers << TAG_BITS | INTEGER
+    return cells
 
 
 def _of_decimals(column: pa.Array) -> Column | None:
@@ -296,8 +289,8 @@ def _of_decimals(column: pa.Array) -> Column | None:
     if not ((low >> 63) == high).all() or not _inside(low, -_MOST_UNSCALED, _MOST_UNSCALED):
         return None
     tag = scale << TAG_BITS | DECIMAL
-    found: Column = low << SCALE_BITS + TAG_BITS | tag
-    return found
+    cells: Column = low << SCALE_BITS + TAG_BITS | tag
+    return cells
 
 
 def _of_instants(column: pa.Array) -> Column | None:
@@ -307,8 +300,8 @@ def _of_instants(column: pa.Array) -> Column | None:
         raise ElementError(f"an instant that is none of microseconds: {error}") from None
     if (numbers % _SECOND).any() or not _inside(numbers, _FIRST, _LAST):
         return None
-    found: Column = numbers << TAG_BITS | DATE_TIME
-    return found
+    cells: Column = numbers << TAG_BITS | DATE_TIME
+    return cells
 
 
 def _inside(numbers: Column, low: int, high: int) -> bool:

@@ -1,9 +1,9 @@
-"""Records as columns of Arrow: what a stream or a file of IPC has, as columns and as elements.
+"""Read records as columns of Arrow, from a stream or a file of IPC.
 
-It has a column ``timestamp`` (milliseconds since 1970, or instants with a time zone), a column
-``subject`` (terms), and one for each predicate, which is called by its IRI: terms (N-Triples),
-numbers, booleans or instants with a time zone. Columns may be encoded by dictionaries or runs. Its
-rows are in the order of time; none is missing.
+Columns are ``timestamp`` (milliseconds since 1970, or instants with a time zone), ``subject``
+(terms), and one for each predicate, named by its IRI: terms (N-Triples), numbers, booleans or
+instants with a time zone. They may be encoded by dictionaries or runs. Rows are in the order of
+time; none is missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,13 +61,9 @@ RecordValue = str | bool | int | float | Decimal | datetime
 def column_encoder(
     target: str, example: RecordValue, dictionary: TermDictionary, names: dict[str, Any]
 ) -> list[str]:
-    """Statements that encode `v`, fast where it looks like an example.
+    """Return statements that encode `v` into `target`, fast for values like the example.
 
-    Args:
-        target: the name of the result.
-        example: another value of the same column.
-        dictionary: the integers of terms.
-        names: takes up what the statements refer to; `value` encodes whatever there is.
+    `names` receives the globals of the statements; `value` encodes any other value.
     """
     careful = f"        {target} = value(v)"
     kind = type(example)
@@ -131,7 +127,7 @@ def _instant(value: datetime) -> TermId | None:
 
 
 def term_text(value: object) -> str:
-    """The term of a Python value; a string is one already.
+    """Return the term of a Python value; a string is one already.
 
     Raises:
         ElementError: it has none: ``None``, a decimal that is no number, an instant without a time
@@ -158,7 +154,7 @@ def term_text(value: object) -> str:
 
 
 def inlined_value(value: RecordValue) -> TermId | None:
-    """The integer of a Python value; ``None`` where it must go through the table.
+    """Return the integer of a Python value; ``None`` where it must go through the table.
 
     Raises:
         ElementError: an instant without a time zone.
@@ -189,12 +185,9 @@ _BYTES: Final = {
 
 
 def _check_encoding(column: pa.Array) -> None:
-    """See that a column can be decoded: its dictionary or its runs are not damaged.
+    """Check that the dictionary or runs of a column are intact (`pa.ArrowInvalid`).
 
     Texts that are no UTF-8 are wrong only where records have them.
-
-    Raises:
-        pa.ArrowInvalid: they are damaged.
     """
     values = column
     while True:
@@ -213,14 +206,14 @@ def _check_encoding(column: pa.Array) -> None:
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of what a column has, without what encodes it."""
+    """Return the type of the values, without their encoding."""
     while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
     return kind
 
 
 def _decodable(column: pa.Array) -> pa.Array:
-    """The same column, whose dictionary is none of views: nothing takes these by their places.
+    """Return the same column without a dictionary of views, which `take` does not support.
 
     It takes the time of the whole dictionary, whatever part of a column this is.
     """
@@ -236,11 +229,11 @@ def _texts(views: pa.Array) -> pa.Array:
 
 
 def decoded(column: pa.Array) -> pa.Array:
-    """The same values, encoded neither by a dictionary nor by runs; see `_check_encoding`.
+    """Return the same values, encoded neither by a dictionary nor by runs; see `_check_encoding`.
 
     Raises:
         IndexError: one is not in the dictionary.
-        pa.ArrowNotImplementedError: what encodes them encodes no such values.
+        pa.ArrowNotImplementedError: the encoding does not support such values.
     """
     while True:
         if pa.types.is_dictionary(column.type):
@@ -257,7 +250,7 @@ _TIMESTAMP, _SUBJECT = "timestamp", "subject"
 
 
 class RecordColumns(NamedTuple):
-    """Records as `RecordFeed.push_batch` takes them."""
+    """Records for `RecordFeed.push_batch`."""
 
     subjects: pa.Array
     values: pa.RecordBatch
@@ -266,26 +259,25 @@ class RecordColumns(NamedTuple):
 
 @contextmanager
 def opened_batches(
-    source: pa.NativeFile, place: str, name: Callable[[str], Term]
+    source: pa.NativeFile, location: str, name: Callable[[str], Term]
 ) -> Iterator[tuple[list[Term], Iterator[tuple[str, pa.RecordBatch]]]]:
-    """The predicates of records, and these, batch by batch, with what errors call each batch.
+    """Return the predicates of records, and these, batch by batch, each with its name in errors.
 
-    The types of their columns are right, and what encodes them is not damaged.
+    The types of their columns are right, and their encoding is intact.
 
     Raises:
-        ElementError: it is none of these, a column is of a type or a name that has no terms, or
-            whoever reads it finds one.
+        ElementError: it is none of these, or a column is of a type or a name that has no terms.
         OSError: it cannot be read, or ends too early.
     """
-    said = place
+    name_in_errors = location
 
-    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        nonlocal said
+    def named(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        nonlocal name_in_errors
         for number, batch in enumerate(batches, 1):
-            said = f"{place}: batch {number}" if number > 1 else place
+            name_in_errors = f"{location}: batch {number}" if number > 1 else location
             for column in batch.columns:
                 _check_encoding(column)
-            yield said, batch
+            yield name_in_errors, batch
 
     try:
         whole = source.read(len(MAGIC)) == MAGIC
@@ -302,34 +294,33 @@ def opened_batches(
                 )
             _check_types(reader.schema)
             batches = map(reader.get_batch, range(reader.num_record_batches)) if whole else reader
-            yield predicates, told(batches)
+            yield predicates, named(batches)
     except (ElementError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise ElementError(f"{said}: {in_a_line(error)}") from None
+        raise ElementError(f"{name_in_errors}: {in_a_line(error)}") from None
 
 
 def in_a_line(error: Exception) -> str:
-    """The message of an error, which may name columns, as one line."""
+    """Return the message of an error, which may name columns, as one line."""
     shown = (each if each.isprintable() else f"\\u{ord(each):04x}" for each in str(error))
     return "".join(shown)
 
 
 def _predicate(term: Term) -> Term:
     try:
-        found = canonical_term(term)
+        predicate = canonical_term(term)
     except ElementError as error:
         raise ElementError(in_short(error)) from None
-    if not found.startswith("<") or found.startswith("<<"):
+    if not predicate.startswith("<") or predicate.startswith("<<"):
         raise ElementError(f"not a predicate: {in_short(term)}")
-    return found
+    return predicate
 
 
 def _values_of(names: Iterable[str]) -> list[str]:
-    """The columns of values."""
     return [each for each in names if each not in (_TIMESTAMP, _SUBJECT)]
 
 
 def _check_types(schema: pa.Schema) -> None:
-    """See that records could be right: what is of a wrong type is wrong in all of them."""
+    """Check the schema: a column of a wrong type is wrong in all records."""
     for name, kind in zip(schema.names, schema.types, strict=True):
         # Of other types, and of what is damaged, Arrow cannot even make an empty column.
         check_type(name, _value_type(kind))
@@ -348,7 +339,7 @@ def _check_types(schema: pa.Schema) -> None:
 
 
 def columns_of_batch(batch: pa.RecordBatch) -> RecordColumns:
-    """The columns of a batch, encoded neither by a dictionary nor by runs.
+    """Return the decoded columns of a batch.
 
     Raises:
         ElementError, ValueError, IndexError, OverflowError: a record is malformed.
@@ -371,7 +362,7 @@ def columns_of_batch(batch: pa.RecordBatch) -> RecordColumns:
 def elements_of_batch(
     batch: pa.RecordBatch, predicates: Sequence[Term], before: int
 ) -> Iterator[Element | ElementError]:
-    """The elements of a batch, or what is wrong with them, behind so many other records."""
+    """Return the elements of a batch, or their errors, behind so many other records."""
     # Once, and not for each part of the batch.
     columns = [_decodable(column) for column in batch.columns]
     whole = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

@@ -1,7 +1,7 @@
-"""Elements that all look the same: a subject and one value for each of some predicates.
+"""Elements of one shape: a subject and one value for each of some predicates.
 
-Rows of a table, sensor readings, trips. What they mean is a graph of as many triples; but who takes
-them, and which of the values, is found out once for all, and only those values are encoded.
+A record stands for a graph of as many triples. The windows that take it, and their columns, are
+determined once for all records, and only those values are encoded.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,15 +53,15 @@ _TEXT: Final = 64
 
 
 class RecordFeed:
-    """Pushes records into a stream.
+    """Push records into a stream.
 
     Args:
         engine: whose stream it is.
-        encode: the integer of a term that comes with a stream; `ElementError`: it is none.
+        encode: the integer of a term from outside; `ElementError`: it is none.
         stream: the stream.
         predicates: IRIs, as terms, all different.
-        subjects: what the IRI of a subject begins with, where subjects are given as numbers.
-        asked: whether what is left of a batch does not arrive once there is no query.
+        subjects: the beginning of the IRIs of subjects, where subjects are given as numbers.
+        asked: drop the rest of a batch once there is no query.
     """
 
     def __init__(
@@ -94,18 +94,20 @@ class RecordFeed:
     def push(
         self, subject: str | int, values: Sequence[RecordValue], timestamp: int | datetime
     ) -> None:
-        """A record arrives.
+        """Push a record.
 
         Args:
             subject: an IRI or blank node as a term, or its number.
             values: one for each predicate: a term (N-Triples), or a Python value: ``bool``,
-                ``int``, ``float`` (a double), ``Decimal`` (with its digits), ``datetime`` (with a
-                time zone).
+                ``int``,
+                ``float`` (a double), ``Decimal`` (with its digits), ``datetime`` (with a time
+                    zone).
             timestamp: milliseconds since 1970, or an instant.
 
         Raises:
             ElementError: a subject that is no IRI or blank node, a value that cannot be a term, or
-                too few of them.
+                too few
+                of them.
             TimestampError: no instant.
         """
         engine = self._engine
@@ -139,12 +141,13 @@ class RecordFeed:
     def push_batch(
         self, subjects: pa.Array, values: pa.RecordBatch, timestamps: pa.Array
     ) -> int | None:
-        """Many records arrive, one after the other, as if each were pushed by itself.
+        """Push many records, as if one after the other.
 
         Args:
             subjects: their numbers, or IRIs and blank nodes as terms.
             values: a column for each predicate, in their order: terms (N-Triples), integers,
-                decimals, or instants with a time zone.
+                decimals, or
+                instants with a time zone.
             timestamps: milliseconds since 1970, or instants with a time zone.
 
         Returns:
@@ -152,7 +155,8 @@ class RecordFeed:
 
         Raises:
             ElementError: a value is missing or cannot be a term, or the columns do not fit. Then
-                nothing of the batch has arrived.
+                nothing of
+                the batch has arrived.
         """
         self._check(values.num_columns)
         if not len(subjects) == values.num_rows == len(timestamps):
@@ -176,10 +180,13 @@ class RecordFeed:
                 ]
                 instants = times.tolist()
                 while done < len(instants) and self._goes_on():
-                    for place in self._wanted():
-                        if rest[place] is None:
-                            name, column = values.schema.names[place], values.columns[place]
-                            rest[place] = encoded_column(name, column, self.value, self._encode)
+                    for index in self._wanted():
+                        if rest[index] is None:
+                            name, column = (
+                                values.schema.names[index],
+                                values.columns[index],
+                            )
+                            rest[index] = encoded_column(name, column, self.value, self._encode)
                     self._batch = [each for each in rest if each is not None]
                     some = [None if each is None else each[done:] for each in rest]
                     done += self._deliver(some, instants[done:])
@@ -188,21 +195,21 @@ class RecordFeed:
         return int(times.max())
 
     def _columns(self, subjects: pa.Array, values: pa.RecordBatch) -> list[_Cells | None]:
-        """The integers of a batch, of which no term is held by anything else before they arrive.
+        """Return the integers of a batch; nothing else holds its terms before they arrive.
 
-        `None` where nobody takes them: they need only be terms.
+        `None` for columns that nobody takes: they need only be terms.
         """
-        wanted = self._wanted()
-        known, hold = self._dictionary.known, self._batch.append
+        taken = self._wanted()
+        known_term, hold = self._dictionary.known, self._batch.append
         columns: list[_Cells | None] = []
-        for place, (name, column) in enumerate(
+        for index, (name, column) in enumerate(
             zip(values.schema.names, values.columns, strict=True)
         ):
-            if place not in wanted and is_text(column):
+            if index not in taken and is_text(column):
                 self._check_terms(name, column)
                 columns.append(None)
             else:
-                cells = column_cells(name, column, self.value, self._encode, known, hold)
+                cells = column_cells(name, column, self.value, self._encode, known_term, hold)
                 columns.append(cells)
         # The subject comes last, so that its place, -1, is the place in this list too.
         columns.append(self._subjects(subjects))
@@ -216,19 +223,19 @@ class RecordFeed:
         return self._stream.shape(self._predicates)
 
     def _wanted(self) -> set[int]:
-        """The columns of values that somebody takes."""
+        """Return the columns of values that somebody takes."""
         shape = self._shape()
         if shape is None:
             return {*range(len(self._predicates))}
-        return {place for _, places in shape for place in places if place >= 0}
+        return {index for _, indexes in shape for index in indexes if index >= 0}
 
     def _fuse(self, plans: FusedStream, columns: Sequence[_Cells | None], times: Column) -> int:
-        """Records arrive as columns, as far as plans take them; returns how many did."""
+        """Give records as columns to plans; return how many arrived."""
         try:
             subjects = np.asarray(columns[-1], np.int64)
             cells = {
-                window: [np.asarray(columns[place], np.int64) for place in places]
-                for window, (_, places) in zip(
+                window: [np.asarray(columns[index], np.int64) for index in indexes]
+                for window, (_, indexes) in zip(
                     plans.windows, self._stream.shape(self._predicates) or (), strict=True
                 )
             }
@@ -238,7 +245,6 @@ class RecordFeed:
         return self._engine.fuse(plans, self._stream, rows, len(self._predicates))
 
     def _check_terms(self, name: str, column: pa.Array) -> None:
-        """See that the texts of a column are terms."""
         new = set(odd_terms(column)) - self._terms
         try:
             for text in new:
@@ -260,23 +266,15 @@ class RecordFeed:
         return 0
 
     def _look_at(self, subject: object, values: Sequence[RecordValue]) -> None:
-        """See that a record could come.
-
-        Raises:
-            ElementError: it is refused.
-        """
+        """Check a record (`ElementError`)."""
         self._check(len(values))
         canonical_term(self._subject_text(subject))
-        for place in self._wanted():
-            if inlined_value(values[place]) is None:
-                canonical_term(term_text(values[place]))
+        for index in self._wanted():
+            if inlined_value(values[index]) is None:
+                canonical_term(term_text(values[index]))
 
     def _subject(self, subject: object) -> TermId:
-        """The integer of a subject.
-
-        Raises:
-            ElementError: it is none.
-        """
+        """Return the integer of a subject (`ElementError`)."""
         return self._encode(self._subject_text(subject))
 
     def _subject_text(self, subject: object) -> str:
@@ -302,7 +300,7 @@ class RecordFeed:
         return not self._asked or bool(self._engine.queries)
 
     def _deliver(self, columns: Sequence[Any], times: Sequence[int]) -> int:
-        """Records arrive as long as the same windows take them; returns how many did."""
+        """Give records to the same windows as long as these take them; return how many arrived."""
         engine, stream = self._engine, self._stream
         shape = self._shape()
         if shape is None:
@@ -317,11 +315,11 @@ class RecordFeed:
             takers = [taker for taker, _ in shape]
             self._deliverer = stream.version, self._deliverer_to(takers)
         version, deliver = self._deliverer
-        rows = [zip(*[columns[place] for place in places], strict=True) for _, places in shape]
+        rows = [zip(*[columns[index] for index in indexes], strict=True) for _, indexes in shape]
         return deliver(columns[-1], times, rows, version)
 
     def _deliverer_to(self, takers: Sequence[WindowInput]) -> Callable[..., int]:
-        """The loop over records whose rows these windows take."""
+        """Return the loop over records whose rows these windows take."""
         names = {
             "begin": self._engine.begin_arrival,
             "end": self._engine.end_arrival,
@@ -353,7 +351,7 @@ class RecordFeed:
         return compiled("\n".join(lines), "deliver", names)
 
     def _prepare(self, values: Sequence[RecordValue]) -> None:
-        """Find out who takes which values, and make the code for values that look like these."""
+        """Determine who takes which values, and make the code for values that look like these."""
         self._check(len(values))
         version = self._stream.version
         shape = self._stream.shape(self._predicates)
@@ -361,7 +359,7 @@ class RecordFeed:
             self._takers, self._version = None, version
             return
         takers = self._takers = [entry for entry, _ in shape]
-        columns = [place for _, place in shape]
+        columns = [index for _, index in shape]
         names: dict[str, Any] = {
             "value": self.value,
             "begin": self._engine.begin_arrival,
@@ -376,13 +374,13 @@ class RecordFeed:
             "        check(len(values))",
         ]
         # Every value is looked at before anything changes.
-        for place in sorted({place for places in columns for place in places if place >= 0}):
-            lines.append(f"    v = values[{place}]")
-            lines += column_encoder(f"o{place}", values[place], self._dictionary, names)
+        for index in sorted({index for indexes in columns for index in indexes if index >= 0}):
+            lines.append(f"    v = values[{index}]")
+            lines += column_encoder(f"o{index}", values[index], self._dictionary, names)
         lines.append(f"    if begin(stream, at, {width}):")
-        for number, places in enumerate(columns):
+        for number, indexes in enumerate(columns):
             names[f"arrive{number}"] = takers[number].arrive_star
-            row = "".join("subject, " if place < 0 else f"o{place}, " for place in places)
+            row = "".join("subject, " if index < 0 else f"o{index}, " for index in indexes)
             lines.append(f"        arrive{number}(at, subject, ({row}))")
         lines.append("        end(at)")
         self._take = compiled("\n".join(lines), "take", names)
@@ -394,13 +392,13 @@ class RecordFeed:
             raise ElementError(f"{columns} values for {len(self._predicates)} predicates")
 
     def value(self, value: RecordValue) -> TermId:
-        """The integer of a value.
+        """Return the integer of a value.
 
         Raises:
             ElementError: it cannot be a term.
         """
-        found = inlined_value(value)
-        return self._encode(term_text(value)) if found is None else found
+        term_id = inlined_value(value)
+        return self._encode(term_text(value)) if term_id is None else term_id
 
 
 def _unprepared(_subject: TermId, _values: Sequence[RecordValue], _at: int) -> None:
