@@ -70,12 +70,7 @@ class DatasetOpener:
         self._live: WeakValueDictionary[_LiveKey, IndexedLiveStore] = WeakValueDictionary()
 
     def open(self, configuration: Configuration) -> list[OpenDataset]:
-        """Open all datasets, or none.
-
-        Raises:
-            SettingsError: two datasets have one name.
-            StoreError: a store cannot be opened.
-        """
+        """Open all datasets, or none."""
         with ExitStack() as opened:
             datasets = []
             for settings in each_name_once(configuration.datasets):
@@ -86,11 +81,7 @@ class DatasetOpener:
             return datasets
 
     def open_one(self, settings: DatasetSettings, server: Settings) -> OpenDataset:
-        """Open the stores of one dataset; an RDF file is indexed first, once.
-
-        Raises:
-            StoreError: a store cannot be opened.
-        """
+        """Open the stores of one dataset; an RDF file is indexed first, once."""
         with ExitStack() as opened:
             static = live = None
             store = static_store(settings, server)
@@ -181,14 +172,8 @@ def create_app(
 ) -> Flask:
     """Return the fragment server as a Flask application.
 
-    Args:
-        settings: `base_url` is the beginning of the URLs in pages.
-        datasets: what is served; the application does not close their stores.
-        clock: gives the time of every answer.
-        metrics: counts the requests; counts of its own by default.
-        service: the continuous queries, where they are on; new ones by default.
-        connections: ends those whose body does not come; nobody does by default.
-        changes: the change feeds; new ones by default.
+    It does not close the stores of the datasets. `base_url` in the settings is the beginning of the
+    URLs in pages; parts that are not given are made.
     """
     app = Flask("tpf_server", static_folder=None)
     app.url_rule_class = AnyMethod
@@ -213,15 +198,10 @@ def create_blueprint(
     """Return the fragment server as a part of another Flask application.
 
     All paths below its ``url_prefix`` are its own; without a prefix, all that the application has
-    no rule for. Requests go through Flask's dispatch. Where the settings want continuous queries,
-    their service is ``app.extensions["tpf_server.continuous"]``: `start` it to read remote graphs
-    again by a timer, and `close` it in the end.
-
-    Args:
-        settings: `base_url` is the URL of the application with the prefix.
-        datasets: what is served; nobody closes their stores.
-        clock: gives the time of every answer.
-        name: of the blueprint, for `flask.url_for`: ``fragments.fragment``, ``fragments.view``.
+    no rule for. `base_url` in the settings is the URL with the prefix. Nobody closes the datasets'
+    stores. The service of continuous queries, if any, is
+    ``app.extensions["tpf_server.continuous"]``: `start` it to read remote graphs again by a timer,
+    and `close` it in the end.
     """
     blueprint = Blueprint(name, __name__)
     site = _site(settings, datasets, clock)
@@ -265,7 +245,7 @@ def _add_continuous(
 
 
 class _Worker:
-    """The parts of a worker that outlive a change of settings: counts and continuous queries."""
+    """The parts of a worker that outlive a change of settings."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -277,7 +257,6 @@ class _Worker:
         self._changes: ChangeFeeds | None = None
 
     def make(self, configuration: Configuration) -> MadeApplication:
-        """Make the application of some settings, with stores of its own."""
         settings = configuration.server
         if self._connections is None:
             self._connections = Connections(
@@ -319,10 +298,7 @@ class _Worker:
         return MadeApplication(app.wsgi_app, close)
 
     def tidy_up(self) -> None:
-        """Retire old live facts and add up noted requests periodically, in a daemon thread.
-
-        Readers must not depend on the log being writable.
-        """
+        """Retire live facts and add up requests in a thread: readers need no writable log."""
         threading.Thread(target=self._tidy_up, name="tidying", daemon=True).start()
 
     def _tidy_up(self) -> None:
@@ -353,7 +329,6 @@ class _Worker:
         self._service = service
 
     def end_with_signals(self) -> None:
-        """Keep followers from holding up the end of the process."""
         followed: list[Followed] = []
         if self._changes is not None and self._changes.slots.limit:
             followed.append(self._changes)
@@ -368,11 +343,7 @@ def _say(line: str) -> None:
 
 
 def factory() -> Reloading:
-    """Return the application of one worker process.
-
-    Raises:
-        SystemExit: there is no such application; standard error says why.
-    """
+    """Return the application of one worker process; exit where it cannot be made."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         host, _, port = os.environ[ADDRESS_VARIABLE].rpartition("/")
@@ -397,7 +368,7 @@ def _end_with(parent: "BaseProcess") -> None:
     """Stop when the supervising process is gone without having ended this one.
 
     A worker that stayed would answer on the port of the next server. A second signal would hang in
-    granian's shutdown, so it ends in any case; what was acknowledged is durable.
+    granian's shutdown, so it ends in any case.
     """
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)

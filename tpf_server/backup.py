@@ -23,11 +23,7 @@ from tpf_server.store.live.sqlite_tables import read_backup
 
 
 def back_up(location: str | Path, file: Path, name: str = "live") -> int:
-    """Write the log of a live store to a new file, while publishing goes on.
-
-    Returns:
-        the number of the newest batch in it.
-    """
+    """Write the log of a live store to a new file; return the number of its newest batch."""
     if not _is_url(location) and not Path(location).exists():
         raise StoreError(f"there is no live store {location}")
     with closing(open_log(location, None, name)) as log:
@@ -39,12 +35,9 @@ def back_up(location: str | Path, file: Path, name: str = "live") -> int:
 def restore(location: str | Path, file: Path | None, published: int, name: str = "live") -> int:
     """Replace the log of a live store by a backup; without a file, by what is left in it.
 
-    The numbers of acknowledged batches are not reused; running servers read the log anew. A log
-    that cannot be read is renamed with the ending ``.damaged``; running servers must then be
-    restarted.
-
-    Returns:
-        the number that the log goes on behind.
+    Returns the number that the log goes on behind; numbers are not reused. Running servers read the
+    log anew. A log that cannot be read is renamed with the ending ``.damaged``; running servers
+    must then be restarted.
     """
     log = open_log(location, None, name) if _is_url(location) else None
     with closing(log or _what_is_left(Path(location), aside=file is not None)) as result:
@@ -90,7 +83,6 @@ _OPTIONS: Final = (
 
 
 def _log_of(dataset: str, config: str | None, flags: Mapping[str, Any]) -> Path | str:
-    """Return where the log of a dataset is, by the settings of the server."""
     server, datasets = read_configuration(Path(config) if config else None, os.environ, flags)
     by_name = {each.name: each for each in datasets}
     if datasets and dataset not in by_name:

@@ -1,8 +1,7 @@
 """Claim the port that a server listens on.
 
-Workers bind it with ``SO_REUSEPORT``, so a second server could bind it as well, and the two would
-answer by turns. Abstract Unix sockets of Linux, which end with their process, mark who has it: the
-server, and each worker.
+Workers bind it with ``SO_REUSEPORT``, so a second server could, too. Abstract Unix sockets of
+Linux, which end with their process, mark who has it: the server, and each worker.
 """
 
 import errno
@@ -29,11 +28,7 @@ _marks: list[socket.socket] = []
 def claimed_port(
     host: str, port: int, wait: Callable[[], object] = lambda: time.sleep(_LOOK_SECONDS)
 ) -> Iterator[int]:
-    """Claim a port on which nobody listens; wait for the workers of a server that was killed.
-
-    Raises:
-        ListenError: the port is in use, or the address is not one of this machine.
-    """
+    """Claim a port, or raise `ListenError`; wait for the workers of a server that was killed."""
     with ExitStack() as held:
         deadline = time.monotonic() + _ORPHAN_SECONDS
         while True:
@@ -74,7 +69,6 @@ def _free_port(host: str, port: int) -> int:
 
 
 def _has_orphans(host: str, port: int) -> bool:
-    """True where workers have the port and their server is gone."""
     try:
         names = {line.rpartition(" ")[2] for line in _NAMES.read_text().splitlines()}
     except OSError:

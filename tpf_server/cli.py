@@ -58,14 +58,11 @@ may allow fewer."""
 
 
 class _Data(click.Path):
-    """A path that exists, or the URL of a store."""
-
     def convert(self, value: Any, *context: Any) -> Any:
         return value if is_store_url(value) else super().convert(value, *context)
 
 
 def _options() -> list[click.Parameter]:
-    """Return a flag for every setting of the server that fits in one."""
     parameters: list[click.Parameter] = [
         click.Argument(["data"], nargs=-1, type=_Data(exists=True)),
         click.Option(["--config"], type=click.Path(exists=True, dir_okay=False), help="TOML file"),
@@ -110,7 +107,6 @@ class _Command(click.Command):
         return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; print an error as a line."""
         try:
             return click.Command.invoke(ctx.command, ctx)
         except ServerError as error:
@@ -129,11 +125,7 @@ main = _Command(
 
 
 def configure(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> Configuration:
-    """Return the settings of all sources, with the datasets of the command line.
-
-    Raises:
-        SettingsError: a bad setting, or no dataset at all.
-    """
+    """Return the settings of all sources, with the datasets of the command line."""
     server, datasets = read_configuration(file, os.environ, flags)
     datasets = (*datasets, *map(dataset_of_path, data))
     if not datasets:
@@ -142,13 +134,7 @@ def configure(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) 
 
 
 def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> None:
-    """Serve until a signal.
-
-    Raises:
-        SettingsError: a bad setting.
-        ListenError: the address is in use or not of this machine.
-        StoreError: a store cannot be opened.
-    """
+    """Serve until a signal."""
     configuration = configure(data, file, flags)
     settings = configuration.server
     with (
@@ -187,7 +173,6 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
 
 
 def _hand_over(configuration: Configuration, file: Path) -> None:
-    """Write the settings for the workers."""
     # Whatever is wrong with the data is found out here, once; workers only open what is there.
     check_sources(configuration)
     text = configuration.to_json()
@@ -274,7 +259,6 @@ def _watch_over_workers(
 
 
 def _changed(now: Callable[[], Configuration]) -> bool:
-    """True where a store at a URL has changed; an error is printed."""
     try:
         return sources_changed(now())
     except (ServerError, OSError) as error:
@@ -283,7 +267,6 @@ def _changed(now: Callable[[], Configuration]) -> bool:
 
 
 def _look_again(seconds: float, changed: Callable[[], bool], flag: "_Flag") -> None:
-    """Raise the flag whenever something has changed."""
     while True:
         time.sleep(seconds)
         if changed():
@@ -291,7 +274,6 @@ def _look_again(seconds: float, changed: Callable[[], bool], flag: "_Flag") -> N
 
 
 def _heed(flag: "_Flag", action: Callable[[], None]) -> None:
-    """Act whenever the flag is raised; log unexpected errors."""
     while flag.wait():
         flag.clear()
         try:
@@ -354,7 +336,6 @@ _LOGGING = {
 
 
 def _announce(host: str, port: int, line: str, ready: threading.Event) -> None:
-    """Print the line on standard error once the server answers."""
     deadline = time.monotonic() + _START_SECONDS
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     while time.monotonic() < deadline:

@@ -71,11 +71,7 @@ class Configuration(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> "Configuration":
-        """Return the configuration that `to_json` wrote.
-
-        Raises:
-            SettingsError: a bad value.
-        """
+        """Return the configuration that `to_json` wrote."""
         server, *datasets = json.loads(text)
         return cls(
             _build(Settings, server, "setting"),
@@ -86,12 +82,9 @@ class Configuration(NamedTuple):
 def read_configuration(
     file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:
-    """Merge the sources: file < environment < flags.
+    """Merge the sources: file < environment < flags; ``None`` is a flag that was not given.
 
-    Args:
-        file: a TOML file with the server's settings and one table ``[datasets.NAME]`` per dataset.
-        environment: variables; those that start with ``TPF_SERVER_`` count.
-        flags: settings of the command line; ``None`` where a flag was not given.
+    The file has the server's settings and one table ``[datasets.NAME]`` per dataset.
 
     Raises:
         SettingsError: an unknown setting, or a bad value.

@@ -35,7 +35,7 @@ class Connections:
 
     Args:
         port: where the server listens.
-        most: how many an address may have; 0: any number.
+        most: per address; 0: any number.
         body_seconds: how long a request body, or what is sent to a follower, may take.
         say: called with a line for the operator.
     """
@@ -148,13 +148,10 @@ def most_connections() -> int:
 
 @contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """Return the socket of a descriptor, which stays open.
+    """Return the socket of a descriptor, or raise `OSError`, without a copy.
 
-    No copy is made, because none may be closed: closing any descriptor of a locked file gives up
-    all locks of this process (POSIX, ``fcntl``), as those of SQLite.
-
-    Raises:
-        OSError: it is no socket.
+    Closing a copy of a locked file's descriptor would give up all locks of this process (POSIX,
+    ``fcntl``), as those of SQLite.
     """
     borrowed = socket.socket(fileno=descriptor)
     try:

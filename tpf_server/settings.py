@@ -139,11 +139,7 @@ def _is_http_url(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetSettings:
-    """Settings of one dataset (``[datasets.NAME]`` in the file).
-
-    Raises:
-        SettingsError: a bad value.
-    """
+    """Settings of one dataset (``[datasets.NAME]`` in the file)."""
 
     name: str = field(metadata={"help": "name in the URL; in the file it is the table's name"})
     title: str = setting("", "title for people; the name where empty")
@@ -224,11 +220,7 @@ class DatasetSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Settings of the server.
-
-    Raises:
-        SettingsError: a bad value.
-    """
+    """Settings of the server; a bad value raises `SettingsError`."""
 
     host: str = setting("127.0.0.1", "address to listen on")
     port: int = setting(3000, "port to listen on; 0: a free one, which is printed")
@@ -448,11 +440,7 @@ class Settings:
 
 
 def example_files(folder: str) -> list[Path]:
-    """Return the queries that the page offers, by name.
-
-    Raises:
-        SettingsError: there is no such folder.
-    """
+    """Return the queries that the page offers, by name."""
     if not folder:
         return []
     if not Path(folder).is_dir():

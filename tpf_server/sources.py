@@ -44,8 +44,6 @@ class MadeApplication(NamedTuple):
 
 
 class _Generation:
-    """An application, and the number of its running requests."""
-
     __slots__ = ("made", "requests", "retired")
 
     def __init__(self, made: MadeApplication) -> None:
@@ -55,11 +53,7 @@ class _Generation:
 
 
 class Reloading:
-    """A WSGI application that is made anew when the file of its settings is replaced.
-
-    Raises:
-        ServerError: `make` cannot make the first one.
-    """
+    """A WSGI application that is made anew when the file of its settings is replaced."""
 
     def __init__(self, file: Path, make: Callable[[Configuration], MadeApplication]) -> None:
         self._file = file
@@ -85,8 +79,7 @@ class Reloading:
     def look(self) -> bool:
         """Exchange the application if the file has been replaced; return True if so.
 
-        Raises:
-            ServerError: the new settings are wrong; the old application stays.
+        Wrong settings raise `ServerError`; the old application stays.
         """
         stamp = self._stamp()
         if stamp == self._seen:
@@ -146,12 +139,7 @@ def each_name_once(datasets: Iterable[DatasetSettings]) -> list[DatasetSettings]
 
 
 def check_sources(configuration: Configuration) -> None:
-    """Check that all datasets can be opened; index RDF files, make missing logs.
-
-    Raises:
-        SettingsError: two datasets have one name.
-        StoreError: a store or a log cannot be opened.
-    """
+    """Check that all datasets can be opened; index RDF files, make missing logs."""
     for settings in each_name_once(configuration.datasets):
         static_store(settings, configuration.server, fetch=True)
         location = log_location(settings, configuration.server)
@@ -166,9 +154,6 @@ def static_store(
 
     With `fetch`, a store at a URL is fetched if it has changed; where it cannot be read, the
     fetched one stays. Workers do not fetch, so that all have the same.
-
-    Raises:
-        StoreError: the store cannot be read or written.
     """
     if not settings.source:
         return None

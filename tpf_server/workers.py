@@ -20,13 +20,8 @@ _LOOK_SECONDS: Final = 0.001
 class RespawnBackoff(dict[int, float]):
     """When each worker was replaced last, for granian, which ends where one dies again soon.
 
-    That is right while no worker has ever answered. Later it would let one bad request end those
-    that do well, so then the next one is delayed instead, longer each time.
-
-    Args:
-        is_ready: True once a worker has answered.
-        is_stopping: True once the server is about to end.
-        sleep: waits for so many seconds.
+    That is right while no worker has ever answered. Later one bad request would end those that do
+    well, so the next one is delayed instead, longer each time.
     """
 
     def __init__(
@@ -67,10 +62,9 @@ class RespawnBackoff(dict[int, float]):
 
 
 def join_surely(process: BaseProcess, timeout: float | None = None) -> None:
-    """Wait until a process has ended and is known to have; at most `timeout` seconds.
+    """Wait until a process has ended and is known to have.
 
-    Where another thread waits for the same process, `Process.join` may return while the process
-    still counts as alive.
+    Where another thread waits for it, `Process.join` may return while it still counts as alive.
     """
     process.join(timeout)
     while wait([process.sentinel], 0) and process.is_alive():
@@ -80,8 +74,8 @@ def join_surely(process: BaseProcess, timeout: float | None = None) -> None:
 def join_workers_surely(server: Any) -> None:
     """Let a server of granian wait for its workers by `join_surely`.
 
-    It has a thread that waits for each, and would else report now and then that it killed a worker
-    that has ended by itself, and signal a number that may be another process's by then.
+    It would else report now and then that it killed a worker that has ended by itself, and signal a
+    number that may be another process's.
     """
     spawn = server._spawn_worker
 

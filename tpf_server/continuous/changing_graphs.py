@@ -230,14 +230,12 @@ class RemoteGraph:
         self._held = read
 
     def _failing(self) -> frozenset[Quad]:
-        """Return the content after a failure: that of before."""
         return self._held
 
     def _quads(self) -> Iterator[Quad]:
         return self._fragment(self._url)
 
     def _fragment(self, start: str) -> Iterator[Quad]:
-        """Read a document, or all pages of a fragment."""
         url: str | None = start
         seen: set[str] = set()
         count = 0
@@ -250,7 +248,6 @@ class RemoteGraph:
             yield from page
 
     def _page(self, url: str) -> tuple[list[Quad], str | None]:
-        """Read the triples of a page and the URL of the next one."""
         result, following = [], None
         for quad in self._parsed(url):
             if quad.predicate[1:-1] in _NEXT and is_iri(quad.object):
@@ -396,12 +393,10 @@ class RemoteService(RemoteGraph):
 
 
 def _value(term: Term) -> str:
-    """Return the lexical form of a literal, or the text of another term."""
     return literal_parts(term).lexical if is_literal(term) else term.strip("<>")
 
 
 def _expanded(template: URITemplate, variables: dict[str, str], pattern: QuadPattern) -> str:
-    """Expand the URL of a pattern's fragment."""
     values: dict[str, VariableValue] = {
         variables[index]: parameter_of_term(term)
         for index, term in zip(("subject", "predicate", "object"), pattern[:3], strict=True)
@@ -418,11 +413,7 @@ def _constructing(url: str, part: tuple[QuadPattern, ...]) -> str:
 
 
 class RemoteGraphs:
-    """Read graphs periodically, in a daemon thread.
-
-    Args:
-        interval: from the end of one round to the begin of the next.
-    """
+    """Read graphs periodically, `interval` after the last round, in a daemon thread."""
 
     def __init__(
         self,
@@ -503,8 +494,6 @@ class Changes(Protocol):
 
 
 class _Source:
-    """Changing quads, and the parts of graphs that hold them."""
-
     def __init__(self, quads: Changes, default: Term | None = None) -> None:
         self.quads = quads
         self.default = default
@@ -628,9 +617,7 @@ def asked_once(static: StaticData, clauses: Iterable[ServiceClause], clock: Cloc
 class StaticUpdates:
     """Apply deltas for a service, and keep the graphs of SERVICE clauses that queries use.
 
-    Args:
-        lock: held while queries are evaluated.
-        settle: is called under the lock after each update.
+    `lock` is held while queries are evaluated; `settle` is called under it after each update.
     """
 
     def __init__(
@@ -725,7 +712,6 @@ class StaticUpdates:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Exclude other updates."""
         self._begin("update")
         try:
             yield

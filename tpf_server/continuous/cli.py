@@ -73,15 +73,11 @@ class Drawing(StrEnum):
 
 
 class _EngineName(StrEnum):
-    """Executions of C-SPARQL."""
-
     NATIVE = "native"
     SPARK = "spark"
 
 
 class _Format(StrEnum):
-    """Formats of results."""
-
     TEXT = "text"
     ARROW = "arrow"
 
@@ -100,7 +96,7 @@ class StreamReplay:
         static: files or stores of the default graph.
         graphs: IRI and file (or store) of each named graph.
         declared: the predicates of streams that have no others.
-        lateness: milliseconds that an element may be late.
+        lateness: in milliseconds.
         skip_malformed: leave malformed lines and records out.
     """
 
@@ -136,7 +132,6 @@ class _Played:
 
 
 def _run_cqels(replay: StreamReplay, engine: Engine, output: ReplayOutput) -> _Played:
-    """Play streams through queries in CQELS-QL."""
     load(engine, replay.static, replay.graphs)
     _ask_services(engine, (parse(text, engine.base) for text in replay.queries))
     started = [
@@ -160,7 +155,6 @@ def _emission_lines(number: int, emission: Emission) -> Iterator[str]:
 
 
 def _explain_cqels(replay: StreamReplay, engine: Engine, output: TextIO) -> None:
-    """Write how queries in CQELS-QL are evaluated."""
     load(engine, replay.static, replay.graphs)
     engine.asks = True
     for text in replay.queries:
@@ -345,7 +339,6 @@ def _pushed(
 
 
 def _pushed_records(engine: Engine, stream: str, path: Path) -> Iterator[ElementError | None]:
-    """Push the record batches of one stream."""
     with opened_records(path, engine.name) as (predicates, batches):
         feed = engine.record_feed(stream, predicates)
         for each in batches:
@@ -570,7 +563,6 @@ def _declared(pairs: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _language_of(queries: Sequence[str]) -> str:
-    """Return the one language of the queries."""
     result = {semantics_of(text) for text in queries}
     if len(result) > 1:
         written = " and some ".join(
@@ -587,7 +579,6 @@ def _explain(
     drawing: Drawing,
     output: TextIO,
 ) -> None:
-    """Draw queries that answer at instants."""
     for text in replay.queries:
         query = read(text, engine.base)
         if isinstance(query, RspqlQuery):

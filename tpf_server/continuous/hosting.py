@@ -141,7 +141,6 @@ def semantics_of(text: str) -> str | None:
 
 
 def _name_in(text: str) -> str | None:
-    """Return the name that REGISTER gives, also in a malformed text."""
     tokens = _tokens(text)
     for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if _is(first, "REGISTER") and second.kind == "word" and third.kind in ("word", "iri"):
@@ -176,10 +175,7 @@ class _RefusedQuery(RunningQuery[Any]):
 
 
 class HostedQuery:
-    """A query with its results.
-
-    Args:
-        relation: of its emissions to the result.
+    """A query with its results; `relation` is that of its emissions to the result.
 
     Attributes:
         form: of the query; ``None`` where that was refused.
@@ -457,7 +453,6 @@ class Hosting:
         return (executor or self._periodic).start(query, deliver, name=name)
 
     def _link(self, name: str, running: Running) -> None:
-        """Link a stream that is made outside of C-SPARQL's engine."""
         if not isinstance(running, PeriodicQuery) and running.stream is not None:
             own = isinstance(running, RegisteredQuery)
             try:
@@ -551,7 +546,6 @@ def _portions(
     *,
     follow: bool,
 ) -> Iterator[Sequence[tuple[int, _Portion]]]:
-    """Give emissions as they come; an empty portion is a heartbeat."""
     while (result := hosted.log.read(after, _HEARTBEAT if follow else 0.0)) is not None:
         if not result and not follow:
             return

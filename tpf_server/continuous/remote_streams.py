@@ -137,11 +137,11 @@ class _Link(ABC):
 
     @abstractmethod
     def _counts(self) -> dict[str, int]:
-        """Return counts of elements."""
+        """Return counts."""
 
     @abstractmethod
     def _work(self, session: requests.Session) -> None:
-        """Work until there is nothing more to do."""
+        """Work until done."""
 
 
 class StreamReader(_Link):
@@ -216,7 +216,6 @@ class StreamReader(_Link):
         self._refusal = f"{self.url}: {reason}"
 
     def _end(self, data: str) -> None:
-        """Raise the reason that the other server gives."""
         reason, status = data, None
         with suppress(ValueError, KeyError, TypeError):
             result = json.loads(data)
@@ -352,7 +351,6 @@ class StreamWriter(_Link):
 
 
 def _lines(emission: Emission) -> Iterator[str]:
-    """Write an emission as elements in NDJSON."""
     rows: Iterable[Row] = emission.rows
     for name, triples in by_graph(rows):
         graph = {} if name is None else {"graph": name}

@@ -200,7 +200,6 @@ class Registrations:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Raise a `RegistrationsError` for whatever a malformed file raises."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -225,7 +224,7 @@ class Receipt:
     Args:
         dropped: elements that came too late for CQELS-QL.
         late: elements that came after an answer in C-SPARQL that should have seen them.
-        repeated: the batch had come before; then nothing was done.
+        repeated: the batch had come before; nothing was done.
     """
 
     accepted: int
@@ -371,11 +370,7 @@ class ResultLog:
             return self._last - len(self._kept) + 1
 
     def check(self, number: int) -> None:
-        """Check that a reader can resume after this number.
-
-        Raises:
-            UnknownEventError: no emission of this run had it.
-        """
+        """Check that an emission of this run had the number (`UnknownEventError`)."""
         if not self._begin <= number <= self._last:
             raise UnknownEventError(
                 f"event {number} is none of this run of the query, whose events are numbered from "
@@ -457,12 +452,8 @@ class ResultLog:
     def read(self, after: int, seconds: float) -> list[Event] | None:
         """Read up to a thousand emissions after this number; wait for the first one.
 
-        Returns:
-            An empty list after the wait; ``None`` at the end.
-
-        Raises:
-            BacklogError: some of them are gone.
-            ContinuousError: the query was stopped.
+        The list is empty after the wait; ``None`` is the end. Raises the error that stopped the
+        query, or `BacklogError`: some emissions are gone.
         """
         with self._changed:
             if after >= self._last and not self._closed:

@@ -52,8 +52,6 @@ Pushed: TypeAlias = Sequence[Element | ElementError] | RecordBody
 
 
 class _Intake:
-    """Check and deliver batches of elements."""
-
     def __init__(
         self,
         engine: Engine,
@@ -171,9 +169,6 @@ class ContinuousService:
 
     Attributes:
         refused: errors of kept queries that could not start again.
-
-    Raises:
-        RegistrationsError: the registrations cannot be read.
     """
 
     def __init__(
@@ -234,7 +229,6 @@ class ContinuousService:
         self._links.resume(self._hosting.take_up(registrations, self._intake.receipts))
 
     def _begin(self, parsed: ParsedRegistration, *, reads: bool) -> HostedQuery:
-        """Start a query; with `reads`, read its services first."""
         into = parsed.registration.into
         made = () if into is None else (self._engine.name(into),)
         with self._lock:
@@ -290,15 +284,10 @@ class ContinuousService:
     # ----------------------------------------------------------------------------- streams
 
     def create_stream(self, name: str, predicates: Collection[str] | None = None) -> bool:
-        """Make a stream; true if it is new.
-
-        Args:
-            name: its IRI.
-            predicates: those that it has; elements with others are refused.
+        """Make a stream; true if it is new. Elements with other `predicates` are refused.
 
         Raises:
             StreamNameError: its name is no IRI.
-            ElementError: a predicate is none.
             EngineLimitError: queries read other predicates in it.
         """
         with self._lock:
@@ -308,12 +297,7 @@ class ContinuousService:
             return new
 
     def delete_stream(self, name: str) -> None:
-        """Delete a stream that no running query reads or makes.
-
-        Raises:
-            UnknownStreamError: there is none.
-            StreamInUseError: queries read or make it.
-        """
+        """Delete a stream that no running query reads or makes (`StreamInUseError`)."""
         with self._lock:
             term = self._engine.name(name)
             users = [
@@ -333,11 +317,7 @@ class ContinuousService:
             return self._streams.listed()
 
     def stream(self, name: str) -> dict[str, Any]:
-        """Return the counts of a stream.
-
-        Raises:
-            UnknownStreamError: there is none.
-        """
+        """Return the counts of a stream."""
         with self._lock:
             iri = self._engine.name(name)[1:-1]
             for result in self._streams.listed():
@@ -346,18 +326,11 @@ class ContinuousService:
             raise UnknownStreamError(f"there is no stream <{iri}>")
 
     def push(self, stream: str, pushed: Pushed, *, batch: str | None = None) -> Receipt:
-        """Take a batch of elements.
-
-        Args:
-            stream: its IRI.
-            pushed: elements or records, in order.
-            batch: an identifier; a repeated batch is not taken again.
+        """Take a batch of elements or records, in order, unless its identifier is repeated.
 
         Raises:
             ElementError: batches are refused whole, and an element is malformed.
             UnknownStreamError: there is no such stream, and none is made.
-            StreamNameError: its name is no IRI.
-            EngineClosedError: the service was closed.
         """
         as_columns = False
         if isinstance(pushed, RecordBody):
@@ -436,7 +409,6 @@ class ContinuousService:
             ContinuousQueryError: an unknown policy, a name that no URL can hold, or options that
                 the
                 language does not have.
-            LimitError: there is a query of this name.
             RegistrationsError: it could not be kept, so it was not started.
         """
         parsed = self._hosting.read(Registration(text, name, semantics, into, engine))
@@ -455,11 +427,7 @@ class ContinuousService:
         return ResultLog(self._policies.backlog, self._policies.rows, begin, self._memory)
 
     def query(self, name: str) -> HostedQuery:
-        """Return a query.
-
-        Raises:
-            UnknownQueryError: there is none.
-        """
+        """Return a query, or raise `UnknownQueryError`."""
         with self._lock:
             result = self._hosting.queries.get(name)
             if result is None:
@@ -472,11 +440,7 @@ class ContinuousService:
             return list(self._hosting.queries.values())
 
     def explain(self, name: str) -> dict[str, Any]:
-        """Return state, text and plan of a query.
-
-        Raises:
-            UnknownQueryError: there is none.
-        """
+        """Return state, text and plan of a query."""
         with self._lock:
             hosted = self.query(name)
             result = hosted.explain()
@@ -489,18 +453,12 @@ class ContinuousService:
         return result
 
     def delete(self, name: str) -> None:
-        """Stop a query.
-
-        Raises:
-            UnknownQueryError: there is none.
-            RegistrationsError: it is stopped, but will start again with the server.
-        """
+        """Stop a query; a `RegistrationsError` means that it will start again with the server."""
         self._end(self.query(name))
         with self._lock:
             self._keep()
 
     def _end(self, hosted: HostedQuery) -> None:
-        """Stop a query, unless another thread did."""
         with self._lock:
             if self._hosting.queries.get(hosted.id) is not hosted:
                 return

@@ -28,8 +28,6 @@ _FEEDS: Final = 32
 
 @dataclass(slots=True)
 class _StreamCount:
-    """Counts of a stream; see `Receipt`."""
-
     elements: int = 0
     triples: int = 0
     dropped: int = 0
@@ -39,9 +37,8 @@ class _StreamCount:
 class SharedStreams:
     """Deliver elements to both engines, in one thread.
 
-    Args:
-        periodic: for C-SPARQL, beside the other: elements are encoded once.
-        lateness: milliseconds that elements wait to be put in order.
+    The engines share their encoding of elements. `lateness`, in milliseconds, puts elements in
+    order.
     """
 
     def __init__(

@@ -197,7 +197,6 @@ class _Views:
         authorize(request, self._settings.publish_token, "changing streams and queries")
 
     def look(self) -> None:
-        """Authorize reading."""
         if not self._settings.open_queries:
             authorize(request, self._settings.publish_token, "looking at streams and queries")
 

@@ -42,21 +42,18 @@ class _Authority:
         self._openings = tuple(f"<{url}{end}" for end in (">", "?", "#", "/", "."))
 
     def controls(self, quad: Quad) -> bool:
-        """True for a quad that reads like metadata of a page."""
         subject, predicate, value, _ = quad
         if predicate in (_PRIMARY_TOPIC, _SUBSET) and value.startswith(self._openings):
             return True
         return predicate.startswith(self._of_controls) and subject.startswith(self._openings)
 
     def makes_metadata(self, quad: Quad) -> bool:
-        """True for a quad in a graph that reads like a page's metadata, or that makes one so."""
         _, predicate, value, graph = quad
         if predicate == _PRIMARY_TOPIC and value.startswith(self._openings):
             return True
         return graph.endswith(_METADATA) and graph.startswith(self._openings)
 
     def may_control(self, predicates: Iterable[Term]) -> bool:
-        """Pre-check `controls` by predicates."""
         # Most pages have one predicate.
         return any(
             predicate.startswith(self._of_controls) or predicate == _PRIMARY_TOPIC

@@ -1,4 +1,4 @@
-"""A page of a fragment: a value that is computed once and rendered by any writer."""
+"""Compute a page of a fragment, for any writer."""
 
 import re
 from base64 import urlsafe_b64encode
@@ -16,15 +16,7 @@ from tpf_server.store.protocols import QuadColumns, Snapshot, quad_columns
 
 
 class PinnedRequest(NamedTuple):
-    """A request at an instant, with the freshness of its answer.
-
-    Args:
-        endpoint: the view.
-        request: the requested page.
-        now: the instant.
-        snapshot: state of the live facts; ``None`` without live facts.
-        state: when the answer changes, and which labelled facts are in it.
-    """
+    """A request at an instant, with the freshness of its answer; no snapshot without live facts."""
 
     endpoint: Endpoint
     request: FragmentRequest
@@ -38,12 +30,12 @@ class Fragment(NamedTuple):
 
     Args:
         query: the request.
-        rows: its quads, as shown, with their labels.
+        rows: as shown, with their labels.
         total: number of matches.
-        dynamic: number of matches among live facts.
+        dynamic: of these, live facts.
         labellings: kinds of their labels.
         earliest_end: when the first label of a match ends.
-        links: URLs of the pages ``first``, ``previous``, ``next``, ``last``, where there are any.
+        links: URLs of the pages ``first``, ``previous``, ``next``, ``last``.
     """
 
     query: PinnedRequest
@@ -60,7 +52,7 @@ def pin(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> PinnedRe
 
     Raises:
         RequestError: the URL pins a snapshot of the future.
-        SnapshotExpired: the URL pins a snapshot that is no longer retained.
+        SnapshotExpired: it pins a snapshot that is no longer retained.
         PastUnknown: the state at the requested instant is unknown.
     """
     live = endpoint.dataset.live
@@ -109,7 +101,6 @@ def evaluate(query: PinnedRequest) -> Fragment:
 
 
 def _without_metadata(rows: LabelledRows, endpoint: Endpoint) -> LabelledRows:
-    """Drop rows that read like the metadata of a page."""
     authority = endpoint.authority
     columns, labels = rows
     if not authority.may_make_metadata(columns.predicates, columns.graphs):

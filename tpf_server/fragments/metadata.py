@@ -172,7 +172,7 @@ class Mapping(NamedTuple):
         variable: its name.
         property: what it selects by.
         via: the property that links the form to it.
-        maximum: the largest value, or the most rows; ``None``: none.
+        maximum: the largest value, or the most rows.
     """
 
     variable: str

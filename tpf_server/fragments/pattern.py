@@ -2,9 +2,9 @@
 
 Terms have the form of ``hydra:ExplicitRepresentation``: an IRI bare or in angle brackets; a literal
 as ``"text"``, ``"text"@en`` or ``"42"^^iri`` (or ``^^<iri>``) without escapes. Also accepted: a
-name with a configured prefix; an RDF 1.2 triple term ``<<( s p o )>>`` in N-Triples form (or ``<<s
-p o>>`` of terms as above, as the JavaScript library rdf-string writes it); and a variable, which is
-absent, empty or ``?name``. A name that occurs twice requires equal terms.
+name with a configured prefix; a triple term ``<<( s p o )>>`` in N-Triples form (or ``<<s p o>>``,
+as rdf-string writes it); and a variable: absent, empty or ``?name``. A name that occurs twice
+requires equal terms.
 
 Sources: Hydra core, *Expressing variables*; the Triple and Quad Pattern Fragments specifications.
 """
@@ -53,8 +53,6 @@ def names_blank_node(term: str) -> bool:
 
 
 def _replaced(term: Term, kind: int, replace: Callable[[Term], Term]) -> Term:
-    """Replace the IRIs or the blank nodes of a triple term, at any depth."""
-
     def one(match: re.Match[str]) -> str:
         return replace(Term(match[0])) if match.lastindex == kind else match[0]
 
@@ -144,11 +142,7 @@ class PatternReader:
         return QuadPattern(*terms)
 
     def term(self, position: str, text: str) -> TermOrVariable:
-        """Return the term or variable of a parameter.
-
-        Raises:
-            TermSyntaxError: it is malformed, or a blank node.
-        """
+        """Return the term or variable of a parameter; `TermSyntaxError` for a blank node, too."""
         if not text:
             return _FRESH[position]
         if _WEB_IRI.fullmatch(text) and not text.startswith(self.skolemizer.prefix):

@@ -80,7 +80,6 @@ def restricted(
 
 
 def _variable(name: str, pattern: QuadPattern) -> TermOrVariable | None:
-    """Return the variable of the pattern with this name, if any."""
     if name in pattern:
         return Variable(name)
     position = name[1:]
@@ -160,15 +159,15 @@ class FragmentRequest(NamedTuple):
 
     Args:
         pattern: of quads.
-        patterns: the same, restricted to the rows of ``values``: disjoint patterns.
+        patterns: disjoint ones: `pattern` restricted to the rows of ``values``.
         parameters: of the URL, decoded.
-        page: number of the page, from 1.
+        page: from 1.
         limit: quads per page.
-        snapshot: pinned state of the live facts, if any.
-        at: requested valid time; ``None``: now.
-        known: requested transaction time; ``None``: now.
+        snapshot: pinned state of the live facts.
+        at: valid time; ``None``: now.
+        known: transaction time; ``None``: now.
         page_url: the requested URL.
-        fragment_url: the URL without page, snapshot and limit.
+        fragment_url: without page, snapshot and limit.
         query: query string of `fragment_url`.
     """
 
@@ -214,11 +213,7 @@ def read_request(
     max_page_size: int,
     max_values: int = 0,
 ) -> FragmentRequest:
-    """Parse the URL of a fragment's page.
-
-    Raises:
-        RequestError: a malformed or repeated parameter.
-    """
+    """Parse the URL of a fragment's page."""
     read = _read_often if len(url) + len(query) <= _OFTEN else _read
     return read(url, query, reader, page_size, max_page_size, max_values)
 

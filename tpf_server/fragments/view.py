@@ -61,12 +61,10 @@ _CHUNK = 1 << 14
 
 
 class _ShownMethod(Protocol):
-    """The half of an annotation method that a view needs."""
-
     name: str
 
     def match(self, pattern: QuadPattern, naming: Naming) -> Sequence[Part]:
-        """Return which labelled facts show matching quads, and which quads."""
+        """Return the labelled facts with matching quads, and these."""
 
 
 _ALL: tuple[_ShownMethod, ...] = (Plain(), *METHODS)
@@ -82,13 +80,7 @@ class LabelledRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A dataset through one method.
-
-    Args:
-        dataset: the dataset.
-        method: shows the live facts.
-        naming: IRIs of the nodes that the method mints.
-    """
+    """A dataset through one method, with the naming of the nodes that this mints."""
 
     dataset: OpenDataset
     method: _ShownMethod
@@ -119,7 +111,7 @@ class State(NamedTuple):
 
     Args:
         next_change: the earliest instant after the snapshot's at which a label ends or starts.
-        parts: which labelled facts match, per pattern; nothing without live facts.
+        parts: which labelled facts match, per pattern.
     """
 
     next_change: datetime | None

@@ -1,8 +1,4 @@
-"""Folders of small files that the driver shares with Spark: directories, or URLs.
-
-URLs are those of Hadoop's file systems (``hdfs``, with further packages ``s3a`` and others),
-accessed through the Java of the session.
-"""
+"""Folders of small files that the driver shares with Spark: directories, or URLs of Hadoop."""
 
 import contextlib
 import shutil
@@ -36,12 +32,7 @@ class Folder(Protocol):
         """Return the names of complete files, in order."""
 
     def read(self, name: str) -> str:
-        """Return the text of a file.
-
-        Raises:
-            OSError: of a directory: there is no such file.
-            SparkError: of a URL: likewise.
-        """
+        """Return the text of a file, or raise `OSError` (of a URL: `SparkError`)."""
 
     def write(self, name: str, text: Iterable[str]) -> None:
         """Replace a file atomically."""
@@ -87,12 +78,6 @@ class LocalFolder:
 
 
 class _HadoopFolder:
-    """A folder by URL.
-
-    Raises:
-        SparkError: no file system of Spark's has such URLs, or it cannot be reached, or refuses.
-    """
-
     def __init__(self, session: "SparkSession", url: str) -> None:
         self.url = url.rstrip("/")
         self._session = session
@@ -159,7 +144,6 @@ class _HadoopFolder:
 
     @staticmethod
     def _in_spite_of_java(work: Callable[..., Any], *arguments: Any) -> None:
-        """Clean up after an error, ignoring further errors of Java."""
         from py4j.protocol import Py4JJavaError
 
         with contextlib.suppress(Py4JJavaError):

@@ -57,11 +57,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 def find_java(
     java_home: str | None, environment: Mapping[str, str], places: tuple[str, ...] = _USUAL_PLACES
 ) -> Path:
-    """Return the home of a Java that is new enough.
-
-    Raises:
-        JavaNotFoundError: there is none, or those present are too old.
-    """
+    """Return the home of a Java that is new enough."""
     if java_home is not None:
         version = _version_of(Path(java_home))
         if version is None:

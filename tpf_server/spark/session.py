@@ -1,8 +1,4 @@
-"""Start Spark.
-
-A session binds the loopback interface only, shows no web page, and logs to a file. It runs on
-``local[*]`` or, by its master URL, on a cluster.
-"""
+"""Start Spark on ``local[*]`` or a cluster, bound to loopback, without a web page, with a log file."""
 
 import contextlib
 import os
@@ -38,11 +34,11 @@ class SparkSettings:
 
     Args:
         master: the master URL: ``local[*]``, ``local[2]``, ``spark://host:7077``.
-        memory: memory of the driver (which is the worker in ``local[…]`` mode), as Java writes it.
-        executor_memory: memory of each executor of a cluster.
+        memory: of the driver (which is the worker in ``local[…]`` mode), as Java writes it.
+        executor_memory: of each executor of a cluster.
         java_home: directory that holds ``bin/java``; ``None``: search the usual ones.
         local_dir: for temporary files; ``None``: the system's.
-        log: file for the messages of Spark and Java; ``None``: ``spark.log`` in `local_dir`.
+        log: of Spark and Java; ``None``: ``spark.log`` in `local_dir`.
         host: address of the driver; loopback unless the cluster needs more.
         packages: Maven coordinates to fetch, separated by commas, as the source of Kafka needs.
     """
@@ -58,11 +54,7 @@ class SparkSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], **given: Any) -> "SparkSettings":
-        """Read ``TPF_SPARK_MASTER`` and the like; `given` values take precedence.
-
-        Raises:
-            SparkSettingError: a variable with the prefix ``TPF_SPARK_`` names no setting.
-        """
+        """Read ``TPF_SPARK_MASTER`` and the like; `given` values take precedence."""
         names = {field.name for field in fields(cls)}
         values: dict[str, Any] = {}
         for key, value in environment.items():
@@ -136,9 +128,9 @@ def spark_context(
     of Spark is not kept.
 
     Raises:
-        SparkSettingError, JavaNotFoundError: see `java_for`.
-        SparkMissingError: PySpark is not installed.
-        SparkError: Spark did not start, one runs already, or its Java ended within the block.
+        SparkError: Spark is missing or did not start, one runs already, or its Java ended within
+            the
+            block.
     """
     java = java_for(settings, os.environ if environment is None else environment)
     try:
@@ -281,10 +273,10 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _to_its_end(start: Callable[[], "SparkContext"]) -> "SparkContext":
-    """Start Spark in another thread: a Java that is half started could not be ended.
+    """Start Spark in another thread, which interrupts do not reach.
 
-    Interrupts do not reach that thread, and PySpark sets no handler for Ctrl-C there (which would
-    call Java, even amid another call). The first interrupt counts when Spark has started.
+    A Java that is half started could not be ended, and PySpark's handler for Ctrl-C would call Java
+    amid another call. The first interrupt counts when Spark has started.
     """
     with ThreadPoolExecutor(1, "spark-start") as pool:
         starting = pool.submit(start)

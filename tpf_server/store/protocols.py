@@ -37,8 +37,7 @@ def quad_columns(quads: Iterable[Quad]) -> QuadColumns:
 class StaticStore(Protocol):
     """Quads that do not change while the store is open. Thread-safe.
 
-    Raises:
-        StoreClosedError: by every method: the store has been closed.
+    Every method of a closed store raises `StoreClosedError`.
     """
 
     version: str
@@ -134,7 +133,7 @@ class FactEvent(NamedTuple):
         sequence: number of the batch.
         place: position in its batch, from 0: first what goes, then what comes.
         published: in microseconds.
-        fact: with the label that it has or, where it is gone, had.
+        fact: with its present or last label.
         gone: it is gone.
     """
 
@@ -154,7 +153,7 @@ class LiveStore(Protocol):
     """Labelled facts. Thread-safe; every process sees a published batch at once.
 
     Raises:
-        SnapshotExpired: by methods with a snapshot: it is older than what the store retains.
+        SnapshotExpired: by methods with a snapshot.
         StoreError: by every method: the store cannot be read or written.
     """
 
@@ -167,20 +166,20 @@ class LiveStore(Protocol):
         instant: datetime,
         known: datetime | None = None,
     ) -> Snapshot:
-        """Return the newest state, or the one `known` at another instant, at this instant.
+        """Return the state at an instant as it is known now, or was known at another one.
 
         Raises:
-            PastUnknown: facts expire, so it is unknown.
+            PastUnknown: facts expire.
         """
 
     def current(self, now: datetime) -> Snapshot:
         """Return the newest acknowledged state that can be read, now."""
 
     def modified(self, snapshot: Snapshot) -> datetime | None:
-        """Return when the newest batch of the snapshot was published, or ``None``."""
+        """Return when the newest batch of the snapshot was published."""
 
     def published_after(self, snapshot: Snapshot) -> datetime | None:
-        """Return when the batch after the snapshot was published, or ``None``."""
+        """Return when the batch after the snapshot was published."""
 
     def updates(self, now: datetime) -> Sequence[int]:
         """Return the number of changed facts in each minute of the last hour."""
@@ -231,8 +230,8 @@ class LiveStore(Protocol):
     def listen(self, listener: "BatchListener") -> Callable[[], None]:
         """Report every batch, of any process; return a function that ends it.
 
-        A batch of another process is noticed at the next call of this store. The listener is called
-        from any thread, and must not call the store.
+        Batches of other processes are noticed at the next call. The listener is called from any
+        thread, and must not call the store.
         """
 
     def spans(self, size: int, after: int = 0, until: int | None = None) -> Sequence[BatchRun]:
@@ -241,7 +240,7 @@ class LiveStore(Protocol):
     def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[FactEvent]:
         """Return a page of events of the batches above `after` up to `until`.
 
-        It costs in proportion to the page, and to two batches.
+        It costs as much as the page and two batches.
         """
 
     def watch(

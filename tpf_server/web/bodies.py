@@ -74,12 +74,7 @@ def check_terms(terms: Iterable[Term]) -> None:
 
 
 def authorize(request: Request, token: str, what: str) -> None:
-    """Check the bearer token of a request.
-
-    Raises:
-        ForbiddenError: no token is configured.
-        UnauthorizedError: the request has none, or a wrong one.
-    """
+    """Check the bearer token of a request; `ForbiddenError` where none is configured."""
     if not token:
         raise ForbiddenError(f"{what} is off: the server has no publish_token")
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
@@ -103,9 +98,9 @@ class BodyReader:
         """Return the whole body.
 
         Raises:
-            LengthRequiredError: the request does not state the length of its body. A chunked body
-                that
-                broke off looks complete, so half a batch would be published.
+            LengthRequiredError: a chunked body that broke off looks complete, so half a batch would
+                be
+                published.
             BodyTooLargeError: the body is over the limit; none of it is read.
             BodyError: the body broke off.
             BusyError: too many bodies are arriving.

@@ -106,7 +106,6 @@ class ChangeFeed:
         return bool(self._kept) and self._kept[-1][0] > after
 
     def _enter(self) -> None:
-        """Count a follower; batches of other processes are read from now on."""
         with self._changed:
             self._followers += 1
             looking, self._looking = self._looking, True

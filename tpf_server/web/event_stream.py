@@ -70,8 +70,6 @@ def _tree(name: str) -> Term:
 
 
 class _EventNodes:
-    """Write the nodes of the stream of one dataset."""
-
     def __init__(self, endpoint: Endpoint, keep: timedelta) -> None:
         self._endpoint = endpoint
         self._keep = keep
@@ -80,7 +78,6 @@ class _EventNodes:
         self._stream = Term(f"<{self._url}#stream>")
 
     def root(self, blocks: Sequence[BatchRun], leaves: Sequence[BatchRun]) -> Iterator[Triple]:
-        """Return the first node: the stream itself, and its relations."""
         endpoint, stream, root = self._endpoint, self._stream, self._root
         yield Triple(stream, RDF_TYPE, _ldes("EventStream"))
         yield Triple(stream, Term(f"<{DCTERMS}source>"), endpoint.iri)
@@ -105,7 +102,6 @@ class _EventNodes:
             yield from self._relation(root, span, "page")
 
     def block(self, number: int, leaves: Sequence[BatchRun]) -> Iterator[Triple]:
-        """Return a node that leads to leaves."""
         node = Term(f"<{self._url}?block={number}>")
         yield from self._about(node)
         for span in leaves:
@@ -258,13 +254,7 @@ class _Node(NamedTuple):
 
 
 def event_stream(endpoint: Endpoint, request: Request, chosen: Chosen, title: str = "") -> Response:
-    """Return a node of the stream of a dataset.
-
-    Raises:
-        NotFoundError: the dataset keeps no events, or there is no such node yet.
-        RequestError: a malformed URL.
-        SnapshotExpired: the events of the node are not kept any more.
-    """
+    """Return a node of the stream of a dataset."""
     live, keep = endpoint.dataset.live, endpoint.dataset.settings.event_stream
     if live is None or keep is None:
         raise NotFoundError(f"dataset {endpoint.dataset.settings.name} has no event stream")

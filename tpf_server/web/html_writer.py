@@ -126,7 +126,6 @@ def _milliseconds(instant: datetime) -> int:
 
 
 def _elsewhere(endpoint: Endpoint, request: FragmentRequest) -> list[tuple[str, str]]:
-    """Return links to further descriptions of the term that a page is about."""
     subject, predicate, object_, _ = request.pattern
     results = []
     for term, asked, what in (

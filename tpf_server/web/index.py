@@ -32,16 +32,7 @@ _MEDIA_TYPES: Final = "https://www.iana.org/assignments/media-types/"
 
 
 class _CatalogEntry(NamedTuple):
-    """A dataset in the catalogue.
-
-    Args:
-        endpoint: the dataset at its own URL.
-        views: its views.
-        static: number of static quads.
-        live: number of live facts that are valid now; ``None`` where it takes none.
-        modified: when it was last loaded, or published to; ``None``: it is empty.
-        updates: number of changed facts in each minute of the last hour.
-    """
+    """A dataset in the catalogue; no `live` count: it takes none; not `modified`: it is empty."""
 
     endpoint: Endpoint
     views: list[Endpoint]

@@ -37,7 +37,6 @@ def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
 
     Raises:
         NotFoundError: the dataset has no live facts.
-        RequestError: a malformed URL.
         PastUnknown: the state of the requested instant is unknown.
         SnapshotExpired: it is no longer retained.
     """

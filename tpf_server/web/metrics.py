@@ -76,7 +76,7 @@ class Metrics:
     def add_up(self) -> None:
         """Count the noted requests, so that every worker shows them.
 
-        Where the files cannot be written, that is logged and the notes are lost: no request fails.
+        A failure is logged and the notes are lost: no request fails.
         """
         self._added_up = time.monotonic()
         with self._lock:

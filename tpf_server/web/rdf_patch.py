@@ -1,9 +1,8 @@
-"""Parse RDF Patch in the body of a request.
+"""Parse RDF Patch in the body of a request, as one batch without its aborted transactions.
 
 Source: *RDF Patch* of Apache Jena, https://jena.apache.org/documentation/rdf-patch/: a line for
 each change, ``A`` or ``D`` with a triple or quad in the terms of N-Quads or with prefixes (``PA``,
-``PD``), and ``TX``, ``TC``, ``TA`` around transactions. The patch is one batch, without its aborted
-transactions.
+``PD``), and ``TX``, ``TC``, ``TA`` around transactions.
 """
 
 import re
@@ -34,11 +33,7 @@ class Patch(NamedTuple):
 
 
 def parse_patch(body: bytes) -> Patch:
-    """Return the changes of a patch.
-
-    Raises:
-        BodyError: the patch is malformed; the message names the line.
-    """
+    """Return the changes of a patch; the message of a `BodyError` names the line."""
     try:
         # Not splitlines: a literal may have U+2028 and its like inside.
         lines = _LINE_END.split(body.decode("utf-8"))
@@ -113,7 +108,6 @@ class _Reader:
         return "".join(pieces)
 
     def document(self, sign: str, length: int) -> list[str]:
-        """Return N-Quads of the changes with a sign, each in its line of the patch."""
         lines = [""] * length
         for statement, (code, number) in self._changes.items():
             if code == sign:

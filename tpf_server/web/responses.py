@@ -149,11 +149,7 @@ def options(allowed: tuple[str, ...]) -> Response:
 
 
 def by_method(allowed: tuple[str, ...], answer: Callable[[], Response]) -> Response:
-    """Answer the current request, if its method is allowed.
-
-    Raises:
-        MethodNotAllowedError: it is not.
-    """
+    """Answer the current request, or raise `MethodNotAllowedError`."""
     if request.method == "OPTIONS":
         return options(allowed)
     if request.method not in allowed:

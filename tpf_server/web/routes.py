@@ -62,7 +62,6 @@ def changes(site: Site, endpoint: Endpoint, request: Request) -> Response:
 
     Raises:
         NotFoundError: changes are off, or the dataset has no live facts.
-        RequestError: no number of a batch.
         NotAcceptableError: the client takes no events.
         BusyError: too many followers.
     """
@@ -110,7 +109,6 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 def _described_blank_node(
     endpoints: Mapping[str, Endpoint], base: str, name: str, label: str
 ) -> str | None:
-    """Return the URL of the fragment that describes a blank node, or ``None``."""
     front, slash, last = label.rpartition("/")
     # The last part is the label as `Skolemizer` writes it.
     iri = f"{base}.well-known/genid/{name}/{front}{slash}{quote(last, safe='')}"
@@ -120,7 +118,6 @@ def _described_blank_node(
 def _described_annotation(
     endpoints: Mapping[str, Endpoint], base: str, name: str, kind: str, digest: str
 ) -> str | None:
-    """Return the URL of the fragment that describes an annotation, or ``None``."""
     if _DIGEST.fullmatch(digest) is None or not (kind.isascii() and kind.islower()):
         return None
     endpoint = endpoints.get(f"{name}/{_KINDS.get(kind)}") or endpoints.get(name)
@@ -143,11 +140,7 @@ def alive() -> Response:
 
 
 def ready(site: Site) -> Response:
-    """Check that every store can be read, and written where publishing is on.
-
-    Raises:
-        UnreadyError: a store cannot.
-    """
+    """Check that every store can be read, and written where publishing is on (`UnreadyError`)."""
     for name, dataset in site.datasets.items():
         try:
             if dataset.static is not None:

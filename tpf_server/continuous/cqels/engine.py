@@ -28,11 +28,7 @@ from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuer
 
 
 def feed(registered: RegisteredQuery, target: Term, others: Collection[RegisteredQuery]) -> None:
-    """Let a query feed a stream.
-
-    Raises:
-        UnsupportedContinuousQueryError: it makes no triples, or it would feed itself.
-    """
+    """Let a query feed a stream, but not itself (`UnsupportedContinuousQueryError`)."""
     if registered.query.query.form not in ("CONSTRUCT", "DESCRIBE"):
         raise UnsupportedContinuousQueryError("only CONSTRUCT or DESCRIBE can feed a stream")
     if registered.reads & _reached(target, others):
@@ -41,7 +37,6 @@ def feed(registered: RegisteredQuery, target: Term, others: Collection[Registere
 
 
 def _reached(target: Term, others: Collection[RegisteredQuery]) -> set[Term]:
-    """Return the streams that elements of `target` reach by way of other queries."""
     reached = {target}
     grown = True
     while grown:
@@ -65,21 +60,17 @@ class Engine(TickEngine):
         lateness: milliseconds that elements wait to be put in order; later ones are dropped.
         base: for relative IRIs in queries.
         limits: of the engine.
-        create_streams: a stream is made when it is first pushed to or asked for.
+        create_streams: a stream is made when it is first named.
         require_graphs: a query may only name static graphs that are loaded.
         share: queries that differ in constants only share a plan.
         routing: when the way of rows through joins is decided: ``reviewed`` while the engine runs,
             ``fixed`` at registration, ``per-tuple`` for each row.
         kernel: for batches of records, where a query counts them by groups and orders these:
-            ``compiled`` where it was built, or ``off``: the operators; by default from the
-                environment
-            variable LIVE_LINKED_DATA_KERNEL.
+            ``compiled`` where it was built, or ``off``; by default the environment variable
+            LIVE_LINKED_DATA_KERNEL.
         skip_idle: queries that emit everything (`paper-rstream`) leave out multiples of their
             slides
             at which their windows are empty, which may be years between two elements.
-
-    Attributes:
-        semantics: see above.
     """
 
     def __init__(
@@ -126,7 +117,7 @@ class Engine(TickEngine):
             ContinuousSyntaxError: the text is no query.
             UnsupportedContinuousQueryError: it cannot be run.
             UnknownStreamError, UnknownGraphError: by setting, it names one that does not exist.
-            LimitError: there are as many queries as allowed, or its joins make too many rows.
+            EngineLimitError: there are too many queries, or its joins make too many rows.
         """
         query = parse(text, self.base)
         return self.start(query, callback, name=name, semantics=semantics, into=into)
@@ -183,12 +174,7 @@ class Engine(TickEngine):
         Args:
             stream: the IRI of the stream.
             element: a triple of N-Triples texts, or several: a graph.
-            timestamp: milliseconds since 1970, or an instant.
-
-        Raises:
-            ElementError: a term that is none.
-            TimestampError: no instant of the years 1 to 9999.
-            UnknownStreamError: see `stream`.
+            timestamp: milliseconds since 1970, or an instant of the years 1 to 9999.
         """
         if self._closed:
             self._check_open()
@@ -216,11 +202,8 @@ class Engine(TickEngine):
     ) -> RecordFeed:
         """Return a feed for elements with one subject and one value for each of these predicates.
 
-        Args:
-            stream: the IRI of the stream.
-            predicates: IRIs.
-            subjects: the beginning of the IRIs of subjects, where they end in a number.
-            asked: drop the rest of a batch once there is no query.
+        `subjects` is the beginning of the IRIs of subjects that end in a number; `asked` drops the
+        rest of a batch once there is no query.
         """
         terms = [self.name(each) for each in predicates]
         feed = RecordFeed(self, self.encode, self.stream(stream), terms, subjects, asked=asked)

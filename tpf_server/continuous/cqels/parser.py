@@ -139,10 +139,7 @@ def _window(parser: Parser) -> Window:
 
 
 def _of_streams(parser: Parser, pattern: Pattern, graph: Variable, name: Variable) -> Pattern:
-    """Return a pattern over every stream, with the stream as the value of a variable.
-
-    As for GRAPH (see `tpf_client.sparql.parser`): inside, the variable is one like any other.
-    """
+    """Return a pattern over every stream, with the stream as the value of a variable."""
     pattern = grounded(pattern, graph, parser.fresh)
     if same_if_joined_before(pattern, name):
         return _naming(pattern, graph, name)
@@ -199,7 +196,6 @@ def _with_brackets(tokens: list[Token]) -> list[Token]:
 
 
 def _closing(tokens: list[Token], opening: int) -> int:
-    """Return the position of the bracket that closes this one, or of the last token."""
     depth = 0
     for position in range(opening, len(tokens)):
         if tokens[position].kind == "sign" and tokens[position].text in "()":

@@ -16,8 +16,9 @@ class Emission(NamedTuple):
     Args:
         sequence: the number of the arrival in the engine, from 1.
         at: the stream time, in milliseconds since 1970.
-        rows: solutions in the order of the query's variables (``None``: unbound), triples for
-            CONSTRUCT, the empty row for an ASK query that is true; repeated by multiplicity.
+        rows: solutions in the order of the query's variables, triples for CONSTRUCT, the empty row
+            for
+            an ASK query that is true; repeated by multiplicity.
         removed: these rows left the result (DStream).
     """
 
@@ -51,10 +52,7 @@ class Phase:
 class Delivery:
     """The sink at the end of a dataflow, which collects the changes of an arrival.
 
-    Args:
-        semantics: selects the part that is emitted.
-        wake: is called with this delivery when there is something to emit.
-        phase: of the engine.
+    `wake` is called with this delivery when there is something to emit.
 
     Attributes:
         silent: nothing is emitted where there are no rows.
@@ -162,7 +160,6 @@ class Delivery:
         return [] if self.silent else list(whole.items()), False
 
     def _differs(self, changes: dict[Solution, int]) -> bool:
-        """True if a reader sees another result after these changes."""
         if self.visible is None:
             return any(changes.values())
         totals: Counter[Solution] = Counter()
@@ -174,10 +171,7 @@ class Delivery:
 def _seen(
     changes: dict[Solution, int], visible: Callable[[Solution], Solution], sign: int
 ) -> dict[Solution, int]:
-    """Return the changes of a sign that a reader sees.
-
-    A solution may go for one that looks the same.
-    """
+    """Return the changes of a sign that a reader sees; one may hide another."""
     totals: Counter[Solution] = Counter()
     for solution, count in changes.items():
         totals[visible(solution)] += count * sign

@@ -41,42 +41,25 @@ class ArrowFile:
         self._rows = self._written = 0
 
     def begin(self, query: RunningQuery[Any]) -> None:
-        """Set the query, before elements come.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Set the query, before elements come."""
         self._query = query
         self._writer = pa.ipc.new_stream(self._file, query.columns.schema)
 
     def take(self, emitted: Any) -> None:
-        """Take an emission; write as soon as there are many.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Take an emission; write as soon as there are many."""
         self._taken.append(emitted)
         self._rows += len(emitted.rows)
         if len(self._taken) >= _PORTION or self._rows >= _ROWS:
             self._write()
 
     def check(self) -> None:
-        """Check that the query runs; else write its earlier emissions.
-
-        Raises:
-            ContinuousError: it was stopped; also where the file cannot be written.
-        """
+        """Check that the query runs; else write its earlier emissions, and raise its error."""
         if self._query is not None and self._query.error is not None:
             self._write()
             raise self._query.error
 
     def finish(self) -> None:
-        """Write the rest.
-
-        Raises:
-            ContinuousError: the query was stopped.
-            OSError: the file cannot be written.
-        """
+        """Write the rest, and raise the error of a stopped query."""
         self._write()
         self.check()
         if self._writer is not None:
@@ -103,10 +86,6 @@ def load(engine: StaticGraphs, static: Iterable[Path], graphs: Iterable[tuple[st
         engine: the engine.
         static: files of the default graph, or stores: with their named graphs.
         graphs: IRI and file of each named graph; of a store its default graph.
-
-    Raises:
-        ContinuousError: a file cannot be read.
-        StoreFormatError: a store cannot be opened.
     """
     for name, path in [*((None, path) for path in static), *graphs]:
         if path.is_dir() and is_store(path):
@@ -136,13 +115,8 @@ def opened_records(
 ) -> Iterator[tuple[list[Term], Iterator[RecordColumns]]]:
     """Return the predicates of a file of records, and these, batch by batch.
 
-    `name` makes a predicate of the name of a column.
-
-    Raises:
-        ElementError: it is no such file, or a column is of a type or name without terms; names the
-            file
-            and, after the first one, the batch, in which records are counted.
-        OSError: it cannot be read.
+    `name` makes a predicate of the name of a column. An `ElementError` names the file and, after
+    the first one, the batch, in which records are counted.
     """
     with _opened(path, name) as (predicates, batches):
         yield predicates, (columns_of_batch(batch) for _, batch in batches)
@@ -152,7 +126,6 @@ def opened_records(
 def _opened(
     path: Path, name: Callable[[str], Term]
 ) -> Iterator[tuple[list[Term], Iterator[tuple[str, pa.RecordBatch]]]]:
-    """Return batches, each with its name in errors."""
     with (
         pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"") as file,
         opened_batches(file, str(path), name) as opened,
@@ -165,11 +138,7 @@ def read_stream(
 ) -> Iterator[tuple[int, str, Element | ElementError]]:
     """Return the elements of a file, each with its timestamp and its stream; see `read_file`.
 
-    A malformed record is an error in its place.
-
-    Raises:
-        ElementError: a file of Arrow that is none or is damaged, or a column of another type.
-        OSError: the file cannot be read.
+    A malformed record is an error in its place; one of a wrong type is raised.
     """
     if not holds_records(path):
         yield from read_file(stream, path)
@@ -189,9 +158,5 @@ def read_stream(
 def merged_streams(
     files: Iterable[tuple[str, Path]], name: Callable[[str], Term] = _absolute_name
 ) -> Iterator[tuple[int, str, Element | ElementError]]:
-    """Merge the elements of several streams by timestamp, each with its file.
-
-    Raises:
-        ElementError, OSError: see `read_stream`.
-    """
+    """Merge the elements of several streams by timestamp, each with its file."""
     return heapq.merge(*(read_stream(*each, name) for each in files), key=lambda each: each[0])

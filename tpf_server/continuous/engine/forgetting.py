@@ -1,12 +1,11 @@
 """Forget the terms of the table that nothing holds: mark and sweep.
 
-Streams and expressions bring new terms for ever. Operators hold the ones in use (windows, indexes,
-groups), all reachable from the plans by `gc.get_referents`. Every integer that is met counts as a
-term; a count or timestamp may keep one term too many, but none is lost. Values in `Remembered` hold
-nothing.
+Operators hold the terms in use, all reachable from the plans by `gc.get_referents`. Every integer
+that is met counts as a term; a count or timestamp may keep one too many, but none is lost. Values
+in `Remembered` hold nothing.
 
-A sweep costs as much as there is to traverse, so it waits until the table has grown by a share of
-that. Terms of static data and queries are traversed when they have doubled, and when queries close.
+A sweep waits until the table has grown by a share of the objects to traverse. Terms of static data
+and queries are traversed when they have doubled, and when queries close.
 """
 
 import gc
@@ -27,8 +26,6 @@ _SHARE: Final = 8
 
 
 class _Holder(Protocol):
-    """An engine that holds terms."""
-
     def holders(self) -> Iterable[object]:
         """Return the objects that hold terms, or lead to them."""
 

@@ -53,10 +53,9 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         base: for relative IRIs.
         limits: of the engine.
         require_graphs: a query may only name static graphs that are there.
-        beside: another engine, whose terms and static graphs it uses; ``None``: its own.
+        beside: another engine, whose terms and static graphs it uses.
 
     Attributes:
-        limits: see above.
         dictionary: the integers of terms.
         forgetting: of unused terms.
         arriving: encoded elements that are on their way into windows.
@@ -95,21 +94,13 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         self._closed = False
 
     def query(self, name: str) -> QueryT:
-        """Return the query of this name.
-
-        Raises:
-            UnknownQueryError: there is none.
-        """
+        """Return the query of this name, or raise `UnknownQueryError`."""
         if name not in self.queries:
             raise UnknownQueryError(f"there is no query {name!r}")
         return self.queries[name]
 
     def check_running(self, queries: Collection[QueryT]) -> None:
-        """Check that queries run; almost free while they do.
-
-        Raises:
-            ContinuousError: one of them was stopped.
-        """
+        """Raise the error of a query that was stopped; almost free while all run."""
         if len(self.queries) < len(queries):
             for each in queries:
                 if each.error is not None:
@@ -130,11 +121,7 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
     # ----------------------------------------------------------------------------- elements
 
     def encoded(self, element: Sequence[Any]) -> list[EncodedTriple]:
-        """Return the integers of an element from outside.
-
-        Raises:
-            ElementError: it is none.
-        """
+        """Return the integers of an element from outside, or raise `ElementError`."""
         if not isinstance(element, Sequence):
             raise ElementError(f"neither a triple nor triples: {element!r}")
         if element and isinstance(element[0], str):
@@ -174,11 +161,7 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         return Term(text) if self.dictionary.known(text) else canonical_term(text)
 
     def encode(self, term: str) -> int:
-        """Return the integer of a term from outside.
-
-        Raises:
-            ElementError: it is no term.
-        """
+        """Return the integer of a term from outside, or raise `ElementError`."""
         term_id = self.dictionary.known(term)
         return self.dictionary.encode(canonical_term(term)) if term_id is None else term_id
 
@@ -193,7 +176,6 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
             self.forgetting.closed()
 
     def _let_go(self, registered: QueryT) -> None:
-        """Release the state of a query that has ended."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -207,7 +189,6 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
             raise EngineClosedError("the engine is closed")
 
     def _begin(self, query: ParsedQuery, name: str | None) -> str:
-        """Return the name of a new query, if the limits and its graphs allow it."""
         self._check_open()
         self._check_graphs(query.query.dataset)
         self._check_services(query.services)

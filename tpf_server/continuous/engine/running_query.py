@@ -44,9 +44,6 @@ class EmissionColumns:
         variables: of their rows.
         removes: all rows left the result, whatever emissions say.
         numbered: emissions have numbers in a log: ``id``, the first column.
-
-    Attributes:
-        schema: of all record batches.
     """
 
     def __init__(
@@ -120,9 +117,6 @@ class RunningQuery(Generic[EmissionT]):
         drop: releases its state.
 
     Attributes:
-        name: see above.
-        take: is called with each emission; `fail` gets what it raises.
-        waiting: emissions that nobody took.
         emitted: count of rows, or in C-SPARQL of answers.
         state: ``running``, ``stopped`` (by a limit, or because its callback raised) or ``closed``.
         error: why it was stopped.
@@ -160,16 +154,10 @@ class RunningQuery(Generic[EmissionT]):
     def results(self, format: Literal["arrow"]) -> Iterator[pa.RecordBatch]: ...
 
     def results(self, format: ResultFormat = "objects") -> Iterator[Any]:  # noqa: A002
-        """Take the emissions that wait, in one of both formats.
+        """Take the emissions that wait, as objects or as record batches (``arrow``) like `columns`.
 
-        Args:
-            format: ``objects``, or ``arrow``: record batches with the schema of `columns`, each
-                with as
-                many emissions as wait, or as have 65,536 rows.
-
-        Raises:
-            ContinuousError: it was stopped; after its last emissions.
-            ValueError: there is no such format.
+        A batch has as many emissions as wait, or as have 65,536 rows. The error of a stopped query
+        comes after its last emissions.
         """
         if format not in ("objects", "arrow"):
             raise ValueError(f"{format!r} is neither objects nor arrow")

@@ -45,18 +45,7 @@ BASE: Final = "http://localhost/"
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """How an engine treats elements and queries.
-
-    Args:
-        lateness: how late an element may come, in milliseconds.
-        create_streams: a stream is made when it is first named.
-        require_graphs: a query may only name static graphs that are loaded.
-        share: queries that differ in constants only share a plan.
-        routing: of joins.
-        kernel: for batches of records; ``None``: from the environment.
-        skip_idle: queries that emit everything leave out multiples of their slides at which their
-            windows are empty.
-    """
+    """How an engine treats elements and queries; see `Engine`."""
 
     lateness: int = 0
     create_streams: bool = True

@@ -50,15 +50,6 @@ class _Emitter:
     """Give emissions to queries, then the elements that these make to streams.
 
     A callback may do anything with the engine: emissions that it causes wait for their turn.
-
-    Args:
-        plans: with something to emit.
-        streams: by their names.
-        tick: takes an element that a query has made.
-
-    Attributes:
-        outgoing: emissions for queries.
-        fed: elements that queries have made.
     """
 
     def __init__(
@@ -79,13 +70,7 @@ class _Emitter:
         return self._emits
 
     def emit(self, sequence: int, at: int, due: Callable[[Plan], bool] | None = None) -> None:
-        """Take emissions from the plans, and give them to their queries.
-
-        Args:
-            sequence: the number of the arrival.
-            at: its instant.
-            due: selects the plans that may emit; ``None``: all.
-        """
+        """Give emissions from the plans that may emit (`due`) to their queries."""
         outgoing = self.outgoing
         emissions = self._plans.emissions(due)
         nested = self._emits
@@ -136,16 +121,7 @@ _ADAPTATION: Final = 1024
 
 
 class _Housekeeping:
-    """Check plans and terms every so many arrivals.
-
-    Args:
-        plans: whose routes are chosen anew, and whose windows are limited.
-        streams: that these read.
-        forgetting: of terms.
-        window_rows: entries that the windows of one plan may hold.
-        stop: ends the queries of a plan with a reason.
-        merge: makes one of plans that have become alike.
-    """
+    """Check plans and terms every so many arrivals."""
 
     def __init__(
         self,
@@ -204,7 +180,6 @@ class _Housekeeping:
         return held, max(0, self._window_rows - held) // max(1, len(windows))
 
     def added(self, plan: Plan) -> None:
-        """Note a new plan, or a new query of it."""
         self._next_limit = min(self._next_limit, self._triples() + self._room(plan)[1])
 
     def _triples(self) -> int:
@@ -222,9 +197,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             before
             the first element.
         arrivals: count of processed elements.
-        dropped: count of elements that came too late: older than the newest of their stream, or
-            than
-            `advance`.
+        dropped: count of elements older than the newest of their stream, or than `advance`.
         reorders: elements wait for late ones.
         abandoned: no more elements are to come, because the engine is about to be closed.
         ticking: plans that are checked between elements, too.
@@ -314,11 +287,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         return stream_of_name
 
     def create_stream(self, name: str) -> ElementStream:
-        """Return the stream of this IRI, made where it is new.
-
-        Raises:
-            StreamNameError: it is no IRI.
-        """
+        """Return the stream of this IRI, made where it is new."""
         term = self.name(name)
         stream_of_name = self.streams.get(term)
         if stream_of_name is None:
@@ -333,11 +302,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         return stream_of_name
 
     def delete_stream(self, name: str) -> None:
-        """Delete a stream that no query names, and its elements in queries over every stream.
-
-        Raises:
-            UnknownStreamError: there is none.
-        """
+        """Delete a stream that no query names, and its elements in queries over every stream."""
         term = self.name(name)
         if term not in self.streams:
             raise UnknownStreamError(f"there is no stream {term}")
@@ -366,7 +331,6 @@ class TickEngine(QueryEngine[RegisteredQuery]):
                 yield from cache.tables
 
     def _stop_exceeded(self) -> None:
-        """End the queries whose joins made too many rows."""
         plans = self._plans.exceeded
         while plans:
             plan = plans.pop()
@@ -400,9 +364,9 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._tick(stream, triples, at)
 
     def begin_arrival(self, stream: ElementStream, at: int, triples: int) -> bool:
-        """Prepare the windows for an element: first expiries, then what waited for its time.
+        """Prepare the windows for an element, after `reach`; False: it is too late.
 
-        Where windows slide, `reach` comes before. Returns False for an element that is too late.
+        First expiries, then what waited for its time.
         """
         front = self.front
         if front <= at <= self._limit and stream.plain:
@@ -431,7 +395,6 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         return True
 
     def _move(self, stream: ElementStream, at: int) -> None:
-        """Move the windows over a stream to an instant."""
         front = max(self.front, min(at, self._limit))
         lag = max(0, front - at)
         back = at < stream.at(self.front)
@@ -479,10 +442,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._pass(at)
 
     def reach(self, stream: ElementStream, at: int) -> None:
-        """Stop at each instant before another at which a window changes.
-
-        So changes between elements are reported, whenever the next one comes.
-        """
+        """Stop at each instant before another at which a window changes, to report it."""
         if at >= stream.latest:
             if stream.lag:
                 self._catch_up((stream,), at)
@@ -514,7 +474,6 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._move_to(streams, self.front)
 
     def _catch_up_to(self, streams: Collection[ElementStream], at: int) -> None:
-        """Move streams to an instant, stopping at the boundaries before it."""
         while (boundary := self._boundary_of(streams, at)) is not None:
             moved = self._move_to(streams, boundary)
             self._changed(boundary, partial(Plan.slides_to, at=boundary, streams=moved))
@@ -670,7 +629,6 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         return done
 
     def _let_go_before(self, stream: ElementStream, at: int) -> None:
-        """Expire what is too old for an element that is about to arrive."""
         if self.ticking:
             self.reach(stream, at)
         self._move(stream, at)
@@ -678,7 +636,6 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self._plans.phase.inserting = False
 
     def _emit_at(self, at: int) -> None:
-        """Emit changes by records as columns, or by expiries at an instant."""
         self.front = at
         if self._plans.awake:
             self._emitter.emit(self.arrivals, at)

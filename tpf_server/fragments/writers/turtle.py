@@ -253,7 +253,6 @@ class CompactPages:
 
 @lru_cache(maxsize=4_096)
 def _literal(term: str) -> str:
-    """Shorten a number or an instant; return other literals unchanged."""
     # Objects of data are here, too, and any text may be said to be a number.
     if term.endswith(_INTEGER) and _DIGITS.fullmatch(term, 1, len(term) - len(_INTEGER)):
         return term[1 : -len(_INTEGER)]

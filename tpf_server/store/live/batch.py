@@ -57,8 +57,6 @@ class Effects:
 
 
 class _Planner:
-    """Plan the part of a batch with one key."""
-
     def __init__(self, index: FactIndex, effects: Effects, now: int, quad: Quad) -> None:
         self._index = index
         self._rows = index.rows
@@ -131,7 +129,7 @@ class _Planner:
         return row if self._stands(row) else None
 
     def _around(self, instant: int) -> tuple[int | None, int | None]:
-        """Return the last interval that starts until an instant, and the first one after it."""
+        """Return the last interval that starts until an instant, and the next."""
         slot = self._slots[INTERVALS]
         if slot is None or not self._rows.slot_in_use(slot):
             return None, None
@@ -140,7 +138,7 @@ class _Planner:
         return self._standing(rows, position - 1, -1), self._standing(rows, position, 1)
 
     def _standing(self, rows: Sequence[int], position: int, step: int) -> int | None:
-        """Return the first standing version from a position on; others are passed once."""
+        """Return the first standing version from a position on."""
         goes_on, passed = self._passed[step], []
         while 0 <= position < len(rows) and not self._stands(rows[position]):
             passed.append(position)
@@ -202,10 +200,7 @@ def spans(withdrawn: Iterable[Fact], now: int, key: FactKey) -> Withdrawals:
 
 
 class _WithdrawingPlanner(_Planner):
-    """Plan the part of a batch with one key that withdraws something.
-
-    The rests of cut versions stand like those of the index.
-    """
+    """Plan withdrawals, too; the rests of cut versions stand like those of the index."""
 
     def __init__(self, index: FactIndex, effects: Effects, now: int, quad: Quad) -> None:
         super().__init__(index, effects, now, quad)
@@ -229,7 +224,6 @@ class _WithdrawingPlanner(_Planner):
             self._cut(of_object, _united(by_object[value]))
 
     def _cut(self, versions: Iterable[Version], cuts: Sequence[tuple[int, int]]) -> None:
-        """Cut versions by spans; both are in order of time."""
         first = 0
         for version in versions:
             if version.start == NO_START:
@@ -335,11 +329,7 @@ FactGroups: TypeAlias = list[list[tuple[int, int, Fact]]]
 
 
 def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) -> FactGroups:
-    """Check the facts of a batch; return them by key, each group by start.
-
-    Raises:
-        PublishError: a fact without a label, a label that has ended, overlapping labels.
-    """
+    """Check the facts of a batch (`PublishError`); return them by key, each group by start."""
     groups: dict[tuple[str, ...], list[tuple[int, int, Fact]]] = {}
     for fact in facts:
         label = fact.label
@@ -366,12 +356,10 @@ def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) ->
 def plan(
     index: FactIndex, groups: FactGroups, now: int, withdrawals: Withdrawals | None = None
 ) -> Effects:
-    """Return the effects of a batch on the newest state of an index.
+    """Return the effects of a batch on the newest state of an index, which stays unchanged.
 
-    The index is unchanged. Without effects or on failure, `undo` frees the numbers that were taken.
-
-    Raises:
-        PublishError: a label reaches into an interval that was published to start later.
+    Without effects or on failure, `undo` frees the numbers that were taken. A label that reaches
+    into an interval that was published to start later is a `PublishError`.
     """
     effects = Effects()
     planners: dict[tuple[str, ...], _WithdrawingPlanner] = {}

@@ -92,11 +92,11 @@ class Due:
         return bool(self._superseded) and self._superseded[0] >> 32 <= sequence
 
     def ended_until(self, expired: int, history: int) -> bool:
-        """True where an expiring version, or an interval, may have ended until these instants."""
+        """True where an expiring version, or an interval, may have ended."""
         return self._ends[EXPIRING].is_due(expired) or self._ends[INTERVALS].is_due(history)
 
     def tidy(self, work: int) -> None:
-        """Drop entries of rows that were replaced, or retired by another process."""
+        """Drop entries of replaced or retired rows."""
         while self._superseded and not self._is_superseded(self._superseded[0]):
             self._superseded.popleft()
         standing = self._rows.live_rows - len(self._superseded)
@@ -216,8 +216,8 @@ _MANY = 50_000
 class Unwatched:
     """Freeze the index for the garbage collector each time it has doubled.
 
-    ``gc.freeze`` takes all objects of the process; reference counts still free them, unless they
-    are in a cycle. Young cycles are collected first.
+    ``gc.freeze`` takes all objects of the process; reference counts still free those outside
+    cycles.
     """
 
     def __init__(self) -> None:
@@ -403,7 +403,7 @@ class FactIndex:
         return parts << 1 | rows.kind_of[slot]
 
     def settle(self) -> None:
-        """Collect the free numbers, after the whole log was read."""
+        """Collect the free numbers after reading the log."""
         self._free_rows = {n for n in range(self._next_row) if not self.rows.row_in_use(n)}
         self._free_slots = {n for n in range(self._next_slot) if not self.rows.slot_in_use(n)}
 
@@ -429,7 +429,7 @@ class FactIndex:
         self._free_slots.update(slots)
 
     def take_back(self, record: Record) -> None:
-        """Undo a record that was not written: free its numbers, keep its retired rows due."""
+        """Undo a record that was not written."""
         self.give_back(
             (version.row for version in record.added),
             {version.slot for version in record.added if not self.rows.slot_in_use(version.slot)},
@@ -573,8 +573,6 @@ _SLICES = 32 * 2**20
 
 
 class _Part(NamedTuple):
-    """Events of a batch from a position on."""
-
     sequence: int
     published: int
     begin: int
@@ -706,7 +704,7 @@ def _events_of(record: Record, first: int, begin: int, end: int) -> Iterator[Fac
 
 @lru_cache(maxsize=65536)
 def label_of(start: int, end: int) -> Expiration | Interval:
-    """Return the label of a start and end; cached, as many facts share it."""
+    """Return the label of a start and end."""
     if start == NO_START:
         return Expiration(from_micros(end))
     return Interval(from_micros(start), from_micros(end))

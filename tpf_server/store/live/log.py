@@ -26,9 +26,9 @@ class LiveSettings:
     """Settings of a live store.
 
     Args:
-        key: what makes two facts versions of the same fact; fixed when the store is made.
-        retention: how long a snapshot stays readable after it was taken.
-        history: how long intervals are kept after they ended; ``None``: for ever.
+        key: of versions of the same fact; fixed when the store is made.
+        retention: how long a snapshot stays readable.
+        history: how long ended intervals are kept; ``None``: for ever.
         accept_past: accept intervals that have ended, to load history.
         remember_batches: how long the identifier of a batch is kept.
         keep_events: how long whole batches are kept, as a stream of events; ``None``: not at all.
@@ -91,12 +91,12 @@ class Record:
     Args:
         sequence: rises by one.
         published: in microseconds.
-        added: new versions, in the order in which they were planned.
-        removed: rows that were replaced, or ended (then a version with the new end is in `added`).
-        retired: rows that no snapshot shows any more; their numbers are free again.
+        added: new versions, as planned.
+        removed: rows that were replaced, or ended (then `added` has a version with the new end).
+        retired: rows that no snapshot shows; their numbers are free again.
         carried: versions of batches that were dropped from the ring.
         floor: the retention limits after this batch.
-        gone: facts of removed rows that no added version continues, where events are kept.
+        gone: facts of removed rows without a continuation, where events are kept.
     """
 
     sequence: int

@@ -13,11 +13,7 @@ POSTGRESQL = ("postgresql://", "postgres://")
 
 
 def open_log(location: str | Path, key: FactKey | None, name: str = "live") -> Log:
-    """Open the log of a live store; make it where it is missing.
-
-    Raises:
-        StoreError: it cannot be opened, holds no live store, or one made with another key.
-    """
+    """Open the log of a live store, or make it; a `StoreError` for another key, too."""
     log = _open(location, name)
     if key is None:
         return log

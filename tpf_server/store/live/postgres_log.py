@@ -1,9 +1,8 @@
 """Keep the log of a live store in PostgreSQL, for processes on several machines.
 
-A writer locks one row, so the numbers of batches have no gaps: a sequence would leave one wherever
-a transaction fails. A reader asks for the highest number before every snapshot: ``NOTIFY`` arrives
-after the commit was acknowledged, but an acknowledged batch must be visible at once. After a
-restart of the database, running calls fail and the next one reconnects.
+A writer locks one row, so the numbers of batches have no gaps, as a sequence would leave. A reader
+asks for the highest number before every snapshot: ``NOTIFY`` arrives after the commit was
+acknowledged. After a restart of the database, running calls fail and the next one reconnects.
 
 Sources: https://www.postgresql.org/docs/15/explicit-locking.html#LOCKING-ROWS and
 https://www.postgresql.org/docs/15/transaction-iso.html#XACT-READ-COMMITTED.
@@ -126,7 +125,6 @@ class PostgresLog:
             raise StoreError(f"the live store {self._where} failed: {error}") from error
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; in the open transaction where this thread writes."""
         with self._translated():
             if self._writer_thread == threading.get_ident():
                 return self._write.connection.execute(query, values, binary=True).fetchall()
@@ -261,8 +259,6 @@ class PostgresLog:
 
 
 class _Session:
-    """A connection that is made again when it is lost."""
-
     def __init__(self, url: str, values: dict[str, str]) -> None:
         self._url = url
         given = conninfo_to_dict(url)
@@ -308,7 +304,7 @@ def _make(connection: _Connection, schema: str) -> None:
 
 
 def _begin(connection: _Connection) -> int:
-    """Begin to write, and return the number of the newest batch, in one round trip."""
+    """Begin to write; return the number of the newest batch in the same round trip."""
     results = connection.execute(
         "BEGIN; SELECT 1 FROM settings WHERE name = 'format' FOR UPDATE; "
         # Sees what was committed while the lock was waited for: a statement of its own.

@@ -113,7 +113,7 @@ class Timeline:
         return best
 
     def labelled(self, start: int | None, end: int | None, sequence: int) -> Array:
-        """Return the rows of a state with this start and end of the label (``None``: any)."""
+        """Return the rows of a state with this label (``None``: any start or end)."""
         if self.stale:
             self._build()
         rows = self._index.rows
@@ -130,7 +130,7 @@ class Timeline:
         return _with_label(rows, result, start, end)
 
     def _not_ended(self, started: int, instant: int) -> Array:
-        """Return the positions among the first `started` whose version ends after the instant."""
+        """Return positions below `started` whose version ends after the instant."""
         below = np.arange(_CHILDREN)
         nodes: Array = np.arange(len(self._levels[-1]))
         for height in range(len(self._levels) - 1, -1, -1):
@@ -187,8 +187,6 @@ _SLOT = 0xFFFFFFFF
 
 
 class _PatternView:
-    """The matches of a pattern at an instant of the newest state."""
-
     def __init__(
         self,
         index: FactIndex,
@@ -282,7 +280,7 @@ class _PatternView:
     # Answering
 
     def behind(self, snapshot: Snapshot) -> set[int] | None:
-        """Return the slots to read one by one for this snapshot; ``None``: too many."""
+        """Return the slots to read one by one, unless they are too many."""
         instant, sequence = snapshot
         if instant > self.instant:
             if instant - self.instant > _LEAP:
@@ -337,7 +335,7 @@ class _PatternView:
         return min(best, self.earliest_end(snapshot, touched))
 
     def _differences(self, snapshot: Snapshot, touched: set[int]) -> tuple[set[int], set[int]]:
-        """Return the slots valid in the snapshot and not in the view, and the reverse."""
+        """Return the slots that only the snapshot, and that only the view shows."""
         valid = {slot for slot in touched if self._touched_row(slot, snapshot) >= 0}
         here = {slot for slot in touched if slot in self._end_of}
         return valid - here, here - valid
@@ -404,7 +402,7 @@ class _PatternViews:
         return view.timeline
 
     def missed(self, view: _PatternView, snapshot: Snapshot) -> None:
-        """Note that a view could not answer; restart it where that repeats for the newest state."""
+        """Restart a view that repeatedly could not answer for the newest state."""
         if snapshot.sequence == self._index.last:
             view.misses += 1
             if view.misses > _MISSES:
@@ -464,7 +462,7 @@ _KEPT = 4_000_000
 
 
 class _StateRows(NamedTuple):
-    """The rows of a snapshot, and the retention limits when they were computed."""
+    """The rows of a snapshot, and the retention limits at that time."""
 
     rows: Array
     floor: Floor
@@ -574,7 +572,7 @@ class Reader:
     def _view(
         self, numbers: NumberPattern, snapshot: Snapshot
     ) -> tuple[_PatternView, set[int] | None]:
-        """Return the view of a pattern, and the slots to read; ``None``: too far away."""
+        """Return the view of a pattern and the slots to read, unless it is too far away."""
         view = self._views.get(numbers, snapshot)
         touched = view.behind(snapshot)
         if touched is None:
@@ -584,7 +582,7 @@ class Reader:
         return view, touched
 
     def _answer(self, numbers: NumberPattern, snapshot: Snapshot) -> Array:
-        """Return the rows of a snapshot that is too far from the view, in order."""
+        """Return the rows of a snapshot that is too far from the view."""
         floor = self._index.floor
         cached = self._answers.get((numbers, snapshot))
         # Rows that were valid at instants before the floor may be retired, and used for others.

@@ -115,7 +115,7 @@ class Rows:
         """How many rows were looked at one by one: the measure of work in tests."""
 
     def numpy(self, name: str) -> Array:
-        """Return a column as a numpy array that shares its memory; valid until rows are added."""
+        """Return a column as numpy array, in the same memory until rows are added."""
         column: array[int] = getattr(self, name)
         kinds = {"q": np.int64, "i": np.int32, "b": np.int8}
         return np.frombuffer(column, dtype=kinds[column.typecode])
@@ -187,9 +187,9 @@ class Rows:
         return self.start[row], self.added[row]
 
     def remove(self, row: int) -> tuple[int, bool]:
-        """Free a retired row; return its slot, and True where that is empty now.
+        """Free a retired row.
 
-        `release_slot` releases the terms of an empty slot.
+        Return its slot, and True where that is empty now (see `release_slot`).
         """
         slot = self.slot[row]
         rows = self._rows_of[slot]
@@ -372,7 +372,6 @@ class Names:
         return set(self._sorted[low:high].tolist()) | self._recent.get(bits, set())
 
     def _merge(self, new: Array) -> None:
-        """Sort rows in, and drop those no longer in use under their token."""
         tokens = self._rows.numpy("token")
         in_use = self._rows.in_use()
         if self._bits is None:

@@ -119,12 +119,7 @@ _KEPT_APART: Final = "kept_apart"
 
 
 class SqliteLog:
-    """Batches in a SQLite file.
-
-    Raises:
-        CorruptStoreError: the log has lost batches that were acknowledged.
-        StoreError: the file cannot be opened, or is no live store of this format.
-    """
+    """Batches in a SQLite file; `CorruptStoreError` where acknowledged ones are lost."""
 
     def __init__(
         self, path: str | Path, busy_seconds: float = 30.0, *, refuse_loss: bool = True

@@ -55,8 +55,8 @@ _READ_AT_ONCE = 4
 class Cleaner:
     """Make the record of a batch, with a bounded share of the cleaning.
 
-    Once the log holds twice as many versions as are in use, every batch drops the oldest batches
-    until it has carried about twice as many versions as it brings: a constant factor of writing.
+    Once half of the versions in the log are not in use, every batch drops old batches until it has
+    carried about twice as many versions as it brings: a constant factor of writing.
     """
 
     def __init__(self, log: Log, settings: LiveSettings) -> None:
@@ -190,8 +190,6 @@ _SEEN_AT_ONCE = 1 << 17
 
 
 class _Listeners:
-    """The followers and watchers of one store; called under the store's lock."""
-
     def __init__(self) -> None:
         self._watchers: list[tuple[_Predicates, _Seen]] = []
         self._followers: list[Follower] = []
@@ -273,7 +271,6 @@ def standing(index: FactIndex) -> list[Standing]:
 
 
 def _batch_of(index: FactIndex, sequence: int) -> RetainedBatch | None:
-    """Return a retained batch; ``None`` for the state before the first."""
     batches = index.batches
     position = bisect_right(batches, sequence, key=lambda one: one.sequence) - 1
     return batches[position] if position >= 0 else None
@@ -298,7 +295,6 @@ def _check_retained(index: FactIndex, snapshot: Snapshot, pattern: FactPattern |
 def _past_state(
     index: FactIndex, patterns: Iterable[FactPattern], at: int, known: int | None
 ) -> Snapshot:
-    """See `LiveStore.past`; instants are in microseconds."""
     if known is not None:
         return _known_state(index, patterns, at, known)
     changes = [
@@ -373,7 +369,7 @@ class UpdateCounts:
             self._counts.popleft()
 
     def until(self, now: int) -> list[int]:
-        """Return the counts of each of the last minutes, the present one last."""
+        """Return the counts of the last minutes, up to now."""
         result = [0] * MINUTES
         last = now // _MINUTE
         for minute, count in self._counts:
@@ -392,11 +388,7 @@ _PAUSE = 1_000_000
 def open_live_store(
     position: str | Path, settings: LiveSettings | None = None, name: str = "live"
 ) -> "IndexedLiveStore":
-    """Open a live store; make it where it is missing.
-
-    Raises:
-        StoreError: it cannot be opened, holds no live store, or one made with another key.
-    """
+    """Open a live store, or make it; see `open_log`."""
     settings = settings or LiveSettings()
     return IndexedLiveStore(open_log(position, settings.key, name), settings)
 
@@ -575,7 +567,7 @@ class IndexedLiveStore:
     ) -> Snapshot:
         """See `LiveStore`.
 
-        An expiration has no start, so the past of facts with one is known only if none of them was
+        An expiration has no start, so the past of such facts is known only if none of them was
         changed since, or if the state of that time is still retained.
         """
         at, until = to_micros(instant), None if known is None else to_micros(known)

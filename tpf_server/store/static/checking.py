@@ -40,13 +40,7 @@ def with_generation(path: Path, use: Callable[[Path, Manifest], _T]) -> _T:
 
 
 def checked_manifest(path: Path) -> Manifest:
-    """Return the manifest of a store after checking its files.
-
-    Raises:
-        NoStoreError: there is no store.
-        StoreVersionError: it was written in another version of the format.
-        CorruptStoreError: a file is missing, cut short or altered.
-    """
+    """Return the manifest of a store after checking its files; see `verify_files`."""
 
     def check(folder: Path, manifest: Manifest) -> Manifest:
         verify_files(folder, manifest)

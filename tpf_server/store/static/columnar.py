@@ -49,7 +49,6 @@ class _Order:
         self._rows = manifest.quads
 
     def range_of(self, prefix: Sequence[int]) -> tuple[int, int]:
-        """Return the range of the rows that start with these ids."""
         if not prefix:
             return 0, self._rows
         first = prefix[0]
@@ -84,8 +83,6 @@ _NOTHING: Final = _Matches(0, 0, (None,) * 4, ())
 
 
 class _Plan(NamedTuple):
-    """How patterns with the same bound positions are answered."""
-
     order: _Order
     prefix: tuple[int, ...]
     """Which positions of a quad are bound, in the sequence of the order."""
@@ -94,8 +91,6 @@ class _Plan(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """The mapped files of an open store."""
-
     dictionary: Dictionary
     plans: dict[int, _Plan]
     """By bound positions: the sum of 1, 2, 4, 8 for subject, predicate, object, graph."""
@@ -307,11 +302,7 @@ class ColumnarStore:
 
 
 def open_store(path: Path, *, verify: bool = False) -> ColumnarStore:
-    """Open a store for reading. It stays unchanged, even when it is replaced at the same path.
-
-    Raises:
-        NoStoreError, StoreVersionError, CorruptStoreError: see `checked_manifest`.
-    """
+    """Open a store for reading, if it is intact; it stays unchanged, even when it is replaced."""
 
     def open_files(folder: Path, manifest: Manifest) -> ColumnarStore:
         verify_files(folder, manifest, again=verify)

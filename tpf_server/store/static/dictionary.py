@@ -70,7 +70,6 @@ class Dictionary:
         return result if result < len(self._positions) and self._bytes_of(result) == key else None
 
     def _first_from(self, key: bytes) -> int:
-        """Return the id of the first term that is not before this one."""
         # The fence begins with the empty text, so that no key lies before it.
         low = (bisect_right(self._fence, key) - 1) * self._stride
         high = min(low + self._stride, len(self._positions))
@@ -117,8 +116,7 @@ def _map_terms(path: Path, length: int) -> pa.LargeStringArray:
 def write_dictionary(path: Path, fence: Path, terms: Iterable[pa.Array]) -> int:
     """Write the dictionary from sorted pieces, one in memory at a time; return the number of terms.
 
-    Raises:
-        StoreError: the terms do not ascend strictly, or do not begin with the empty text.
+    They ascend strictly, and the first one is the empty text.
     """
     text_path = path.with_suffix(".text")
     offsets_path = path.with_suffix(".offsets")

@@ -41,9 +41,7 @@ def fetch_store(url: str, cache: Path, environment: Mapping[str, str]) -> Path:
     """Fetch the store of a URL unless it is here already; return its directory.
 
     Raises:
-        NoStoreError: there is no store.
-        StoreVersionError: it was written in another version of the format.
-        CorruptStoreError: a file is missing, or is not what the manifest says.
+        StoreFormatError: there is no store, or it is of another version or corrupt.
         StoreUnreachableError: the object store does not answer, or refuses.
         OSError: this disk is full or not writable.
     """

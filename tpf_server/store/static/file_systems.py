@@ -126,12 +126,7 @@ def _is_object(url: str) -> bool:
 
 
 class RemoteFolder:
-    """A folder in an object store or in HDFS; picklable.
-
-    Raises:
-        SettingsError: the URL names no folder in a bucket, or the address is malformed.
-        StoreUnreachableError: the file system is not available here.
-    """
+    """A folder in an object store or in HDFS; picklable."""
 
     def __init__(self, url: str, environment: Mapping[str, str]) -> None:
         # It is no URL of the web: a path as it stands, of which `urlsplit` would take the end.
@@ -157,12 +152,7 @@ class RemoteFolder:
         return not self.url.lower().startswith("hdfs:")
 
     def blocks(self, name: str) -> Iterator[bytes]:
-        """Read a file block by block.
-
-        Raises:
-            FileNotFoundError: there is none.
-            StoreUnreachableError: the object store does not give it.
-        """
+        """Read a file block by block; `FileNotFoundError`, `StoreUnreachableError`."""
         with self._reporting(name), self._system.open_input_stream(f"{self._path}/{name}") as file:
             while block := file.read(_BLOCK):
                 yield block

@@ -30,12 +30,7 @@ _SUBJECT_ORDER = "1"
 
 
 def open_hdt(path: Path) -> IO[bytes]:
-    """Open an HDT file as N-Triples.
-
-    Raises:
-        RdfInputError: it is none, is damaged, or of a kind that is not read.
-        OSError: it cannot be read.
-    """
+    """Open an HDT file as N-Triples; `RdfInputError` for other kinds of files."""
     return cast("IO[bytes]", io.BufferedReader(_Lines(hdt_lines(path)), 1 << 20))
 
 
@@ -53,8 +48,6 @@ def hdt_lines(path: Path) -> Iterator[bytes]:
 
 
 class _Lines(io.RawIOBase):
-    """Lines as a stream of bytes."""
-
     def __init__(self, lines: Iterator[bytes]) -> None:
         super().__init__()
         self._source = lines
@@ -79,14 +72,11 @@ class _Lines(io.RawIOBase):
 
 
 class _Bytes:
-    """A position in the file; reading beyond its end is an error."""
-
     def __init__(self, content: mmap.mmap) -> None:
         self.content = content
         self.offset = 0
 
     def take(self, count: int) -> int:
-        """Skip bytes; return where they began."""
         start = self.offset
         if count < 0 or start + count > len(self.content):
             raise ValueError("the file ends early")
@@ -123,8 +113,6 @@ def _number(content: mmap.mmap, offset: int) -> tuple[int, int]:
 
 
 class _Control(NamedTuple):
-    """The head of a part: its format and its properties."""
-
     format: str
     properties: dict[str, str]
 
@@ -140,8 +128,6 @@ def _control(source: _Bytes, kind: int) -> _Control:
 
 
 class _Integers:
-    """A sequence of integers of a fixed number of bits."""
-
     def __init__(self, source: _Bytes) -> None:
         if source.byte() != 1:
             raise ValueError("a sequence of an unknown kind")
@@ -285,10 +271,7 @@ def _lines(source: _Bytes) -> Iterator[bytes]:
 
 
 def _term(text: bytes) -> bytes:
-    """Return a term of the dictionary, whose literals have no escapes, as N-Triples.
-
-    A malformed one gives a malformed line.
-    """
+    """Return a term of the dictionary, whose literals have no escapes, as N-Triples."""
     lexical = text.decode("utf-8", "surrogateescape")
     try:
         if lexical.startswith("_:"):

@@ -135,9 +135,7 @@ def index_files(
 ) -> Manifest:
     """Index RDF files as a static store, or replace the store there.
 
-    Raises:
-        RdfInputError: a file cannot be read; says which and where.
-        StoreError: the store cannot be written there.
+    An `RdfInputError` says which file cannot be read, and where.
     """
     indexer = QuadIndexer()
     prefixes: list[Mapping[str, str]] = []

@@ -69,12 +69,7 @@ def sealed(form: str, content: Mapping[str, Any]) -> str:
 
 
 def unsealed(text: bytes, store: Path | str, form: str) -> dict[str, Any]:
-    """Return the content of a manifest of this format.
-
-    Raises:
-        StoreVersionError: it is of another format or format version.
-        CorruptStoreError: it is not what was written.
-    """
+    """Return the content of a manifest, or raise `StoreVersionError` or `CorruptStoreError`."""
     path = f"{store}/{layout.MANIFEST}"
     try:
         body = json.loads(text.decode("utf-8"))
@@ -100,12 +95,7 @@ def write_manifest(store: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(store: Path) -> Manifest:
-    """Read the manifest of a store.
-
-    Raises:
-        NoStoreError: there is none.
-        StoreVersionError, CorruptStoreError: see `unsealed`.
-    """
+    """Read the manifest of a store; `NoStoreError` where there is none."""
     try:
         text = (store / layout.MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -152,14 +142,11 @@ def lists_its_files(manifest: Manifest) -> bool:
 
 
 def verify_files(folder: Path, manifest: Manifest, *, again: bool = False) -> None:
-    """Check every file of a generation against the manifest.
+    """Check every file of a generation against the manifest (`CorruptStoreError`).
 
     Sizes are checked always, checksums once: a stamp beside the files records what was checked
-    (inode, size, times of change), so opening again takes milliseconds, and a file that changed is
+    (inode, size, times of change), so opening again takes milliseconds, and a changed file is
     checked anew.
-
-    Raises:
-        CorruptStoreError: a file is missing, or differs from the manifest.
     """
     if not lists_its_files(manifest):
         raise CorruptStoreError(f"{folder}: the manifest does not list the files of its orders")

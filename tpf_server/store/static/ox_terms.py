@@ -68,11 +68,10 @@ def _parsed_quad(quad: ox.Quad) -> Quad:
 def parse_rdf(
     content: bytes, rdf_format: ox.RdfFormat, *, base: str | None = None, rename: bool = False
 ) -> Iterator[ox.Quad]:
-    """Parse a document in memory.
+    """Parse a document in memory; iterating raises `SyntaxError` where it is malformed.
 
     Raises:
         NestingError: it is nested too deep or, while it is iterated over, has a term too long.
-        SyntaxError: it is malformed; raised while it is iterated over.
         ValueError: the base is no IRI.
     """
     check_nesting((content,), rdf_format.media_type, base=base or "")

@@ -130,7 +130,6 @@ def store_of_parts(folder: RemoteFolder, manifest: PartsManifest, store: Path) -
     Raises:
         CorruptStoreError: a part is missing, or is not what the manifest says.
         StoreUnreachableError: the object store does not give them.
-        OSError: this disk is full or not writable.
     """
 
     def columns(name: str) -> Iterator[pa.RecordBatch]:

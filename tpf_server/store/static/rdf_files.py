@@ -67,9 +67,6 @@ def rdf_files(inputs: Iterable[Path]) -> list[Path]:
     """Return the RDF files that are named, or lie in a named directory, at any depth.
 
     Directories give their files by name, without hidden ones and those of unknown endings.
-
-    Raises:
-        RdfInputError: an input does not exist, is no RDF file, or there are no files at all.
     """
     files = [file for path in inputs for file in files_in(path)]
     if not files:
@@ -125,20 +122,13 @@ def open_rdf(path: Path) -> IO[bytes]:
 def parsed_file(
     path: Path, rdf_format: ox.RdfFormat, base: str | None = None
 ) -> Iterator[ox.QuadParser]:
-    """Parse a file as it is read; for documents in memory, see `ox_terms.parse_rdf`.
-
-    Raises:
-        NestingError: it is nested too deep, or would grow when it is read.
-        OSError: it cannot be read or decompressed.
-    """
+    """Parse a file as it is read; for documents in memory, see `ox_terms.parse_rdf`."""
     check_nesting(_Pieces(path), rdf_format.media_type, base=base or "", entities=True)
     with open_rdf(path) as file:
         yield ox.parse(file, rdf_format, base_iri=base)
 
 
 class _Pieces:
-    """A decompressed file in pieces; can be iterated over again."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
 
@@ -165,8 +155,7 @@ class RdfReader:
     def quads(self) -> Iterator[QuadTexts]:
         """Return the quads in the sequence of the file, duplicates included.
 
-        Raises:
-            RdfInputError: the file cannot be parsed or decompressed; says where.
+        An `RdfInputError` says where the file cannot be parsed or decompressed.
         """
         scope = BlankNodeScope(self._number, keep_labels=self._format in _LINE_FORMATS)
         without_base = self._base is None and self._format == ox.RdfFormat.JSON_LD

@@ -55,8 +55,7 @@ def write_store(
             empty
             text, which stands for the default graph.
         orders: for each order of `layout.TRIPLE_ORDERS`, or of `layout.QUAD_ORDERS` where there are
-            named graphs, its rows in ascending pieces; columns in the sequence of its letters. They
-            are taken one order after the other.
+            named graphs, its rows in ascending pieces; columns in the sequence of its letters.
         created: the instant of the content, shown as ``Last-Modified``.
         prefixes: prefix to namespace.
         source: what the store is made from.
@@ -117,12 +116,7 @@ def switch_to(store: Path, folder: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def writing_folder(store: Path) -> Iterator[Path]:
-    """Give a new folder inside the locked store; remove it where writing fails.
-
-    Raises:
-        StoreBusyError: another process is writing this store.
-        StoreError: the directory holds something else.
-    """
+    """Give a new folder inside the locked store; remove it where writing fails."""
     existed = store.exists()
     if existed and not store.is_dir():
         raise StoreError(f"{store} is a file: a store is a directory")
@@ -162,8 +156,6 @@ def _remove_others(store: Path, generation: str) -> None:
 
 
 class _Totals(NamedTuple):
-    """Totals of an order."""
-
     rows: int
     firsts: int
     """Number of distinct first terms; of an order that begins with the graph: of named graphs."""

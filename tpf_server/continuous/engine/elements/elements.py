@@ -44,8 +44,7 @@ LATEST: Final = 253_402_300_799_999
 def milliseconds(timestamp: object) -> int:
     """Return milliseconds since 1970 of an instant (rounded down), or such a number itself.
 
-    Raises:
-        TimestampError: a naive datetime, no instant at all, or not of the years 1 to 9999.
+    A `TimestampError` is a naive datetime, no instant at all, or not of the years 1 to 9999.
     """
     if isinstance(timestamp, datetime):
         if timestamp.tzinfo is None:
@@ -90,8 +89,6 @@ _NAMES: Final = ("<", "_")
 
 
 class _GraphElement(tuple[tuple[Term, Term, Term], ...]):
-    """The triples of an element that is a named graph."""
-
     graph: Term
 
 
@@ -133,11 +130,7 @@ class Element(NamedTuple):
 
 
 def canonical_term(text: object) -> Term:
-    """Return the term of an N-Triples text.
-
-    Raises:
-        ElementError: it is none.
-    """
+    """Return the term of an N-Triples text, or raise `ElementError`."""
     if not isinstance(text, str):
         raise ElementError(f"not a term: {text!r}")
     if _SIMPLE_IRI.fullmatch(text) or _SIMPLE_LITERAL.fullmatch(text):
@@ -156,11 +149,7 @@ remembered_term = lru_cache(maxsize=65_536)(canonical_term)
 
 
 def instant(value: object) -> int:
-    """Return milliseconds since 1970 of a timestamp.
-
-    Raises:
-        ElementError: it is none, or its year is not one of 1 to 9999.
-    """
+    """Return milliseconds since 1970 of a timestamp, or raise `ElementError`."""
     at: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):
         at = value
@@ -217,9 +206,6 @@ def read_file(stream: str, path: Path) -> Iterator[tuple[int, str, Element | Ele
     """Return the elements of a file of lines, each with its timestamp and its stream.
 
     A malformed line is an error in its place, at the time of the element before it.
-
-    Raises:
-        OSError: the file cannot be read.
     """
     last = 0
     # What is no UTF-8 is in no term: its line is malformed, and the next one need not be.
@@ -251,11 +237,7 @@ def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
 def canonical_triple(
     texts: Sequence[object], term: Callable[[str], Term] = remembered_term
 ) -> tuple[Term, Term, Term]:
-    """Return the triple of N-Triples texts.
-
-    Raises:
-        ElementError: it is none; with the triple.
-    """
+    """Return the triple of N-Triples texts, or raise `ElementError`."""
     if len(texts) != 3 or not all(isinstance(text, str) for text in texts):
         raise ElementError(f"not a triple: {texts!r}")
     try:
@@ -285,11 +267,7 @@ def read_ndjson(text: str, now: int | None = None) -> Iterator[Element | Element
 
 
 def read_json(text: str) -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-        ElementError: it is malformed, nested too deeply, or has infinite numbers.
-    """
+    """Return the value of a JSON text, or raise `ElementError`, also for infinite numbers."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -314,11 +292,7 @@ def _element(value: Any, line: int, now: int | None) -> Element:
 
 
 def graph_name(text: object) -> Term:
-    """Return the name of a graph from an N-Triples text.
-
-    Raises:
-        ElementError: it is neither an IRI nor a blank node.
-    """
+    """Return the name of a graph, an IRI or blank node, from an N-Triples text."""
     name = canonical_term(text)
     if not (is_iri(name) or is_blank_node(name)):
         raise ElementError(f"not the name of a graph: {text!r}")
@@ -336,9 +310,8 @@ RDF_TYPES = {
 def read_rdf(body: bytes, rdf_format: ox.RdfFormat, at: int) -> list[Element]:
     """Return the elements of an RDF body: one for each graph, all with the same timestamp.
 
-    Raises:
-        ElementError: the body is malformed, nested too deep, or much larger when its prefixes are
-            written out; with the line.
+    An `ElementError` names the line that is malformed, nested too deep, or much larger when its
+    prefixes are written out.
     """
     graphs: dict[str, list[tuple[Term, Term, Term]]] = {}
     try:

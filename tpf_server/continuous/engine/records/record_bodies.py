@@ -120,7 +120,6 @@ def _check_messages(body: bytes) -> None:
 
 
 def _compressed(message: bytes) -> bool:
-    """True if the buffers of a message, a verified flatbuffer, are compressed."""
     if _COMPRESSION_OF_OLD in message:
         return True
     try:
@@ -140,7 +139,6 @@ def _compressed(message: bytes) -> bool:
 
 
 def _offset(buffer: bytes, position: int) -> int:
-    """Return the position that an offset in a flatbuffer points to."""
     (offset,) = struct.unpack_from("<I", buffer, position)
     return position + int(offset)
 
@@ -193,7 +191,6 @@ def _written_out(column: pa.Array, count: int | None = None, times: Column | Non
 
 
 def _lengths(column: pa.Array) -> Column | None:
-    """Return the lengths of texts, or ``None``."""
     first, count = column.offset, len(column)
     if pa.types.is_string_view(column.type):
         # The first of four numbers of each view.
@@ -210,7 +207,6 @@ def _lengths(column: pa.Array) -> Column | None:
 
 
 def _numbers(column: pa.Array, kind: type[np.signedinteger[Any]], count: int, first: int) -> Column:
-    """Return the numbers that locate the texts of a column."""
     if not len(column):
         return np.zeros(0, np.int64)
     size = np.dtype(kind).itemsize

@@ -76,9 +76,6 @@ def column_cells(
         term: the integer of a term.
         known: the integer of a term that needs no check; else ``None``.
         hold: is given the different integers of terms, which nothing else holds in an array.
-
-    Raises:
-        ElementError: a value that is missing or cannot be a term, or a column of another type.
     """
     if column.null_count:
         row = column.is_null().index(True).as_py()
@@ -104,7 +101,6 @@ def column_cells(
 
 
 def _has_terms(kind: pa.DataType) -> bool:
-    """True if values of this type are terms."""
     types = pa.types
     return bool(
         types.is_string(kind)
@@ -118,11 +114,7 @@ def _has_terms(kind: pa.DataType) -> bool:
 
 
 def check_type(name: str, kind: pa.DataType) -> None:
-    """Check that a column of this type, not encoded, may have terms or timestamps.
-
-    Raises:
-        ElementError: it has neither.
-    """
+    """Check that a column of this type, not encoded, may have terms or timestamps."""
     types = pa.types
     others = types.is_null(kind) or types.is_string_view(kind) or types.is_timestamp(kind)
     if not (_has_terms(kind) or others):
@@ -141,12 +133,7 @@ def _without_terms(name: str, kind: pa.DataType) -> ElementError:
 
 
 def plain_column(name: str, column: pa.Array) -> pa.Array:
-    """Return the same values in an encoding that all readers take.
-
-    Raises:
-        ElementError: it is of a type that has no terms, or has an instant that is none of
-            microseconds.
-    """
+    """Return the same values in an encoding that all readers take; instants have microseconds."""
     kind = column.type
     if pa.types.is_string_view(kind):
         return column.cast(pa.large_string())
@@ -169,22 +156,14 @@ def is_text(column: pa.Array) -> bool:
 
 
 def whole_numbers(column: pa.Array) -> Column:
-    """Read a column without missing values as 64-bit integers.
-
-    Raises:
-        pa.ArrowInvalid: it does not fit.
-    """
+    """Read a column without missing values as 64-bit integers."""
     # `to_numpy` would bring pandas, wherever that is installed.
     numbers: Column = np.asarray(np.from_dlpack(column.cast(pa.int64())), np.int64)
     return numbers
 
 
 def milliseconds_of(column: pa.Array) -> Column:
-    """Return the timestamps of records, in milliseconds since 1970, rounded down.
-
-    Raises:
-        ElementError: one is missing, its year is not one of 1 to 9999, or the type is another.
-    """
+    """Return the timestamps of records, in milliseconds since 1970, rounded down."""
     if column.null_count:
         raise ElementError(f"record {column.is_null().index(True).as_py() + 1}: no timestamp")
     kind = column.type
@@ -246,11 +225,7 @@ def odd_terms(column: pa.Array) -> list[str]:
 
 
 def known_terms(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:
-    """Return the integers of the different terms of a column.
-
-    Raises:
-        ElementError: one is missing, or none.
-    """
+    """Return the integers of the different terms of a column."""
     different = column.dictionary_encode()
     if different.null_count:
         row = different.is_null().index(True).as_py()

@@ -129,9 +129,8 @@ def _instant(value: datetime) -> TermId | None:
 def term_text(value: object) -> str:
     """Return the term of a Python value; a string is one already.
 
-    Raises:
-        ElementError: it has none: ``None``, a decimal that is no number, an instant without a time
-            zone, anything else.
+    An `ElementError` is ``None``, a decimal that is no number, an instant without a time zone, or
+    of another type.
     """
     if isinstance(value, str):
         return value
@@ -154,11 +153,7 @@ def term_text(value: object) -> str:
 
 
 def inlined_value(value: RecordValue) -> TermId | None:
-    """Return the integer of a Python value; ``None`` where it must go through the table.
-
-    Raises:
-        ElementError: an instant without a time zone.
-    """
+    """Return the integer of a Python value; ``None`` where it must go through the table."""
     encoder = _ENCODERS.get(type(value))
     return None if encoder is None else encoder(value)
 
@@ -185,9 +180,9 @@ _BYTES: Final = {
 
 
 def _check_encoding(column: pa.Array) -> None:
-    """Check that the dictionary or runs of a column are intact (`pa.ArrowInvalid`).
+    """Check that the dictionary or runs of a column are intact.
 
-    Texts that are no UTF-8 are wrong only where records have them.
+    Texts are checked when they are read.
     """
     values = column
     while True:
@@ -206,17 +201,13 @@ def _check_encoding(column: pa.Array) -> None:
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values, without their encoding."""
     while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
     return kind
 
 
 def _decodable(column: pa.Array) -> pa.Array:
-    """Return the same column without a dictionary of views, which `take` does not support.
-
-    It takes the time of the whole dictionary, whatever part of a column this is.
-    """
+    """Return the same column without a dictionary of views, which `take` does not support."""
     if not (
         pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.dictionary.type)
     ):
@@ -229,12 +220,7 @@ def _texts(views: pa.Array) -> pa.Array:
 
 
 def decoded(column: pa.Array) -> pa.Array:
-    """Return the same values, encoded neither by a dictionary nor by runs; see `_check_encoding`.
-
-    Raises:
-        IndexError: one is not in the dictionary.
-        pa.ArrowNotImplementedError: the encoding does not support such values.
-    """
+    """Return the same values, encoded neither by a dictionary nor by runs."""
     while True:
         if pa.types.is_dictionary(column.type):
             column = _decodable(column).dictionary_decode()
@@ -263,11 +249,7 @@ def opened_batches(
 ) -> Iterator[tuple[list[Term], Iterator[tuple[str, pa.RecordBatch]]]]:
     """Return the predicates of records, and these, batch by batch, each with its name in errors.
 
-    The types of their columns are right, and their encoding is intact.
-
-    Raises:
-        ElementError: it is none of these, or a column is of a type or a name that has no terms.
-        OSError: it cannot be read, or ends too early.
+    The types of their columns are right, and their encoding is intact (`ElementError`).
     """
     name_in_errors = location
 
@@ -320,7 +302,6 @@ def _values_of(names: Iterable[str]) -> list[str]:
 
 
 def _check_types(schema: pa.Schema) -> None:
-    """Check the schema: a column of a wrong type is wrong in all records."""
     for name, kind in zip(schema.names, schema.types, strict=True):
         # Of other types, and of what is damaged, Arrow cannot even make an empty column.
         check_type(name, _value_type(kind))
@@ -341,8 +322,7 @@ def _check_types(schema: pa.Schema) -> None:
 def columns_of_batch(batch: pa.RecordBatch) -> RecordColumns:
     """Return the decoded columns of a batch.
 
-    Raises:
-        ElementError, ValueError, IndexError, OverflowError: a record is malformed.
+    A malformed record raises `ElementError`, `ValueError`, `IndexError` or `OverflowError`.
     """
     # A dictionary also has what no record of these has.
     plain = pa.RecordBatch.from_arrays(

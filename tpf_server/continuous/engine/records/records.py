@@ -103,12 +103,6 @@ class RecordFeed:
                 ``float`` (a double), ``Decimal`` (with its digits), ``datetime`` (with a time
                     zone).
             timestamp: milliseconds since 1970, or an instant.
-
-        Raises:
-            ElementError: a subject that is no IRI or blank node, a value that cannot be a term, or
-                too few
-                of them.
-            TimestampError: no instant.
         """
         engine = self._engine
         engine.settle()
@@ -141,7 +135,7 @@ class RecordFeed:
     def push_batch(
         self, subjects: pa.Array, values: pa.RecordBatch, timestamps: pa.Array
     ) -> int | None:
-        """Push many records, as if one after the other.
+        """Push many records, as if one after the other; return the newest timestamp, if any.
 
         Args:
             subjects: their numbers, or IRIs and blank nodes as terms.
@@ -150,13 +144,10 @@ class RecordFeed:
                 instants with a time zone.
             timestamps: milliseconds since 1970, or instants with a time zone.
 
-        Returns:
-            The newest timestamp; ``None`` where there is none.
-
         Raises:
-            ElementError: a value is missing or cannot be a term, or the columns do not fit. Then
-                nothing of
-                the batch has arrived.
+            ElementError: a value is missing or cannot be a term, or the columns do not fit. Nothing
+                of the
+                batch has arrived.
         """
         self._check(values.num_columns)
         if not len(subjects) == values.num_rows == len(timestamps):
@@ -223,14 +214,12 @@ class RecordFeed:
         return self._stream.shape(self._predicates)
 
     def _wanted(self) -> set[int]:
-        """Return the columns of values that somebody takes."""
         shape = self._shape()
         if shape is None:
             return {*range(len(self._predicates))}
         return {index for _, indexes in shape for index in indexes if index >= 0}
 
     def _fuse(self, plans: FusedStream, columns: Sequence[_Cells | None], times: Column) -> int:
-        """Give records as columns to plans; return how many arrived."""
         try:
             subjects = np.asarray(columns[-1], np.int64)
             cells = {
@@ -266,7 +255,6 @@ class RecordFeed:
         return 0
 
     def _look_at(self, subject: object, values: Sequence[RecordValue]) -> None:
-        """Check a record (`ElementError`)."""
         self._check(len(values))
         canonical_term(self._subject_text(subject))
         for index in self._wanted():
@@ -274,7 +262,6 @@ class RecordFeed:
                 canonical_term(term_text(values[index]))
 
     def _subject(self, subject: object) -> TermId:
-        """Return the integer of a subject (`ElementError`)."""
         return self._encode(self._subject_text(subject))
 
     def _subject_text(self, subject: object) -> str:
@@ -296,7 +283,6 @@ class RecordFeed:
         return [self._subject(number) for number in subjects.to_pylist()]
 
     def _goes_on(self) -> bool:
-        """True if more records of a batch arrive."""
         return not self._asked or bool(self._engine.queries)
 
     def _deliver(self, columns: Sequence[Any], times: Sequence[int]) -> int:
@@ -319,7 +305,6 @@ class RecordFeed:
         return deliver(columns[-1], times, rows, version)
 
     def _deliverer_to(self, takers: Sequence[WindowInput]) -> Callable[..., int]:
-        """Return the loop over records whose rows these windows take."""
         names = {
             "begin": self._engine.begin_arrival,
             "end": self._engine.end_arrival,
@@ -392,11 +377,7 @@ class RecordFeed:
             raise ElementError(f"{columns} values for {len(self._predicates)} predicates")
 
     def value(self, value: RecordValue) -> TermId:
-        """Return the integer of a value.
-
-        Raises:
-            ElementError: it cannot be a term.
-        """
+        """Return the integer of a value, or raise `ElementError`."""
         term_id = inlined_value(value)
         return self._encode(term_text(value)) if term_id is None else term_id
 
