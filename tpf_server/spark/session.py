@@ -1,4 +1,4 @@
-"""Start Spark on ``local[*]`` or a cluster, bound to loopback, without a web page, with a log file."""
+"""Start Spark on ``local[*]`` or a cluster, bound to loopback, with a log file and no web page."""
 
 import contextlib
 import os
