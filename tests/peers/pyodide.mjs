@@ -32,11 +32,20 @@ const second = await start({ _loadSnapshot: first.python.makeMemorySnapshot() })
 const tab = second.python.pyimport("tpf_client.tab");
 say({ event: "ready", load: first.load, import: first.import, again: second.load + second.import });
 
-const cpu = () => Object.values(process.cpuUsage()).reduce((sum, each) => sum + each) / 1e6;
+const cpu = () => Object.values(process.cpuUsage()).reduce((sum, each) => sum + each) / 1e6; // seconds
+async function run(program) {
+  const before = cpu();
+  try {
+    say({ event: "python", value: await second.python.runPythonAsync(program), cpu: cpu() - before });
+  } catch (error) {
+    say({ event: "failed", error: String(error) });
+  }
+}
+
 const lines = createInterface({ input: process.stdin });
 lines.on("line", (line) => {
   const message = JSON.parse(line);
-  if (message.python !== undefined) say({ event: "python", value: second.python.runPython(message.python), cpu: cpu() });
+  if (message.python !== undefined) run(message.python);
   else if (message.stop !== undefined) tab.stop(message.stop);
   else tab.start(line, say);
 });

@@ -1,6 +1,7 @@
 """Queries in Python for the browser have the answers of CPython."""
 
 import ast
+import asyncio
 import io
 import json
 import os
@@ -11,7 +12,8 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -20,12 +22,16 @@ from typing import Any
 import pytest
 
 from annotations.clock import SystemClock
+from annotations.instants import format_instant
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from experiments.harness import peers
+from tests.support import tab_follower
+from tests.support.live_server import START
 from tests.support.peers import HERE
 from tests.support.random_sparql import QueryWriter, random_quads
 from tests.support.shelf import Shelf
+from tests.support.tab_follower import follow
 from tests.support.tab_questions import ENDS, answer_here, answer_of, message, same
 from tests.support.w3c import EVALUATED, evaluations
 from tpf_client.page_runtime import packages_archive, runtime_folder
@@ -43,6 +49,9 @@ TOGETHER = 20
 """Queries over the same data."""
 W3C_STEP = 8
 """Every so many of the W3C's tests."""
+MINUTES = int(os.environ.get("TPF_TAB_MINUTES", "240"))
+"""Of the simulated time of a stream; a day has 1,440."""
+MINUTE = timedelta(minutes=1)
 _SECONDS = 240
 
 
@@ -159,6 +168,86 @@ def test_queries_of_the_w3c(pyodide: InPyodide, tmp_path: Path) -> None:
             url, _ = shelf.add(case.quads(), live=False)
             if case.base:
                 _compare(pyodide, url, f"BASE <{case.base}>\n{case.text}")
+
+
+def _follow(
+    pyodide: InPyodide, url: str, query: str, until: datetime, *, brief: bool = False
+) -> Any:
+    arguments = (url, query, format_instant(START), format_instant(until))
+    call = f"await follow(*{arguments!r}, brief={brief})"
+    return json.loads(pyodide.run(f"{Path(tab_follower.__file__).read_text()}\n{call}"))
+
+
+def _in_any_order(updates: list[dict[str, Any]]) -> list[object]:
+    """Updates, whatever the order in which answers came."""
+    return [
+        {
+            **each,
+            "added": sorted(map(json.dumps, zip(each["added"], each["valid"], strict=True))),
+            "valid": None,
+            "removed": sorted(map(json.dumps, each["removed"])),
+        }
+        for each in updates
+    ]
+
+
+def test_continuous_queries_have_the_updates_of_cpython(pyodide: InPyodide, tmp_path: Path) -> None:
+    changes = 0
+    for seed in range(max(QUERIES // TOGETHER, 1)):
+        random = Random(seed)
+        quads = sorted(random_quads(random))
+        # Labelled facts have one value at a time, and no other is static.
+        keys = {(quad.subject, quad.predicate, quad.graph): quad for quad in quads}
+        dynamic = random.sample(list(keys.values()), len(keys) // 3)
+        static = [
+            quad for quad in quads if keys[quad.subject, quad.predicate, quad.graph] not in dynamic
+        ]
+        batches = [
+            [Fact(quad, Expiration(START + (step + random.randint(1, 4)) * MINUTE))
+             for quad in dynamic if random.random() < 0.6]
+            for step in range(10)
+        ]  # fmt: skip
+        until = START + 12 * MINUTE
+        for _ in range(3):
+            text = QueryWriter(random, continuous=True).query()
+            found = []
+            for name in ("tab", "here"):
+                folder = tmp_path / f"{seed}-{_}-{name}"
+                folder.mkdir()
+                with Shelf(folder) as shelf:
+                    url, server = shelf.add(static, page_size=3)
+                    for step, facts in enumerate(batches):
+                        server.clock.schedule(START + step * MINUTE, partial(server.publish, facts))
+                    server.clock.advance_to(START)
+                    if name == "tab":
+                        found.append(_follow(pyodide, url, text, until))
+                    else:
+                        dates = (format_instant(START), format_instant(until))
+                        found.append(json.loads(asyncio.run(follow(url, text, *dates))))
+            assert _in_any_order(found[0]) == _in_any_order(found[1]), text
+            changes += len(found[0])
+    assert changes > QUERIES // 4
+
+
+def test_a_day_leaves_nothing_in_memory(pyodide: InPyodide, tmp_path: Path) -> None:
+    with Shelf(tmp_path) as shelf:
+        url, server = shelf.add()
+
+        def publish(minute: int) -> None:
+            end = Expiration(server.clock.now() + MINUTE)
+            quads = [Quad(iri(f"urn:t{n}"), iri("urn:p"), literal(f"{minute}.{n}"))
+                     for n in range(20)]  # fmt: skip
+            server.publish(Fact(each, end) for each in quads)
+            server.clock.schedule(end.end, lambda: publish(minute + 1))
+
+        publish(0)
+        until = START + MINUTES * MINUTE
+        looks = _follow(pyodide, url, "SELECT * { ?s <urn:p> ?o }", until, brief=True)
+    assert len(looks) == MINUTES + 1
+    assert {added for added, _ in looks} == {20}
+    blocks = [each for _, each in looks]
+    part = len(blocks) // 4
+    assert max(blocks[-part:]) <= 1.02 * max(blocks[part : 2 * part])
 
 
 def test_an_answer_is_kept_up_to_date(pyodide: InPyodide, tmp_path: Path) -> None:

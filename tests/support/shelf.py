@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from annotations.instants import parse_instant
 from annotations.terms import Quad
 from tests.support.live_server import LiveServer
 from tests.support.loopback import Loopback
@@ -11,6 +12,8 @@ from tests.support.loopback import Loopback
 
 class Shelf:
     """Servers in this process that other processes can ask; a context manager.
+
+    ``/advance/INSTANT`` moves their manual clocks.
 
     Args:
         folder: for their stores.
@@ -47,4 +50,9 @@ class Shelf:
             start("503 Service Unavailable", [("Content-Length", "0")])
             return []
         number, _, rest = environ["PATH_INFO"].lstrip("/").partition("/")
+        if number == "advance":
+            for server in self._servers.values():
+                server.clock.advance_to(parse_instant(rest))
+            start("204 No Content", [("Access-Control-Allow-Origin", "*")])
+            return []
         return self._servers[number].app({**environ, "PATH_INFO": f"/{rest}"}, start)

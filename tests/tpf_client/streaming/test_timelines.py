@@ -5,11 +5,12 @@ that a plain model of publication holds valid at the tick. Several queries follo
 by side, over one client, as they would in one process; each of them is a case.
 """
 
+import asyncio
 import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -29,10 +30,12 @@ from tests.support.live_server import LiveServer
 from tests.support.oracle import Publications
 from tests.support.random_sparql import QueryWriter, randoms
 from tests.support.timelines import START, Batch, Timeline, Universe, timelines
-from tpf_client import Client
+from tpf_client import AsyncClient, Client
+from tpf_client.async_client import AsyncStream, answered_async
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.parser import parse_query
+from tpf_client.stream import Stream
 from tpf_client.streaming.streamer import Tick
 
 CASES = int(os.environ.get("TPF_TIMELINES", "600"))
@@ -56,6 +59,7 @@ ONE_LIVE_GRAPH = replace(UNIVERSE, live_graphs=[DEFAULT_GRAPH])
 SHM = Path("/dev/shm")
 """Where the stores need not wait for a disk, if there is such a place."""
 
+Looks: TypeAlias = Generator[Tick | datetime]
 Row: TypeAlias = tuple[str | None, ...]
 selects = st.one_of(
     random_queries.queries.filter(lambda query: "ASK {" not in query),
@@ -77,6 +81,7 @@ others = st.one_of(
     ),
 ).map(lambda text: f"{random_queries.PREFIX} {text}")
 texts = st.one_of(selects, selects, selects, others)
+drivers = st.sampled_from(["one thread", "threads", "loop"])
 page_sizes = st.sampled_from([2, 100])
 
 
@@ -122,7 +127,7 @@ class Follower:
 
     query: str
     engine: Engine
-    steps: Generator[Tick | datetime]
+    steps: Looks
     ticks: int = 0
 
     def __post_init__(self) -> None:
@@ -171,13 +176,46 @@ def serve(
             server.close()
 
 
+def _looks(stream: Stream | AsyncStream, loop: asyncio.AbstractEventLoop) -> Looks:
+    """What a stream yields, by whatever drives it."""
+    streamer = stream.streamer
+    if isinstance(stream, Stream):
+        yield from streamer.looks()
+        return
+    looks: AsyncGenerator[Tick | datetime] = answered_async(streamer.steps(), streamer.driver)
+    try:
+        while True:
+            try:
+                yield loop.run_until_complete(anext(looks))
+            except StopAsyncIteration:
+                return
+    finally:
+        loop.run_until_complete(looks.aclose())
+
+
+@contextmanager
+def _client(
+    driver: str, server: LiveServer, view: str
+) -> Iterator[tuple[Client | AsyncClient, asyncio.AbstractEventLoop]]:
+    loop = asyncio.new_event_loop()
+    url, session = f"{server.url}/{view}", server.session()
+    if driver == "loop":
+        client = AsyncClient(url, session=session, clock=server.clock)
+        yield client, loop
+        loop.run_until_complete(client.aclose())
+    else:
+        threads = 4 if driver == "threads" else 0
+        with Client(url, session=session, clock=server.clock, parallelism=threads) as waiting:
+            yield waiting, loop
+    loop.close()
+
+
 def _follow(server: LiveServer, view: str, model: Publications, queries: list[str],
-            until: datetime) -> int:  # fmt: skip
+            until: datetime, driver: str) -> int:  # fmt: skip
     """Let queries run beside each other until an instant; how many of the texts are queries."""
     engine = Engine(model)
     followers = []
-    with Client(f"{server.url}/{view}", session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
+    with _client(driver, server, view) as (client, loop):
         for query in queries:
             try:
                 stream = client.stream(
@@ -186,7 +224,7 @@ def _follow(server: LiveServer, view: str, model: Publications, queries: list[st
             except (QuerySyntaxError, UnsupportedQueryError):
                 # Random texts may bind a variable twice, or BIND what EXISTS would substitute.
                 continue
-            followers.append(Follower(query, engine, stream.streamer.looks()))
+            followers.append(Follower(query, engine, _looks(stream, loop)))
         now = server.clock.now()
         while True:
             wakes = [follower.advance(now) for follower in followers]
@@ -195,11 +233,13 @@ def _follow(server: LiveServer, view: str, model: Publications, queries: list[st
             now += SECOND
             assert wakes == [now] * len(wakes)
             server.clock.advance_to(now)
+        for follower in followers:
+            follower.steps.close()
     assert all(follower.ticks == 1 + (until - START) / SECOND for follower in followers)
     return len(followers)
 
 
-def _play(timeline: Timeline, view: str, queries: list[str], **options: Any) -> None:
+def _play(timeline: Timeline, view: str, queries: list[str], driver: str, **options: Any) -> None:
     always = random_queries.ALWAYS
     timeline = replace(
         timeline,
@@ -212,7 +252,7 @@ def _play(timeline: Timeline, view: str, queries: list[str], **options: Any) -> 
     )
     with serve(timeline, **options) as (server, model):
         until = min(timeline.instants()[-1], START + 12 * SECOND)
-        _follow(server, view, model, queries, until)
+        _follow(server, view, model, queries, until, driver)
 
 
 labellings: st.SearchStrategy[Literal["expiration", "interval", "mixed"]] = st.sampled_from(
@@ -227,11 +267,13 @@ labellings: st.SearchStrategy[Literal["expiration", "interval", "mixed"]] = st.s
     queries=st.lists(texts, min_size=QUERIES, max_size=QUERIES),
     view=st.sampled_from(["plain", *(method.name for method in METHODS)]),
     page_size=page_sizes,
+    driver=drivers,
 )
 def test_every_answer_by_labels_in_the_pages_is_right(
-    timeline: Timeline, queries: list[str], view: str, page_size: int
-) -> None:
-    _play(timeline, view, queries, page_size=page_size)
+    timeline: Timeline, queries: list[str], view: str, page_size: int,
+    driver: str,
+) -> None:  # fmt: skip
+    _play(timeline, view, queries, driver, page_size=page_size)
 
 
 @pytest.mark.parametrize("method", [method.name for method in METHODS])
@@ -242,9 +284,11 @@ def test_every_answer_by_labels_in_the_pages_is_right(
     labelling=st.sampled_from(["interval", "expiration"]),
     queries=st.lists(texts, min_size=QUERIES, max_size=QUERIES),
     page_size=page_sizes,
+    driver=drivers,
 )
 def test_every_answer_by_rewriting_is_right(
-    method: str, data: st.DataObject, labelling: Labelling, queries: list[str], page_size: int
-) -> None:
+    method: str, data: st.DataObject, labelling: Labelling, queries: list[str], page_size: int,
+    driver: str,
+) -> None:  # fmt: skip
     timeline = data.draw(timelines(labelling, max_batches=5, universe=ONE_LIVE_GRAPH))
-    _play(timeline, method, queries, page_size=page_size, page_labels=False)
+    _play(timeline, method, queries, driver, page_size=page_size, page_labels=False)
