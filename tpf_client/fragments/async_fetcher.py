@@ -1,4 +1,4 @@
-"""Pages by requests that an event loop sends: with `requests`, or with the browser's ``fetch``."""
+"""Fetch pages in an event loop: with `requests`, or with the browser's ``fetch``."""
 
 import asyncio
 import random
@@ -28,16 +28,12 @@ class Http(Protocol):
     """Sends requests for an event loop."""
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Response:
-        """One response, whatever its status, of one request with its redirects.
+        """Return the response, whatever its status, to one request with its redirects.
 
-        Whoever cancels this ends the request.
-
-        Args:
-            url: what to get.
-            headers: of the request.
+        Cancelling ends the request.
 
         Raises:
-            ConnectionFailedError: there is none; the next request may have one.
+            ConnectionFailedError: there is none; a retry may have one.
             SourceError: there is none.
         """
 
@@ -46,15 +42,7 @@ class Http(Protocol):
 
 
 class RequestsHttp:
-    """Sends requests with the library `requests`, in a few threads of its own.
-
-    Args:
-        clock: our clock.
-        limits: timeouts and sizes.
-        destinations: decides where redirects may lead.
-        session: the session to use; ``None``: one of its own.
-        threads: how many requests are under way at a time.
-    """
+    """Send requests with the library `requests`, in a few threads."""
 
     def __init__(
         self,
@@ -90,15 +78,9 @@ class RequestsHttp:
 
 
 class FetchHttp:
-    """Sends requests with ``fetch``, in a browser or another place where Pyodide runs.
+    """Send requests with ``fetch``, where Pyodide runs.
 
-    A request has no field but ``Accept`` and those of the user, so that a server of another origin
-    need not be asked first whether it takes the others; the browser revalidates by itself.
-
-    Args:
-        clock: our clock.
-        limits: sizes.
-        destinations: decides where redirects may lead.
+    Only ``Accept`` is sent, to avoid CORS preflights; the browser revalidates by itself.
     """
 
     def __init__(self, clock: Clock, limits: Limits, destinations: Destinations) -> None:
@@ -153,17 +135,7 @@ class FetchHttp:
 
 
 class AsyncFetcher(Fetcher):
-    """Gets pages in an event loop. All of it is used in the thread of that loop.
-
-    Args:
-        http: sends the requests.
-        clock: our clock.
-        parallelism: requests in flight per host, at least one.
-        cache_bytes: memory for pages.
-        limits: timeouts, retries, sizes.
-        destinations: decides where redirects, links and forms may lead.
-        vocabulary: namespace of temporal metadata.
-    """
+    """Fetch pages in an event loop, in its thread only; for the arguments see `Fetcher`."""
 
     def __init__(
         self,
@@ -196,7 +168,7 @@ class AsyncFetcher(Fetcher):
                 task.cancel()
 
     async def aclose(self) -> None:
-        """Stop all requests, and let go of connections."""
+        """Stop all requests and close connections."""
         self.close()
         tasks = tuple(self._tasks)
         for task in tasks:
@@ -255,10 +227,10 @@ class AsyncFetcher(Fetcher):
     async def _tried(
         self, url: str, headers: Mapping[str, str]
     ) -> Response | ConnectionFailedError:
-        """The response to one request, or why there is none.
+        """Return the response to one request, or the failure to retry.
 
         Raises:
-            ConnectionFailedError: it takes too long; the next one would do so as well.
+            ConnectionFailedError: it takes too long, as a retry would.
         """
         try:
             async with asyncio.timeout(self.limits.total_timeout):
@@ -275,14 +247,7 @@ def http_of(
     destinations: Destinations,
     session: "requests.Session | None" = None,
 ) -> Http:
-    """What sends requests here.
-
-    Args:
-        clock: our clock.
-        limits: timeouts and sizes.
-        destinations: decides where redirects may lead.
-        session: a session of `requests` to use, outside of browsers.
-    """
+    """Return the platform's way to send requests."""
     if IN_BROWSER:
         return FetchHttp(clock, limits, destinations)
     return RequestsHttp(clock, limits, destinations, session=session)

@@ -1,8 +1,7 @@
 """Blank nodes of a server: skolem IRIs on the wire, blank nodes for us.
 
-A server that skolemises (RDF 1.1 Concepts, section 3.5) mints IRIs under ``/.well-known/genid/``.
-They come in as blank nodes, whose label is a reversible spelling of the IRI, so that they go out
-again as the server's own IRI. The blank nodes of other servers have a meaning on their page only.
+IRIs under ``/.well-known/genid/`` (RDF 1.1 Concepts, section 3.5) become blank nodes with a
+reversible label. Other blank nodes have a meaning on their page only.
 """
 
 import zlib
@@ -16,12 +15,7 @@ _PREFIX = "_:genid"
 
 
 def from_wire(term: Term, page_url: str) -> Term:
-    """The term as we keep it: skolem IRIs become blank nodes, blank nodes are tied to their page.
-
-    Args:
-        term: a term of a page.
-        page_url: where it was read; a blank node of the same name elsewhere is another one.
-    """
+    """Convert skolem IRIs to blank nodes, and scope blank nodes by their page."""
     if term.startswith("<"):
         if is_triple_term(term):
             inside = SKOLEM_PATH in term or "_:" in term
@@ -33,7 +27,7 @@ def from_wire(term: Term, page_url: str) -> Term:
 
 
 def kept_quad(quad: Quad, page_url: str) -> Quad:
-    """The quad of a page as we keep it; see `from_wire`."""
+    """Convert a quad of a page; see `from_wire`."""
     subject, predicate, object_, graph = quad
     return Quad(
         from_wire(subject, page_url),
@@ -44,7 +38,7 @@ def kept_quad(quad: Quad, page_url: str) -> Quad:
 
 
 def to_wire(term: str) -> str:
-    """The term as the server knows it; blank nodes that it did not skolemise stay as they are."""
+    """Convert to the server's term; blank nodes that it did not skolemise stay."""
     if is_triple_term(term):
         return _each(Term(term), lambda part: Term(to_wire(part))) if "_:" in term else term
     if term.startswith(_PREFIX):
@@ -56,7 +50,7 @@ def to_wire(term: str) -> str:
 
 
 def askable(term: str) -> bool:
-    """Whether a server can be asked for this term: no blank node that only its page knows."""
+    """True unless a term is a blank node that only its page knows."""
     if is_triple_term(term) and "_:" in term:
         try:
             return all(map(askable, triple_of_term(term)))
@@ -66,7 +60,6 @@ def askable(term: str) -> bool:
 
 
 def _each(term: Term, change: Callable[[Term], Term]) -> Term:
-    """A triple term with each of its three terms changed."""
     try:
         return triple_term(Triple(*map(change, triple_of_term(term))))
     except TermError:

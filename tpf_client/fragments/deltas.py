@@ -1,10 +1,8 @@
-"""Pages as what differs from the page before: the client's part of RFC 9842.
+"""Pages as deltas to the page before: the client's part of RFC 9842.
 
-A server of live pages states with ``Use-As-Dictionary`` that the text of a page serves as the
-dictionary of the next page of the same URL. The next request names that text by its SHA-256, and
-the answer is a Zstandard frame made with it: a hundred bytes instead of two thousand.
-
-In a browser this is left to the browser.
+A server announces with ``Use-As-Dictionary`` that a page is the dictionary of the next one at its
+URL. The next request names it by SHA-256, and the answer is a Zstandard frame: a hundred bytes
+instead of two thousand. Browsers do this by themselves.
 """
 
 import threading
@@ -35,15 +33,13 @@ _BYTES: Final = 16 * 2**20
 
 
 class DeltaError(ValueError):
-    """A delta that cannot be read, or is of another dictionary."""
+    """A delta that is malformed, or of another dictionary."""
 
 
 class Dictionaries:
-    """The texts of pages that servers will send deltas to. Thread-safe.
+    """The texts of pages for deltas. Thread-safe.
 
-    Args:
-        most: bytes of a page at most.
-        capacity: bytes that are kept at most.
+    `most` bounds the bytes of a page, `capacity` those of all.
     """
 
     def __init__(self, most: int, capacity: int = _BYTES) -> None:
@@ -73,7 +69,7 @@ class Dictionaries:
         """Decode a delta.
 
         Raises:
-            DeltaError: it is damaged, longer than a page may be, or of another dictionary.
+            DeltaError: it is malformed, longer than a page may be, or of another dictionary.
         """
         if dictionary is None:
             raise DeltaError("a delta, although no dictionary was named")
@@ -93,7 +89,7 @@ class Dictionaries:
 
 
 def accepted(encodings: str) -> str:
-    """An ``Accept-Encoding`` header that takes deltas, too, where they can be read here."""
+    """Add deltas to an ``Accept-Encoding`` header, if they can be read here."""
     return encodings if zstd is None or encodings == "identity" else f"{encodings}, {DELTA_CODING}"
 
 

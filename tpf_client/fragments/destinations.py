@@ -1,8 +1,7 @@
-r"""Where requests may go: the one place that decides about a URL that a server says.
+r"""Decide where requests may go, for every URL from a server.
 
-A URL that a server says is taken apart in one way only, and one that other parsers could take apart
-in another way is refused: ``http://inside:1\@server/`` is ``server`` to one and ``inside`` to
-another.
+URLs that parsers could read in different ways are refused: ``http://inside:1\@server/`` is
+``server`` to one and ``inside`` to another.
 """
 
 import ipaddress
@@ -39,11 +38,10 @@ _KNOWN: Final = 2**10
 
 
 class Origin(NamedTuple):
-    """Host and port of a URL; ``None``: the port that its scheme has by default.
+    """Host and port of a URL; ``None``: the default port.
 
-    http and https on their default ports are one origin to us: a site that moves to https, or whose
-    proxy ends it, still writes http in its links. So are the names of this machine, on one port:
-    localhost, 127.0.0.1 and [::1].
+    http and https on default ports are one origin, for sites behind TLS proxies; so are localhost,
+    127.0.0.1 and [::1] on one port.
     """
 
     host: str
@@ -51,7 +49,7 @@ class Origin(NamedTuple):
 
 
 def origin(url: str) -> Origin:
-    """The origin of a URL that a user may have named: with a name and password, in any script.
+    """Return the origin of a user's URL, perhaps with credentials, in any script.
 
     Raises:
         SourceError: it is no absolute URL of HTTP.
@@ -67,7 +65,6 @@ def _origin(url: str) -> Origin:
 
 
 def _in_ascii(url: str) -> str:
-    """A URL as it is sent; where that is not known, as it is."""
     try:
         import requests
     except ImportError:
@@ -88,7 +85,7 @@ _known_origin: Final = lru_cache(_KNOWN)(_origin)
 
 
 def _exactly(url: str) -> Origin:
-    """The origin of a URL that everybody would read in the same way."""
+    """Return the origin of a URL that all parsers read in the same way."""
     found = _URL.fullmatch(url) if len(url) <= _LONGEST else None
     if found is None:
         raise SourceError(_shown(url), "not a URL that can be asked")
@@ -101,7 +98,7 @@ def _exactly(url: str) -> Origin:
 
 
 def not_a_url(text: str) -> str:
-    """The message that a text is no URL of HTTP, with the one that may be meant."""
+    """Return the message that a text is no URL of HTTP, with a suggestion."""
     meant = f"http://{text.lstrip('/')}"
     likely = any(mark in text for mark in ".:/") and _URL.fullmatch(meant)
     return f"not an http(s) URL: {_shown(text)}" + (f" (try {_shown(meant)})" if likely else "")
@@ -112,12 +109,7 @@ def _shown(url: str) -> str:
 
 
 class Destinations:
-    """Where the requests of a client may go.
-
-    Args:
-        urls: the datasets that the user named.
-        allowed: URLs of further origins that servers may lead to.
-        headers: of requests to the origins of the datasets, and to no others.
+    """The allowed destinations of a client: its datasets' origins, and `allowed` ones.
 
     Raises:
         SourceError: one of `allowed` is no URL.
@@ -141,15 +133,10 @@ class Destinations:
         return {}
 
     def led(self, by: str, said: str, at: str | None = None) -> str:
-        """The URL that a server says, in a redirect, a link or a form, absolute.
-
-        Args:
-            by: the URL that was asked.
-            said: what it says, absolute or relative.
-            at: where it says so, if it led there.
+        """Resolve a URL of a redirect, link or form, in the document at `at` or else `by`.
 
         Raises:
-            OriginError: it leads to another origin that is not allowed, or nobody can tell where.
+            OriginError: it leads to another origin that is not allowed, or is ambiguous.
         """
         short = max(len(by), len(said)) <= _SHORT
         return self._known(by, said, at) if short else self._led(by, said, at)
@@ -171,7 +158,7 @@ class Destinations:
         return there
 
     def template(self, by: str, template: str) -> str:
-        """The URI template that a server says, absolute: whatever is put in, it leads there.
+        """Resolve a URI template that leads there whatever its values.
 
         Raises:
             OriginError: see `led`.
@@ -184,11 +171,11 @@ class Destinations:
         return self.led(by, fixed) + brace + rest
 
     def named(self, url: str) -> str:
-        """The URL that data name: of a service that a variable stands for.
+        """Check a URL in data: of a service that a variable stands for.
 
         Raises:
             OriginError: it is an address of a private network, and the datasets are not.
-            SourceError: it is none.
+            SourceError: it is invalid.
         """
         if IN_BROWSER or origin(url) in self._allowed or not is_private(url):
             return url
@@ -208,7 +195,7 @@ def with_credentials(
 
 
 def is_private(url: str) -> bool:
-    """Whether the host of a URL is an address that the internet does not reach; or no URL."""
+    """True for a host that the internet does not reach; or no URL."""
     try:
         host = origin(url).host.strip("[]")
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)

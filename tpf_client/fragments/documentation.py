@@ -1,7 +1,6 @@
-"""The Hydra ApiDocumentation of a server: where a page has no form, its documentation may have it.
+"""The Hydra ApiDocumentation of a server, for pages without a form.
 
-Source: Hydra Core Vocabulary, section 5.1 "Discovering a Hydra-powered Web API": every answer links
-to the documentation.
+Source: Hydra Core Vocabulary, section 5.1.
 """
 
 import json
@@ -39,7 +38,7 @@ _CONTEXT: Final = {
 
 
 def documented_at(headers: Mapping[str, str]) -> str | None:
-    """The URL of the documentation that an answer links to, as it says it."""
+    """Return the linked URL of the documentation, unresolved."""
     field = headers.get("Link", "")
     if _REL not in field or len(field) > _LONGEST:
         return None
@@ -51,10 +50,7 @@ def documented_at(headers: Mapping[str, str]) -> str | None:
 
 
 def with_hydra_context(body: bytes) -> bytes:
-    """A document of JSON-LD, with the contexts of Hydra in it instead of their addresses.
-
-    No other context is fetched or put in: what a document means must not depend on third parties.
-    """
+    """Inline the contexts of Hydra into JSON-LD; no other context is fetched."""
     if not 0 < body.count(_MARK) <= _MOST_CONTEXTS:
         return body
     try:
@@ -81,15 +77,10 @@ def _context(said: Any) -> Any:
 
 
 def form_for(url: str, forms: Sequence[Form], documentation: str) -> Form:
-    """The form of the documentation that is about a dataset.
-
-    Args:
-        url: of the dataset.
-        forms: what the documentation has.
-        documentation: its URL.
+    """Return the documentation's form of a dataset.
 
     Raises:
-        PageError: none is, or nobody can tell which.
+        PageError: there is none, or it is ambiguous.
     """
     asked = without_query(url)
     for form in forms:

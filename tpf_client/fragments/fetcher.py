@@ -30,12 +30,9 @@ _LINES = 8
 
 
 class PageCache:
-    """The pages read last, up to a number of bytes. Thread-safe.
+    """The pages read last, stale ones too, for their entity tags. Thread-safe.
 
-    It keeps stale pages as well: their entity tag saves the body when they are asked again.
-
-    Args:
-        capacity: bytes of memory, estimated from the sizes of the bodies.
+    `capacity` is in bytes, estimated from the bodies.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -44,7 +41,7 @@ class PageCache:
         self._pages: LRUCache[str, Page] = LRUCache(max(capacity, 1), getsizeof=_weight)
 
     def get(self, url: str) -> Page | None:
-        """The page of this URL, fresh or stale."""
+        """Return the page of this URL, fresh or stale."""
         with self._lock:
             return self._pages.get(url)
 
@@ -84,11 +81,7 @@ _ZERO = timedelta(0)
 
 
 class ServerClock:
-    """Bounds of the offset of a server's clock from ours. Thread-safe.
-
-    Args:
-        clock: our clock.
-    """
+    """Bounds of the offset of a server's clock from ours. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -98,11 +91,11 @@ class ServerClock:
         self._updated: datetime | None = None
 
     def observe_date(self, date: datetime, sent: datetime, received: datetime) -> None:
-        """A response that was made between `sent` and `received` (ours) carries this ``Date``."""
+        """Learn from the ``Date`` of a response between `sent` and `received` (ours)."""
         self._observe(date - received, date - sent + _SECOND)
 
     def observe_instant(self, instant: datetime, sent: datetime, received: datetime) -> None:
-        """The server's clock stood at exactly `instant` between `sent` and `received` (ours)."""
+        """Learn the server's exact instant between `sent` and `received` (ours)."""
         self._observe(instant - received, instant - sent)
 
     def _observe(self, low: timedelta, high: timedelta) -> None:
@@ -118,28 +111,24 @@ class ServerClock:
 
     @property
     def known(self) -> bool:
-        """Whether any response told the time."""
+        """True once a response had the time."""
         return self._low is not None
 
     def now(self) -> datetime:
-        """The instant that the server's clock has surely reached.
+        """Return the instant that the server's clock has surely reached.
 
-        The earliest that the bounds allow, so that we never take a fact for ended that the server
-        still shows.
+        The earliest one, so that no fact ends for us that the server still shows.
         """
         with self._lock:
             return shifted(self._clock.now(), _ZERO if self._low is None else self._low)
 
     def local(self, instant: datetime) -> datetime:
-        """The instant on our clock at which the server's has surely reached `instant`."""
+        """Return our instant at which the server's clock has surely reached `instant`."""
         with self._lock:
             return shifted(instant, _ZERO if self._low is None else -self._low)
 
     def bounded(self, date: datetime, sent: datetime) -> datetime:
-        """Our best estimate of when the server answered a request that we sent at `sent`.
-
-        Not before its ``Date``, and within the same second.
-        """
+        """Estimate when the server answered: within the second of its ``Date``."""
         with self._lock:
             offset = _ZERO if self._low is None else self._low
             latest = shifted(date, _SECOND - timedelta(microseconds=1))
@@ -152,7 +141,7 @@ _GROWTH = 8
 
 @dataclass(slots=True)
 class Statistics:
-    """What was done so far; only ever grows."""
+    """Counts of requests so far; they only grow."""
 
     requests: int = 0
     retries: int = 0
@@ -162,7 +151,7 @@ class Statistics:
     merged: int = 0
 
     def since(self, earlier: "Statistics") -> "Statistics":
-        """What was done after `earlier` was copied."""
+        """Return the difference to an earlier copy."""
         return Statistics(
             self.requests - earlier.requests,
             self.retries - earlier.retries,
@@ -175,15 +164,15 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A page that somebody wants.
+    """A request for a page.
 
     Args:
         url: its URL.
-        at: the instant, on the server's clock, at which the page must hold; ``None``: now. A kept
-            page that was read at this instant or later will do as well.
-        not_before: a kept page counts only if it was read at this instant or later, for servers
-            whose word about freshness cannot be trusted.
-        bare: whether it says nothing of itself: all of it is data, as endpoints answer.
+        at: the instant, on the server's clock, at which it must hold; a page cached then or later
+            will do. ``None``: now.
+        not_before: a cached page must be read at this instant or later, for servers whose freshness
+            cannot be trusted.
+        bare: all of it is data, without metadata, as endpoints answer.
     """
 
     url: str
@@ -206,21 +195,21 @@ class InFlight:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def over(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """True if nobody waits for it any more."""
         return self.cancelled.is_set() or not any(
             cancelled is None or not cancelled.is_set() for _, cancelled in tuple(self.waiting)
         )
 
 
 class Fetcher:
-    """Gets pages, by requests that a subclass sends. Thread-safe; one for all queries of a client.
+    """Fetch pages, by requests that a subclass sends. Thread-safe; one per client.
 
     Args:
         clock: our clock.
         parallelism: requests in flight per host.
         cache_bytes: memory for pages.
         limits: timeouts, retries, sizes.
-        destinations: decides where redirects, links and forms may lead.
+        destinations: where redirects, links and forms may lead.
         vocabulary: namespace of temporal metadata.
     """
 
@@ -247,7 +236,7 @@ class Fetcher:
         self._closed = False
 
     def server_clock(self, url: str) -> ServerClock:
-        """What is known of the clock of the server of this URL."""
+        """Return the bounds of the clock at this URL."""
         with self._lock:
             return self._clocks.setdefault(origin(url), ServerClock(self.clock))
 
@@ -258,11 +247,10 @@ class Fetcher:
         cancelled: threading.Event | None = None,
         work: Statistics | None = None,
     ) -> None:
-        """Get a page and call `done` with it or with the error, in whatever thread.
+        """Fetch a page and call `done` with it or the error, in any thread; not after `cancelled`.
 
-        A page that is kept and good enough is handed over at once; a request for a page that is
-        already under way is not sent again. Nothing is called after `cancelled` is set. What is
-        done is counted in `work`, too.
+        A good cached page is handed over at once, and a request under way is shared. `work` counts,
+        too.
         """
         kept = self._kept(request, work)
         if kept is not None:
@@ -289,7 +277,7 @@ class Fetcher:
                 entry.cancelled.set()
 
     def _begin(self, entry: InFlight) -> None:
-        """Send a request; `_deliver` what comes of it."""
+        """Send a request; `_deliver` its outcome."""
         raise NotImplementedError
 
     def _kept(self, request: Request, work: Statistics | None = None) -> Page | None:
@@ -318,7 +306,7 @@ class Fetcher:
             del self._in_flight[entry.request.url]
 
     def _asked(self, request: Request) -> tuple[Page | None, dict[str, str]]:
-        """What is kept of a page, and the head of the request for it."""
+        """Return the cached page, and the head of the request."""
         kept = self._cache.get(request.url)
         headers = {"Accept": ACCEPTED_FORMATS}
         if kept is not None and kept.media_type:
@@ -334,13 +322,7 @@ class Fetcher:
     def _taken(
         self, entry: InFlight, kept: Page | None, response: Response, over: Callable[[], bool]
     ) -> Page:
-        """The page that came.
-
-        Args:
-            entry: the request.
-            kept: what is kept of it.
-            response: to the request.
-            over: whether nobody wants it any more.
+        """Return the page of a response; `over` tells that nobody wants it any more.
 
         Raises:
             ClientError: it is none.
@@ -418,7 +400,7 @@ class Fetcher:
         )
 
     def _checked(self, about: PageMetadata, url: str) -> PageMetadata:
-        """What the page at a URL says, its links absolute and none of them astray."""
+        """Resolve and check a page's links."""
         led = self.destinations.led
         return replace(
             about,
@@ -441,7 +423,7 @@ class Fetcher:
             self._add(work, **done)
 
     def _add(self, work: Statistics | None, **done: int) -> None:
-        """Count what was done, in all and for one query; with the lock."""
+        """Count in all and for one query; with the lock held."""
         for each in (self.statistics, work):
             if each is not None:
                 for name, count in done.items():
@@ -449,7 +431,7 @@ class Fetcher:
 
 
 def _tag(headers: Mapping[str, str]) -> str | None:
-    """The entity tag, if it can be sent back as it came."""
+    """Return the entity tag, if it can be sent back."""
     tag = headers.get("ETag")
     return tag if tag and len(tag) < 1_000 and tag.isascii() and tag.isprintable() else None
 
@@ -461,7 +443,7 @@ def _media_type(content_type: str) -> str:
 
 
 def _serves(running: Request, wanted: Request) -> bool:
-    """Whether the answer to a request that is under way is good enough for another one."""
+    """True if the response under way will do for another request."""
     if wanted.not_before is None:
         return True
     return running.not_before is not None and running.not_before >= wanted.not_before

@@ -1,7 +1,7 @@
-"""The form of a dataset: how the URL of a fragment is made from a pattern.
+"""The form of a dataset: make a fragment's URL from a pattern.
 
-Source: Triple Pattern Fragments (Hydra W3C Community Group), section 3.2 "controls"; RFC 6570 for
-the template; Hydra core, "explicit representation" for how terms are written in it.
+Source: Triple Pattern Fragments (Hydra W3C Community Group), section 3.2 "controls"; RFC 6570;
+Hydra core, "explicit representation".
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,11 +36,7 @@ _MOST_PARTS: Final = 100
 # The pages of a dataset all have the same one.
 @lru_cache(maxsize=64)
 def _template(text: str) -> uritemplate.URITemplate:
-    """A template of a server.
-
-    Raises:
-        ValueError: it is too long.
-    """
+    """Parse a template; `ValueError` if too long."""
     if len(text) > _LONGEST:
         raise ValueError(f"more than {_LONGEST} characters")
     if text.count("{") + text.count(",") > _MOST_PARTS:
@@ -50,42 +46,38 @@ def _template(text: str) -> uritemplate.URITemplate:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Bindings that restrict a fragment to what fits one of them (brTPF).
+    """Bindings that restrict a fragment (brTPF): distinct rows of askable terms.
 
     Source: Hartig and Buil-Aranda, *Bindings-Restricted Triple Pattern Fragments*, ODBASE 2016.
-
-    Args:
-        variables: of the pattern that is restricted.
-        rows: their values, different rows; all of them askable, none a triple term.
     """
 
     variables: tuple[Variable, ...]
     rows: tuple[tuple[Term, ...], ...]
 
     def __str__(self) -> str:
-        """The block as it is written in a request."""
+        """Write the block for a request."""
         rows = " ".join(f"({' '.join(to_wire(term) for term in row)})" for row in self.rows)
         return f"({' '.join(self.variables)}) {{ {rows} }}"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The search form of a dataset.
+    """The search form of a dataset: a template (RFC 6570) and names of its variables.
 
     Args:
-        template: the RFC 6570 template.
-        subject: name of the template's variable for the subject; likewise the others.
-        graph: ``None`` where the interface has triples only (TPF, not QPF).
-        default_graph: the IRI that stands for the default graph in a Quad Pattern Fragments form.
-        page: variable for the number of the page, where the form offers it.
-        values: variable for a block of bindings (brTPF), where the form offers it.
-        limit: variable for the size of a page, where the form offers it.
-        max_limit: the largest page that the server gives, where it says so.
-        max_values: the most rows of a block of bindings, where the server says so.
-        at: variable for a past instant, where the server keeps history.
+        template: the template.
+        subject: variable of the subject; likewise the others.
+        graph: ``None`` for triples only (TPF, not QPF).
+        default_graph: the IRI of the default graph in a QPF form.
+        page: variable of the page number.
+        values: variable of a block of bindings (brTPF).
+        limit: variable of the page size.
+        max_limit: the largest page size.
+        max_values: the most rows of a block.
+        at: variable of a past instant, where the server keeps history.
 
     Raises:
-        ValueError: the template is none, or too long.
+        ValueError: the template is invalid, or too long.
     """
 
     template: str
@@ -107,19 +99,19 @@ class Form:
 
     @property
     def block_size(self) -> int:
-        """How many bindings one request can restrict a fragment to; 1: it cannot."""
+        """Return the most bindings per request; 1: blocks are not supported."""
         if self.values is None:
             return 1
         return _USUAL_BLOCK if self.max_values is None else max(self.max_values, 1)
 
     def large_page(self) -> dict[str, str]:
-        """What asks for the largest pages that the server gives, as an argument of `url`."""
+        """Return arguments of `url` for the largest pages."""
         if self.limit is None or self.max_limit is None:
             return {}
         return {self.limit: str(self.max_limit)}
 
     def as_of(self, instant: datetime | None) -> dict[str, str]:
-        """What asks for the data of another instant, as an argument of `url`; ``None``: now."""
+        """Return arguments of `url` for another instant; ``None``: now."""
         if instant is None:
             return {}
         if self.at is None:
@@ -127,10 +119,7 @@ class Form:
         return {self.at: format_instant(instant)}
 
     def restricted(self, block: Block) -> dict[str, str]:
-        """What restricts a fragment to a block of bindings, as an argument of `url`.
-
-        The pattern's variables must be those of `PATTERN_VARIABLES`.
-        """
+        """Return arguments of `url` for a block, with variables of `PATTERN_VARIABLES`."""
         if self.values is None:
             raise ValueError("this form takes no bindings")
         names = dict(zip(PATTERN_VARIABLES, self._parameters, strict=True))
@@ -142,13 +131,10 @@ class Form:
         return (self.subject, self.predicate, self.object, self.graph or "")
 
     def url(self, pattern: QuadPattern, extra: Mapping[str, str] | None = None) -> str:
-        """The URL of the fragment of a pattern; its variables stay open.
+        """Return the URL of a pattern's fragment, with `extra` template variables.
 
-        `DEFAULT_GRAPH` asks for the default graph where the form can tell graphs apart.
-
-        Args:
-            pattern: what to match. Repeated variables are not expressed: filter what comes.
-            extra: values of further variables of the template (page, values, limit).
+        Repeated variables are not expressed: filter the matches. `DEFAULT_GRAPH` needs a form with
+        graphs.
         """
         if not extra and sum(map(len, pattern)) <= _SHORT:
             return _known_url(self, pattern)
@@ -173,5 +159,5 @@ class Form:
 
 @lru_cache(_KNOWN)
 def _known_url(form: Form, pattern: QuadPattern) -> str:
-    """The URL of a fragment, which is asked for its length, for its matches and again later."""
+    """Cache URLs, which are used for counts, matches and revalidation."""
     return form._url(pattern, {})

@@ -1,7 +1,6 @@
 """How long a response may be reused, on the server's clock.
 
-Source: RFC 9111 sections 4.2 (freshness) and 5.2.2 (response directives), for a private cache;
-W3C Server Timing.
+Source: RFC 9111 sections 4.2 and 5.2.2, for a private cache; W3C Server Timing.
 """
 
 import re
@@ -24,7 +23,7 @@ _MONTHS: Final = {
 
 
 def read_http_date(text: str | None) -> datetime | None:
-    """An HTTP date in UTC; ``None`` where it is absent or malformed (then it does not count)."""
+    """Parse an HTTP date; ``None`` if absent or malformed."""
     if not text:
         return None
     usual = _DATE.fullmatch(text)
@@ -45,14 +44,14 @@ def read_http_date(text: str | None) -> datetime | None:
 
 
 def whole_number(text: str) -> int | None:
-    """A number that a server says, up to 10^18; ``None``: it is none."""
+    """Parse a number up to 10^18; ``None`` if malformed."""
     if not (text.isascii() and text.isdecimal()):
         return None
     return min(int(text.lstrip("0")[:19] or "0"), 10**18)
 
 
 def directives(text: str | None) -> dict[str, str]:
-    """The directives of a ``Cache-Control`` field: lower-case names, values without quotes."""
+    """Parse ``Cache-Control``: lower-case names, values without quotes."""
     result: dict[str, str] = {}
     for item in (text or "").split(","):
         name, _, value = item.strip().partition("=")
@@ -62,10 +61,7 @@ def directives(text: str | None) -> dict[str, str]:
 
 
 def lifetime(headers: Mapping[str, str]) -> timedelta:
-    """For how long the response is fresh from its ``Date`` on; zero where nothing is said.
-
-    No heuristic freshness: a page that says nothing is asked again.
-    """
+    """Return the freshness from ``Date`` on; zero, without heuristics, if none is stated."""
     control = directives(headers.get("Cache-Control"))
     if "no-store" in control or "no-cache" in control:
         return timedelta(0)
@@ -78,11 +74,11 @@ def lifetime(headers: Mapping[str, str]) -> timedelta:
 
 
 def made_before(headers: Mapping[str, str]) -> timedelta:
-    """How long before its answer a server made a page that it sends again (``Server-Timing``)."""
+    """Return how long before its answer a page was made (``Server-Timing``)."""
     found = _MADE.match(headers.get("Server-Timing", "")[:100])
     return timedelta(milliseconds=float(found[1])) if found else timedelta(0)
 
 
 def age(headers: Mapping[str, str]) -> timedelta:
-    """How long caches on the way have held the response (its ``Age`` field)."""
+    """Return how long caches have held the response (``Age``)."""
     return timedelta(seconds=min(whole_number(headers.get("Age", "").strip()) or 0, _LONG))

@@ -1,10 +1,6 @@
-"""N-Quads and N-Triples, read line by line without a library: for places that have no other reader.
+"""N-Quads and N-Triples, read line by line as pyoxigraph does, for browsers.
 
-What is read is what pyoxigraph reads: terms in canonical form, errors with the number of their
-line. Lines that were read before are looked up, because a live page differs little from the one
-before it.
-
-Source: RDF 1.2 N-Quads and N-Triples.
+Lines read before are cached: a live page differs little from the one before.
 """
 
 import re
@@ -46,14 +42,10 @@ _KEPT: Final = 2**14
 
 
 def quads_of_lines(body: bytes, *, triples: bool) -> Iterator[Quad]:
-    """The quads of a document.
-
-    Args:
-        body: the document.
-        triples: whether lines have no graph.
+    """Yield the quads of a document; `triples`: lines have no graph.
 
     Raises:
-        ValueError: it is malformed; raised while it is iterated over.
+        ValueError: it is malformed; raised during iteration.
     """
     for number, text in enumerate(re.split(r"[\r\n]", body.decode("utf-8"))):
         quad = _known_quad(text) if len(text) <= _LONGEST else _quad(text)
@@ -67,7 +59,6 @@ def quads_of_lines(body: bytes, *, triples: bool) -> Iterator[Quad]:
 
 
 def _quad(text: str) -> Quad | None:
-    """The quad of a line; ``None``: it is none."""
     found = _LINE.fullmatch(text)
     if found is None:
         return None
@@ -98,7 +89,7 @@ def _term(text: str) -> Term:
 
 
 def _unescaped(text: str) -> str:
-    """An IRI whose escapes of numbers stand for characters."""
+    """Resolve numeric escapes in an IRI."""
 
     def character(match: re.Match[str]) -> str:
         four, eight, other = match.groups()

@@ -14,22 +14,21 @@ _ROUNDING = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class PageMetadata:
-    """What the metadata of a page say.
+    """The metadata of a page; ``None`` where not stated.
 
     Args:
-        forms: search forms: that of the dataset, or in a documentation those of all datasets.
-        count: how many quads match the pattern; ``None`` where the page does not tell.
-        page_size: how many quads a page holds; ``None`` where the page does not tell.
-        next_page: URL of the next page, absolute; ``None`` on the last one.
-        dynamic: how many matches are labelled facts; ``None`` where the server states no labels.
+        forms: that of the dataset; in a documentation those of all datasets.
+        count: how many quads match the pattern.
+        page_size: the most quads of a page.
+        next_page: absolute URL of the next page; ``None`` on the last one.
+        dynamic: how many matches are labelled facts.
         method: the annotation method of this view (``plain``, ``named-graph``, …).
         labellings: the kinds of labels of the dataset.
         earliest_expiration: the earliest end of the labels of all matches.
-        next_change: the earliest instant after `evaluated_at` at which the label of a match ends,
-            or that of a fact that matches then begins; ``None`` where the page does not tell.
+        next_change: the earliest later instant at which a match's label ends, or begins.
         evaluated_at: the instant that the page shows, on the server's clock.
-        plain_view: URL of the fragment of the same pattern in the dataset's plain view.
-        changes: URL where the server tells what changes.
+        plain_view: URL of the same fragment in the dataset's plain view.
+        changes: URL of the change signal.
     """
 
     forms: tuple[Form, ...] = ()
@@ -47,23 +46,20 @@ class PageMetadata:
 
     @property
     def form(self) -> Form | None:
-        """The dataset's search form; ``None`` where the page has none."""
+        """The dataset's search form, if the page has one."""
         return self.forms[0] if self.forms else None
 
     @property
     def change(self) -> datetime | None:
-        """The first instant at which a label ends or begins, as far as the page tells."""
+        """The first instant at which a label ends or begins, if stated."""
         return self.earliest_expiration if self.next_change is None else self.next_change
 
 
 @dataclass(slots=True)
 class ParsedLine:
-    """A parsed line of a page.
+    """A parsed line of a page; `size` is in bytes.
 
-    Args:
-        quads: its quads, in the graph around it.
-        size: bytes of memory that they take.
-        kept: the quads with our blank nodes, once they were needed.
+    `kept` are its quads with our blank nodes, once needed.
     """
 
     quads: Sequence[Quad] = ()
@@ -71,7 +67,7 @@ class ParsedLine:
     kept: Sequence[Quad] | None = None
 
     def of_page(self, url: str) -> Sequence[Quad]:
-        """The quads with our blank nodes, read from the page of this URL."""
+        """Return the quads with blank nodes of the page at this URL."""
         kept = self.kept
         if kept is None:
             kept = [kept_quad(quad, url) for quad in self.quads]
@@ -84,10 +80,7 @@ class ParsedLine:
 class Scope:
     """The lines under the same directives in the same graph.
 
-    Args:
-        graph: the graph; ``None``: its name is not parsed yet.
-        lines: the lines by their text.
-        words: terms by their text in plain statements.
+    `graph` is ``None`` until parsed; `words` maps texts of plain statements to terms.
     """
 
     graph: Term | None
@@ -97,11 +90,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class LineMemo:
-    """The parsed lines of a page, kept for the next time that it is read.
-
-    Args:
-        scopes: by the directives before them and the line that opens their graph.
-    """
+    """The parsed lines of a page, kept for its next reading."""
 
     scopes: Mapping[tuple[bytes, bytes], Scope] = field(default_factory=dict)
 
@@ -111,20 +100,17 @@ class Page:
     """A page of a fragment.
 
     Args:
-        url: the URL that was asked.
-        facts: its data quads, each with the label that the metadata give it.
+        url: the requested URL.
+        facts: its data quads with their labels.
         metadata: counts, controls and temporal metadata.
-        evaluated_at: the instant at which the page was true, on the server's clock; where the
-            server does not tell, its ``Date``, in whole seconds.
-        fresh_until: the instant, on the server's clock, until which HTTP lets us reuse it.
-        etag: its entity tag, for revalidation.
-        media_type: its format.
+        evaluated_at: the instant that it shows, on the server's clock, or else its ``Date``.
+        fresh_until: until when HTTP lets us reuse it, on the server's clock.
+        etag: its entity tag.
         size: bytes of its body.
-        warnings: what was wrong in its labels (an unparsable instant, an inverted interval).
+        warnings: errors in its labels.
         documentation: where a page without a form says that the interface is described.
         digest: the hash of its body, in this process.
-        memo: its parsed lines, for the next time that it is read; ``None``: its lines are not
-            whole.
+        memo: its parsed lines for the next reading; ``None`` if lines are not whole.
     """
 
     url: str
@@ -142,15 +128,14 @@ class Page:
 
     @property
     def dynamic(self) -> bool:
-        """Whether it tells when it changes."""
+        """True if it states when it changes."""
         return self.metadata.change is not None
 
     @property
     def holds_until(self) -> datetime:
         """The first instant, on the server's clock, at which the page may be wrong.
 
-        ``max-age`` is in whole seconds; where the next change is the cause of it, that instant is
-        exact.
+        ``max-age`` is in whole seconds; the next change is exact.
         """
         change = self.metadata.change
         if change is not None and change - self.fresh_until < _ROUNDING:

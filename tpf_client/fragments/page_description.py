@@ -1,12 +1,11 @@
-"""The metadata of a page: which of its quads they are, and what they say.
+"""The metadata of a page: select its quads, and interpret them.
 
-Any data may speak of forms, counts and topics. Metadata is only what is about this page: in a
-format with graphs, a graph whose topic is the page or its fragment; in a format without graphs,
-what is said in the words of interfaces of the page, its fragment, its dataset, the form of that
-dataset, and of the labels that the page states.
+Any data may describe forms, counts and topics. Metadata is only what is about this page: with
+graphs, those whose topic is the page or its fragment; without, statements about the page, its
+fragment, dataset, form, and labels.
 
 Source: Triple Pattern Fragments (Hydra W3C Community Group), section 4; Quad Pattern Fragments;
-this project's temporal metadata (see docs/client.md).
+docs/client.md.
 """
 
 from collections import defaultdict
@@ -91,13 +90,9 @@ _Roles: TypeAlias = dict[str, tuple[str, int | None]]
 
 
 def metadata_graphs(quads: Iterable[Quad], url: str) -> set[Term]:
-    """The graphs of a page that hold its metadata: those whose topic is the page.
+    """Return the metadata graphs of the page at `url`: those with it as topic.
 
     Where none is, the page calls itself something else: then those that have a topic.
-
-    Args:
-        quads: those of the page.
-        url: where it was read.
     """
     place, page = without_query(url), _parameters(url)
     named: set[Term] = set()
@@ -123,12 +118,7 @@ def metadata_graphs(quads: Iterable[Quad], url: str) -> set[Term]:
 
 
 def split_metadata(quads: list[Quad], url: str) -> tuple[list[Quad], list[Quad]]:
-    """The data quads and the metadata quads of a page.
-
-    Args:
-        quads: those of the page.
-        url: where it was read.
-    """
+    """Split the quads of the page at `url` into data and metadata."""
     graphs = metadata_graphs(quads, url)
     if graphs:
         return (
@@ -265,14 +255,7 @@ def _namespace(iri: str) -> str:
 
 
 def _datasets(said: Statements, containing: _Parts, pages: set[str], place: str) -> set[str]:
-    """What has the form of this page: one that leads here; else that of what contains it; else any.
-
-    Args:
-        said: by subject and predicate.
-        containing: what has something as a part.
-        pages: what the page is called.
-        place: its URL, without the query.
-    """
+    """Return the owners of the form: a form that leads here; one of a container; any."""
     places = {
         form: _template(said, form) for node in said.values() for form in node.get(_SEARCH, ())
     }
@@ -287,7 +270,7 @@ def _datasets(said: Statements, containing: _Parts, pages: set[str], place: str)
 
 
 def _template(said: Statements, form: str) -> str | None:
-    """Where the template of a form leads, without the query; ``None``: it has none."""
+    """Return a form's template without the query, if any."""
     node = said.get(form, {})
     template = next(filter(is_literal, node.get(_TEMPLATE, ())), None)
     if template is None or _MAPPING not in node:
@@ -304,7 +287,7 @@ def statements_of(quads: Iterable[Quad]) -> Statements:
 
 
 def spoken_vocabulary(statements: Statements, vocabulary: Vocabulary) -> Vocabulary:
-    """The vocabulary of the page: one that it names, if its form speaks it; else the given one."""
+    """Return the vocabulary that the page names and its form uses, or the given one."""
     spoken = {predicate for node in statements.values() for predicate in node}
     for node in statements.values():
         for said in node.get(_VOCABULARY, ()):
@@ -315,7 +298,7 @@ def spoken_vocabulary(statements: Statements, vocabulary: Vocabulary) -> Vocabul
 
 
 def _preferred(statements: Statements, url: str) -> Sequence[str]:
-    """The subjects whose statements come first: the topics of the page, and the page."""
+    """Return the subjects whose statements come first: the page's topics, and the page."""
     return [*(o for by in statements.values() for o in by.get(_PRIMARY_TOPIC, ())), f"<{url}>"]
 
 
@@ -323,12 +306,6 @@ def metadata_of(
     statements: Statements, tmp: Vocabulary, url: str, warnings: list[str]
 ) -> PageMetadata:
     """Read the counts, links, forms and instants of a page.
-
-    Args:
-        statements: its metadata.
-        tmp: its temporal vocabulary.
-        url: where it was read.
-        warnings: receives problems of instants.
 
     Raises:
         PageError: the template of a form is invalid.
@@ -364,7 +341,7 @@ def metadata_of(
 def _find(
     statements: Statements, predicates: Iterable[str], preferred: Iterable[str]
 ) -> str | None:
-    """The object of the first of these predicates, said of a preferred subject or of anyone."""
+    """Return the first predicate's object, of a preferred subject or of any."""
     for predicate in predicates:
         for subject in preferred:
             found = statements.get(subject, {}).get(predicate)
@@ -398,7 +375,6 @@ def _instant(term: str | None, warnings: list[str]) -> datetime | None:
 
 
 def _roles(entry: Mapping[str, Sequence[str]], tmp: Vocabulary) -> _Roles:
-    """The roles of the variable of a mapping."""
     variables = [v for v in entry.get(f"<{HYDRA}variable>", ())[:_MOST] if is_literal(v)]
     found: _Roles = {}
     for property_ in entry.get(f"<{HYDRA}property>", ())[:_MOST]:
@@ -453,14 +429,9 @@ def fact_labels(
     *,
     graphs_kept: bool,
 ) -> Sequence[Label | None]:
-    """The label of each of these quads, or ``None``.
+    """Return the label of each quad, or ``None``.
 
-    Args:
-        quads: the data of a page.
-        statements: its metadata.
-        vocabulary: of the temporal metadata.
-        warnings: receives the problems of labels.
-        graphs_kept: whether equal facts in different graphs are different facts.
+    `graphs_kept`: equal facts in different graphs are different facts.
     """
     by_subject: dict[tuple[str, str], dict[str, Label]] = {}
     by_object: dict[tuple[str, str, str, str], Label] = {}

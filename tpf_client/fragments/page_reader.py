@@ -1,13 +1,8 @@
 """From the bytes of a response to the quads and the metadata of a page.
 
-A page that is read again is read line by line, where each line is whole: a statement, a directive,
-or the start or end of a graph. What such a line means depends only on itself, the directives before
-it and the graph around it, so a line that the page had before is skipped, and the new lines are
-parsed together; of a line of three plain words, only the new words. Pages of another shape are
-parsed as a whole.
-
-Source: Triple Pattern Fragments (Hydra W3C Community Group), section 4; Quad Pattern Fragments;
-this project's temporal metadata (see docs/client.md).
+A page that is read again is read line by line, if each line is a whole statement, directive, or
+start or end of a graph. Known lines under the same directives in the same graph are skipped, and of
+plain new ones only the new words are parsed, all together.
 """
 
 import math
@@ -63,14 +58,9 @@ _TERM: Final = 100
 
 
 class ReadPage(NamedTuple):
-    """The meaning of a page.
+    """The content of a page.
 
-    Args:
-        facts: its data, with their labels.
-        metadata: counts, controls and temporal metadata.
-        warnings: problems of labels.
-        memo: its parsed lines, for the next time that it is read; ``None``: its lines are not
-            whole.
+    `memo` are its parsed lines for the next reading; ``None`` if lines are not whole.
     """
 
     facts: tuple[Fact, ...]
@@ -80,11 +70,9 @@ class ReadPage(NamedTuple):
 
 
 class PageReader:
-    """Reads pages: bytes to facts and metadata.
+    """Parse pages to facts and metadata.
 
-    Args:
-        vocabulary: the namespace of the temporal metadata, where a page names no other.
-        most: bytes of memory that the data of a page may take.
+    `vocabulary` is the default of the temporal metadata; `most` bounds the bytes of memory.
     """
 
     def __init__(self, vocabulary: Vocabulary = DEFAULT_VOCABULARY, most: float = math.inf) -> None:
@@ -101,19 +89,13 @@ class PageReader:
         before: LineMemo | None = None,
         over: Callable[[], bool] = lambda: False,
     ) -> ReadPage:
-        """Read a page.
+        """Read a page; `before` are its lines at the last reading.
 
-        Args:
-            body: the page.
-            media_type: of the page.
-            url: where it was read.
-            bare: whether all of it is data.
-            before: its lines when it was read last; ``None``: it is parsed as a whole.
-            over: whether the page is no longer needed; asked again and again.
+        `bare`: all of it is data; `over` is polled to stop when the page is no longer needed.
 
         Raises:
             ParseError: the body is not RDF of the announced type.
-            PageError: the body is RDF, but says nothing about a fragment.
+            PageError: the body is RDF, but does not describe a fragment.
             PageTooLargeError: it takes more memory than is allowed.
             ClosedError: it is no longer needed.
         """
@@ -156,19 +138,14 @@ def parse_page_body(
     most: float = math.inf,
     over: Callable[[], bool] = lambda: False,
 ) -> list[Quad]:
-    """The quads of a body, with blank nodes as in the document.
+    """Parse a decompressed body, with the document's blank nodes.
 
-    Args:
-        body: what the server sent, decompressed.
-        media_type: its ``Content-Type``; parameters are ignored.
-        url: base for relative IRIs, and the URL that errors name.
-        most: bytes of memory that the quads may take.
-        over: whether nobody wants them any more; asked again and again.
+    `media_type` is the ``Content-Type``, `most` bytes of memory; `over` is polled to stop.
 
     Raises:
         ParseError: not RDF, or not of the announced type.
         PageTooLargeError: it takes more memory.
-        ClosedError: nobody wants them any more.
+        ClosedError: it is no longer needed.
     """
     kind = essence(media_type)
     quads: list[Quad] = []
@@ -191,11 +168,11 @@ def parse_page_body(
 
 
 def _parsed_lines(body: bytes, kind: str, url: str) -> Iterator[Quad]:
-    """Parse a body where nothing reads other formats than those of lines.
+    """Parse a body where only line formats can be read.
 
     Raises:
         ParseError: it has another format.
-        ValueError: it is malformed; raised while it is iterated over.
+        ValueError: it is malformed; raised during iteration.
     """
     if kind not in LINE_FORMATS:
         reason = f"answered with {kind or 'no media type'} instead of N-Quads or N-Triples"
@@ -204,13 +181,10 @@ def _parsed_lines(body: bytes, kind: str, url: str) -> Iterator[Quad]:
 
 
 def _parsed(body: bytes, kind: str, url: str) -> Iterator[Quad]:
-    """Parse a body.
+    """Parse a body; for the errors see `quads_of_body`.
 
     Raises:
         ParseError: it is not RDF.
-        NestingError: it cannot be parsed without harm.
-        SyntaxError: it is malformed.
-        ValueError: the URL is no IRI.
     """
     rdf_format = ox.RdfFormat.from_media_type(kind) if kind else None
     if rdf_format is None:
@@ -228,12 +202,12 @@ def _parsed(body: bytes, kind: str, url: str) -> Iterator[Quad]:
 
 
 def quads_of_body(body: bytes, rdf_format: "ox.RdfFormat", url: str) -> "Iterator[ox.Quad]":
-    """Parse a body; all RDF that the client reads with a library comes through here.
+    """Parse a body with pyoxigraph.
 
     Raises:
         NestingError: it cannot be parsed without harm, or has a term that is too long; the latter
-            is raised while it is iterated over.
-        SyntaxError: it is malformed; raised while it is iterated over.
+            is raised during iteration.
+        SyntaxError: it is malformed; raised during iteration.
         ValueError: the URL is no IRI.
     """
     check_nesting((body,), rdf_format.media_type, base=url)
@@ -241,7 +215,7 @@ def quads_of_body(body: bytes, rdf_format: "ox.RdfFormat", url: str) -> "Iterato
 
 
 def quad_of(parsed: "ox.Quad", graph: Term) -> Quad:
-    """What was parsed as a quad of ours, in this graph."""
+    """Convert a parsed quad, in this graph."""
     value = parsed.object
     object_ = _triple_term(value) if isinstance(value, ox.Triple) else Term(str(value))
     return Quad(Term(str(parsed.subject)), Term(str(parsed.predicate)), object_, graph)
@@ -284,12 +258,9 @@ class LineBlock(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The lines of a page.
+    """The lines of a page by scope, and in order.
 
-    Args:
-        scopes: the lines by text, by the directives before them and the graph around them.
-        blocks: the lines in their order.
-        parsed: how many lines and words were parsed.
+    `parsed` counts lines and words.
     """
 
     scopes: dict[tuple[bytes, bytes], Scope]
@@ -311,12 +282,7 @@ class Lines(NamedTuple):
         )
 
     def split(self, graphs: set[Term], url: str) -> tuple[list[Quad], list[Quad], list[Quad]]:
-        """The data as they are written, the data with our blank nodes, and the metadata.
-
-        Args:
-            graphs: those of the metadata.
-            url: where the page was read.
-        """
+        """Return data as written, data with our blank nodes, and metadata."""
         about = [block.scope.graph in graphs for block in self.blocks]
         data = [line for block, is_about in zip(self.blocks, about, strict=True) if not is_about
                 for line in block.lines]  # fmt: skip
@@ -329,11 +295,7 @@ class Lines(NamedTuple):
 
 
 class _NewLines:
-    """Lines and words to be parsed together, each in a graph with its number as the name.
-
-    Args:
-        url: base for relative IRIs.
-    """
+    """Lines and words to be parsed together, each in a graph with its number as name."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -345,11 +307,11 @@ class _NewLines:
         return len(self._lines)
 
     def add_directive(self, text: bytes) -> None:
-        """Add a directive for all lines that follow."""
+        """Add a directive for all following lines."""
         self._document.append(text + b"\n")
 
     def add_graph(self, scope: Scope, name: bytes) -> None:
-        """Add the name of the graph of a scope."""
+        """Add the graph name of a scope."""
         self._add(scope, None, b"", _ONE_OBJECT % name)
 
     def add_line(self, scope: Scope, line: ParsedLine, text: bytes) -> None:
@@ -371,7 +333,7 @@ class _NewLines:
         self._lines.append((scope, line, word))
 
     def parse(self, most: float) -> bool:
-        """Parse all; false where a line is not whole, malformed, or they take too much memory."""
+        """Parse all; false if a line is not whole or malformed, or they take too much memory."""
         parsed: list[list[Quad]] = [[] for _ in self._lines]
         current: object = None
         quads: list[Quad] = []
@@ -420,16 +382,10 @@ class _NewLines:
 
 
 def read_lines(body: bytes, url: str, before: LineMemo, most: float = math.inf) -> Lines | None:
-    """Read a page in TriG or Turtle line by line.
-
-    Args:
-        body: the page.
-        url: base for relative IRIs.
-        before: the lines of the page when it was read last.
-        most: bytes of memory that the quads may take.
+    """Read a page in TriG or Turtle line by line, given its lines at the last reading.
 
     Returns:
-        ``None``: a line of the page is not whole, or is malformed, or they take too much.
+        ``None``: a line is not whole or malformed, or they take more than `most` bytes.
     """
     lines = Lines({}, [], 0)
     new = _NewLines(url)
@@ -491,7 +447,7 @@ def read_lines(body: bytes, url: str, before: LineMemo, most: float = math.inf) 
 
 
 def _next_scope(previous: Scope | None, opening: bytes) -> Scope:
-    """An empty scope with what was learned when the page was read last."""
+    """Return an empty scope with the words of the last reading."""
     if previous is None:
         return Scope(None if opening else DEFAULT_GRAPH)
     few = len(previous.words) <= _WORDS * len(previous.lines)

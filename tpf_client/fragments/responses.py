@@ -1,4 +1,4 @@
-"""Responses over HTTP, whoever sends the requests: limits, and what is asked for again."""
+"""Responses over HTTP: limits and retries, whoever sends the requests."""
 
 import json
 import random
@@ -33,11 +33,7 @@ PHRASES: Final = {int(status): status.phrase for status in HTTPStatus}
 
 
 class Fields(Mapping[str, str]):
-    """The fields of a head, whatever the case of their names.
-
-    Args:
-        pairs: names and values.
-    """
+    """The fields of a head, with case-insensitive names."""
 
     def __init__(self, pairs: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in pairs.items()}
@@ -54,26 +50,25 @@ class Fields(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How patient and how generous a client is.
+    """The limits of a client.
 
     Args:
         connect_timeout: seconds until a connection stands.
         read_timeout: seconds between two bytes.
-        total_timeout: seconds for one whole response; one that takes longer is not asked for again.
+        total_timeout: seconds for one whole response, which is not retried.
         retries: how often a failed request is sent again.
         backoff: seconds before the first retry, doubled for each further one, with full jitter.
-        max_backoff: seconds at most, also where the server asks for more (``Retry-After``); a
-            server that asks for more than that fails the request.
-        max_page_bytes: bytes of a decompressed body at most. What it says may take eight times as
-            much memory.
-        max_query_bytes: bytes of the pages that one query reads at most, and those that one
-            evaluation of a continuous query does.
-        max_query_requests: how many pages it may want, those included that are kept.
-        max_query_seconds: how long it may read and work, without what its caller does between two
+        max_backoff: the most seconds; a longer ``Retry-After`` fails the request.
+        max_page_bytes: the most bytes of a decompressed body; parsed it may take eight times as
+            much.
+        max_query_bytes: the most bytes of pages read by a query, or an evaluation of a continuous
+            one.
+        max_query_requests: the most pages, cached ones included.
+        max_query_seconds: the most time of reading and work, without the caller's between
             solutions.
 
     Raises:
-        ValueError: seconds that cannot be reckoned with.
+        ValueError: seconds out of range.
     """
 
     connect_timeout: float = 10.0
@@ -112,15 +107,9 @@ class Response:
 def attempts(
     url: str, limits: Limits, jitter: random.Random
 ) -> Generator[float, Response | ConnectionFailedError, Response]:
-    """When to ask, and when to ask again: yields seconds to wait before each request.
+    """Yield seconds to wait before each request; return the response with status 200 or 304.
 
-    It is sent the response to that request, or the failure, and returns the response that counts:
-    one with status 200 or 304.
-
-    Args:
-        url: what is asked.
-        limits: how often and how soon.
-        jitter: spreads the retries of many clients.
+    It is sent the response to that request, or the failure.
 
     Raises:
         SourceError: no such response; the leaf class says why.
@@ -159,7 +148,7 @@ def _retry_after(response: Response) -> float | None:
 
 
 def _explanation(response: Response) -> str:
-    """The first words of an error's body, where it is text for humans."""
+    """Return the first words of an error's body, if it is text for people."""
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     text = PHRASES.get(response.status, "")
     body = response.body[:_EXPLAINED]

@@ -1,8 +1,7 @@
-"""A SPARQL endpoint in the place of a form: the URL of a fragment is that of a CONSTRUCT.
+"""A SPARQL endpoint as a form: a fragment's URL is that of a CONSTRUCT.
 
-So an endpoint is read like a server of fragments, page by page of one page each, with the same
-limits, caches and freshness by HTTP. Blocks of bindings become VALUES. Source: SPARQL 1.1 Protocol,
-section 2.1.1 (query via GET).
+It is read like a server of fragments with one page each; blocks become VALUES. Source: SPARQL 1.1
+Protocol, section 2.1.1.
 """
 
 import secrets
@@ -23,7 +22,7 @@ class SparqlForm(Form):
     """A SPARQL endpoint; its default graph."""
 
     def url(self, pattern: QuadPattern, extra: Mapping[str, str] | None = None) -> str:
-        """The URL of the query for a pattern; its variables stay open."""
+        """Return the URL of a pattern's query."""
         terms = [
             name if is_variable(term) else to_wire(term)
             for name, term in zip(PATTERN_VARIABLES, pattern[:3], strict=False)
@@ -39,19 +38,14 @@ class SparqlForm(Form):
 
 
 def sparql_form(endpoint: str) -> SparqlForm:
-    """The form of an endpoint at a URL."""
+    """Return the form of an endpoint."""
     template = endpoint + ("{&query}" if "?" in endpoint else "{?query}")
     return SparqlForm(template, "s", "p", "o", values=_VALUES, max_values=_BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question that only an endpoint answers: what it says was not known to anybody.
-
-    Args:
-        url: of the question.
-        answer: the quad that it is answered with.
-    """
+    """A question that only an endpoint answers: its `answer` is unpredictable."""
 
     url: str
     answer: Quad

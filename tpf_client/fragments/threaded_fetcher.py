@@ -1,4 +1,4 @@
-"""Pages by requests in threads, or where they are asked for."""
+"""Fetch pages in threads, or where they are requested."""
 
 import threading
 from collections.abc import Iterator
@@ -19,18 +19,10 @@ if TYPE_CHECKING:
 
 
 class ThreadedFetcher(Fetcher):
-    """Gets pages in threads.
+    """Fetch pages in threads; for other arguments see `Fetcher`.
 
-    Args:
-        session: requests session to use (tests mount applications on it); ``None``: connections of
-            its own.
-        clock: our clock.
-        parallelism: requests in flight per host; 0: every request runs where it is asked for,
-            which makes runs on a manual clock deterministic.
-        cache_bytes: memory for pages.
-        limits: timeouts, retries, sizes.
-        destinations: decides where redirects, links and forms may lead.
-        vocabulary: namespace of temporal metadata.
+    `session` is a requests session (tests mount applications on it). With `parallelism` 0 every
+    request runs in its caller, deterministic on a manual clock.
     """
 
     def __init__(
@@ -61,10 +53,10 @@ class ThreadedFetcher(Fetcher):
         self._pools: dict[Origin, ThreadPoolExecutor] = {}
 
     def get(self, request: Request, cancelled: threading.Event | None = None) -> Page:
-        """The page, waited for in this thread.
+        """Return the page, waited for in this thread.
 
         Raises:
-            SourceError: it could not be had.
+            SourceError: it could not be fetched.
             ClosedError: `cancelled` was set, or the fetcher is closed.
         """
         kept = self._kept(request)
@@ -78,17 +70,12 @@ class ThreadedFetcher(Fetcher):
     def events(
         self, url: str, last: str | None, seconds: float, over: threading.Event, most: int
     ) -> Iterator[ServerEvent]:
-        """Server-sent events, as they come, until the server ends them or `over`.
+        """Yield server-sent events behind `last` until the server ends them or `over`.
 
-        Args:
-            url: where they are.
-            last: the id of the last event that was heard.
-            seconds: of silence after which they count as lost.
-            over: ends it, when something comes.
-            most: characters of an event.
+        `seconds` of silence lose the connection; `most` bounds the characters of an event.
 
         Raises:
-            SourceError: they cannot be had, or are lost.
+            SourceError: they cannot be received, or are lost.
         """
         self._count(None, requests=1)
         return self._transport.events(
@@ -96,7 +83,7 @@ class ThreadedFetcher(Fetcher):
         )
 
     def close(self) -> None:
-        """Stop all requests, and let go of connections and threads."""
+        """Stop all requests and close connections and threads."""
         super().close()
         with self._lock:
             pools = list(self._pools.values())
@@ -143,12 +130,7 @@ class ThreadedFetcher(Fetcher):
         self._deliver(entry, self._answer(entry, entry.cancelled))
 
     def _answer(self, entry: InFlight, cancelled: threading.Event | None) -> FetchOutcome:
-        """The page, or the error.
-
-        Args:
-            entry: what is wanted, and by whom.
-            cancelled: set when the request shall be given up.
-        """
+        """Return the page, or the error."""
         url, work = entry.request.url, entry.work
         kept, headers = self._asked(entry.request)
         try:
@@ -165,4 +147,4 @@ class ThreadedFetcher(Fetcher):
 
 
 def _nobody(_: FetchOutcome) -> None:
-    """Nobody is told: who asks waits."""
+    """Do nothing: the caller waits."""

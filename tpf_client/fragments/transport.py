@@ -1,8 +1,7 @@
 """Requests over HTTP, through `requests`: limits, redirects, retries, and typed errors.
 
-The timeouts of sockets are those between two bytes: a server that sends one byte per second, or
-"100 Continue" again and again, could hold up a request for ever. Here a response has a deadline and
-a number of bytes, and another thread can end it.
+Socket timeouts are between two bytes, so slow trickles never end; here a response has a deadline
+and a size, and another thread can end it.
 """
 
 import io
@@ -66,12 +65,12 @@ class _TooLongError(ValueError):
 
 
 class Exchange:
-    """The deadline and the bytes of one request with its redirects; another thread can end it.
+    """The limits of one request with its redirects; another thread can end it.
 
     Args:
         seconds: until the deadline.
-        pause: seconds between two bytes at most.
-        size: bytes at most, as they are sent.
+        pause: the most seconds between two bytes.
+        size: the most bytes, as sent.
         connect: seconds until a connection stands.
     """
 
@@ -92,11 +91,11 @@ class Exchange:
 
     @property
     def timeouts(self) -> tuple[float, float]:
-        """Seconds until a connection stands, and between two bytes."""
+        """Return the timeouts of connecting and reading."""
         return self._connect, self._pause
 
     def attach(self, sock: socket.socket) -> None:
-        """Add a socket through which a response comes."""
+        """Add the socket of a response."""
         with self._lock:
             self._sockets.append(sock)
         if self.ended:
@@ -112,11 +111,11 @@ class Exchange:
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def finish(self) -> None:
-        """Take note that nothing is read any more: its connection may be used by others."""
+        """Note that nothing is read any more: others may use its connection."""
         self.finished = True
 
     def before_read(self, sock: socket.socket) -> None:
-        """Set the timeout of the socket to the time that is left.
+        """Set the socket's timeout to the remaining time.
 
         Raises:
             TimeoutError: no time is left.
@@ -151,7 +150,7 @@ class _Bounded(io.RawIOBase):
         """Bytes of the head that may still come; ``None``: the body comes."""
 
     def end_head(self) -> None:
-        """The limit of the head does not count for what follows."""
+        """End the limit of the head."""
         self._head = None
 
     def readable(self) -> bool:
@@ -224,7 +223,7 @@ def _bound(manager: PoolManager) -> PoolManager:
 
 
 def pooled_session(size: int) -> requests.Session:
-    """A session with that many connections per host, which keeps no cookies."""
+    """Make a session with so many connections per host, without cookies."""
     session = requests.Session()
     # A tick's request is mostly its head: what HTTP/1.1 takes for granted is left out of it.
     encodings = str(session.headers["Accept-Encoding"]).replace("deflate, ", "")
@@ -242,15 +241,11 @@ _Settings: TypeAlias = Mapping[str, Any]
 
 
 class _Requests:
-    """Sends GET requests through a session.
+    """Send GET requests through a session.
 
-    What `requests` looks up for each request (proxies and credentials of the environment, TLS
-    settings, the form of the URL) is kept where the session is our own.
-
-    Args:
-        session: a session of the user, who closes it. Its connections heed the limits from now on;
-            adapters of another kind, and proxies, are as they are. ``None``: one of its own.
-        size: connections per host that are kept.
+    For our own session, what `requests` looks up for each request is cached (proxies, credentials,
+    TLS settings, the URL). A user's session heeds the limits from now on, except with other
+    adapters or proxies.
     """
 
     def __init__(self, session: requests.Session | None, size: int) -> None:
@@ -269,7 +264,7 @@ class _Requests:
     def get(
         self, url: str, headers: Mapping[str, str], exchange: Exchange
     ) -> Iterator[requests.Response]:
-        """The response, as it begins to come; redirects are not followed.
+        """Yield the response as its body begins; redirects are not followed.
 
         Raises:
             requests.RequestException: there is none.
@@ -313,12 +308,7 @@ class _Requests:
 
 
 def _pieces(response: requests.Response, *, eager: bool = False) -> Iterator[bytes]:
-    """The body, decompressed.
-
-    Args:
-        response: whose body it is.
-        eager: whether each piece is needed as soon as it came.
-    """
+    """Yield the decompressed body; `eager`: each piece as soon as it came."""
     size: int | None = _PIECE
     if eager:
         chunked = response.headers.get("Transfer-Encoding", "").lower() == "chunked"
@@ -327,14 +317,9 @@ def _pieces(response: requests.Response, *, eager: bool = False) -> Iterator[byt
 
 
 class Transport:
-    """Sends GET requests and reads the responses whole. Thread-safe, as far as the session is.
+    """Send GET requests and read the responses whole. Thread-safe, as far as the session is.
 
-    Args:
-        clock: our clock; waiting between retries goes by it.
-        limits: timeouts, retries, sizes.
-        destinations: decides where redirects may lead.
-        session: the session to use; ``None``: one of its own.
-        connections: that are kept for each host, where the session is its own.
+    `connections` are kept for each host by its own session.
     """
 
     def __init__(
@@ -371,14 +356,14 @@ class Transport:
         on_request: Callable[[bool], None] = lambda _retry: None,
         on_bytes: Callable[[int], None] = lambda _count: None,
     ) -> Response:
-        """The response with status 200 or 304, after as many retries as are allowed.
+        """Return the response with status 200 or 304, after retries.
 
         Args:
-            url: what to get.
+            url: the URL.
             headers: of the request.
             cancelled: set when nobody wants it any more.
-            on_request: called before each request that is sent, with ``True`` for a retry.
-            on_bytes: called with the number of bytes of each body.
+            on_request: called before each request, with ``True`` for a retry.
+            on_bytes: called with the size of each body.
 
         Raises:
             SourceError: no such response; the leaf class says why.
@@ -402,12 +387,7 @@ class Transport:
                 return response
 
     def once(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Response:
-        """One response, whatever its status, of one request with its redirects.
-
-        Args:
-            url: what to get.
-            headers: of the request.
-            exchange: lets another thread end it.
+        """Return the response, whatever its status, to one request with its redirects.
 
         Raises:
             SourceError: there is none.
@@ -423,7 +403,7 @@ class Transport:
     def _tried(
         self, url: str, headers: Mapping[str, str], cancelled: threading.Event | None
     ) -> Response | ConnectionFailedError:
-        """The response to one request, or why there is none, where the next one may have one."""
+        """Return the response to one request, or the failure to retry."""
         exchange = self.exchange()
         try:
             return self._once(url, headers, exchange, cancelled)
@@ -436,10 +416,10 @@ class Transport:
     def events(
         self, url: str, last: str | None, seconds: float, over: Callable[[], bool], most: int
     ) -> Iterator[ServerEvent]:
-        """Server-sent events; see `Fetcher.events`.
+        """Yield server-sent events; see `ThreadedFetcher.events`.
 
         Raises:
-            SourceError: they cannot be had, or are lost.
+            SourceError: they cannot be received, or are lost.
         """
         headers = {**event_headers(last), **self._destinations.headers(url)}
         exchange = Exchange(math.inf, seconds, math.inf, self._limits.connect_timeout)
@@ -546,7 +526,6 @@ _CONNECTION: Final = re.compile(r"\b\w++\(host=[^()]{0,300}\): ")
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason of an error, in one line."""
     while True:
         inside = [getattr(error, "reason", None), *reversed(error.args)]
         deeper = next((each for each in inside if isinstance(each, BaseException)), None)

@@ -1,8 +1,7 @@
-"""What one query may take, and whether anybody still waits for its answer.
+"""The limits of one query, and whether its reader is still there.
 
-The thread that evaluates a query asks nothing but whether it was stopped: at every change that
-leaves an operator, and wherever it waits for a page. Another thread, the `BudgetWatch`, looks at
-the clock, at the memory of the process and at the reader.
+The evaluating thread only checks whether it was stopped; the `BudgetWatch` thread watches clock,
+memory and reader.
 """
 
 import logging
@@ -28,7 +27,7 @@ _MIB = 2**20
 
 
 def resident_bytes() -> int:
-    """The memory that this process occupies; 0 where the system does not tell."""
+    """Return the memory of this process; 0 where unknown."""
     try:
         import resource
 
@@ -39,15 +38,15 @@ def resident_bytes() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What each query may take; ``None``: without a limit.
+    """The limits of each query; ``None``: unlimited.
 
     Args:
         seconds: from its first request to its last solution.
         rows: solutions.
-        memory: bytes that the process may grow by while the query is answered.
+        memory: bytes by which the process may grow meanwhile.
 
     Raises:
-        ValueError: seconds that cannot be reckoned with.
+        ValueError: seconds out of range.
     """
 
     seconds: float | None = None
@@ -59,13 +58,9 @@ class Allowance:
 
 
 class Budget:
-    """What is left of the allowance of one query.
+    """The remaining allowance of one query, from now on.
 
-    Args:
-        clock: its time begins now.
-        allowance: what it may take.
-        gone: whether its reader has gone.
-        measure: the memory of the process, in bytes.
+    `gone` tells that its reader has gone; `measure` returns the process's memory in bytes.
     """
 
     def __init__(
@@ -86,7 +81,7 @@ class Budget:
         self._stoppers: list[Callable[[], None]] = []
 
     def stop(self, error: ClientError) -> None:
-        """End the query with an error, from whatever thread; the first one counts."""
+        """End the query with an error, from any thread; the first one counts."""
         with self._lock:
             if self.error is not None:
                 return
@@ -96,7 +91,7 @@ class Budget:
             stop()
 
     def on_stop(self, stop: Callable[[], None]) -> None:
-        """Call this when the query is stopped: it wakes who waits for pages."""
+        """Call this when the query is stopped, to wake who waits for pages."""
         with self._lock:
             if self.error is None:
                 self._stoppers.append(stop)
@@ -104,7 +99,7 @@ class Budget:
         stop()
 
     def look(self) -> None:
-        """Stop the query if it has taken too much, or if nobody waits for it."""
+        """Stop the query if it exceeds its limits, or nobody waits for it."""
         allowed = self._allowance
         if self._gone():
             self.stop(ClosedError("the reader has gone"))
@@ -122,7 +117,7 @@ class Budget:
         return now - self._memory
 
     def pass_change(self, _solution: Solution, _count: int) -> None:
-        """A sink for the changes of every operator.
+        """Check at every operator's change.
 
         Raises:
             ClientError: the query was stopped.
@@ -132,7 +127,7 @@ class Budget:
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
-        """Say why the query was closed, where that was our doing."""
+        """Raise the reason instead, where we closed the query."""
         try:
             yield
         except ClosedError:
@@ -141,7 +136,7 @@ class Budget:
             raise
 
     def stoppable(self, rows: Iterator[T]) -> Iterator[T]:
-        """The solutions, as long as the query is not stopped.
+        """Yield the solutions until the query is stopped.
 
         Raises:
             ClientError: it was stopped.
@@ -153,7 +148,7 @@ class Budget:
                 yield row
 
     def counting(self, sink: Sink) -> Sink:
-        """A sink for the solutions of the query, which stops it where they become too many."""
+        """Return a sink that stops the query at too many solutions."""
         allowed = self._allowance.rows
         if allowed is None:
             return sink
@@ -171,11 +166,7 @@ class Budget:
 
 
 class BudgetWatch:
-    """A thread that looks at the budgets of all queries under way.
-
-    Args:
-        interval: seconds between two looks.
-    """
+    """A thread that watches the budgets of all running queries."""
 
     def __init__(self, interval: float = 0.05) -> None:
         self._interval = interval
@@ -185,7 +176,7 @@ class BudgetWatch:
         self._thread: threading.Thread | None = None
 
     def __len__(self) -> int:
-        """How many queries are under way."""
+        """Count the running queries."""
         return len(self._budgets)
 
     def add(self, budget: Budget) -> None:
@@ -209,7 +200,7 @@ class BudgetWatch:
 
     @contextmanager
     def watching(self, budget: Budget) -> Iterator[Budget]:
-        """Look at a budget as long as the block lasts."""
+        """Watch a budget during the block."""
         self.add(budget)
         try:
             yield budget

@@ -1,13 +1,9 @@
-"""Which lookups can still change an answer: DISTINCT and ORDER BY with LIMIT need not see all.
+"""Which lookups can still change an answer, under DISTINCT and ORDER BY with LIMIT.
 
-A solution of a part of a pattern is as good as any other with the same values of the variables that
-SELECT DISTINCT shows, as soon as one of them is in the answer; and one that comes after the last
-that a LIMIT lets through, in the order of ORDER BY, is of no use at all. So where those variables
-are bound already, a few keys are looked up first, and the others only if they are still needed.
-
-That holds for patterns each of whose solutions comes from one solution of every part: joins,
-unions, filters; not where the absence of a solution means something (OPTIONAL, MINUS, EXISTS) or
-where solutions are counted.
+Only one solution matters for each combination of the values shown, and none behind the last one of
+a LIMIT. So where those variables are bound, a few keys are looked up first, the others if still
+needed. This holds for joins, unions and filters, not where absence matters or solutions are
+counted.
 """
 
 from bisect import insort
@@ -30,7 +26,7 @@ RowsOf: TypeAlias = Callable[[Solution], Iterable[Solution]]
 
 
 class Need:
-    """Whether a part of a query is wanted whole, or only until limits are met."""
+    """How much of a part of a query is needed: all, or until limits are met."""
 
     def __init__(self) -> None:
         self._limits: list[Callable[[], int | None]] = []
@@ -43,61 +39,54 @@ class Need:
 
     @property
     def limited(self) -> bool:
-        """Whether there is a limit."""
+        """True if there is a limit."""
         return bool(self._limits)
 
     @property
     def missing(self) -> int | None:
-        """How many solutions are wanted still; ``None``: nobody knows."""
+        """How many solutions are still needed; ``None``: unknown."""
         return min((n for each in self._limits if (n := each()) is not None), default=None)
 
     @property
     def met(self) -> bool:
-        """Whether a limit is met, so that nothing more is needed."""
+        """True if a limit is met, so that nothing more is needed."""
         return self.missing == 0
 
     @property
     def enough(self) -> Callable[[], bool] | None:
-        """Tells whether a limit is met; ``None`` where there is none."""
+        """Return a test whether a limit is met, if there is one."""
         return (lambda: self.met) if self._limits else None
 
     def limit(self, missing: Callable[[], int | None]) -> None:
-        """Nothing is needed any more as soon as no solution is missing."""
+        """Need nothing more once no solution is missing."""
         self._limits.append(missing)
 
 
 class Choice(Protocol):
-    """What of a lookup's keys matters; asked again and again while answers come."""
+    """A choice among the keys of a lookup, repeated while answers come."""
 
     def needed(self, keys: Iterable[Solution]) -> list[Solution]:
-        """Those of these keys that can still change the answer, the most promising first."""
+        """Return the keys that can still change the answer, the most promising first."""
 
     def enough(self, keys: Sequence[Solution]) -> int:
-        """How many of the needed keys, from the first on, are worth a try now."""
+        """Return how many of the needed keys are worth a try now."""
 
 
 class Demand(Protocol):
-    """What an answer can do without."""
+    """The solutions that an answer needs."""
 
     def attach(self, node: Node) -> None:
         """Watch what comes out of a node."""
 
     def choice(self, schema: Schema, rows_of: RowsOf) -> Choice | None:
-        """The choice among the keys of a lookup; ``None``: all of them matter.
+        """Return the choice among the keys of a lookup; ``None``: all matter.
 
-        Args:
-            schema: of the solutions that look up keys.
-            rows_of: those that look up a key.
+        `schema` and `rows_of` are those of the solutions that look up keys.
         """
 
 
 def demand_of(pattern: Pattern, environment: Environment) -> Demand | None:
-    """What the answer to a SELECT can do without; ``None``: nothing.
-
-    Args:
-        pattern: with its solution modifiers.
-        environment: what expressions depend on.
-    """
+    """Return the demand of a SELECT with its modifiers; ``None``: all solutions."""
     limit: int | None = None
     if isinstance(pattern, algebra.Slice):
         if pattern.by:
@@ -120,7 +109,7 @@ def demand_of(pattern: Pattern, environment: Environment) -> Demand | None:
 
 
 def _one_by_one(pattern: Pattern) -> bool:
-    """Whether each solution comes from one solution of every part, and of no absence."""
+    """True if each solution comes from one solution of every part, and no absence."""
     match pattern:
         case algebra.BGP() | algebra.Values():
             return True
@@ -186,7 +175,7 @@ class _DifferentChoice:
 
 
 class _FirstOnes:
-    """ORDER BY with LIMIT: the first solutions in an order."""
+    """ORDER BY with LIMIT."""
 
     def __init__(
         self,
@@ -201,7 +190,7 @@ class _FirstOnes:
 
     @property
     def bound(self) -> Any:
-        """The key behind which nothing matters; ``None``: not known yet."""
+        """The key behind which nothing matters, if known."""
         return self._best[-1] if len(self._best) == self._limit else None
 
     def attach(self, node: Node) -> None:

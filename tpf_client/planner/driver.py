@@ -1,13 +1,9 @@
-"""Tasks and steps: the work of a query as generators, which wait for nothing by themselves.
+"""Tasks and steps: the work of a query as generators, without I/O or waiting.
 
-A *task* yields the requests it needs and is resumed with their pages; a `Driver` runs many of them
-side by side. *Steps* are the work of a whole query: whoever runs them gets an `Ask` where nothing
-can go on before a response comes, sends its requests, and goes on when one has come. So a query has
-no thread, no connection and no event loop in it; `answered` runs one in a thread, and
-`tpf_client.async_client` in an event loop.
-
-Everything but the requests happens where the steps are resumed, in the order in which responses
-arrive; so the dataflow that the tasks feed needs no locks.
+A *task* yields requests and is resumed with their pages; a `Driver` runs many concurrently. *Steps*
+are the work of a whole query: they yield an `Ask` when only a response helps; `answered` runs them
+in a thread, `tpf_client.async_client` in an event loop. Everything else happens where steps are
+resumed, in order, so the dataflow needs no locks.
 """
 
 import threading
@@ -33,10 +29,7 @@ URGENT = -1
 
 
 class Turns(Generic[T]):
-    """Queues that are served one after the other, an item at a time.
-
-    What a query joins is read side by side so: its first solutions need a little of everything.
-    """
+    """Queues served round robin, so that joined fragments are read side by side."""
 
     def __init__(self) -> None:
         self._queues: dict[int, deque[T]] = {}
@@ -49,7 +42,7 @@ class Turns(Generic[T]):
         self._queues.setdefault(queue, deque()).append(item)
 
     def take(self) -> T:
-        """The first item of the queue whose turn it is; that one comes last then."""
+        """Return the first item of the next queue."""
         name = URGENT if URGENT in self._queues else next(iter(self._queues))
         queue = self._queues[name]
         del self._queues[name]
@@ -83,23 +76,16 @@ PAUSE: Sequence[Request] = []
 
 
 class Send(NamedTuple):
-    """A request to send.
-
-    Args:
-        request: the page that is wanted.
-        deliver: takes the page or the error, in whatever thread.
-    """
+    """A request to send; `deliver` takes the page or error, in any thread."""
 
     request: Request
     deliver: Callable[[FetchOutcome], None]
 
 
 class Ask(NamedTuple):
-    """What steps yield where they need a response: of these requests, or of earlier ones.
+    """A wait for a response, to these or earlier requests.
 
-    Args:
-        requests: to be sent now.
-        seconds: how long to wait for a response at most; 0: not at all, others may go first.
+    `seconds` is the longest wait; 0: let others go first.
     """
 
     requests: Sequence[Send]
@@ -121,11 +107,7 @@ _BREATH = 64
 class Driver:
     """The tasks of one query.
 
-    Args:
-        fetcher: gets the pages; its limits are those of the query.
-        url: the dataset, for errors.
-        timer: seconds, for the limit of time.
-        seconds: of reading and evaluating at most, where the fetcher allows more.
+    `url` is named in errors; `timer` gives seconds.
     """
 
     def __init__(
@@ -153,12 +135,12 @@ class Driver:
         self.restart()
 
     def begin(self) -> None:
-        """What is allowed is allowed anew: for the next evaluation of a continuous query."""
+        """Reset the limits, for the next evaluation of a continuous query."""
         self._asked = self._bytes = 0
         self._seconds = 0.0
 
     def restart(self) -> None:
-        """Drop all tasks and their requests; others may be begun."""
+        """Drop all tasks and their requests; others may begin."""
         self._cancelled.set()
         self._cancelled = threading.Event()
         self._todo: dict[Origin, Turns[tuple[Request, Callable[[FetchOutcome], None]]]] = {}
@@ -173,39 +155,39 @@ class Driver:
 
     @property
     def cancelled(self) -> threading.Event:
-        """Set when nobody wants the answers to the present requests any more."""
+        """Set when the present requests are not needed any more."""
         return self._cancelled
 
     @property
     def closed(self) -> bool:
-        """Whether the query was closed."""
+        """True if the query was closed."""
         return self._closed
 
     @property
     def outstanding(self) -> int:
-        """How many requests are under way, or wait for their turn."""
+        """Count the requests under way or waiting."""
         return self._outstanding
 
     @property
     def idle(self) -> bool:
-        """Whether no request is under way."""
+        """True if no request is under way."""
         return self._outstanding == 0
 
     @property
     def paused(self) -> bool:
-        """Whether a task waits for `resume`."""
+        """True if a task waits for `resume`."""
         return bool(self._paused)
 
     def resume(self) -> None:
-        """Let the task go on that has paused for longest."""
+        """Resume the task that has paused for longest."""
         self._paused.popleft()()
 
     def when_woken(self, action: Waking) -> None:
-        """Call `action`, in whatever thread, when a response came, or the query was closed."""
+        """Call `action`, in any thread, at a response or the query's end."""
         self._wake = action
 
     def wake(self) -> None:
-        """Let who waits look again, from whatever thread."""
+        """Wake who waits, from any thread."""
         self._wake()
 
     def spawn(
@@ -215,13 +197,9 @@ class Driver:
         failed: Callable[[BaseException], None] | None = None,
         turn: int = 0,
     ) -> None:
-        """Start a task.
+        """Start a task; tasks of the same `turn` are served in turn with others.
 
-        Args:
-            task: what to do.
-            done: gets its result.
-            failed: gets its error; ``None``: `step` raises it.
-            turn: the tasks that have this number are served by turns with those of others.
+        `done` gets its result, `failed` its error; otherwise `step` raises it.
         """
         self._advance(_Started(task, done, failed, turn), None)
 
@@ -229,7 +207,7 @@ class Driver:
         """Run one task to its end, others beside it.
 
         Raises:
-            SourceError: what the task raised.
+            SourceError: raised by the task.
             ClosedError: the query was closed meanwhile.
         """
         results: list[T] = []
@@ -245,13 +223,10 @@ class Driver:
         return results[0]
 
     def until(self, begin: "Begin") -> Steps[None]:
-        """Go on until what `begin` spawns has called one of the functions that it gets.
-
-        Args:
-            begin: gets what to call when all is done, and when something fails.
+        """Run until the tasks that `begin` spawns have called done or failed.
 
         Raises:
-            SourceError: what failed.
+            SourceError: the failure.
             ClosedError: the query was closed meanwhile.
         """
         ended: list[BaseException | None] = []
@@ -304,7 +279,7 @@ class Driver:
         return True
 
     def close(self) -> None:
-        """Stop, from whatever thread: nothing is asked any more, and nothing that comes is read."""
+        """Stop, from any thread: send nothing more, read nothing more."""
         self._closed = True
         self._cancelled.set()
         self._wake()
@@ -313,7 +288,7 @@ class Driver:
         return SourceLimitError(self._url, f"the query takes more than {limit}={most} allows")
 
     def _measured(self, answer: FetchOutcome) -> FetchOutcome:
-        """The answer, or the error that it is too much."""
+        """Return the answer, or the error that it exceeds a limit."""
         if isinstance(answer, Page):
             self._bytes += answer.size
             if self._bytes > self.fetcher.limits.max_query_bytes:
@@ -336,7 +311,7 @@ class Driver:
             self._send(where)
 
     def _send(self, where: Origin) -> None:
-        """Let as many requests to a host be under way as may be."""
+        """Send requests to a host, as many as may be under way."""
         waiting = self._todo[where]
         while waiting and self._under_way[where] < self._most:
             self._under_way[where] += 1
@@ -425,11 +400,11 @@ def _nobody() -> None:
 
 
 class Woken(threading.Event):
-    """What a thread waits for that runs steps: a response came, or the query was closed."""
+    """The event of a thread that runs steps: a response, or the query's end."""
 
 
 def in_turn(first: Waking, second: Waking | None) -> Waking:
-    """Call the first, then the second, where there is one."""
+    """Call both functions, in order."""
 
     def both() -> None:
         first()
@@ -442,12 +417,9 @@ def in_turn(first: Waking, second: Waking | None) -> Waking:
 def answered(
     steps: Generator[Ask | T, None, object], driver: Driver, wake: Waking | None = None
 ) -> Generator[T]:
-    """What steps yield beside requests; these are sent, and waited for in this thread.
+    """Send the requests of steps and wait in this thread; yield everything else.
 
-    Args:
-        steps: of a query.
-        driver: of the same query.
-        wake: called, too, whenever who waits should look again.
+    `wake` is called, too, whenever the consumer should look again.
     """
     woken = Woken()
 
@@ -464,7 +436,7 @@ def answered(
 
 
 def finished(steps: Steps[T], driver: Driver) -> T:
-    """The result of steps, for which this thread waits."""
+    """Return the result of steps, waiting in this thread."""
     results: list[T] = []
 
     def kept() -> Steps[None]:
@@ -476,6 +448,6 @@ def finished(steps: Steps[T], driver: Driver) -> T:
 
 
 def send(ask: Ask, driver: Driver) -> None:
-    """Send requests; whoever `Driver.when_woken` names is told when something came."""
+    """Send requests; their responses wake the driver (`Driver.when_woken`)."""
     for request, deliver in ask.requests:
         driver.fetcher.submit(request, deliver, driver.cancelled, driver.work)

@@ -1,7 +1,7 @@
-"""The fragments that one query looks at: read once, or kept up to date.
+"""The fragments of one query: read once, or kept up to date.
 
-A `LiveFragment` is read when somebody subscribes to it; in a continuous query it is read again
-when it may have become wrong, and its subscribers get the difference.
+A `LiveFragment` is read at its first subscription, and again when it may have become wrong;
+subscribers get the difference.
 """
 
 import math
@@ -43,24 +43,24 @@ SURPRISE = 2
 
 
 class Lengths:
-    """What was found out about fragments that are longer than their servers say."""
+    """The fragments that are longer than their servers say."""
 
     def __init__(self) -> None:
         self._pages: dict[tuple[str, QuadPattern], int] = {}
 
     def learn(self, source: Source, pattern: QuadPattern, pages: int) -> None:
-        """A fragment has more than so many pages."""
+        """Record that a fragment has more than so many pages."""
         self._pages[source.url, canonical_pattern(pattern)] = pages
 
     def knows(self, source: Source, pattern: QuadPattern) -> bool:
-        """Whether a fragment is longer than its server says."""
+        """True if a fragment is longer than its server says."""
         return (source.url, canonical_pattern(pattern)) in self._pages
 
     def corrected(self, source: Source, pattern: QuadPattern, estimate: Estimate) -> Estimate:
-        """What a server says of a fragment, in the light of what was found out.
+        """Correct a server's estimate.
 
-        A fragment of unknown length is taken for four times as long as was read of it: so what is
-        read in vain is a part of the whole, however long that is.
+        A fragment of unknown length counts as four times the pages read, so that vain reading is a
+        fraction of the whole.
         """
         pages = self._pages.get((source.url, canonical_pattern(pattern)))
         if pages is None or estimate.pages is None or estimate.count is None:
@@ -82,23 +82,14 @@ class _EnoughError(Exception):
 
 @dataclass(slots=True)
 class Learned:
-    """What was learned to plan a query once.
-
-    Args:
-        estimates: how much there is of patterns, whatever their variables are called.
-        services: the sources of the endpoints of SERVICE.
-    """
+    """Estimates by canonical pattern, and sources of SERVICE, for planning a query."""
 
     estimates: dict[tuple[Source, QuadPattern], Estimate] = field(default_factory=dict)
     services: dict[Term, Source] = field(default_factory=dict)
 
 
 class MissingEstimates(Exception):  # noqa: N818 - it is no error: what was begun is begun again
-    """A query cannot be planned before it is known how much there is of some patterns.
-
-    Args:
-        begin: learns that.
-    """
+    """A plan needs estimates; `begin` fetches them."""
 
     def __init__(self, begin: Begin) -> None:
         self.begin = begin
@@ -106,14 +97,10 @@ class MissingEstimates(Exception):  # noqa: N818 - it is no error: what was begu
 
 
 def planned(driver: Driver, make: Callable[[Learned], T]) -> Steps[T]:
-    """Plan a query as often as it takes until all is known that its plan depends on.
-
-    Args:
-        driver: of the query.
-        make: plans it with what was learned.
+    """Plan a query, fetching missing estimates, until its plan is complete.
 
     Raises:
-        SourceError: a fragment could not be had.
+        SourceError: a fragment could not be fetched.
     """
     learned = Learned()
     while True:
@@ -127,42 +114,40 @@ _MAX_PASSES = 8
 
 
 class Lookups(Protocol):
-    """Something that holds back requests until it sees how many there are.
+    """A lookup that holds back requests until it has seen how many there are.
 
-    Attributes:
-        after: those whose answers bring it what to ask for.
+    `after` are the lookups that bring its keys.
     """
 
     after: "frozenset[Lookups]"
 
     @property
     def patient(self) -> bool:
-        """Whether what others find may spare it requests."""
+        """True if other results may save it requests."""
 
     def pump(self, *, complete: bool) -> bool:
-        """Ask for what is worth asking now; whether anything was asked or answered.
+        """Send worthwhile requests; return whether any was sent or answered.
 
-        Args:
-            complete: whether nothing is under way that could bring more to ask for.
+        `complete`: nothing under way could bring more keys.
         """
 
     def scout(self) -> bool:
-        """Ask for the first few of what waits, so that something comes soon; whether it did."""
+        """Request the first few keys for early solutions; return success."""
 
     def scouts(self) -> Sequence[LiveFragment]:
-        """What is being read for the first few."""
+        """Return the fragments being read for the first few."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A part of a query that asks for something.
+    """A part of a query that requests.
 
     Args:
         need: who needs it.
-        at_rest: whether it has all it asked for.
-        found: all that becomes of a solution that looks it up, ``None``: there may be more to come.
-        seed: the variables of the seed that it looks up, where it is the first part that does.
-        choose: lets it ask for those keys only that matter to an answer.
+        at_rest: it has everything requested.
+        found: all results of a looked-up solution; ``None``: there may be more.
+        seed: the variables of the seed that it looks up first, if it does.
+        choose: restricts it to keys that matter.
     """
 
     need: Need
@@ -173,15 +158,15 @@ class Leaf:
 
 
 class Evaluation:
-    """One query: its dataflow, its fragments, its requests.
+    """One query: its dataflow, fragments and requests.
 
     Args:
         driver: runs the requests.
-        source: who answers.
-        live: whether fragments are kept up to date.
-        freshness: for how long fragments are taken to hold.
-        lengths: what was found out about the lengths of fragments.
-        learned: what is known of them already.
+        source: answers patterns.
+        live: keep fragments up to date.
+        freshness: how long fragments hold.
+        lengths: corrections of estimates.
+        learned: estimates so far.
     """
 
     def __init__(
@@ -226,19 +211,19 @@ class Evaluation:
         return list(self._fragments.values())
 
     def predicates(self) -> frozenset[str] | None:
-        """The predicates of what it looks at; ``None``: any."""
+        """The predicates that it reads; ``None``: any."""
         found = {fragment.pattern.predicate for fragment in self.fragments()}
         return None if any(map(is_variable, found)) else frozenset(found)
 
     def mark(self, predicates: frozenset[str] | None) -> None:
-        """Facts with these predicates have changed, as their server tells; ``None``: any."""
+        """Mark fragments of changed predicates stale (``None``: any), by a server's signal."""
         for fragment in self.fragments():
             predicate = fragment.pattern.predicate
             if predicates is None or is_variable(predicate) or predicate in predicates:
                 fragment.stale = True
 
     def has(self, pattern: QuadPattern, source: Source, block: Block | None = None) -> bool:
-        """Whether this fragment is read anyway, to its end."""
+        """True if this fragment is read anyway, to its end."""
         fragment = self._fragments.get((source, canonical_pattern(pattern), block))
         return fragment is not None and (fragment.complete or fragment.whole)
 
@@ -256,20 +241,19 @@ class Evaluation:
         turn: int = 0,
         unlabelled: Unlabelled | None = None,
     ) -> LiveFragment:
-        """Let `subscriber` have the content of a fragment, now and whenever it changes.
+        """Send `subscriber` the content of a fragment, now and whenever it changes.
 
         Args:
-            pattern: which fragment.
+            pattern: of the fragment.
             subscriber: gets changes of quads.
-            dynamic: whether it is known that its content changes over time, though perhaps nothing
-                matches now.
-            source: who answers; by default the source of the query.
+            dynamic: its content is known to change, even if nothing matches now.
+            source: answers; by default the source of the query.
             block: bindings that restrict it.
-            enough: whether what it has will do.
-            pages: how many it should have, as far as its server tells.
-            limited: whether it is going to have enough at some time.
+            enough: tells that the pages read will do.
+            pages: their number according to the server.
+            limited: it will have enough at some time.
             turn: see `Driver.spawn`.
-            unlabelled: what tells whether any match has got a label, if anything does.
+            unlabelled: tells whether any match has got a label.
         """
         name = (source or self.source, canonical_pattern(pattern), block)
         fragment = self._fragments.get(name)
@@ -295,7 +279,7 @@ class Evaluation:
         return fragment
 
     def unsubscribe(self, fragment: LiveFragment, subscriber: OnQuadChanges) -> None:
-        """`subscriber` wants no more of it; a fragment that nobody wants is forgotten."""
+        """Remove a subscriber; a fragment without any is dropped."""
         fragment.subscribers.remove(subscriber)
         fragment.enough.pop(subscriber, None)
         if not fragment.subscribers:
@@ -304,7 +288,7 @@ class Evaluation:
                 self.held.update((), list(fragment.quads()), {})
 
     def when_running(self, action: Callable[[], object]) -> None:
-        """Do this when work begins: not while the dataflow is still being built."""
+        """Defer an action until the dataflow is built."""
 
         def act() -> None:
             action()
@@ -314,12 +298,10 @@ class Evaluation:
     # ----------------------------------------------------------------- running
 
     def work(self) -> Ask | bool:
-        """Do one piece of work; ``False`` where there is none left before the next flush.
-
-        Where nothing can be done before a response comes, it is an `Ask`.
+        """Do one piece of work; ``False`` at rest before the next flush, `Ask` to wait.
 
         Raises:
-            SourceError: a fragment could not be read; what was read stays.
+            SourceError: a fragment could not be read; earlier content stays.
             ClosedError: the query was closed.
         """
         # A continuous query reads what it can before it tells of a failure: the next evaluation
@@ -342,7 +324,7 @@ class Evaluation:
         return self.driver.step()
 
     def _act(self, action: Callable[[], None]) -> None:
-        """Do what waited for the dataflow to rest; again, where estimates are missing for it."""
+        """Run a deferred action; repeat it once missing estimates are there."""
         sizes, later = [(each, len(each)) for each in self.built], len(self._later)
         try:
             action()
@@ -355,7 +337,7 @@ class Evaluation:
             missing.begin(lambda: self._later.append(action), self._errors.append)
 
     def _pump(self) -> bool:
-        """Let lookups ask for what is worth asking now; whether any did."""
+        """Let lookups send worthwhile requests; return whether any did."""
         moved = False
         for lookup in self.lookups:
             moved |= lookup.pump(complete=False)
@@ -395,21 +377,17 @@ class Evaluation:
 
     @property
     def unsettled(self) -> bool:
-        """Whether there is work left."""
+        """True if there is work left."""
         if self._later or not self.driver.idle or self.driver.paused or self._errors:
             return True
         # What is there already may answer at once: then there is something to flush.
         return self._pump() or bool(self._later)
 
     def bring_up_to(self, instant: datetime) -> Steps[datetime]:
-        """Make every fragment hold at one instant, `instant` or later, and settle.
-
-        Returns:
-            That instant, on the source's clock.
+        """Make every fragment hold at `instant` or later, and settle; return that instant.
 
         Raises:
-            SourceError: a fragment could not be read; the state is as far as it got, and the next
-                call goes on from there.
+            SourceError: a fragment could not be read; the next call goes on from there.
             UnstableError: facts expire faster than they can be read.
             ClosedError: the query was closed.
         """
@@ -437,7 +415,7 @@ class Evaluation:
         raise UnstableError(self.source.url, "facts expire faster than they can be read")
 
     def wake_at(self) -> datetime | None:
-        """The instant, on the source's clock, at which a fragment should be looked at again."""
+        """Return the next instant, on the source's clock, to read a fragment."""
         fragments = self.fragments()
         dues = [each.due(self.freshness) for each in fragments]
         dues += [each.due(self.freshness) for each in self._watched()]
@@ -446,7 +424,7 @@ class Evaluation:
         return None if due == LAST else due
 
     def _surprised_by(self, fragment: LiveFragment) -> bool:
-        """Whether to plan anew, because a fragment is much longer than it should be."""
+        """True if a much longer fragment calls for a new plan."""
         expected = fragment.expected
         if self.on_surprise is None or expected is None or fragment.pages <= SURPRISE * expected:
             return False
@@ -459,12 +437,9 @@ class Evaluation:
             self._later.append(lambda: self._load(fragment, at))
 
     def unlabelled(self, source: Source, pattern: QuadPattern, told: Estimate) -> Unlabelled | None:
-        """What tells whether a match of a pattern gets a label; ``None``: one has, or nobody says.
+        """Watch for labels of a pattern; ``None``: it has some, or its server does not say.
 
-        Args:
-            source: who answers.
-            pattern: the pattern.
-            told: what its first page tells.
+        `told` is the estimate of its first page.
         """
         if not self.live or told.dynamic != 0:
             return None
@@ -472,12 +447,11 @@ class Evaluation:
         return self._unlabelled.setdefault(name, Unlabelled(*name, told.block))
 
     def _watched(self) -> list[Unlabelled]:
-        """What tells of fragments that are looked at whether they have got labels."""
         static = [each for each in self.fragments() if not each.dynamic]
         return list(dict.fromkeys(each.unlabelled for each in static if each.unlabelled))
 
     def _look_for_labels(self, at: datetime) -> None:
-        """See whether any of what had no labels has got some: many patterns with one request."""
+        """Check the watched patterns for new labels: many with one request."""
         alike: dict[tuple[Source, QuadPattern, int], list[Unlabelled]] = {}
         for each in self._watched():
             whole = self._fragments.get((each.source, each.pattern, None))
@@ -554,10 +528,7 @@ class Evaluation:
 
 
 def _paced(task: Task[Content], fragment: LiveFragment) -> Task[Content]:
-    """The reading of a fragment that lets others go first, once its first page is there.
-
-    Of what has a limit perhaps no further page is needed: what came may do.
-    """
+    """Read a fragment, letting others go first after its first page."""
     try:
         requests = next(task)
         while True:

@@ -23,14 +23,10 @@ _Shape: TypeAlias = frozenset[tuple[tuple[str, str, str], int]]
 
 
 def plan_tree(pattern: Pattern, steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """The lines of a plan.
+    """Return the lines of a rewritten pattern's plan.
 
-    A line has its ``depth``, its ``operator``, ``about`` (what it is about, as text), and
-    ``parts``: the numbers of those parts of the plan whose steps match what stands there.
-
-    Args:
-        pattern: what is evaluated, as it was rewritten.
-        steps: of its plan.
+    Each has ``depth``, ``operator``, ``about`` (a text), and ``parts``: numbers of the plan's parts
+    whose steps match there.
     """
     unclaimed = _Parts(steps)
     lines: list[dict[str, Any]] = []
@@ -64,15 +60,13 @@ def plan_tree(pattern: Pattern, steps: Sequence[Step]) -> list[dict[str, Any]]:
 
 
 class _Label:
-    """A name in front of what a pattern has inside it."""
-
     def __init__(self, text: str, *inside: object) -> None:
         self.text = text
         self.inside = inside
 
 
 def _inside(pattern: object) -> tuple[object, ...]:
-    """What stands inside a pattern, with what it is there."""
+    """Return the labelled operands of a pattern."""
     match pattern:
         case algebra.LeftJoin(left, right, condition):
             return left, _Label("OPTIONAL", right, *_exists(condition))
@@ -110,7 +104,7 @@ def _exists(value: object) -> list[_Label]:
 
 
 def _said(pattern: object) -> tuple[str, str]:
-    """The name of an operator, and what it is about; no name: it is no line of its own."""
+    """Return an operator's name and details; no name: it has no line."""
     match pattern:
         case algebra.BGP(patterns):
             return ("match", "") if patterns else ("", "")
@@ -156,12 +150,12 @@ def _predicates(path: algebra.Path) -> set[str]:
 
 
 def _shape(patterns: Sequence[QuadPattern]) -> _Shape:
-    """Patterns whatever their order and their graph, which FROM may have changed."""
+    """Normalise patterns: without order and graph, which FROM may have changed."""
     return frozenset(Counter((each[0], each[1], each[2]) for each in patterns).items())
 
 
 class _Parts:
-    """Parts of a plan that stand nowhere in the tree yet."""
+    """The parts of a plan not yet in the tree."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         patterns: dict[int, list[QuadPattern]] = {}
@@ -180,7 +174,7 @@ class _Parts:
         return self._taken([part for part, each in self._shapes.items() if each == shape])
 
     def with_predicates(self, predicates: set[str]) -> list[int]:
-        """Parts of one step that is about one of these predicates, or about any."""
+        """Take parts of one step about one of these predicates, or any."""
         found = []
         for part in self._shapes:
             first, *others = self._patterns[part]
@@ -189,7 +183,7 @@ class _Parts:
         return self._taken(found)
 
     def rest(self) -> list[int]:
-        """What is left."""
+        """Return the rest."""
         return self._taken(list(self._shapes))
 
     def _taken(self, parts: list[int]) -> list[int]:
@@ -199,14 +193,10 @@ class _Parts:
 
 
 def explain_plan(steps: Iterable[Step]) -> str:
-    """The steps of a plan, one per line: what, how, what was expected, and what was done.
+    """Write the steps of a plan, one per line, in dataflow order.
 
-    Expected are the matches of the whole pattern and the pages that they fill; done are the pages
-    read or the requests for keys (the first page of each pattern, which tells the counts, is
-    among the pages), and the solutions that came out.
-
-    Args:
-        steps: in the order in which they feed each other.
+    Each has its estimate (matches and pages of the whole pattern) and its work (pages or key
+    requests, solutions).
     """
     return "\n".join(f"{number}. {_line(step)}" for number, step in enumerate(steps, 1))
 
@@ -231,12 +221,9 @@ def _line(step: Step) -> str:
 
 
 def step_json(step: Step, began: datetime) -> dict[str, Any]:
-    """A step as a JSON object: what `explain_plan` says, ``None`` for what nobody knows.
+    """Return a step as a JSON object, ``None`` for unknown values.
 
-    Args:
-        step: the step.
-        began: when the last evaluation began: ``seconds`` later its last solution came or went;
-            ``None``: none did.
+    ``seconds`` run from `began`, the last evaluation's start, to its last change.
     """
     last = None if step.output is None else step.output.last
     seconds = None if last is None or last < began else (last - began).total_seconds()

@@ -48,18 +48,17 @@ class FragmentSource:
     """The fragments of one dataset, as they are.
 
     Args:
-        fetcher: gets the pages.
+        fetcher: fetches the pages.
         url: a page with the dataset's form: usually its URL.
-        form: its form where it is known already.
-        strict: whether what is kept counts only if it was read at the wanted instant or later, for
-            servers that say nothing about labels in their freshness.
-        changing: whether everything is taken to change when its freshness by HTTP ends.
-        past: a clock by which everything is asked for as it was, where the form takes an instant.
-        once: whether it serves one query that is answered once: then what was read since the first
-            request counts as current, whatever its server says about freshness.
-        named: whether data name the dataset, and not the user.
-        service: whether it may be a SPARQL endpoint.
-        joined: whether several patterns are asked of it together.
+        form: its form, if known.
+        strict: cached pages must be read at the requested instant or later, for servers whose
+            freshness ignores labels.
+        changing: everything changes when its freshness by HTTP ends.
+        past: a clock of past requests, where the form takes an instant.
+        once: it serves one query; pages read since its start count as current.
+        named: data name the dataset, not the user.
+        service: it may be a SPARQL endpoint.
+        joined: several patterns are joined over it.
     """
 
     def __init__(
@@ -92,15 +91,15 @@ class FragmentSource:
         self._all: Page | None = None
 
     def now(self) -> datetime:
-        """The present instant on the server's clock, as far as we know it; or the past one."""
+        """The present on the server's clock, as far as known; or the past instant."""
         return self._clock.now() if self._past is None else self._past.now()
 
     def wake_at(self, instant: datetime) -> datetime:
-        """The instant of our clock at which the server's has surely reached `instant`."""
+        """Return our instant at which the server's clock has surely reached `instant`."""
         return self._clock.local(instant) if self._past is None else instant
 
     def form(self) -> Task[Form]:
-        """The dataset's form, read once: from its page, or where its server describes itself.
+        """Return the dataset's form, from its page or its server's description.
 
         Raises:
             PageError: neither has one.
@@ -125,7 +124,7 @@ class FragmentSource:
         return self._form
 
     def _without_slash(self, error: SourceError) -> SourceError:
-        """The error, with the URL that may be meant where there is nothing at one with a slash."""
+        """Suggest the URL without its final slash."""
         missing, shorter = HTTPStatus.NOT_FOUND.value, self.url.rstrip("/")
         if not isinstance(error, HttpError) or error.status != missing or shorter == self.url:
             return error
@@ -133,7 +132,7 @@ class FragmentSource:
         return HttpError(self.url, missing, f"{reason} (try {shorter})")
 
     def _searched(self) -> Task[tuple[Page | None, Form]]:
-        """The page at the URL, and the form that it has or leads to."""
+        """Return the page at the URL, and its form."""
         page: Page | None = None
         try:
             (page,) = yield [Request(self.url)]
@@ -150,7 +149,7 @@ class FragmentSource:
         return page, form
 
     def _endpoint(self, error: SourceError) -> Task[tuple[Page | None, Form]]:
-        """The same where a SPARQL endpoint answers at the URL; else the error stands."""
+        """Probe for a SPARQL endpoint; otherwise raise the error."""
         form = sparql_form(self.url)
         question = probe(form)
         try:
@@ -162,10 +161,10 @@ class FragmentSource:
         return page, form
 
     def _described(self, documentation: str | None) -> Task[Form]:
-        """The form as the server describes it beside its pages.
+        """Return the form of the server's documentation.
 
         Raises:
-            PageError: it does not.
+            PageError: there is none.
         """
         if documentation is None:
             raise PageError(self.url, "the page has no form to search a dataset with")
@@ -177,11 +176,11 @@ class FragmentSource:
         return self.form()
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
-        """How much there is, from the first page."""
+        """Estimate from the first page."""
         return self._of_the_past(self._estimate(pattern))
 
     def first(self, pattern: QuadPattern) -> Task[tuple[Sequence[Fact], datetime | None]]:
-        """The matches on the first page, and when there will be others, if it tells."""
+        """Return the matches on the first page, and the next change, if stated."""
         return self._of_the_past(self._first(pattern))
 
     def read(
@@ -194,7 +193,7 @@ class FragmentSource:
         anew: bool = False,
         more: Callable[[int], bool] | None = None,
     ) -> Task[Content]:
-        """All matches, or those on the first pages; in large pages where many are wanted."""
+        """Read all matches, or the first pages; in large pages where many are needed."""
         return self._of_the_past(self._read(pattern, at, on_page, block, anew=anew, more=more))
 
     def _of_the_past(self, task: Task[T]) -> Task[T]:
@@ -307,10 +306,10 @@ class FragmentSource:
         )
 
     def _refuse_blank_nodes(self, facts: Sequence[Fact]) -> None:
-        """See to it that no join is on a blank node, which an endpoint calls otherwise each time.
+        """Refuse joins on blank nodes, which endpoints rename each time.
 
         Raises:
-            SourceError: it may be.
+            SourceError: there may be one.
         """
         for fact in facts:
             for term in (fact.quad.subject, fact.quad.object):
@@ -322,7 +321,7 @@ class FragmentSource:
                     )
 
     def _nowhere(self, pattern: QuadPattern, form: Form) -> bool:
-        """Whether nothing can match, so that the server need not be asked."""
+        """True if nothing can match, without asking."""
         if isinstance(form, SparqlForm) and pattern.graph != DEFAULT_GRAPH:
             raise SourceError(self.url, "GRAPH is not asked of a SPARQL endpoint here")
         in_a_graph = form.graph is None and bool(pattern.graph) and not is_variable(pattern.graph)

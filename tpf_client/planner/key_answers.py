@@ -1,4 +1,4 @@
-"""Keys, and the fragments that answer them: one of each key, of blocks of keys, or the whole."""
+"""Keys, and the fragments that answer them: of one key, a block of keys, or the whole."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ from tpf_client.sparql.algebra import variables_of_quad
 def extractor(
     pattern: QuadPattern, dictionary: TermDictionary
 ) -> Callable[[Quad], Solution | None]:
-    """A function from a quad to the solution of the pattern's variables, ``None``: no match.
+    """Return a function from a quad to the pattern's solution, if it matches.
 
     A variable as graph does not match the default graph (SPARQL 1.1, section 13.3).
     """
@@ -73,7 +73,7 @@ T = TypeVar("T")
 def packed(
     rows: Iterable[tuple[tuple[Term, ...], T]], size: int
 ) -> Iterator[Sequence[tuple[tuple[Term, ...], T]]]:
-    """Rows, each with what it stands for, in as few blocks as their number and length allow."""
+    """Pack rows with their values into as few blocks as number and length allow."""
     block: list[tuple[tuple[Term, ...], T]] = []
     taken = 0
     for row in rows:
@@ -92,7 +92,7 @@ Deliver: TypeAlias = Callable[[Iterable[Change]], None]
 
 @dataclass(slots=True)
 class LookupReport:
-    """What a lookup did, for explanations and tests."""
+    """The work of a lookup, for explanations and tests."""
 
     pattern: QuadPattern
     estimate: Estimate
@@ -121,16 +121,9 @@ class _Key:
 
 
 class KeyAnswers:
-    """Keys that are looked up, those that wait for it, and the fragments that answer the others.
+    """The keys of a lookup: waiting, requested and answered ones.
 
-    Args:
-        evaluation: the query.
-        pattern: the pattern to look up.
-        keys: its variables that make a key.
-        estimate: how much matches the whole pattern.
-        star: what may be asked in place of it, where the key is its subject.
-        source: who answers; by default the source of the query.
-        need: whether only a few solutions are wanted.
+    `star` may replace the pattern where the key is its subject; `need` limits the solutions.
     """
 
     def __init__(
@@ -170,7 +163,7 @@ class KeyAnswers:
         ]
 
     def at_rest(self) -> bool:
-        """Whether all keys have been answered."""
+        """True if all keys have been answered."""
         if self._waiting:
             return False
         if self._index is not None:
@@ -181,7 +174,7 @@ class KeyAnswers:
         return not unanswered
 
     def answered(self, key: Solution) -> bool:
-        """Whether everything with a key that is asked for has been delivered."""
+        """True if everything with a requested key has been delivered."""
         if self._index is not None:
             return self.report.whole is not None and self.report.whole.loaded
         batch = self._entries[key].batch
@@ -205,10 +198,7 @@ class KeyAnswers:
             deliver([(row, 1) for row in rows])
 
     def _on_first_page(self) -> dict[Solution, dict[Solution, None]]:
-        """What the first page, which told how much there is, has of each key.
-
-        It may do, where only a few solutions are wanted; and it lets the first come at once.
-        """
+        """Return the matches of keys on the first page, which may do, or come first."""
         if self._seen is None:
             self._seen = {}
             if not self._evaluation.live:
@@ -225,7 +215,7 @@ class KeyAnswers:
         self._let_go(key, entry)
 
     def _look_up_known(self, star: Star) -> None:
-        """Answer the keys whose subjects were asked for, for another pattern of the star."""
+        """Answer keys whose subjects were requested for another pattern of the star."""
         blocks: dict[Block | None, list[Solution]] = {}
         for key in self._waiting:
             if key in star.asked:
@@ -242,7 +232,7 @@ class KeyAnswers:
         return {name: decode(value) for name, value in zip(self._keys, key, strict=True)}
 
     def _ask(self, keys: Sequence[Solution], turn: int | None = None) -> None:
-        """Ask for these keys, as far as they can match at all."""
+        """Request these keys, as far as they can match."""
         star = self._star if self._star is not None and self._star.worthwhile else None
         pattern = self._pattern if star is None else star.pattern
         rows: list[tuple[tuple[Term, ...], Solution]] = []
@@ -289,7 +279,7 @@ class KeyAnswers:
         keys: Sequence[Solution],
         turn: int | None = None,
     ) -> None:
-        """Answer these keys, which wait, from one fragment."""
+        """Answer these waiting keys from one fragment."""
         batch = _Batch(set(keys))
         self._batches[batch] = None
         if not self._evaluation.live:
@@ -346,7 +336,7 @@ class KeyAnswers:
                 self._evaluation.unsubscribe(batch.fragment, batch.subscriber)
 
     def _repack(self) -> None:
-        """Ask anew, together, for keys that are left over in many blocks (live fragments)."""
+        """Request again, together, keys left over in many blocks (live fragments)."""
         block = self._estimate.block
         if not self._evaluation.live or block < 2:
             return
@@ -363,7 +353,7 @@ class KeyAnswers:
                 self._waiting[key] = entry
 
     def _requests(self, keys: int) -> int:
-        """How many requests it takes to ask for this many keys."""
+        """Return the number of requests for so many keys."""
         return -(-keys // self._estimate.block)
 
     def _read_whole(self) -> None:
@@ -398,10 +388,9 @@ class KeyAnswers:
         )
 
     def _enough(self) -> bool:
-        """Whether to read no further page: there are enough, or more than it would take by keys.
+        """True to stop reading: there is enough, or keys would take fewer requests.
 
-        Where a server's count is wrong, nobody knows how long a fragment is. Some pages in vain are
-        risked then for what they may spare.
+        With a wrong count the length is unknown; some pages are risked for the possible gain.
         """
         whole, estimate = self.report.whole, self._estimate
         if self._need.met or whole is None or estimate.pages is None:
@@ -417,7 +406,7 @@ class KeyAnswers:
         return unfinished and not self._need.met and not self._evaluation.live
 
     def _back_to_keys(self) -> None:
-        """Ask for keys after all; what was read of the whole fragment stays."""
+        """Return to requesting keys; the pages read stay."""
         whole, index = self.report.whole, self._index
         assert whole is not None
         assert index is not None

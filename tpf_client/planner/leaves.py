@@ -1,9 +1,8 @@
 """The leaves of a query's dataflow: basic graph patterns over fragments.
 
-Patterns are joined in the order of their counts, beginning with the seed or the smallest fragment,
-and never, where it can be helped, with a pattern that shares no variable with what is there. Each
-further pattern is looked up by the keys that there are; `FragmentLookup` finds out by itself
-whether that takes fewer requests than reading the fragment.
+Patterns are joined by count, from the seed or the smallest fragment, avoiding cross products. Each
+further pattern is looked up by the present keys; `FragmentLookup` chooses between that and reading
+the whole fragment.
 """
 
 import math
@@ -56,25 +55,25 @@ PATIENCE = 2
 
 
 class FragmentLookup(KeyAnswers):
-    """Answers keys from the fragments of a pattern; a `LookupSource`.
+    """Answer keys from the fragments of a pattern; a `LookupSource`.
 
     Args:
         evaluation: the query.
         pattern: the pattern to look up.
         keys: its variables that make a key.
-        estimate: how much matches the whole pattern.
-        star: what may be asked in place of it, where the key is its subject.
-        source: who answers; by default the source of the query.
-        bound: how many keys there will be at most, as far as counts tell; ``None``: unknown.
-        expected: about how many keys there will be; infinite: nobody knows.
-        spread: how many times as many there may be.
-        after: the lookups whose answers bring keys.
-        need: whether only a few solutions are wanted.
-        filtered: whether a filter looks at what this lookup brings, before anything else is asked.
-        doubtful: whether a filter may yet leave out what this lookup brings.
+        estimate: of the whole pattern.
+        star: may replace the pattern, where the key is its subject.
+        source: answers; by default the source of the query.
+        bound: the most keys by counts, if known.
+        expected: estimated keys; infinite: unknown.
+        spread: factor by which there may be more.
+        after: the lookups that bring keys.
+        need: limits the solutions needed.
+        filtered: a filter follows immediately.
+        doubtful: a filter may drop results.
 
     Attributes:
-        choice: which keys matter; ``None``: all.
+        choice: the keys that matter; ``None``: all.
     """
 
     def __init__(
@@ -110,11 +109,11 @@ class FragmentLookup(KeyAnswers):
 
     @property
     def patient(self) -> bool:
-        """Whether what others find may spare it requests."""
+        """True if other results may save it requests."""
         return self.choice is not None
 
     def pump(self, *, complete: bool) -> bool:
-        """Ask for waiting keys, or for the whole fragment where that takes fewer requests."""
+        """Request waiting keys, or the whole fragment where that takes fewer requests."""
         if self._index is not None and self._given_up():
             self._back_to_keys()
         waiting = len(self._waiting)
@@ -159,14 +158,10 @@ class FragmentLookup(KeyAnswers):
             self._ask(list(self._waiting)[:full])
 
     def _promising(self, pages: int | None) -> bool:
-        """Whether a few keys may do, where only a few solutions are wanted.
+        """True if a few keys may do, for a limited need.
 
-        Where a filter follows, perhaps none passes it, and all keys would be asked for in vain on
-        top of the whole fragment. So a small part of its requests is risked, and more of them as
-        far as those before led to solutions.
-
-        Args:
-            pages: requests for the whole fragment.
+        Behind a filter they may be in vain, so only a part of the cost of the whole (`pages`) is
+        risked, growing with success.
         """
         missing, wanted, asked = self._need.missing, self._missing, self.report.asked
         doubtful = self._doubtful or self._need.doubtful
@@ -177,19 +172,15 @@ class FragmentLookup(KeyAnswers):
         return asked * wanted <= pages * (wanted - missing)
 
     def _surely_whole(self, pages: int) -> bool:
-        """Whether so many keys will come that there is no need to wait for them."""
+        """True if enough keys will come to read the whole without waiting."""
         least = EARLY * pages * self._estimate.block
         return least <= self._expected < math.inf and not self._evaluation.live
 
     def scout(self) -> bool:
-        """Ask for the first keys at once; whether it did.
+        """Request the first keys at once, for early solutions; return success.
 
-        It may take a while to find out how to ask for the keys best, until those that bring them
-        have arrived. So that the first solutions do not wait for that, a few keys go before, as
-        soon as they are there and before anything else. Not where most probably the whole fragment
-        is going to be read, unless solutions wait until it is sure that they have no partner here:
-        of that the whole fragment tells at its end only. And one by one, but twice as many
-        whenever those before led to no solution of the query.
+        Not where the whole fragment will probably be read, unless solutions wait for the absence of
+        a partner. One by one, doubled whenever the earlier ones gave no solution.
         """
         need, waiting = self._need, self._waiting
         if not waiting or not need.hurried or need.limited or not self._evaluation.hurried:
@@ -209,12 +200,12 @@ class FragmentLookup(KeyAnswers):
         return True
 
     def scouts(self) -> list[LiveFragment]:
-        """What is being read for the first keys."""
+        """Return the fragments being read for the first keys."""
         self._scouting = [each for each in self._scouting if each.loading]
         return self._scouting
 
     def _ask_chosen(self, choice: Choice) -> bool:
-        """Ask for some of the keys that matter, if that may be less than asking for all."""
+        """Request some of the keys that matter, if that may cost less than all."""
         keys = choice.needed(self._waiting)
         if not keys:
             return True
@@ -228,7 +219,7 @@ class FragmentLookup(KeyAnswers):
         return True
 
     def _whole_cost(self) -> int | None:
-        """How many requests the alternative to asking for keys takes."""
+        """Return the requests of the alternative to asking for keys."""
         star = self._star
         if star is None or not star.worthwhile or not is_variable(self._pattern.object):
             # A pattern with a constant object leaves fewer subjects for the rest of its star.
@@ -241,10 +232,7 @@ class FragmentLookup(KeyAnswers):
         return own + min(whole - own, left)
 
     def _ask_some(self) -> None:
-        """Ask for a few keys, if not too many of those asked before are under way.
-
-        What is under way when a limit is met was asked for in vain: that is to be a small part.
-        """
+        """Request a few keys; what is under way when a limit is met is in vain."""
         loading = sum(b.fragment is not None and b.fragment.loading for b in self._batches)
         room = max(self._room(loading) - loading, 0)
         # Those that had a match on the first page have led to something already.
@@ -254,11 +242,7 @@ class FragmentLookup(KeyAnswers):
         self._ask(keys)
 
     def _room(self, loading: int = 0) -> int:
-        """How many requests may be under way, where only a few solutions are wanted.
-
-        Args:
-            loading: how many are.
-        """
+        """Return how many more requests may be under way for a limited need."""
         missing = self._need.missing
         self._missing = self._missing or missing
         if missing is not None and self._missing is not None and missing < self._missing:
@@ -280,15 +264,14 @@ class Step:
     """One step of a plan, for explanations.
 
     Args:
-        pattern: what is matched.
+        pattern: the matched pattern.
         how: ``scan`` (the whole fragment) or ``lookup`` (by keys).
-        estimate: what its first page told.
-        lookup: what the lookup did, where it is one.
-        output: counts what came out.
-        fragment: what a scan reads, as soon as it does.
-        part: which basic graph pattern it belongs to, by number; a step takes what the step before
-            it in the same part gives.
-        fed: whether the first step of its part takes what other parts give.
+        estimate: from its first page.
+        lookup: the work of a lookup.
+        output: counts the output.
+        fragment: read by a scan, once it is.
+        part: number of its basic graph pattern; each step feeds the next one in it.
+        fed: the part's first step takes input from other parts.
     """
 
     pattern: QuadPattern
@@ -302,12 +285,7 @@ class Step:
 
 
 class TimedMeter(Meter):
-    """A meter that knows when it counted last.
-
-    Args:
-        node: what is counted.
-        clock: tells the time.
-    """
+    """A meter with the time of its last count."""
 
     def __init__(self, node: Node, clock: Clock) -> None:
         self._clock = clock
@@ -320,13 +298,9 @@ class TimedMeter(Meter):
 
 
 class FragmentLeaves:
-    """Provides the matches of basic graph patterns (see `tpf_client.dataflow.node.Leaves`).
+    """Match basic graph patterns (see `tpf_client.dataflow.node.Leaves`).
 
-    Args:
-        evaluation: the query.
-        source: who answers; by default the source of the query.
-        explain: whether to count what comes out of each step.
-        plan: takes in the steps of the plan.
+    `explain` counts each step's output; `plan` receives the steps.
     """
 
     def __init__(
@@ -350,13 +324,10 @@ class FragmentLeaves:
         self._fed = False
 
     def prepare(self, patterns: Iterable[QuadPattern]) -> None:
-        """See that it is known how much there is of all these patterns.
-
-        To be called with all patterns of a query before the first `bgp`: one round of requests
-        tells.
+        """Require estimates of all these patterns, in one round of requests.
 
         Raises:
-            MissingEstimates: it is not known yet.
+            MissingEstimates: some are missing.
         """
         patterns = tuple(patterns)
         names = {canonical_pattern(pattern) for pattern in patterns} - self._known
@@ -400,16 +371,16 @@ class FragmentLeaves:
         driver.spawn(self._source.begin(), begun, failed)
 
     def estimate(self, pattern: QuadPattern) -> Estimate:
-        """How much there is of a pattern.
+        """Return the estimate of a pattern.
 
         Raises:
-            MissingEstimates: it is not known yet.
+            MissingEstimates: it is missing.
         """
         self.prepare([pattern])
         return self._evaluation.learned.estimates[self._source, canonical_pattern(pattern)]
 
     def expected(self, patterns: Sequence[QuadPattern]) -> float:
-        """About how many solutions these patterns have: as many as the smallest has matches."""
+        """Estimate the solutions by the smallest pattern."""
         counts = [self.estimate(pattern).count for pattern in patterns]
         return min((UNKNOWN if each is None else each for each in counts), default=1)
 
@@ -425,11 +396,10 @@ class FragmentLeaves:
         grows: bool = True,
         grows_but_for_absence: bool = True,
     ) -> None:
-        """What was built since then is needed only until no solution is missing.
+        """Need the nodes built since then only until no solution is missing.
 
-        Further facts may take solutions away. In a query that is asked once, those are enough that
-        were sure before all was read. A continuous one goes on where some were taken away, and
-        whatever may take them away is read as far as it is asked for.
+        Retractions: a query asked once counts only final solutions; a continuous one goes on, and
+        reads everything that may retract.
         """
         leaves = self._evaluation.leaves[since:]
         if not grows and self._evaluation.live:
@@ -443,12 +413,12 @@ class FragmentLeaves:
             each.need.doubtful = each.need.doubtful or not grows
 
     def not_hurried(self, since: int) -> None:
-        """Nothing comes out before all of what was built since then has come in."""
+        """Send nothing before all input of what was built since then has come."""
         for each in self._evaluation.leaves[since:]:
             each.need.hurried = False
 
     def spare(self, since: int, pattern: Pattern, node: Node, environment: Environment) -> None:
-        """What was built since then is for a SELECT, which may not need all of it."""
+        """Let the nodes built since then serve a SELECT that may not need all solutions."""
         demand = None if self._evaluation.live else demand_of(pattern, environment)
         if demand is not None:
             demand.attach(node)
@@ -457,7 +427,7 @@ class FragmentLeaves:
                     each.choose(demand)
 
     def known(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
-        """Tells of a single seed whether everything has come that was built for it since then."""
+        """Return a test of single seeds: has everything built since then come for it?"""
         leaves = self._evaluation.leaves[since:]
         for each in leaves:
             each.need.decides = True
@@ -475,19 +445,19 @@ class FragmentLeaves:
         return (seeds[0], all_came) if leaves[0].seed is not None else None
 
     def at_rest(self, since: int) -> Callable[[], bool]:
-        """Tells whether what was built since then, until now, has answered all it was asked."""
+        """Return a test: has what was built since then answered all its requests?"""
         rests = [each.at_rest for each in self._evaluation.leaves[since:]]
         live = self._evaluation.live
         return lambda: not live and all(rest() for rest in rests)
 
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
-        """The solutions of these patterns, joined; those that can meet the seed, if any."""
+        """Build the joined solutions of patterns, restricted by the seed, if any."""
         return self.filtered_bgp(patterns, seed, ())
 
     def filtered_bgp(
         self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[EarlyFilter]
     ) -> Node:
-        """The same, filtered before each step by the conditions that can be tested then."""
+        """Build the same, with conditions tested as early as possible."""
         self.prepare(patterns)
         # Those of a SERVICE are in the same plan.
         self._part = self.plan[-1].part + 1 if self.plan else 1
@@ -540,16 +510,10 @@ class FragmentLeaves:
         pattern: QuadPattern,
         known: set[Variable],
     ) -> tuple[float, bool, int]:
-        """Of what is connected, the pattern with the fewest matches is joined first.
+        """Rank a connected pattern by its matches, discounted by filters testable then.
 
-        Of what a filter can test then, only a part counts: the rest is not looked up. Of as many,
-        what changes again and again comes last: a change goes through what follows.
-
-        Args:
-            seeds: how many solutions the first pattern is looked up for; infinite: nobody knows.
-            waiting: the filters that have not been tested.
-            pattern: what is joined.
-            known: the variables that are bound before.
+        Of equals, changing ones come last. `seeds` are the estimated rows that look up the first
+        pattern.
         """
         estimate = self.estimate(pattern)
         free = sum(is_variable(term) and term not in known for term in pattern)
@@ -650,14 +614,14 @@ class FragmentLeaves:
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))
 
     def _bound(self, pattern: QuadPattern, bounds: dict[Variable, int]) -> None:
-        """There are at most as many values of a variable as matches of a pattern with it."""
+        """Bound a variable's values by the matches of a pattern with it."""
         count = self.estimate(pattern).count
         if count is not None:
             for name in variables_of_quad(pattern):
                 bounds[name] = min(count, bounds.get(name, count))
 
     def _gather_stars(self, patterns: Iterable[QuadPattern]) -> None:
-        """Learn which patterns ask for properties of the same subject."""
+        """Find patterns about properties of the same subject."""
         for pattern in patterns:
             if not is_variable(pattern.subject) or is_variable(pattern.predicate):
                 continue
@@ -680,7 +644,7 @@ class FragmentLeaves:
 
 
 def _while_sure(missing: Callable[[], int | None], flow: Dataflow) -> Callable[[], int | None]:
-    """How many solutions are missing, as far as those that are there will not be taken back."""
+    """Count the missing solutions against those that are final."""
     sure: int | None = None
 
     def still_missing() -> int | None:
@@ -693,7 +657,7 @@ def _while_sure(missing: Callable[[], int | None], flow: Dataflow) -> Callable[[
 
 
 def _tested(node: Node, waiting: list[EarlyFilter]) -> Node:
-    """The node after those conditions that can be tested on it; they are taken out."""
+    """Apply the conditions that can be tested on a node; remove them."""
     for each in [each for each in waiting if each.variables <= node.certain]:
         waiting.remove(each)
         node = each.attach(node)

@@ -1,4 +1,4 @@
-"""A fragment as one query holds it: its content so far, and until when that is right."""
+"""A fragment in one query: its content, and until when it is valid."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,9 @@ from tpf_client.planner.source import Source
 
 
 class HeldFacts:
-    """Quads with the labels that were read last.
+    """Quads with the labels read last, as long as a fragment holds them.
 
-    A quad is held as long as one of the fragments that it came with holds it.
-
-    Attributes:
-        find: the label of a quad, or of its four terms, and what else is given if it is not held.
-        labelled: the predicates of which any fact has had a label.
+    `find` returns a quad's label or a default; `labelled` are predicates with any label so far.
     """
 
     __slots__ = ("_labels", "_more", "find", "labelled")
@@ -41,7 +37,7 @@ class HeldFacts:
         return len(self._labels)
 
     def label(self, quad: Quad) -> Label | None:
-        """The label of a held quad; ``None``: it has none.
+        """Return the label of a held quad, if it has one.
 
         Raises:
             KeyError: it is not held.
@@ -51,13 +47,7 @@ class HeldFacts:
     def update(
         self, come: Collection[Quad], gone: Iterable[Quad], labels: Mapping[Quad, Label | None]
     ) -> None:
-        """One fragment was read.
-
-        Args:
-            come: the quads that it did not hold before.
-            gone: the quads that it holds no more.
-            labels: all that it holds, with their labels.
-        """
+        """Update from one reading: new and gone quads, and all its labels."""
         for quad in come:
             if quad in self._labels:
                 self._more[quad] = self._more.get(quad, 0) + 1
@@ -80,7 +70,7 @@ MOMENT = timedelta(microseconds=1)
 
 
 def canonical_pattern(pattern: QuadPattern) -> QuadPattern:
-    """The pattern with its variables named by their positions: what a server is asked."""
+    """Name a pattern's variables by position, as in requests."""
     return QuadPattern(
         *(
             name if is_variable(term) else term
@@ -90,29 +80,27 @@ def canonical_pattern(pattern: QuadPattern) -> QuadPattern:
 
 
 class LiveFragment:
-    """The matches of one pattern at one source, or those that fit a block of bindings.
+    """The matches of one pattern at one source, perhaps restricted by a block.
 
     Attributes:
-        loaded: whether it was ever read, as far as somebody wanted it.
-        loading: whether it is being read.
-        evaluated_at: the instant that its content shows, on the source's clock.
-        fresh_until: the instant until which it may be reused.
-        expires: the first instant at which a label of a match ends; ``None``: nobody says.
-        changes: the first instant at which matches may end or begin; ``None``: nobody says.
-        dynamic: whether its matches change over time.
-        pages: how many pages with matches its first reading took.
-        expected: how many pages it should have; ``None``: nobody says.
-        whole: whether somebody wants it to its end, as long as that is not much further than it
-            should be.
-        turn: with whose requests its own take turns.
-        misses: how many readings in a row found nothing labelled, where there was before.
-        late: its content that has no valid label any more, and is kept for a time of grace.
-        grace_ends: the first instant at which that time is over for some of it; ``None``: never.
-        stale: whether somebody tells that it has changed.
-        extent: how many pages its last reading took.
-        complete: whether these were all.
-        unlabelled: what tells whether any of its matches has got a label, so that it need not be
-            read again for that; ``None``: nothing does.
+        loaded: it was read at all, as far as needed.
+        loading: it is being read.
+        evaluated_at: the instant of its content, on the source's clock.
+        fresh_until: until when it may be reused.
+        expires: the first end of a match's label, if known.
+        changes: the first instant at which matches may end or begin, if known.
+        dynamic: its matches change over time.
+        pages: pages with matches of its first reading.
+        expected: the number of its pages, if known.
+        whole: somebody needs all of it, unless much longer than expected.
+        turn: see `Driver.spawn`.
+        misses: consecutive readings without labelled facts, where there were some.
+        late: content without a valid label, kept by grace.
+        grace_ends: the first end of a grace, if any.
+        stale: a signal says that it has changed.
+        extent: pages of its last reading.
+        complete: these were all.
+        unlabelled: tells whether any match has got a label, to save a reading.
     """
 
     def __init__(
@@ -162,11 +150,11 @@ class LiveFragment:
 
     @property
     def wanted(self) -> bool:
-        """Whether a subscriber needs all of it."""
+        """True if a subscriber needs all of it."""
         return not all(each in self.enough and self.enough[each]() for each in self.subscribers)
 
     def grow(self, facts: Iterable[Fact]) -> None:
-        """Some facts of the first reading: those of a page."""
+        """Add facts of a page of the first reading."""
         self.pages += 1
         fresh = {fact.quad: fact.label for fact in facts if fact.quad not in self._quads}
         if fresh:
@@ -176,11 +164,9 @@ class LiveFragment:
             self._tell([(quad, 1) for quad in fresh])
 
     def replace(self, content: Content, grace: timedelta = timedelta(0)) -> None:
-        """The whole content as it is now: subscribers get the difference.
+        """Replace the content; subscribers get the difference.
 
-        Args:
-            content: what was read.
-            grace: for how long a fact stays whose label has ended, if nothing replaces it.
+        `grace` is how long an expired fact stays unless replaced.
         """
         self.loaded = True
         self.stale = False
@@ -209,10 +195,7 @@ class LiveFragment:
             self._tell(_in_turn(come, gone))
 
     def end_grace(self, instant: datetime, grace: timedelta) -> bool:
-        """Let go of what is late, and whose grace is over at this instant; whether there was any.
-
-        That needs no reading: no page tells when a grace is over.
-        """
+        """Drop facts whose grace is over, without a reading; return whether any was."""
         if self.grace_ends is None or self.grace_ends > instant:
             return False
         over = [quad for quad, label in self.late.items() if shifted(label.end, grace) <= instant]
@@ -229,7 +212,7 @@ class LiveFragment:
         self.grace_ends = min((shifted(label.end, grace) for label in late.values()), default=None)
 
     def _late(self, new: Mapping[Quad, Label | None], grace: timedelta) -> dict[Quad, Label]:
-        """What is not there any more only because its label ended, less than `grace` ago."""
+        """Return what is missing only because its label ended, less than `grace` ago."""
         at = self.evaluated_at
         late = {
             quad: label
@@ -246,7 +229,7 @@ class LiveFragment:
         }
 
     def due(self, freshness: "Freshness") -> datetime:
-        """The instant at which it should be read again."""
+        """Return when it should be read again."""
         at, changes = self.evaluated_at, self.changes
         told = changes if changes is not None and changes > at else None
         if freshness.replay:
@@ -273,9 +256,9 @@ class LiveFragment:
         return max(self.fresh_until, shifted(at, max(freshness.static_recheck, freshness.floor)))
 
     def contradicts(self, instant: datetime, freshness: "Freshness") -> bool:
-        """Whether it may have changed between its reading and this instant.
+        """True if it may have changed between its reading and this instant.
 
-        A page whose labels lie in its own past contradicts nothing: its server means it.
+        A page with labels in its own past does not: its server means it.
         """
         ends = [self.changes]
         if self.dynamic and freshness.signalled is None:
@@ -288,9 +271,9 @@ class LiveFragment:
 
 
 def _in_turn(come: Sequence[Quad], gone: Sequence[Quad]) -> QuadChanges:
-    """The changes, of each subject what came before what is gone.
+    """Order changes by subject, additions first.
 
-    Operators that hold what belongs to a subject would forget it in between, and look it up again.
+    Otherwise operators would drop a subject's state in between, and look it up again.
     """
     old: dict[Term, list[Quad]] = {}
     for quad in gone:
@@ -306,14 +289,10 @@ def _in_turn(come: Sequence[Quad], gone: Sequence[Quad]) -> QuadChanges:
 
 
 class Unlabelled:
-    """A pattern of whose matches none has a label, as its server tells on its first page.
+    """A pattern without labelled matches, by its first page.
 
-    As long as it says so, no fragment of the pattern need be read for that, however many there are.
-
-    Args:
-        source: who answers.
-        pattern: the pattern.
-        block: how many keys one request can be restricted to; 1: one by one.
+    While that page says so, no fragment of it need be read for labels. `block` is the most keys per
+    request.
     """
 
     def __init__(self, source: Source, pattern: QuadPattern, block: int) -> None:
@@ -324,7 +303,7 @@ class Unlabelled:
         self._begun = False
 
     def fragment_read(self, content: Content, pattern: QuadPattern | None) -> None:
-        """A fragment of it was read: of a pattern, or ``None`` where it was restricted."""
+        """Note a reading: of a pattern, or ``None`` where it was restricted."""
         if not self._begun:
             self._looked_at = min(self._looked_at, content.evaluated_at)
             self._fresh_until = min(self._fresh_until, content.fresh_until)
@@ -332,12 +311,12 @@ class Unlabelled:
             self.look(content, content.evaluated_at)
 
     def look(self, first_page: Content, at: datetime) -> None:
-        """Its first page was read, and says so still."""
+        """Note an unchanged first page."""
         self._begun = True
         self._looked_at, self._fresh_until = at, first_page.fresh_until
 
     def due(self, freshness: "Freshness") -> datetime:
-        """The instant at which its first page should be read again."""
+        """Return when its first page should be read again."""
         if freshness.static_recheck is None or freshness.signalled is not None or freshness.replay:
             return LAST
         return max(self._fresh_until, shifted(self._looked_at, freshness.poll))
@@ -345,21 +324,19 @@ class Unlabelled:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """For how long fragments are taken to hold.
+    """How long fragments hold.
 
     Args:
         floor: the least time, however short a server says (no busy loop).
-        poll: the least time where no label tells of the change, however short a server says.
-        static_recheck: the least time for fragments of which no match is labelled; ``None``: for
-            ever. Whether one has got a label is looked at when the freshness by HTTP ends.
-        look: how soon to look again when all labelled facts of a fragment, of whatever subject,
-            ended and no others came; longer each time.
+        poll: the least time without labels.
+        static_recheck: the least time for fragments without labelled matches; ``None``: for ever.
+            Labels are checked when the freshness by HTTP ends.
+        look: the first pause when all labelled facts ended without successors; it grows.
         looks: how often to do so.
-        replay: whether history is replayed: no time is saved then, every state is to be shown.
+        replay: history is replayed: show every state.
         every: the most time, in a replay.
-        grace: for how long a fact stays whose label has ended and that nothing has replaced.
-        signalled: how often to look all the same where the server tells what changes; ``None``: it
-            does not.
+        grace: how long an expired fact stays unless replaced.
+        signalled: how often to look under a change signal; ``None``: there is none.
     """
 
     floor: timedelta = timedelta(milliseconds=100)

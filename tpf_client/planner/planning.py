@@ -50,20 +50,14 @@ def plan_query(
     *,
     strict: bool = False,
 ) -> Output:
-    """Build the dataflow of a query, which depends on how much there is (see `planned`).
+    """Build the dataflow of a query, which depends on estimates (see `planned`).
 
-    Args:
-        query: what to answer.
-        leaves: the leaves to use.
-        evaluation: takes in the dataflow.
-        now: what NOW() gives.
-        on_change: see `Output`.
-        allowed: the URLs that SERVICE may ask; ``None``: any.
-        strict: whether a function that is not known is refused; else its call is an error.
+    `now` is the value of NOW(); `allowed` are the URLs of SERVICE (``None``: any); `strict` refuses
+    unknown functions, whose calls are otherwise errors.
 
     Raises:
         UnsupportedQueryError: the query cannot be answered; no request was sent.
-        MissingEstimates: it is not known yet.
+        MissingEstimates: some are missing.
     """
     services: dict[Term, FragmentLeaves] = {}
     silent, loud = (
@@ -113,7 +107,6 @@ def plan_query(
 
 
 def _service_source(evaluation: Evaluation, query: Query, endpoint: Term) -> FragmentSource:
-    """Who answers at an endpoint of SERVICE."""
     asked = list(services_of(query.pattern))
     return FragmentSource(
         evaluation.driver.fetcher,
@@ -130,7 +123,7 @@ def _service_source(evaluation: Evaluation, query: Query, endpoint: Term) -> Fra
 
 
 class _NoFragments:
-    """Leaves that ask nobody, to find out whether a query can be built."""
+    """Leaves that ask nobody, to check a query."""
 
     def __init__(self, dataflow: Dataflow) -> None:
         self._dataflow = dataflow
@@ -141,12 +134,7 @@ class _NoFragments:
 
 
 def check(query: Query, allowed: Collection[str] | None = None, *, strict: bool = False) -> None:
-    """Find out whether a query can be answered, without any request.
-
-    Args:
-        query: the query.
-        allowed: the URLs that SERVICE may ask; ``None``: any.
-        strict: whether a function that is not known is refused.
+    """Check that a query can be answered, without any request; see `plan_query`.
 
     Raises:
         UnsupportedQueryError: it cannot.
@@ -168,7 +156,7 @@ def check(query: Query, allowed: Collection[str] | None = None, *, strict: bool 
 
 
 def patterns_of(value: Any) -> Iterator[QuadPattern]:
-    """The quad patterns of a pattern or expression, those of paths and inside EXISTS included."""
+    """Yield quad patterns, those of paths and inside EXISTS included."""
     for each in everything(value, Service):
         if isinstance(each, BGP):
             yield from each.patterns
@@ -177,7 +165,7 @@ def patterns_of(value: Any) -> Iterator[QuadPattern]:
 
 
 def _joins(pattern: Any) -> bool:
-    """Whether a pattern may join matches of several quad patterns, or of one with itself."""
+    """True if a pattern may join matches of quad patterns."""
     paths = any(isinstance(each, Path) for each in everything(pattern, Service))
     return paths or len(list(patterns_of(pattern))) > 1
 

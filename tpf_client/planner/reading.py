@@ -1,4 +1,4 @@
-"""Reading a fragment page by page, in parallel where the URLs of its pages can be foretold."""
+"""Read a fragment page by page, in parallel where the URLs of pages are predictable."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ MAX_REPEATS = 8
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a fragment holds.
+    """The content of a fragment; ``None`` where not stated.
 
     Args:
         facts: its quads with their labels.
         evaluated_at: the instant that it shows, on the server's clock.
-        fresh_until: the instant until which HTTP lets us reuse it.
-        expires: the first instant at which a label of a match ends; ``None``: nobody says.
-        changes: the first instant at which matches may end or begin; ``None``: nobody says.
-        dynamic: whether it is known that matches change over time; ``None``: nobody says.
-        warnings: what was wrong in its labels.
+        fresh_until: until when HTTP lets us reuse it.
+        expires: the first end of a match's label.
+        changes: the first instant at which matches may end or begin.
+        dynamic: matches change over time.
+        warnings: errors in its labels.
         pages: how many pages were read.
-        complete: whether these were all.
+        complete: these were all.
     """
 
     facts: Sequence[Fact]
@@ -51,7 +51,7 @@ class Content:
 
 
 def together(tasks: Sequence[Task[T]]) -> Task[list[T]]:
-    """Several tasks at the same time, round by round; their results in the same order."""
+    """Run several tasks concurrently; return their results in order."""
     results: dict[int, T] = {}
     asked: dict[int, Sequence[Request]] = {}
 
@@ -83,20 +83,19 @@ def read_pages(
     bare: bool = False,
     more: Callable[[int], bool] | None = None,
 ) -> Task[Content]:
-    """The pages of the fragment at `url`, from the first on.
+    """Read the fragment at `url` as it holds at an instant (``None``: now).
 
     Args:
         url: its first page.
-        at: the instant at which it must hold, on the server's clock; ``None``: now.
-        strict: whether only what is read at `at` or later will do, fresh or not.
-        bare: whether it is one page, and all of that is data.
-        on_page: called with the facts of each page, as it comes.
-        more: whether to read on after so many pages, asked when nobody else has anything to do;
-            ``None``: all are read.
+        at: on the server's clock.
+        strict: only pages read at `at` or later will do, fresh or not.
+        bare: it is one page, and all of it is data.
+        on_page: called with the facts of each page.
+        more: read on after so many pages? Asked when idle; ``None``: read all.
 
     Raises:
-        PageError: the links to the next pages loop, or lead on without an end.
-        SourceError: a page could not be had.
+        PageError: the links to the next pages loop, or do not end.
+        SourceError: a page could not be fetched.
     """
     (first,) = yield [Request(url, at, at if strict else None, bare)]
     facts: list[Fact] = []
@@ -170,10 +169,9 @@ def _dynamic(about: PageMetadata) -> bool | None:
 
 
 def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
-    """The URLs of the next pages as far as they follow from one link, the link itself first.
+    """Predict the URLs of the next pages from one link, the link itself first.
 
-    A link to page *n* has *n* as the value of exactly one parameter, and that parameter is named
-    like a page; the count tells how many pages there will be.
+    Its page number must be the value of exactly one parameter, named like a page.
     """
     count = first.metadata.count
     size = first.metadata.page_size or len(first.facts)
@@ -202,7 +200,7 @@ def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
 def selector(
     pattern: QuadPattern, form: Form, url: str
 ) -> Callable[[Sequence[Fact]], Sequence[Fact]]:
-    """Those facts of a page that belong to the pattern; servers may send more than was asked."""
+    """Return a filter of a page's facts by pattern; servers may send more."""
     wanted = [
         (place, from_wire(Term(term), url) if term.startswith("<") else term)
         for place, term in enumerate(pattern[:3])

@@ -1,7 +1,6 @@
-"""SERVICE: other sources of fragments, and what SILENT makes of their failures.
+"""SERVICE: other sources of fragments; a SILENT one that fails has one empty solution.
 
-Source: SPARQL 1.1 Federated Query, section 2.1: a SILENT service that fails has one solution
-without a value.
+Source: SPARQL 1.1 Federated Query, section 2.1.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +22,7 @@ T = TypeVar("T")
 
 
 class SilentSource:
-    """A source whose failures say that they are those of a SILENT service; a `Source`.
-
-    Args:
-        source: who answers.
-        endpoint: what the query calls it.
-    """
+    """A source of a SILENT service, whose failures are `ServiceError`."""
 
     def __init__(self, source: Source, endpoint: Term) -> None:
         self.url = source.url
@@ -40,7 +34,7 @@ class SilentSource:
         return self._source.now()
 
     def wake_at(self, instant: datetime) -> datetime:
-        """The instant of our clock at which the source's has surely reached `instant`."""
+        """Return our instant at which the source's clock has surely reached `instant`."""
         return self._source.wake_at(instant)
 
     def begin(self) -> Task[object]:
@@ -48,7 +42,7 @@ class SilentSource:
         return self._marked(self._source.begin())
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
-        """How much there is."""
+        """Return the source's estimate."""
         return self._marked(self._source.estimate(pattern))
 
     def read(
@@ -61,7 +55,7 @@ class SilentSource:
         anew: bool = False,
         more: Callable[[int], bool] | None = None,
     ) -> Task[Content]:
-        """All matches, or those on the first pages."""
+        """Read all matches, or the first pages."""
         return self._marked(self._source.read(pattern, at, on_page, block, anew=anew, more=more))
 
     def _marked(self, task: Task[T]) -> Task[T]:
@@ -72,11 +66,7 @@ class SilentSource:
 
 
 class Services:
-    """The services of a continuous query: a SILENT one that fails is left out for some time.
-
-    Args:
-        query: the query with all of them.
-    """
+    """The services of a continuous query; a failing SILENT one is left out for a time."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -102,7 +92,7 @@ class Services:
         self.failed[error.endpoint] = at
 
     def forgive(self, before: datetime) -> bool:
-        """Take in again those that failed before an instant; whether there were any."""
+        """Retry services that failed before an instant; return whether there were any."""
         old = [endpoint for endpoint, at in self.failed.items() if at <= before]
         for endpoint in old:
             del self.failed[endpoint]
@@ -110,12 +100,12 @@ class Services:
 
 
 def services_of(value: Any) -> Iterator[Service]:
-    """The services of a pattern, those inside EXISTS included."""
+    """Yield the services of a pattern, those inside EXISTS included."""
     return (each for each in everything(value) if isinstance(each, Service))
 
 
 def without_service(value: T, endpoint: str) -> T:
-    """A pattern in which the SILENT services of an endpoint have failed."""
+    """Mark the SILENT services of an endpoint as failed."""
 
     def change(pattern: Pattern) -> Pattern:
         if isinstance(pattern, Service) and pattern.silent:

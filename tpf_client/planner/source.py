@@ -1,4 +1,4 @@
-"""Sources of facts: what the planner needs to know of them."""
+"""The planner's interface of sources of facts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,12 +23,10 @@ from tpf_client.planner.reading import Content
 
 @dataclass(slots=True)
 class Star:
-    """What is asked per subject in place of several patterns of the same subject.
+    """One request per subject in place of several patterns of it.
 
-    Args:
-        pattern: the pattern that is asked: any property of the subject.
-        members: the patterns that it can stand for, with the requests that each takes when it is
-            read whole; ``None``: unknown. Those that were answered otherwise are taken out.
+    `pattern` asks for any property; `members` maps the remaining patterns to the requests to read
+    each whole (``None``: unknown).
     """
 
     pattern: QuadPattern
@@ -37,26 +35,25 @@ class Star:
 
     @property
     def worthwhile(self) -> bool:
-        """Whether it spares requests beside asking for one property."""
+        """True if it saves requests beside asking for one property."""
         return len(self.members) > 1 or bool(self.asked)
 
     def whole_cost(self) -> int | None:
-        """How many requests it takes to read all members whole."""
+        """Return the requests to read all members whole."""
         known = [pages for pages in self.members.values() if pages is not None]
         return sum(known) if len(known) == len(self.members) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the first page of a fragment tells of all of it.
+    """The estimate from a fragment's first page; ``None``: not stated.
 
     Args:
-        count: matches; ``None``: unknown, which is never taken for few.
-        pages: requests that reading it whole takes beyond the first page; ``None``: unknown.
-        dynamic: how many matches are labelled facts; ``None``: nobody says.
-        block: how many keys one request can be restricted to; 1: one by one.
-        first: those matches on the first page that further pages show alike, where there are
-            others.
+        count: matches; ``None`` never counts as few.
+        pages: requests to read the rest.
+        dynamic: labelled matches.
+        block: the most keys per request; 1: one by one.
+        first: matches on the first page that further pages show alike, if there are others.
     """
 
     count: int | None
@@ -67,10 +64,10 @@ class Estimate:
 
 
 class Source(Protocol):
-    """Who answers quad patterns.
+    """A source that answers quad patterns.
 
-    A variable in the graph position matches any graph, the default graph included; repeated
-    variables are the caller's to check.
+    A graph variable matches any graph, the default graph included; repeated variables are the
+    caller's to check.
     """
 
     url: str
@@ -79,13 +76,13 @@ class Source(Protocol):
         """The present instant on this source's clock."""
 
     def wake_at(self, instant: datetime) -> datetime:
-        """The instant of our clock at which this source's has surely reached `instant`."""
+        """Return our instant at which this source's clock has surely reached `instant`."""
 
     def begin(self) -> Task[object]:
-        """Learn what the first estimates need, so that they do not all ask for it."""
+        """Fetch once what the first estimates share."""
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
-        """How much there is."""
+        """Estimate the matches."""
 
     def read(
         self,
@@ -97,22 +94,21 @@ class Source(Protocol):
         anew: bool = False,
         more: Callable[[int], bool] | None = None,
     ) -> Task[Content]:
-        """All matches, or those on the first pages.
+        """Read all matches, or the first pages.
 
         Args:
-            pattern: what to match.
+            pattern: the pattern.
             at: the instant at which they must hold, on this source's clock; ``None``: now.
-            on_page: told of matches as they come.
-            block: bindings one of which each match must fit, where the estimate offers that. The
-                pattern's variables are then those of `PATTERN_VARIABLES`.
-            anew: whether the server shall be asked although HTTP calls fresh what is kept.
-            more: whether to read on after so many pages, for sources that can stop; ``None``: all
-                are read.
+            on_page: receives matches as they come.
+            block: bindings one of which each match must fit, if supported; the pattern's variables
+                are then those of `PATTERN_VARIABLES`.
+            anew: revalidate even what HTTP calls fresh.
+            more: read on after so many pages? ``None``: read all.
         """
 
 
 def impossible(pattern: QuadPattern) -> bool:
-    """Whether no RDF quad can match: a literal as subject, predicate or graph, and the like."""
+    """True if no RDF quad can match, as with a literal as subject."""
     subject, predicate, _, graph = pattern
     return (
         is_literal(subject)
@@ -125,7 +121,7 @@ def impossible(pattern: QuadPattern) -> bool:
 
 
 def substitute(pattern: QuadPattern, binding: dict[Variable, Term]) -> QuadPattern:
-    """The pattern with values in place of variables."""
+    """Replace variables by values."""
     return QuadPattern(
         *(binding.get(Variable(term), term) if is_variable(term) else term for term in pattern)
     )

@@ -1,4 +1,4 @@
-"""Several sources as one: the merge of what they hold."""
+"""The union of several sources."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,12 +16,8 @@ from tpf_client.planner.source import Estimate, Source
 class UnionSource:
     """The quads of all these sources, each once; a `Source` for one query.
 
-    A source that has no match of a pattern is not asked for narrower ones.
-
-    Instants are those of the first one's clock.
-
-    Args:
-        sources: at least one.
+    A source without a match is not asked for narrower patterns. Instants are on the first one's
+    clock.
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
@@ -30,11 +26,11 @@ class UnionSource:
         self._empty: dict[Source, list[QuadPattern]] = {source: [] for source in sources}
 
     def now(self) -> datetime:
-        """The present instant on the first source's clock."""
+        """The present on the first source's clock."""
         return self._sources[0].now()
 
     def wake_at(self, instant: datetime) -> datetime:
-        """The instant of our clock at which every source's has surely reached `instant`."""
+        """Return our instant at which every source's clock has surely reached `instant`."""
         ours = self._sources[0]
         return max(
             source.wake_at(shifted(instant, source.now() - ours.now())) for source in self._sources
@@ -45,7 +41,7 @@ class UnionSource:
         return together([source.begin() for source in self._sources])
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
-        """How much there is in all."""
+        """Sum the estimates."""
         sources = self._asked(pattern)
         estimates = yield from together([source.estimate(pattern) for source in sources])
         for source, each in zip(sources, estimates, strict=True):
@@ -70,7 +66,7 @@ class UnionSource:
         anew: bool = False,
         more: Callable[[int], bool] | None = None,
     ) -> Task[Content]:
-        """All matches, or those on the first pages; what several sources hold comes once."""
+        """Read all matches, or the first pages; duplicates come once."""
         ours = self._sources[0]
         sources = self._asked(pattern) or [ours]
         shifts = [source.now() - ours.now() for source in sources]
@@ -107,7 +103,7 @@ class UnionSource:
         )
 
     def _asked(self, pattern: QuadPattern) -> list[Source]:
-        """The sources that may have matches: not those that have none of a wider pattern."""
+        """Return the sources that may have matches."""
         return [
             source
             for source in self._sources
@@ -116,7 +112,7 @@ class UnionSource:
 
 
 def _covers(wider: QuadPattern, pattern: QuadPattern) -> bool:
-    """Whether what matches a pattern matches the other, too; repeated variables do not count."""
+    """True if the wider pattern matches all of the other; repeated variables do not count."""
     return all(is_variable(one) or one == other for one, other in zip(wider, pattern, strict=True))
 
 
@@ -126,7 +122,7 @@ def _total(numbers: Sequence[int | None]) -> int | None:
 
 
 def _any(each: Sequence[bool | None]) -> bool | None:
-    """Whether it is so of any; ``None``: of one it is not known."""
+    """Three-valued disjunction."""
     return True if True in each else None if None in each else False
 
 
