@@ -26,8 +26,8 @@ class FactPlace(NamedTuple):
 
     Args:
         batch: number of the batch at which the fact's end is known.
-        replaced: a statement of that batch ended it; such facts follow the others.
-        since: first batch of the unbroken run of its subject and predicate, or `batch` if replaced.
+        replaced: that batch ended it; such facts come last.
+        since: first batch of its subject and predicate's unbroken run, or `batch` if replaced.
         within: its position in that batch.
     """
 
@@ -38,7 +38,7 @@ class FactPlace(NamedTuple):
 
 
 class NumberedBatch(NamedTuple):
-    """Some of the statements of a batch, with their positions; microseconds since 1970."""
+    """Some of a batch's statements with positions; microseconds since 1970."""
 
     number: int
     at: int
@@ -47,10 +47,9 @@ class NumberedBatch(NamedTuple):
 
 
 def history(batches: Iterable[FeedBatch]) -> Iterator[Fact]:
-    """Yield the statements of a feed with the intervals in which they hold.
+    """Yield a feed's statements with the intervals in which they hold.
 
-    One that is repeated before it ends has one interval, which ends where another value of the same
-    subject, predicate and graph begins.
+    Repetitions prolong an interval; another value of the same subject, predicate and graph ends it.
     """
     numbered = (
         NumberedBatch(number, to_micros(batch.at), to_micros(batch.end), enumerate(batch.quads))
@@ -69,7 +68,7 @@ class _Held(NamedTuple):
 
 
 class _Ending:
-    """The facts that may end, by instant, each once however often renewed."""
+    """The facts that may end, by instant."""
 
     def __init__(self) -> None:
         self._keys: dict[int, dict[tuple[str, ...], None]] = {}
@@ -100,7 +99,7 @@ class _Ending:
 def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[FactPlace, Fact]]:
     """Yield the facts of `history` with their positions, in order.
 
-    Batches may hold some subjects and predicates only; histories merged by position are the whole.
+    Histories of some subjects and predicates, merged by position, are the whole.
     """
     held: dict[tuple[str, ...], _Held] = {}
     ending = _Ending()
@@ -149,7 +148,7 @@ def _fact(held: _Held, end: int) -> Fact:
 
 
 def naming_of(dataset: str) -> Naming:
-    """Return how the facts of the dataset at this URL are named."""
+    """Return how a dataset's facts are named."""
     url = dataset.rstrip("/")
     return Naming(f"{url}/facts/", url)
 
@@ -163,7 +162,7 @@ def write_facts(
     until: datetime | None = None,
     report: Report | None = None,
 ) -> int:
-    """Write a feed as annotated N-Quads; return the number of facts."""
+    """Write annotated N-Quads; return the number of facts."""
     report = report or Silent()
     report.stage(f"writing facts of {feed.name}")
     return write_labelled(history(feed.batches(start, until)), target, method, naming, report)
@@ -194,7 +193,7 @@ def write_streams(
     until: datetime | None = None,
     report: Report | None = None,
 ) -> int:
-    """Write every stream as ``NAME.tsv``; return the number of triples.
+    """Write each stream as ``NAME.tsv``; return the number of triples.
 
     A line is ``ts_ms<TAB>s<TAB>p<TAB>o``: milliseconds since 1970 and N-Triples terms.
     """
@@ -218,7 +217,7 @@ def stream_lines(
     start: datetime | None = None,
     until: datetime | None = None,
 ) -> Iterator[str]:
-    """Return the lines of one stream, in order of time; see `write_streams`."""
+    """Return a stream's lines by time; see `write_streams`."""
     for reading in source.readings(stream, start, until):
         millis = to_micros(reading.at) // 1000
         for quad in reading.quads:
@@ -264,7 +263,7 @@ def make_directory(directory: Path) -> None:
 
 @contextmanager
 def file_aside(target: Path) -> Iterator[IO[str]]:
-    """Open a file that replaces `target` when the block succeeds."""
+    """Open a file that replaces `target` on success."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with replaced_file(target, durable=False) as file:

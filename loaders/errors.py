@@ -1,13 +1,13 @@
 """Errors of the loaders.
 
 LoaderError
-├── InputError          a missing or malformed input (with file and line)
+├── InputError          a missing or malformed input
 ├── OutputError         an output that exists already or cannot be written
-├── SettingError        a setting that makes no sense
+├── SettingError        an invalid setting
 └── ReplayError         a replay that cannot go on
     ├── PublishRefusedError  the server refused a batch
-    ├── ServerUnreachableError  the server did not answer any attempt
-    └── StateError      the state file belongs to another replay or is damaged
+    ├── ServerUnreachableError  the server did not answer
+    └── StateError      the state file is damaged or belongs to another replay
 """
 
 from typing import ClassVar

@@ -30,10 +30,10 @@ class Fetched(NamedTuple):
 
 
 def fetched_pages(session: requests.Session, url: str) -> Iterator[bytes]:
-    """Yield the bodies of an answer and of the pages that follow it.
+    """Yield the bodies of an answer and its following pages.
 
     Raises:
-        InputError: as `checked_response`; or the pages lead to another server, or do not end.
+        InputError: as `checked_response`; or the pages lead elsewhere or do not end.
     """
     page: str | None = url
     met: set[str] = set()
@@ -61,8 +61,7 @@ def checked_response(
 ) -> Fetched:
     """Return an answer that is successful, or has an accepted status.
 
-    It is fetched in a thread and abandoned after `_SECONDS`: socket timeouts do not stop a slow
-    trickle.
+    It is abandoned after `_SECONDS`: socket timeouts do not stop a slow trickle.
 
     Raises:
         InputError: no answer in time, an error, or more than `MAX_MESSAGE` bytes.
@@ -118,7 +117,7 @@ def _next_page(answer: requests.Response, url: str) -> str | None:
 
 
 def host_parts(url: str) -> SplitResult | None:
-    """Split a URL with a host and a valid port or none; else ``None``."""
+    """Split a URL with a host and no invalid port; else ``None``."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -21,7 +21,7 @@ def made_by_workers(context: "SparkContext", work: Any) -> list[Any]:
 
 
 def one_by_one(context: "SparkContext", work: Any) -> Iterator[Any]:
-    """Iterate over a distributed collection, some partitions at a time."""
+    """Iterate over a distributed collection."""
     count, step = work.getNumPartitions(), 4 * context.defaultParallelism
     for start in range(0, count, step):
         some = list(range(start, min(start + step, count)))
@@ -29,7 +29,7 @@ def one_by_one(context: "SparkContext", work: Any) -> Iterator[Any]:
 
 
 def done_in_thread(context: "SparkContext", work: Callable[[], ResultT]) -> ResultT:
-    """Return a function's result, waiting for Java in a thread, so that Ctrl-C is clean."""
+    """Return a function's result; Ctrl-C interrupts no call to Java."""
     with _worker_errors(), ThreadPoolExecutor(1, "spark-job") as pool:
         job = pool.submit(work)
         try:
@@ -41,7 +41,6 @@ def done_in_thread(context: "SparkContext", work: Callable[[], ResultT]) -> Resu
 
 @contextlib.contextmanager
 def _worker_errors() -> Iterator[None]:
-    """Raise an error of a worker, which Java reports as text, as itself."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

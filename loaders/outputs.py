@@ -1,4 +1,4 @@
-"""Outputs that are complete or absent: written aside, then renamed, or put at a URL."""
+"""Outputs that are complete or absent."""
 
 import os
 import shutil
@@ -21,11 +21,7 @@ def line_of(quad: Quad) -> str:
 
 
 def check_output(output: Path, replace: bool) -> None:
-    """Refuse, before any work, an output that cannot be written.
-
-    Raises:
-        OutputError: it exists and is not to be replaced, or is no directory.
-    """
+    """Raise an `OutputError` early if an output cannot be written."""
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output} is not a directory")
     if output.exists() and not replace and any(output.iterdir()):
@@ -34,7 +30,7 @@ def check_output(output: Path, replace: bool) -> None:
 
 @contextmanager
 def written(output: Path) -> Iterator[None]:
-    """Raise errors of the system, as a full disk, as `OutputError` with the path."""
+    """Raise errors of the system as `OutputError` with the path."""
     try:
         yield
     except OSError as error:
@@ -51,7 +47,7 @@ def output_errors() -> Iterator[None]:
 
 
 def output_path(output: str) -> Path:
-    """Return the path of an output on this machine; refuse other URLs."""
+    """Return the path of a local output; refuse URLs."""
     path = local_path(output)
     if path is None:
         raise OutputError(f"{output}: nothing is written to {output.partition(':')[0]}://")
@@ -60,7 +56,7 @@ def output_path(output: str) -> Path:
 
 @contextmanager
 def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
-    """Give a local path that is moved to `output` when the block succeeds."""
+    """Give a local path, moved to `output` on success."""
     if not is_store_url(output):
         yield output_path(output)
         return
@@ -76,7 +72,7 @@ def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
-    """Give a directory that atomically replaces `output` when the block succeeds."""
+    """Give a directory that atomically replaces `output` on success."""
     check_output(output, replace)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Inputs at paths and at URLs: in an object store (``s3://``), in HDFS, or at a web server.
+"""Inputs at paths and URLs: in an object store (``s3://``), in HDFS, or at a web server.
 
-A file at a URL is looked up once; workers fetch exactly that version, or fail.
+Workers read exactly the version that was looked up once, or fail.
 """
 
 import io
@@ -52,7 +52,7 @@ _READ: Final = frozenset({200, 206, 416})
 
 
 class WebFile(NamedTuple):
-    """The properties of a file at a web server: size, range support, entity tag or date."""
+    """A web server's size, range support, and entity tag or date of a file."""
 
     size: int | None
     parts: bool
@@ -61,16 +61,7 @@ class WebFile(NamedTuple):
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file at a URL; it is pickled to the workers.
-
-    Args:
-        url: of the file.
-        size: its bytes, or 0 where unknown.
-        parts: it can be read from any offset.
-        access: how to reach it.
-        web: its properties at a web server.
-        written: modification time in seconds since 1970, in a file system.
-    """
+    """A file at a URL, for workers, too; `size` 0 is unknown, `written` in seconds since 1970."""
 
     url: str
     size: int
@@ -84,16 +75,12 @@ class RemoteFile:
 
     @cached_property
     def path(self) -> PurePosixPath:
-        """The path in its URL, whose suffixes name the format."""
+        """The path in its URL."""
         return path_in(self.url)
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Open the file; check at the end that it has not changed since the look-up.
-
-        Raises:
-            OSError: it cannot be read, or has changed.
-        """
+        """Open the file; raise an `OSError` if it has changed since the look-up."""
         if self.web is not None:
             with open_http(partial(_asked, self.url, self.web), *self.web[:2]) as body:
                 yield body
@@ -123,7 +110,7 @@ class RemoteFile:
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
-        """Copy the file to this machine while the block runs."""
+        """Copy the file to this machine during the block."""
         with TemporaryDirectory(prefix="tpf-load-") as folder:
             copy = Path(folder, self.path.name or "file")
             with copy.open("wb") as out:
@@ -153,7 +140,7 @@ class FolderUrl:
         self.file = self._file(url, info) if info.type is fs.FileType.File else None
 
     def files_below(self, folder: str) -> list[tuple[PurePosixPath, RemoteFile]]:
-        """Return all files below a folder by their paths, in order."""
+        """Return all files below a folder, in order."""
         from pyarrow import fs
 
         selector = fs.FileSelector(folder, allow_not_found=True, recursive=True)
@@ -172,8 +159,8 @@ def web_file(url: str) -> RemoteFile:
     """Look up a file at a web server.
 
     Raises:
-        InputError: the URL has a name and a password.
-        OSError: the server does not answer, or has no such file.
+        InputError: the URL has credentials.
+        OSError: there is no such file or answer.
     """
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise InputError("a URL that is loaded has no name and no password", without_secrets(url))
@@ -208,7 +195,7 @@ def _tag(answer: requests.Response) -> str | None:
 
 
 def scheme_of(url: str) -> str:
-    """Return the scheme of a URL of an input, in lower case."""
+    """Return a URL's scheme in lower case."""
     scheme = url.partition("://")[0].lower()
     if scheme not in (*OBJECTS, *HADOOP, *WEB):
         known = ", ".join(f"{each}://" for each in (*OBJECTS, *HADOOP, *WEB))
@@ -227,7 +214,7 @@ def without_secrets(given: str) -> str:
 
 @contextmanager
 def reporting(url: str) -> Iterator[None]:
-    """Raise errors as `InputError` with the URL, without its secrets."""
+    """Raise errors as `InputError` with the URL, without secrets."""
     try:
         yield
     except InputError:
@@ -256,7 +243,7 @@ def path_in(url: str) -> PurePosixPath:
 
 
 def written_at(info: "FileInfo") -> int | None:
-    """Return a file's time in whole seconds: lists of object stores may lack more."""
+    """Return a file's time in whole seconds, as lists may."""
     return None if info.mtime_ns is None else int(info.mtime_ns // 1_000_000_000)
 
 
@@ -279,7 +266,7 @@ _COPIES: Final = 16
 
 @lru_cache(maxsize=_COPIES)
 def _copy_of(file: RemoteFile) -> "Buffer":
-    """Copy a file into an unnamed temporary file; the last copies are cached."""
+    """Cached: tables and archives are read more than once."""
     import pyarrow as pa
 
     with TemporaryFile() as copy, reporting(file.url):
@@ -295,7 +282,7 @@ _ITSELF: Final = PurePosixPath()
 
 
 class RemotePlace:
-    """A file or a folder at a URL, with the methods of `pathlib.Path` that sources use."""
+    """A file or folder at a URL with the `pathlib.Path` methods in use."""
 
     def __init__(self, tree: "_Tree", inside: PurePosixPath = _ITSELF) -> None:
         self.tree = tree
@@ -331,12 +318,12 @@ class RemotePlace:
         return self.tree.file(str(self._inside)) is not None
 
     def is_dir(self) -> bool:
-        """True where there are files below; false at a web server, which lists none."""
+        """True where there are files below; web servers list none."""
         below = self.tree.below(self._inside) if self.tree.is_listed else ()
         return any(each != self._inside for each in below)
 
     def rglob(self, pattern: str) -> Iterator["RemotePlace"]:
-        """Yield the files below that match a pattern, in order; none at a web server."""
+        """Yield the files below that match a pattern, in order."""
         if not self.tree.is_listed:
             raise InputError("a web server does not list files", str(self))
         for each in self.tree.below(self._inside):
@@ -344,7 +331,7 @@ class RemotePlace:
                 yield RemotePlace(self.tree, each)
 
     def glob(self, pattern: str) -> Iterator["RemotePlace"]:
-        """Return the files of `rglob` in no folder below."""
+        """Return the files of `rglob` directly in the folder."""
         return (each for each in self.rglob(pattern) if each._inside.parent == self._inside)
 
     def relative_to(self, other: "RemotePlace") -> PurePosixPath:
@@ -352,7 +339,7 @@ class RemotePlace:
         return self._inside.relative_to(other._inside)
 
     def files(self) -> Iterator[RemoteFile]:
-        """Return the file, or the files of the folder that are listed."""
+        """Return the file, or the folder's files."""
         for each in self.tree.below(self._inside):
             if (file := self.tree.file(str(each))) is not None:
                 yield file
@@ -366,7 +353,7 @@ class RemotePlace:
     def open(
         self, mode: str = "r", *, encoding: str | None = None, newline: str | None = None
     ) -> Any:
-        """Open the file for reading: ``r`` for texts, or ``rb``."""
+        """Open the file: ``r`` for texts, or ``rb``."""
         from pyarrow import BufferReader
 
         content = io.BufferedReader(BufferReader(_copy_of(self._file())))
@@ -374,7 +361,7 @@ class RemotePlace:
 
     @contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """Give the path of a copy while the block runs."""
+        """Give the path of a copy during the block."""
         file = self._file()
         with reporting(file.url), file.copied() as path:
             yield path
@@ -394,11 +381,7 @@ InputPlace: TypeAlias = Path | RemotePlace
 
 
 def input_place(given: str | Path | RemotePlace) -> InputPlace:
-    """Return an input's path or its place at a URL.
-
-    Raises:
-        InputError: an invalid URL, or a server that does not answer.
-    """
+    """Return an input's path or place; `InputError` if it cannot be found."""
     if isinstance(given, RemotePlace):
         return given
     path = local_path(given)
@@ -407,7 +390,7 @@ def input_place(given: str | Path | RemotePlace) -> InputPlace:
 
 @contextmanager
 def on_disk(place: InputPlace) -> Iterator[Path]:
-    """Give a path of the file while the block runs."""
+    """Give a path of the file during the block."""
     if isinstance(place, RemotePlace):
         with place.on_disk() as path:
             yield path
@@ -428,7 +411,7 @@ def path_parts(place: InputPlace) -> tuple[str, ...]:
 
 
 def names_below(folder: InputPlace) -> list[str]:
-    """Return the paths of all files in a folder, relative to it."""
+    """Return the relative paths of all files in a folder."""
     inside = cast("Any", folder).rglob("*")
     return [str(each.relative_to(folder)) for each in inside if each.is_file()]
 
@@ -454,8 +437,6 @@ def _remote_place(url: str) -> RemotePlace:
 
 
 class _Tree:
-    """The files at a URL."""
-
     def __init__(self, url: str, files: Mapping[str, RemoteFile] | None) -> None:
         self.url = url
         self._files: dict[str, RemoteFile | None] = dict(files or {})
@@ -479,7 +460,6 @@ class _Tree:
 
 
 def _joined(url: str, inside: str) -> str:
-    """Return the URL of a path below; the query of the folder is kept."""
     web = url.partition("://")[0].lower() in WEB
     place, mark, query = url.partition("?") if web else (url, "", "")
     if inside.startswith("../"):

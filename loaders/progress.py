@@ -27,7 +27,7 @@ class Report(Protocol):
         """Start a stage of `total` steps, where known."""
 
     def done(self, steps: int, total: int | None = None) -> None:
-        """Set the steps done in the present stage, and its `total` if new."""
+        """Set the steps done, and a new `total`."""
 
 
 class Silent:
@@ -80,7 +80,7 @@ def shown_on(console: Console, quiet: bool = False) -> Iterator[Report]:
 
 @contextmanager
 def spark_tasks(context: "SparkContext", report: Report, description: str) -> Iterator[None]:
-    """Report the tasks done of running Spark stages during the block."""
+    """Report the tasks done of running Spark stages."""
     report.stage(description)
     if isinstance(report, Silent):
         yield

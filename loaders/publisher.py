@@ -1,7 +1,6 @@
 """Send batches to a server: facts to ``{dataset}/facts``, or elements to a stream.
 
-The server ignores repeated batch identifiers, so an unanswered request is sent again, eight times
-in all.
+Repeated batch identifiers are ignored, so unanswered requests are repeated, eight times in all.
 """
 
 import random
@@ -63,13 +62,11 @@ class Sender(ABC):
     def publish(
         self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
     ) -> int:
-        """Send a batch; return the number of requests once it was acknowledged.
-
-        `cancelled` ends the attempts early.
+        """Send a batch; return the number of requests once acknowledged.
 
         Raises:
             PublishRefusedError: the server refuses the batch for good.
-            ServerUnreachableError: all attempts had no answer, or passing errors.
+            ServerUnreachableError: all attempts failed.
             SettingError: the URL is malformed.
         """
 
@@ -161,7 +158,7 @@ class Publisher(Sender):
     def publish(
         self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
     ) -> int:
-        """Send a batch of facts with one label; see `Sender.publish`."""
+        """Send facts with one label; see `Sender.publish`."""
         body = "".join(f"{line_of(quad)}\n" for quad in quads)
         return self.publish_body(body.encode(), label, batch_id, cancelled)
 
@@ -205,7 +202,7 @@ class StreamPublisher(Sender):
     def publish(
         self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
     ) -> int:
-        """Send a batch of elements, whose label must have a start."""
+        """Send elements at their label's start."""
         if label.start is None:
             raise SettingError("elements of a stream begin at an instant: label with intervals")
         millis = to_micros(label.start) // 1000
@@ -214,12 +211,12 @@ class StreamPublisher(Sender):
 
 
 def sender_to(url: str, clock: Clock, token: str | None = None) -> Sender:
-    """Return the sender to a dataset, or to a stream (``…/streams/{name}``)."""
+    """Return the sender to a dataset or stream."""
     return (StreamPublisher if is_stream(url) else Publisher)(url, clock, token)
 
 
 def is_stream(url: str) -> bool:
-    """True for ``…/streams/{name}``; the name is a path segment or an IRI."""
+    """True for ``…/streams/{name}``."""
     parts = host_parts(url)
     return parts is not None and _STREAM.search(parts.path) is not None
 

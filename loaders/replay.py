@@ -1,8 +1,7 @@
 """Play a recorded feed to a server, in real time or faster.
 
-A second of the feed lasts ``1 / speed`` seconds. Where the server or this machine is too slow,
-later batches slip by the lag: the server is never flooded, no batch is left out, and every fact
-holds for its whole (shortened) period.
+Where the server or this machine is too slow, later batches slip by the lag: none is left out, and
+every fact holds for its whole (shortened) period.
 """
 
 import json
@@ -35,13 +34,7 @@ from loaders.sources.base import Feed, FeedBatch
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """The progress of one replay.
-
-    Args:
-        replay: identifies source, target and labels.
-        run: part of the batch identifiers; kept on resumption, for the batch in doubt.
-        acknowledged: feed instant of the last acknowledged batch.
-    """
+    """The progress of one replay; its `run` identifies batches after resumption."""
 
     replay: str
     run: str
@@ -96,13 +89,13 @@ class ReplaySettings:
 
     Args:
         speed: seconds of the feed per second.
-        start: first instant of the feed; ``None``: from the beginning.
-        until: first instant that is not played; ``None``: to the end.
+        start: first instant of the feed.
+        until: first instant that is not played.
         labelling: the kind of the labels.
         original_instants: label with the feed's instants: to back-fill a history, or for servers on
             a clock of their own.
-        lead: how long before its instant a batch is sent; at most half the period of the feed.
-        state: file with the last acknowledged batch, for resumption.
+        lead: how long before its instant a batch is sent; at most half a period.
+        state: file of the progress, for resumption.
 
     Raises:
         SettingError: an invalid speed, an empty span, or a negative lead.
@@ -131,7 +124,7 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySummary:
-    """The result of a replay; `slipped` is the delay behind the schedule."""
+    """A replay's result; `slipped` is the final delay."""
 
     batches: int
     facts: int
@@ -174,7 +167,7 @@ def replay(
         InputError: the feed is malformed.
         PublishRefusedError: the server refuses a batch.
         ServerUnreachableError: the server does not answer.
-        StateError: the state file is damaged or belongs to another replay.
+        StateError: see `read_state`.
         ReplayError: the labels end before the server can take them.
     """
     report = report or Silent()
@@ -221,7 +214,6 @@ def _await(
     settings: ReplaySettings,
     cancelled: Event | None,
 ) -> bool:
-    """Wait until a batch is due, or slip if late; ``False`` when cancelled."""
     due = timeline.present(batch.at)
     lag = clock.now() - due
     if lag > timedelta(0):
@@ -240,7 +232,7 @@ def _publish(
     settings: ReplaySettings,
     cancelled: Event | None,
 ) -> tuple[Label, int]:
-    """Publish a batch; move its label if it ended while the server was away."""
+    """Publish a batch; move its label if it ended meanwhile."""
     attempts = 0
     for _ in range(_LABELS):
         label = _label(batch, timeline, settings)
@@ -260,7 +252,7 @@ def _publish(
 
 
 def batch_id(feed: str, run: str, at: datetime) -> str:
-    """Return a batch's identifier, which is the same whenever it is sent."""
+    """Return a batch's identifier, the same for each attempt."""
     return f"{feed}-{run}-{to_micros(at)}"
 
 

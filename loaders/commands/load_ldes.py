@@ -33,8 +33,7 @@ def patches_of(
 ) -> Iterator[bytes]:
     """Yield RDF Patches of annotated facts, in order.
 
-    Intervals and expirations are separate documents; an expiration is removed before its fact is
-    added with an interval, or both would go.
+    Expirations are removed before their facts are added with intervals, or both would go.
     """
     method = method_named("reification")
     # What goes and what comes may be versions of one fact, with one name.

@@ -55,8 +55,6 @@ class LoadSummary:
 
 
 class _Line(NamedTuple):
-    """A line of N-Triples, or of N-Quads where `in_graph`."""
-
     text: str
     in_graph: bool
 
@@ -86,7 +84,7 @@ def load_spark(
     replace: bool = False,
     report: Report | None = None,
 ) -> LoadSummary:
-    """Write the static facts with Spark; all workers see the input under the same path."""
+    """Write the static facts with Spark; workers share the input's path."""
     from pyspark import StorageLevel
 
     report = report or Silent()
@@ -107,7 +105,7 @@ def load_spark(
 
 
 class _Lines:
-    """Make lines of a piece of a source; runs in the workers."""
+    """Runs in the workers."""
 
     def __init__(self, source: StaticSource) -> None:
         self.source = source
@@ -129,7 +127,7 @@ class _Part(NamedTuple):
 
 
 def _part(lines: Iterable[_Line]) -> Iterator[_Part]:
-    """Sort the lines of a partition; runs in the workers."""
+    """Runs in the workers."""
     result = sorted(lines)
     text = "".join(f"{line.text}\n" for line in result)
     yield _Part(text.encode(), len(result), any(line.in_graph for line in result))
@@ -214,7 +212,6 @@ def irail(
 
 
 def _is_polled(path: str) -> bool:
-    """True for a URL of current liveboards, not of a recording."""
     return options.is_web_url(path) and path_in(path).suffix.lower() != ".zip"
 
 

@@ -1,4 +1,4 @@
-"""The options of the commands, and what all loads have in common."""
+"""The options of the commands."""
 
 import enum
 import functools
@@ -65,7 +65,7 @@ class OutputForm(enum.StrEnum):
 
 
 class Flag(NamedTuple):
-    """An option or an argument: its flags and value name (``--period S``), or name."""
+    """An option or an argument: flags and value name, or name."""
 
     words: str
     help: str
@@ -215,7 +215,7 @@ _EMPTY = inspect.Parameter.empty
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a typer command of a function; data classes stand for their fields."""
+    """Make a typer command; data classes stand for their fields."""
     hints = get_type_hints(command)
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []

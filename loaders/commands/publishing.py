@@ -34,12 +34,12 @@ class LabelOption(enum.StrEnum):
         return "expiration" if self is LabelOption.EXPIRATION else "interval"
 
     def for_url(self, url: str) -> Labelling:
-        """Return the labels for a URL: elements of a stream need intervals."""
+        """Return the labels for a URL; streams need intervals."""
         return "interval" if is_stream(url) else self.labelling
 
 
 def given_token(token: str | None, file: Path | None) -> str | None:
-    """Return the token of the options, or the content of its file."""
+    """Return the token of the options or its file."""
     if file is None:
         return token
     if token is not None:
@@ -72,7 +72,7 @@ def dataset_url(url: str) -> str:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Give an event that the first Ctrl-C or termination sets; a second one kills."""
+    """Give an event that the first Ctrl-C or termination sets."""
     stopped = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the form of handlers

@@ -158,7 +158,6 @@ def stream(given: Streaming) -> None:
 def _receiver(
     source: str, topic: str | None, spool: "Spool", home: Path
 ) -> "Subscriber | EventFollower":
-    """Return the receiver that writes messages into the spool; a context manager."""
     if source.startswith(_EVENTS):
         from loaders.stream.event_source import EventFollower
 

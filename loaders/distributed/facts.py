@@ -1,8 +1,7 @@
-"""The labelled facts and streams of a feed by Spark: byte for byte those of one process.
+"""The labelled facts and streams of a feed by Spark, byte for byte those of one process.
 
-1. Workers read parts of the feed and sort statements into *shares* by subject and predicate.
-2. A task labels the facts of a share, in order of time, and knows their positions in the history.
-3. A task sorts the facts in a range of positions. The driver appends the results.
+Workers sort statements into *shares* by subject and predicate; a task labels a share and knows the
+positions of its facts in the history; a task sorts the facts in a range of positions.
 """
 
 import operator
@@ -97,7 +96,7 @@ def write_streams_spark(
 
 
 class _LinesOfParts:
-    """Write parts of streams as lines; runs in the workers."""
+    """Runs in the workers."""
 
     def __init__(self, sources: Shipped[StreamSource], parts: Sequence[FeedPart]) -> None:
         self._sources = sources
@@ -172,7 +171,6 @@ def _facts(
     method: Method,
     naming: Naming,
 ) -> Iterator[tuple[int, str]]:
-    """Yield texts in order, each with the number of its facts."""
     from pyspark import StorageLevel
 
     numbers = session.range(0, len(parts), 1, len(parts))
@@ -225,7 +223,7 @@ def _instants(said: "DataFrame", feed: MeasurableFeed) -> _Instants:
 
 
 class _Teller:
-    """Tells parts of a feed; runs in the workers."""
+    """Runs in the workers."""
 
     def __init__(
         self, feeds: Shipped[MeasurableFeed], parts: Sequence[FeedPart], shares: int
@@ -279,7 +277,7 @@ class _Teller:
 
 
 class _Labeller:
-    """Label the facts of a share; runs in the workers."""
+    """Runs in the workers."""
 
     def __init__(
         self, instants: Any, latest: bool, ranges: int, method: Method, naming: Naming
@@ -338,7 +336,6 @@ def _batches(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[N
 
 
 def _latest(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[NumberedBatch]:
-    """Yield all batches with the latest readings of this share's streams."""
     times = [at for at, _ in instants]
     # By the number of the batch, then by the stream.
     readings: dict[int, dict[int, list[tuple[int, Quad]]]] = {}
@@ -358,7 +355,7 @@ def _quad(row: tuple[Any, ...]) -> Quad:
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the lines of a range of positions, in order; runs in the workers."""
+    """Runs in the workers."""
     rows = sorted(row for _, content in rows_of(batches) for row in unpacked_rows(content))
     texts: list[str] = []
     size = 0

@@ -1,7 +1,6 @@
 """Send an object to the workers with the files that it reads.
 
-Local files go as one archive, because workers may share no directory with the driver; files at URLs
-are fetched. Errors name the user's paths.
+Local files go as one archive, because workers may share no directory; errors name the user's paths.
 """
 
 import io
@@ -67,7 +66,7 @@ _OF_A_STREAM = 32
 
 
 class FeedPart(NamedTuple):
-    """A span of time of a feed, or of one of its streams; ``None``: unbounded."""
+    """A span of a feed, or of one of its streams; ``None``: unbounded."""
 
     stream: int | None
     start: datetime | None
@@ -77,8 +76,7 @@ class FeedPart(NamedTuple):
 class Telling(NamedTuple):
     """The statements of a part at one instant, in microseconds since 1970.
 
-    `end` is until when they hold (`at` where the latest reading counts); `place` is the position of
-    the first among those of the instant.
+    `end` is until when they hold, or `at`; `place` their first position at this instant.
     """
 
     at: int
@@ -90,10 +88,9 @@ class Telling(NamedTuple):
 def feed_parts(
     feed: MeasurableFeed, start: datetime | None, until: datetime | None, count: int
 ) -> list[FeedPart]:
-    """Cut a feed into about `count` spans of time, or streams.
+    """Cut a feed into about `count` spans, or streams.
 
-    Where latest readings count, each stream is a part: a reading from before a span would still
-    hold.
+    Streams with latest readings stay whole: an earlier reading would still hold.
     """
     if isinstance(feed, LatestReadings):
         return [FeedPart(number, start, until) for number, _ in enumerate(feed.streams())]
@@ -103,7 +100,7 @@ def feed_parts(
 def stream_parts(
     source: StreamSource, start: datetime | None, until: datetime | None, count: int
 ) -> list[FeedPart]:
-    """Cut the streams of a source into about `count` parts, by stream, then time."""
+    """Cut streams into about `count` parts, by stream, then time."""
     streams = source.streams()
     if len(streams) == 1 and isinstance(source, MeasurableFeed):
         return _spans(source, 0, start, until, count)
@@ -111,7 +108,7 @@ def stream_parts(
 
 
 def tellings(feed: MeasurableFeed, part: FeedPart) -> Iterator[Telling]:
-    """Return the statements of a part, in order of time."""
+    """Return the statements of a part by time."""
     if part.stream is None:
         for batch in feed.batches(part.start, part.until):
             yield Telling(to_micros(batch.at), to_micros(batch.end), 0, batch.quads)
@@ -126,7 +123,7 @@ def tellings(feed: MeasurableFeed, part: FeedPart) -> Iterator[Telling]:
 
 
 def stream_of(place: int) -> int:
-    """Return the number of the stream that has this position."""
+    """Return the number of the stream at a position."""
     return place >> _OF_A_STREAM
 
 
@@ -174,7 +171,7 @@ _opened: dict[str, Any] = {}
 
 
 class Shipped(Generic[Thing]):
-    """An object for every worker; it is pickled to them."""
+    """An object for every worker."""
 
     def __init__(self, name: str, content: Any, places: dict[str, str]) -> None:
         self._name = name
@@ -183,7 +180,7 @@ class Shipped(Generic[Thing]):
 
     @contextmanager
     def opened(self) -> Iterator[Thing]:
-        """Give the object in a worker; errors name files as the user does."""
+        """Give the object in a worker; errors name the user's paths."""
         try:
             if self._name not in _opened:
                 _opened.clear()
@@ -212,7 +209,7 @@ def shipped(context: "SparkContext", thing: Thing, directory: Path) -> Shipped[T
 
 
 def input_places(thing: object) -> list[InputPlace]:
-    """Return the files and directories that an object holds, without nested ones."""
+    """Return the files and directories of an object."""
     result: set[Path] = set()
     remote: dict[int, RemotePlace] = {}
 
@@ -238,8 +235,6 @@ class _Nowhere(io.RawIOBase):
 
 
 def _pickled(thing: object, name: str, paths: list[Path]) -> bytes:
-    """Pickle the object, with paths inside the archive."""
-
     class Moving(pickle.Pickler):
         def reducer_override(self, each: Any) -> Any:
             if isinstance(each, PurePath):
@@ -256,7 +251,6 @@ def _pickled(thing: object, name: str, paths: list[Path]) -> bytes:
 
 
 def _place(number: int, path: Path) -> str:
-    """Return the path in the archive; its name keeps the format."""
     return f"{number}/{path.name}"
 
 

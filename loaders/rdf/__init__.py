@@ -1,1 +1,1 @@
-"""RDF files of any size into a static store, through Spark."""
+"""RDF files into a static store, through Spark."""

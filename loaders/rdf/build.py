@@ -1,11 +1,8 @@
 """Load RDF into a static store: with Spark, or in one process.
 
-1. Scan: each chunk gets rows of its own numbers and a sorted list of terms.
-2. Dictionary: a task merges one range of terms of all chunks.
-3. Orders: a task translates chunks and sorts their rows once per order; another merges a range.
-4. Finish, as all writers of stores.
-
-Every step is linear, and a task holds one chunk or range; workers share nothing.
+Scan chunks to rows of own numbers and sorted terms; merge ranges of terms to the dictionary;
+translate and sort rows per order, and merge ranges; finish. Every step is linear, and a task holds
+one chunk or range; workers share nothing.
 """
 
 import shutil
@@ -89,7 +86,7 @@ class WorkSizes:
 
     Args:
         piece_bytes: of pieces of line formats.
-        chunk_quads: rows with a common dictionary, and rows that a task translates.
+        chunk_quads: rows with a common dictionary.
         range_rows: rows, or terms, that a task merges: bounds its memory.
         small: the most quads for which one task does all after the scan.
         key_bits: longest integer key.
@@ -115,10 +112,10 @@ def load_rdf_spark(
     sizes: WorkSizes = DEFAULT_SIZES,
     parts: PartsPlace | None = None,
 ) -> RdfSummary:
-    """Load RDF files into a store, or replace it when the load is complete.
+    """Load RDF files into a store, which replaces the old one when complete.
 
-    Without a Spark context, all tasks run in this process. With `parts`, workers write the store in
-    parts, unless it is small; the returned manifest is then to be put there.
+    Without a Spark context, all runs in this process. With `parts`, workers write a large store in
+    parts, and the returned manifest is still to be put there.
 
     Raises:
         InputError: a file cannot be read, or is malformed and `strict`.
@@ -188,7 +185,7 @@ def load_rdf_local(
 
 @contextmanager
 def staging(store: Path) -> Iterator[Path]:
-    """Give an empty directory beside the store, removed at the end.
+    """Give a directory beside the store, removed at the end.
 
     Raises:
         OutputError: another load into this store is running, or the disk is not writable.
@@ -318,8 +315,6 @@ class _Load:
 
 
 class _Made(NamedTuple):
-    """The dictionary by ranges, the number of its terms, and the orders."""
-
     merged: Flow[MergedRange]
     terms: int
     orders: Mapping[str, OrderRanges]
@@ -352,7 +347,6 @@ def _nothing(_: SortedRange) -> Iterator[None]:
 
 
 def _groups(chunks: Sequence[ChunkSummary], rows: int) -> dict[int, int]:
-    """Group neighbouring chunks, up to so many rows, to be translated together."""
     groups: dict[int, int] = {}
     group = held = 0
     for chunk in chunks:
@@ -367,7 +361,6 @@ def _groups(chunks: Sequence[ChunkSummary], rows: int) -> dict[int, int]:
 def _codes(
     names: Sequence[str], chunks: Sequence[ChunkSummary], numbering: Numbering, bits: int
 ) -> tuple[dict[str, KeyCode], ChunkArray]:
-    """Return the key code of each order, and a sample of the rows."""
     sample = [np.zeros((4, 0), dtype=np.uint32)]
     predicates: list[Ids] = [np.zeros(0, dtype=np.uint32)]
     for chunk in chunks:
@@ -384,7 +377,6 @@ def _codes(
 
 
 def _dictionary_pieces(merged: Flow[MergedRange]) -> Iterator[pa.Array]:
-    """Yield the dictionary in order; the empty text is the default graph."""
     yield pa.array([""], pa.large_string())
     for packed in merged.map(_merged_terms).each():
         yield unpacked_terms(packed)

@@ -1,7 +1,7 @@
-"""Step two: from the sorted terms of every chunk to the dictionary of the store.
+"""Step two: merge the sorted terms of all chunks to the dictionary of the store.
 
-Samples cut the terms into even ranges. A task merges one range and notes each chunk's ranks; a
-term's number is its rank plus the sizes of the ranges before.
+Samples cut the terms into even ranges; a term's number is its rank plus the sizes of earlier
+ranges.
 """
 
 import bisect
@@ -29,7 +29,7 @@ class TermRange:
 
 
 class TermSlice(NamedTuple):
-    """A chunk's terms in a range, and those whose numbers the driver needs."""
+    """A chunk's terms in a range, and those wanted by the driver."""
 
     chunk: int
     terms: bytes
@@ -37,7 +37,7 @@ class TermSlice(NamedTuple):
 
 
 class RangeSummary(NamedTuple):
-    """The number of terms in a range, and the ranks that the driver needs."""
+    """A range's number of terms, and ranks wanted by the driver."""
 
     number: int
     terms: int
@@ -59,14 +59,14 @@ def term_ranges(samples: Sequence[str], count: int) -> list[TermRange]:
 
 
 def even_bounds(ordered: Sequence[Any] | np.ndarray[Any, Any], count: int) -> list[Any]:
-    """Return the bounds of at most `count` even ranges; ``None`` at the ends."""
+    """Return bounds of at most `count` even ranges."""
     size = len(ordered)
     cuts = [ordered[size * n // count] for n in range(1, count)] if size else []
     return [None, *(cut for n, cut in enumerate(cuts) if not n or cut != cuts[n - 1]), None]
 
 
 class CutTerms:
-    """Send the terms of chunks to their ranges; runs in the workers."""
+    """Send chunks' terms to their ranges."""
 
     def __init__(self, ranges: Sequence[TermRange]) -> None:
         self._ranges = list(ranges)
@@ -90,7 +90,7 @@ class CutTerms:
 
 
 def merge_terms(of: Gathered) -> Iterator[MergedRange]:
-    """Make one range of the dictionary; runs in the workers."""
+    """Make one range of the dictionary."""
     slices: list[TermSlice] = sorted(of.values, key=lambda each: each.chunk)
     empty = pa.array([], pa.large_string())
     arrays = [unpacked_terms(each.terms) for each in slices]
@@ -110,7 +110,7 @@ def merge_terms(of: Gathered) -> Iterator[MergedRange]:
 
 
 class _Texts(Sequence[str]):
-    """An Arrow array as a sequence of texts; code points sort as UTF-8 does."""
+    """An Arrow array as a sequence; code points sort as UTF-8 does."""
 
     def __init__(self, array: pa.Array) -> None:
         self._array = array
@@ -123,7 +123,7 @@ class _Texts(Sequence[str]):
 
 
 class Numbering:
-    """The numbers of the store, as far as the driver needs them."""
+    """The numbers of the store that the driver needs."""
 
     def __init__(self, merged: Sequence[RangeSummary]) -> None:
         self._merged = merged
@@ -137,7 +137,7 @@ class Numbering:
         return int(self.begins[-1])
 
     def of_chunk(self, key: int, wanted: Ids) -> "KnownNumbers":
-        """Return the table from a chunk's numbers to the store's."""
+        """Return the table from a chunk's numbers."""
         none = np.zeros(0, dtype=np.uint32)
         parts = [
             each.wanted.get(key, none) + np.uint32(begin)
@@ -147,12 +147,12 @@ class Numbering:
 
 
 class KnownNumbers(NamedTuple):
-    """Numbers of a chunk, ascending, and those of the store."""
+    """A chunk's numbers, ascending, with the store's."""
 
     known: Ids
     numbers: Ids
 
     def of(self, numbers: Ids) -> Ids:
-        """Return the numbers in the store, or 0 where unknown."""
+        """Return the store's numbers, or 0 where unknown."""
         places = np.searchsorted(np.concatenate(([0], self.known)), numbers)
         return np.concatenate((np.zeros(1, dtype=np.uint32), self.numbers))[places]

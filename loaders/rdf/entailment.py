@@ -1,8 +1,7 @@
-"""Derive the triples entailed by RDFS or OWL 2 RL, once, in memory, at load.
+"""Derive the triples entailed by RDFS or OWL 2 RL, per graph, in memory.
 
-Each graph by itself. Trivial conclusions and statements about literals are left out; triple terms
-are no premises. Source: RDF 1.1 Semantics section 9; OWL 2 Profiles section 4.3; SPARQL 1.1
-Entailment Regimes.
+Trivial conclusions and statements about literals are left out. Source: RDF 1.1 Semantics section 9;
+OWL 2 Profiles section 4.3; SPARQL 1.1 Entailment Regimes.
 """
 
 import enum
@@ -54,11 +53,7 @@ class Entailment:
             yield quad
 
     def derived(self) -> Iterator[QuadTexts]:
-        """Yield the quads that follow and were not added.
-
-        Raises:
-            InputError: the data contradict themselves.
-        """
+        """Yield the new quads; `InputError` for a contradiction."""
         always = self._closure(set())
         for name, known in self._graphs.items():
             for triple in self._closure(known) - known - always:

@@ -1,7 +1,6 @@
-"""Values that go from task to task: through Spark, or through lists of this process.
+"""Values from task to task: through Spark's shuffle, or lists of this process.
 
-Spark's shuffle spills to disk and repeats lost work. Values are few and large (an array for each
-range), so Java copies bytes and sees no rows.
+They are few and large, so Java copies bytes and sees no rows.
 """
 
 from abc import ABC, abstractmethod
@@ -34,11 +33,11 @@ class Gathered(NamedTuple):
 
 
 class Flow(ABC, Generic[ValueT]):
-    """Values that are processed one by one, lazily, and again if lost."""
+    """Values that are processed lazily, and again if lost."""
 
     @abstractmethod
     def map(self, function: Callable[[ValueT], Iterable[OtherT]]) -> "Flow[OtherT]":
-        """Apply a function that makes any number of values of each."""
+        """Apply a function that makes any number of values."""
 
     @abstractmethod
     def exchanged(self, partitions: int) -> "Flow[Gathered]":
@@ -50,7 +49,7 @@ class Flow(ABC, Generic[ValueT]):
 
     @abstractmethod
     def kept(self) -> "Flow[ValueT]":
-        """Compute the values once, and keep them while the `Flows` live."""
+        """Compute the values once; keep them while the `Flows` live."""
 
     @abstractmethod
     def collect(self, description: str) -> list[ValueT]:
@@ -75,7 +74,7 @@ class Flows:
         return 1 if self._context is None else int(self._context.defaultParallelism)
 
     def of(self, items: Sequence[ValueT]) -> Flow[ValueT]:
-        """Make a flow of items, one task for each; very many share tasks."""
+        """Make a flow of items; very many share tasks."""
         if self._context is None or not items:
             return self.here(items)
         slices = min(len(items), 64 * self.cores)

@@ -1,7 +1,7 @@
 """Step three: sort the rows of the store in every order.
 
-A row becomes one key that sorts as the row does. Ranges are cut by samples of whole keys, so that a
-frequent predicate or class is cut, too.
+A row becomes one sortable key; ranges are cut by samples of whole keys, so that frequent predicates
+are cut, too.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ class ChunkNumbers(NamedTuple):
 
 
 class SendRows:
-    """Send chunks' rows to their translating task; runs in the workers."""
+    """Send chunks' rows to their translating task."""
 
     def __init__(self, groups: Mapping[int, int]) -> None:
         self._groups = dict(groups)
@@ -47,7 +47,7 @@ class SendRows:
 
 
 class SendNumbers:
-    """Send term numbers to the tasks that translate rows; runs in the workers."""
+    """Send term numbers to translating tasks."""
 
     def __init__(self, groups: Mapping[int, int], begins: Sequence[int]) -> None:
         self._groups = dict(groups)
@@ -63,7 +63,7 @@ class SendNumbers:
 
 @dataclass(frozen=True, slots=True)
 class OrderRanges:
-    """The ranges of an order's keys: number of the first, and the cuts."""
+    """An order's ranges of keys."""
 
     code: KeyCode
     first: int
@@ -74,7 +74,7 @@ class OrderRanges:
 
 
 def order_ranges(codes: Mapping[str, KeyCode], sample: ChunkArray, count: int) -> list[OrderRanges]:
-    """Return at most `count` even ranges for each order, by the sample."""
+    """Return at most `count` even ranges per order."""
     ranges: list[OrderRanges] = []
     first = 0
     for code in codes.values():
@@ -86,14 +86,14 @@ def order_ranges(codes: Mapping[str, KeyCode], sample: ChunkArray, count: int) -
 
 
 def columns_of(rows: ChunkArray) -> dict[str, Ids]:
-    """Return rows by position; without graphs, all are in the default one."""
+    """Return rows by position."""
     columns = dict(zip("spog", rows, strict=False))
     columns.setdefault("g", np.zeros(rows.shape[1], dtype=np.uint32))
     return columns
 
 
 class SortRows:
-    """Translate, sort and cut the rows of chunks; runs in the workers."""
+    """Translate, sort and cut chunks' rows."""
 
     def __init__(self, orders: Sequence[OrderRanges]) -> None:
         self._orders = list(orders)
@@ -138,7 +138,7 @@ class SortedRange(NamedTuple):
 
 
 class MergeKeys:
-    """Merge one range of an order; runs in the workers."""
+    """Merge one range of an order."""
 
     def __init__(self, orders: Sequence[OrderRanges]) -> None:
         self._orders = list(orders)

@@ -1,7 +1,4 @@
-"""Write a store at a URL in parts, from the workers.
-
-Parts come with totals by which the driver checks that they form a store.
-"""
+"""Write a store at a URL in parts, from the workers; the driver checks their totals."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +35,7 @@ from tpf_server.store.static.writing import new_generation
 
 @dataclass(frozen=True, slots=True)
 class PartsPlace:
-    """The folder at a URL, and that of the generation, for parts; picklable."""
+    """The folders of a store and its generation at a URL."""
 
     folder: RemoteFolder
     generation: str
@@ -61,14 +58,7 @@ class TermsPart(NamedTuple):
 class RowsPart(NamedTuple):
     """A part of an order.
 
-    Args:
-        number: of the range, among those of all orders.
-        part: the written part.
-        rows: their number.
-        firsts: distinct first terms, the default graph included.
-        first: the first row.
-        last: the last row.
-        sums: of the ids of each position.
+    `firsts` counts distinct first terms, `sums` are of the ids of each position.
     """
 
     number: int
@@ -140,7 +130,7 @@ def manifest_of_parts(
     term_count: int,
     job: RdfLoad,
 ) -> tuple[PartsManifest, int]:
-    """Return the manifest of a store in parts, and the number of predicates.
+    """Return the manifest of a store in parts, and its number of predicates.
 
     Raises:
         OutputError: the parts are not those of one store.
@@ -195,10 +185,10 @@ _LITTER: Final = timedelta(days=1)
 
 
 class StoreOutput:
-    """A store's final place, and where to make it; a context manager.
+    """A store's final place, and where to make it.
 
     Raises:
-        OutputError: there is a store that is not to be replaced, or the object store refuses.
+        OutputError: it must not be replaced, or the object store refuses.
     """
 
     def __init__(
@@ -245,7 +235,7 @@ class StoreOutput:
     """Where workers may write it in parts; ``None``: it is to be a directory."""
 
     def put(self, summary: RdfSummary) -> None:
-        """Make the written store, a directory or parts, the current one."""
+        """Make the written store the current one."""
         if self._folder is None:
             return
         manifest = summary.manifest
@@ -285,7 +275,6 @@ class StoreOutput:
 
 
 def _generation(folder: RemoteFolder) -> str | None:
-    """Return the current generation, if there is a store."""
     try:
         return remote_manifest(folder).generation
     except NoStoreError:

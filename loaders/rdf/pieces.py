@@ -1,8 +1,8 @@
 """Cut RDF files into pieces that workers read in parallel, and read a piece.
 
-Uncompressed N-Triples and N-Quads are cut at line ends; every other file is one piece. Malformed
-lines, and relative IRIs in JSON-LD, are rejected one by one; Turtle, TriG and N3 resume at the next
-statement; RDF/XML and JSON-LD stop at the first error.
+Only uncompressed N-Triples and N-Quads are cut. Malformed lines, and relative IRIs in JSON-LD, are
+rejected one by one; Turtle, TriG and N3 resume at the next statement; RDF/XML and JSON-LD stop at
+the first error.
 """
 
 import glob
@@ -57,7 +57,7 @@ _MAGIC: Final = re.compile(r"[*?\[]")
 
 
 def remote_files(url: str, environment: Mapping[str, str] = os.environ) -> list[RemoteFile]:
-    """Return the RDF files at a URL, of a folder or pattern too where listed."""
+    """Return the RDF files at a URL, folder or pattern."""
     with reporting(url):
         if scheme_of(url) not in WEB:
             return _found(url, access_in(environment))
@@ -109,7 +109,7 @@ def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _from(parts: Sequence[str], begin: int) -> Iterator[int]:
-    """Yield where ``**`` may end: like ``*``, it enters no hidden folder."""
+    """``**`` enters no hidden folder, like ``*``."""
     yield begin
     for end in range(begin, len(parts)):
         if parts[end].startswith("."):
@@ -135,12 +135,7 @@ _MALFORMED = (SyntaxError, NestingError)
 class Piece:
     """A file or a part of it.
 
-    Args:
-        number: of the piece.
-        file: number of the file; scopes its blank nodes.
-        place: of the file.
-        start: first byte; a line that begins before it belongs to the piece before.
-        end: first byte of the next piece; ``None``: to the end of the file.
+    `file` scopes its blank nodes; the piece has the lines that begin from `start` to before `end`.
     """
 
     number: int
@@ -165,7 +160,7 @@ class Reject(NamedTuple):
 
 
 def input_files(inputs: Iterable[str | Path]) -> list[Path | RemoteFile]:
-    """Return the RDF files that are named, match a pattern, or lie in a directory."""
+    """Return the RDF files of names, patterns and directories."""
     files: list[Path | RemoteFile] = []
     for given in inputs:
         path = local_path(given)
@@ -192,7 +187,7 @@ def _matching(path: Path) -> list[Path]:
 
 
 def cut(files: Sequence[Path | RemoteFile], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
-    """Cut files into pieces, in the sequence of their contents."""
+    """Cut files into pieces, in order."""
     pieces: list[Piece] = []
     for number, given in enumerate(files):
         if isinstance(given, RemoteFile):
@@ -228,7 +223,7 @@ class PieceReader:
         """Prefix to namespace, complete when all quads have been read."""
 
     def quads(self) -> Iterator[QuadTexts]:
-        """Yield the quads as canonical N-Triples texts, blank nodes scoped."""
+        """Yield canonical quads, blank nodes scoped."""
         try:
             if self._format in _LINE_FORMATS:
                 with self._opened() as file:
@@ -296,7 +291,6 @@ class PieceReader:
         return list(quad_texts(parse_rdf(lines, self._format), self._scope))
 
     def _lines_before(self) -> int:
-        """Count the lines of the file before the piece, for rejects."""
         if not self._piece.start:
             return 0
         lines = 0
@@ -342,10 +336,7 @@ class PieceReader:
 
 
 def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
-    """Yield the lines that begin in ``[start, end)``, in chunks of whole lines.
-
-    A line of more than `MAX_LINE` bytes is cut; the part read ends a chunk.
-    """
+    """Yield whole lines that begin in ``[start, end)``, cut at `MAX_LINE` bytes."""
     position = start
     if start:
         # A line that begins exactly at `start` is ours: look at the byte before.

@@ -1,7 +1,4 @@
-"""Step one: from a piece of RDF to numbered rows and lists of terms.
-
-Every chunk of quads has its own dictionary: number n is the n-th of its sorted terms.
-"""
+"""Step one: from a piece of RDF to rows and sorted terms, numbered per chunk."""
 
 import json
 import tempfile
@@ -75,14 +72,14 @@ class ChunkSummary:
         return len(self.rows) == 4
 
     def wanted(self) -> Ids:
-        """Return the numbers that the driver has to translate, ascending."""
+        """Return the numbers that the driver translates, ascending."""
         known = [self.rows.ravel()] + ([] if self.predicates is None else [self.predicates])
         result = np.unique(np.concatenate(known))
         return result[result > 0]  # the default graph is number 0 everywhere
 
 
 class Chunk(NamedTuple):
-    """A chunk: its sorted terms as bytes of Arrow, and its rows."""
+    """A chunk's sorted terms (Arrow) and rows."""
 
     summary: ChunkSummary
     terms: bytes
@@ -112,14 +109,14 @@ class QuadReader(Protocol):
 
     @property
     def prefixes(self) -> Mapping[str, str]:
-        """Prefix to namespace; complete when all quads have been read."""
+        """Prefix to namespace, once all quads have been read."""
 
     def quads(self) -> Iterator[QuadTexts]:
         """The quads."""
 
 
 class QuadInput(Protocol):
-    """Pieces of work that give quads; pickled to the workers."""
+    """Pieces of quads, for workers."""
 
     def reader(self, number: int, reject: Callable[[Reject], None], /) -> QuadReader:
         """Open a piece; malformed parts go to `reject`."""
@@ -153,7 +150,7 @@ class SourceInput:
         return len(self._pieces)
 
     def reader(self, number: int, _: Callable[[Reject], None]) -> QuadReader:
-        """Open a piece; a source raises errors of malformed data."""
+        """Open a piece."""
         return _SourceReader(self._source, self._pieces[number])
 
 
@@ -168,10 +165,9 @@ class _SourceReader:
 
 
 class Scan:
-    """Make chunks of a piece of an input; runs in the workers.
+    """Make chunks of a piece of an input.
 
-    Malformed input is a result, since repeating would not help; failing reads fail the task, and
-    Spark tries again.
+    Malformed input is a result, since repeating would not help; failing reads fail the task.
     """
 
     def __init__(
@@ -202,7 +198,7 @@ class Scan:
 
 
 class RejectLog:
-    """Writes malformed parts to a file, one JSON object per line."""
+    """Write malformed parts as lines of JSON."""
 
     def __init__(self, file: IO[bytes], strict: bool) -> None:
         self.count = 0

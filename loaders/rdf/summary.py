@@ -23,12 +23,8 @@ from tpf_server.store.static.parts import PartsManifest
 class RdfLoad:
     """How RDF is loaded, and described in the manifest.
 
-    Args:
-        created: the instant of the content.
-        rejects: file for malformed parts, one JSON object per line; ``None``: only counted.
-        strict: stop at the first malformed part.
-        source: the store's origin.
-        prefixes: prefix to namespace, for display; those of the files follow.
+    Malformed parts go to `rejects` as lines of JSON, or are only counted; `strict` stops at the
+    first. `prefixes` are for display.
     """
 
     created: datetime
@@ -40,7 +36,7 @@ class RdfLoad:
 
 @dataclass(frozen=True, slots=True)
 class RdfSummary:
-    """The result of a load: manifest, number of predicates, and malformed parts."""
+    """The manifest, number of predicates, and malformed parts of a load."""
 
     manifest: Manifest | PartsManifest
     predicates: int
@@ -60,7 +56,7 @@ def summary_of(store: Path, manifest: Manifest, rejects: int, first: list[Reject
 
 
 def check_not_all_rejected(quads: int, rejects: int, first: Sequence[Reject]) -> None:
-    """Refuse to make a store where all input is malformed."""
+    """Refuse to make a store of malformed input alone."""
     if rejects and not quads:
         one = first[0]
         malformed = counted(rejects, "malformed part")
@@ -68,7 +64,7 @@ def check_not_all_rejected(quads: int, rejects: int, first: Sequence[Reject]) ->
 
 
 def collect_rejects(blocks: Iterable[bytes], target: Path | None) -> list[Reject]:
-    """Write malformed parts into a file, if any; return the first ones."""
+    """Write malformed parts, if any; return the first ones."""
     first: list[Reject] = []
     with ExitStack() as stack:
         out: IO[bytes] | None = None

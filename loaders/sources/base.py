@@ -44,10 +44,7 @@ def size_of(paths: Iterable[Path | RemoteFile | RemotePlace]) -> int:
 
 
 class FeedBatch(NamedTuple):
-    """The statements of a feed at one instant.
-
-    They hold until `holds`, or else until the next batch (`until`).
-    """
+    """The statements at one instant; they hold until `holds` or the next batch (`until`)."""
 
     at: datetime
     until: datetime
@@ -66,20 +63,20 @@ class FeedBatch(NamedTuple):
 
 
 class StaticSource(Protocol):
-    """A source whose static facts are read in pieces, by any worker; picklable."""
+    """A source whose static facts are read in pieces, by any worker."""
 
     name: str
     prefixes: Mapping[str, str]
     """Prefix to namespace, for display."""
 
     def pieces(self, count: int) -> Sequence[str]:
-        """Cut the work into about `count` pieces, as texts for this source."""
+        """Cut the work into about `count` texts for this source."""
 
     def size(self) -> int:
         """Estimate the uncompressed bytes of the static input."""
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """Yield the static facts of one piece; pieces may overlap."""
+        """Yield a piece's static facts; pieces may overlap."""
 
 
 class Feed(Protocol):
@@ -88,7 +85,7 @@ class Feed(Protocol):
     name: str
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterable[FeedBatch]:
-        """Yield batches from `start` (inclusive) to `until` (exclusive), in order."""
+        """Yield batches from `start` to before `until`."""
 
 
 class FeedSpan(NamedTuple):
@@ -108,7 +105,7 @@ class Reading(NamedTuple):
 
 @runtime_checkable
 class MeasurableFeed(Feed, Protocol):
-    """A feed with a known span, for progress bars and for cutting it."""
+    """A feed with a known span."""
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
         """Return the span of `batches`, if there are any."""
@@ -126,12 +123,12 @@ class StreamSource(Protocol):
     def readings(
         self, stream: str, start: datetime | None, until: datetime | None
     ) -> Iterator[Reading]:
-        """Yield readings from `start` (inclusive) to `until` (exclusive), in order."""
+        """Yield readings from `start` to before `until`."""
 
 
 @runtime_checkable
 class LatestReadings(StreamSource, Protocol):
-    """Streams as a feed: at every reading, the latest of each stream."""
+    """Streams as a feed of the latest readings."""
 
     last_holds: timedelta
     """For how long what is said last holds."""

@@ -1,8 +1,6 @@
-"""The CityBench data: sensors of the city of Aarhus.
+"""The CityBench data: sensors of the city of Aarhus, in ``streams/*.csv`` and ``static/*.n3``.
 
-A directory with ``streams/*.csv`` (one file per sensor, named after it) and ``static/*.n3``
-(``SensorRepository.n3``, and the city's events). There is an observation for each property of a
-sensor, as the benchmark's queries expect (SSN and Stream Annotation Ontology):
+A sensor's property has an observation, as the queries expect (SSN and Stream Annotation Ontology):
 
     <observation> a ssn:Observation ; ssn:observedBy <sensor> ;
         ssn:observedProperty <property> ; sao:hasValue value .
@@ -41,7 +39,7 @@ LAST_HOLDS = timedelta(minutes=1)
 def merged(
     source: StreamSource, start: datetime | None, until: datetime | None
 ) -> Iterator[tuple[datetime, int, Reading]]:
-    """Merge the readings of all streams by time, with their stream's number."""
+    """Merge all streams' readings by time, with stream numbers."""
 
     def numbered(number: int, stream: str) -> Iterator[tuple[datetime, int, Reading]]:
         for reading in source.readings(stream, start, until):
@@ -54,7 +52,7 @@ def merged(
 def latest_batches(
     source: StreamSource, start: datetime | None, until: datetime | None
 ) -> Iterator[FeedBatch]:
-    """Yield, at every reading, the latest of every stream; the last holds a minute."""
+    """Yield, at every reading, every stream's latest; the last holds a minute."""
     latest: dict[int, tuple[Quad, ...]] = {}
     before: datetime | None = None
     for at, entries in groupby(merged(source, start, until), key=lambda entry: entry[0]):
@@ -90,10 +88,7 @@ _EARTH = 6_371_000.0
 
 
 class Property(NamedTuple):
-    """A property that a sensor observes.
-
-    `name` is the local name of its class; `metres` the length of its road segment (0: unknown).
-    """
+    """A sensor's property: local name of its class, and metres of its road segment (or 0)."""
 
     name: str
     subject: Term
@@ -106,7 +101,7 @@ def double(value: float) -> Term:
 
 
 class ValueRule(NamedTuple):
-    """A value computed from columns of a row and the length of the road."""
+    """A value computed from columns and the road's length."""
 
     columns: tuple[str, ...]
     term: Callable[[list[str], float], Term]
@@ -121,7 +116,7 @@ def _whole(cells: list[str], _: float) -> Term:
 
 
 def _highest(cells: list[str], _: float) -> Term:
-    """Return the benchmark's air pollution index: the largest measured value."""
+    """The benchmark's air pollution index."""
     return integer(max(map(int, cells)))
 
 
@@ -157,7 +152,7 @@ VALUES = {
 
 
 def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
-    """Return the properties of every sensor that its rows have, by name."""
+    """Return each sensor's properties in its rows, by name."""
     types: dict[str, str] = {}
     features: dict[str, str] = {}
     observes: list[tuple[str, str]] = []
@@ -194,7 +189,7 @@ def _quads_in(repository: InputPlace) -> Iterator[ox.Quad]:
 
 
 def _length(feature: str, places: Mapping[tuple[str, str], float]) -> float:
-    """Return the great-circle metres of a road segment; 0: unknown."""
+    """Return great-circle metres of a road segment; 0: unknown."""
     corners = ("hasStartLatitude", "hasStartLongitude", "hasEndLatitude", "hasEndLongitude")
     if not all((feature, corner) in places for corner in corners):
         return 0.0
@@ -229,8 +224,7 @@ _LOCATION_PERIOD = timedelta(seconds=1)
 class CityBench:
     """The sensors of CityBench.
 
-    Times without a zone are read as UTC. The user's locations have no time: one a second from the
-    first instant.
+    Times without a zone are UTC; the user's locations come once a second from the start.
     """
 
     name = "citybench"
@@ -271,7 +265,7 @@ class CityBench:
         return [name for name in _STATIC if (self.directory / "static" / name).is_file()]
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """Yield the facts of one file, the events in named graphs."""
+        """Yield a file's facts, events in named graphs."""
         path = self.directory / "static" / piece
         graph = _STATIC[piece]
         try:
@@ -288,7 +282,7 @@ class CityBench:
     # The streams.
 
     def streams(self) -> Sequence[str]:
-        """Return the names of the sensors; `SERVICES` and a name make a stream's IRI."""
+        """Return the sensors' names; `SERVICES` prefixes a stream's IRI."""
         return tuple(self._files)
 
     def readings(
@@ -379,7 +373,7 @@ class CityBench:
     # The feed.
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """Return first and last instant of all readings, and their number."""
+        """Return first and last instant and number of readings."""
         return latest_span(self, start, until)
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
@@ -408,7 +402,6 @@ def _kind_of(stream: str, path: InputPlace) -> _Kind:
 
 
 def _scoped(term: object, scope: str) -> str:
-    """Scope blank nodes by file."""
     if isinstance(term, ox.BlankNode):
         return f"_:{scope.removesuffix('.n3')}{term.value}"
     return str(term)

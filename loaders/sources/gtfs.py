@@ -55,7 +55,7 @@ class Gtfs:
         return self._tables.size() + self._tables.size("stop_times.txt") * len(days)
 
     def planned(self) -> int:
-        """Estimate the number of departures by the hours of trips."""
+        """Estimate the number of departures by trips' hours."""
         services, hours = self.schedule.services(), self._departures_by_hour()
         days: dict[str, list[date]] = {}
         with self._tables.line("calendar.txt", 1):
@@ -73,7 +73,6 @@ class Gtfs:
         return total
 
     def _departures_by_hour(self) -> Counter[tuple[str, int]]:
-        """Count the departures of a service's day in each hour."""
         columns = ("trip_id", "service_id")
         services = {
             r["trip_id"]: r["service_id"] for _, r in self._tables.rows("trips.txt", columns)
@@ -91,7 +90,7 @@ class Gtfs:
         return result
 
     def pieces(self, count: int) -> Sequence[str]:
-        """Return stops, routes and trips, and `count` shares of the departures (by trip)."""
+        """Return stops, routes and trips, and `count` shares of departures."""
         shares = max(count, 1)
         return [json.dumps(None), *(json.dumps([share, shares]) for share in range(shares))]
 
@@ -197,7 +196,7 @@ class Gtfs:
         return iri(f"{self.base}{kind}/{'/'.join(quote(part, safe='') for part in parts)}")
 
     def departure(self, day: date, trip: str, sequence: int, start: int | None = None) -> Term:
-        """Return a departure's name; `start` is that of a template's run."""
+        """Return a departure's name; `start` is a template run's."""
         run = () if start is None else (clock(start),)
         return self.iri("departures", f"{day:%Y%m%d}", trip, *run, str(sequence))
 
@@ -212,5 +211,4 @@ class Gtfs:
 
 
 def _days_from(day: date, days: int) -> date:
-    """Add days, within the possible range."""
     return date.fromordinal(min(max(day.toordinal() + days, 1), date.max.toordinal()))

@@ -1,11 +1,9 @@
 """GTFS Realtime 2.0 messages: delays, cancellations, platforms, positions and alerts.
 
-- A stop's update holds for the stops behind it until the next update, or ``NO_DATA``.
-- A delay is that of the departure, else of the arrival; absolute times are compared with the
-schedule.
-- Without a day of service, an update belongs to the day on which the planned trip is nearest to the
-timestamp.
-- Trips and runs that are not in the schedule are left out.
+- A stop's update holds for later stops until the next update, or ``NO_DATA``.
+- A delay is that of the departure, else of the arrival.
+- Without a day of service, the trip nearest to the timestamp counts.
+- Unscheduled trips and runs are left out.
 """
 
 import math
@@ -49,7 +47,7 @@ _LAST = 253_370_764_799
 def alert_quads(
     names: Gtfs, entity: str, alert: Any, at: datetime, language: str | None
 ) -> Iterator[Quad]:
-    """Yield the statements of an alert; none when all its periods are over."""
+    """Yield an alert's statements; none when it is over."""
     now = to_micros(at) // 1_000_000
     periods = sorted((each.start, each.end or _LAST + 1) for each in alert.active_period)
     coming = [period for period in periods if period[1] > now]
@@ -87,7 +85,7 @@ def alert_quads(
 
 
 def _text(translated: Any, language: str | None) -> Term | None:
-    """Return the translation in the language, else without one, else the first."""
+    """Return the translation in the language, without one, or the first."""
     texts = list(translated.translation)
     if not texts:
         return None
@@ -116,8 +114,6 @@ _UPDATE = rt.TripUpdate.StopTimeUpdate
 
 
 class _Known(NamedTuple):
-    """The state of a departure: a delay, skipped, or unknown."""
-
     delay: int | None = None
     skipped: bool = False
 
@@ -233,7 +229,7 @@ class Realtime:
         return min((today + timedelta(days=n) for n in (0, -1, -2, 1)), key=distance)
 
     def _by_sequence(self, update: Any, stops: list[StopTime]) -> dict[int, Any]:
-        """Map updates to stops; a named stop is the next one of that name."""
+        """Map updates to stops; a name means its next stop."""
         stated: dict[int, Any] = {}
         places: defaultdict[int | str, list[int]] = defaultdict(list)
         for place, stop in enumerate(stops):

@@ -1,10 +1,9 @@
 """The plan of a GTFS feed: the days of service, the times of trips, and their runs.
 
-- Times count from *noon minus twelve hours* of the day of service in the agency's zone, so that
-``25:10:00`` is the next day, and clock changes are right after noon.
-- Services run by ``calendar.txt``, plus and minus ``calendar_dates.txt``; either may be absent.
-- A trip in ``frequencies.txt`` is a template: it starts every `headway_secs` from `start_time` to
-before `end_time`; its own times give only durations.
+- Times count from *noon minus twelve hours* in the agency's zone, for clock changes; ``25:10:00``
+is the next day.
+- Either of ``calendar.txt`` and ``calendar_dates.txt`` may be absent.
+- A trip in ``frequencies.txt`` is a template of runs; its own times give only durations.
 """
 
 import io
@@ -33,7 +32,7 @@ class Tables:
         self.path = path
 
     def size(self, name: str | None = None) -> int:
-        """Return the uncompressed bytes of a table, or of all; 0 where missing."""
+        """Return the uncompressed bytes of a table, or of all."""
         if self.path.is_dir():
             return size_of([self.path / name if name else self.path])
         with archive(self.path) as opened:
@@ -103,7 +102,7 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 
 
 class StopTime(NamedTuple):
-    """A stop of a trip; seconds since the beginning of the day of service."""
+    """A stop of a trip, in seconds of the day of service."""
 
     sequence: int
     stop: str
@@ -113,7 +112,7 @@ class StopTime(NamedTuple):
 
 
 class Frequency(NamedTuple):
-    """A trip that starts every `headway` seconds from `start` to before `end`."""
+    """A trip every `headway` seconds from `start` to before `end`."""
 
     start: int
     end: int
@@ -128,7 +127,6 @@ class Frequency(NamedTuple):
         return result
 
     def _before(self, end: int) -> int:
-        """Count the starts before an instant not before the first one."""
         return -(-(min(end, self.end) - self.start) // self.headway)
 
 
@@ -177,7 +175,7 @@ class GtfsSchedule:
             raise InputError(f"unknown time zone {name!r}", place, 2) from None
 
     def instant(self, day: date, seconds_of_day: int) -> datetime:
-        """Return the UTC instant so many seconds after noon minus twelve hours."""
+        """Return the UTC instant of a time of service."""
         return schedule_instant(day, seconds_of_day, self.zone)
 
     def services(self) -> dict[str, ServiceDays]:
@@ -242,14 +240,14 @@ class GtfsSchedule:
         return dict(frequencies)
 
     def stop_times(self, share: int, shares: int) -> dict[str, list[StopTime]]:
-        """Return the stops of a share of the trips, unordered."""
+        """Return the stops of a share of trips, unordered."""
         times: defaultdict[str, list[StopTime]] = defaultdict(list)
         for trip, stop in self.calls(share, shares):
             times[trip].append(stop)
         return dict(times)
 
     def calls(self, share: int = 0, shares: int = 1) -> Iterator[tuple[str, StopTime]]:
-        """Yield the stops of a share of the trips, each with its trip."""
+        """Yield each stop of a share, with its trip."""
         columns = ("trip_id", "stop_id", "stop_sequence", "departure_time")
         for line, row in self.tables.rows("stop_times.txt", columns):
             if zlib.crc32(row["trip_id"].encode()) % shares != share:
@@ -273,7 +271,7 @@ def in_sequence(stops: Sequence[StopTime]) -> list[StopTime]:
 
 
 def schedule_instant(day: date, seconds_of_day: int, zone: ZoneInfo) -> datetime:
-    """Return the UTC instant so many seconds after noon minus twelve hours."""
+    """Return the UTC instant of a time of service."""
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone).astimezone(UTC)
     return noon + timedelta(seconds=seconds_of_day - 12 * 3600)
 
@@ -281,7 +279,7 @@ def schedule_instant(day: date, seconds_of_day: int, zone: ZoneInfo) -> datetime
 def runs(
     stations: Sequence[StopTime], days: Sequence[date], frequencies: Sequence[Frequency]
 ) -> Iterator[tuple[date, int | None, int]]:
-    """Yield day, start (of a template) and shift in seconds of a trip's runs."""
+    """Yield a trip's runs: day, template start, shift in seconds."""
     if not frequencies:
         yield from ((day, None, 0) for day in days)
         return

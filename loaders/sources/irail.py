@@ -1,10 +1,9 @@
 """Liveboards of the Belgian railway API: one JSON document per poll.
 
-A recording is a zip file or directory of documents named after the poll in milliseconds since 1970
-(``1417772214687.dat`` or ``….json``). Each has an ``@graph`` of departures (``@id``, ``stop``,
-``headsign``, ``routeLabel``, ``scheduledDepartureTime``, ``platform``, ``delay``: seconds or
-``cancel``), or is the API's own JSON. Delay, platform and status hold until the next poll; the rest
-is static. A cancelled departure has a status and no delay.
+A recording has documents named by milliseconds since 1970 (``1417772214687.dat`` or ``….json``),
+with an ``@graph`` of departures (``@id``, ``stop``, ``headsign``, ``routeLabel``,
+``scheduledDepartureTime``, ``platform``, ``delay``: seconds or ``cancel``) or the API's own JSON.
+Delay, platform and status hold until the next poll.
 """
 
 import json
@@ -31,7 +30,7 @@ _DOCUMENT = re.compile(r"(?:.*/)?(\d{12,14})\.(?:dat|json)")
 
 
 class Departure(NamedTuple):
-    """One line of a liveboard; `delay` in seconds, ``None``: cancelled."""
+    """A departure; `delay` in seconds, ``None``: cancelled."""
 
     subject: Term
     stop: Term
@@ -99,7 +98,7 @@ class Irail(RecordedPolls[str]):
         return size_of([self.path])
 
     def pieces(self, count: int) -> Sequence[str]:
-        """Split the documents into `count` lists of about equal length."""
+        """Split the documents into `count` even lists."""
         members = [name for _, _, name in self._polls]
         size = -(-len(members) // max(count, 1))
         return [json.dumps(members[i : i + size]) for i in range(0, len(members), size)]
@@ -125,7 +124,7 @@ class Irail(RecordedPolls[str]):
     # The feed.
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Yield one batch per poll; it holds until the next."""
+        """Yield one batch per poll."""
         polls = self.selected(start, until)
         documents = self._read([name for _, _, name in polls])
         for (at, end, _), (name, text) in zip(polls, documents, strict=True):
@@ -196,7 +195,7 @@ def _listed(board: Mapping[str, Any]) -> Any:
 
 
 def listed_departure(entry: Any, board: Mapping[str, Any], place: str) -> Departure:
-    """Read a departure of the API's own JSON, all texts."""
+    """Read a departure of the API's own JSON."""
     try:
         scheduled = format_instant(from_micros(int(entry["time"]) * 1_000_000))
         platform = entry.get("platform", "")

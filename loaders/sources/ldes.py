@@ -1,7 +1,7 @@
 """Follow a Linked Data Event Stream: read its nodes, and give its members in order, once.
 
-A member that is a labelled statement is a fact. Any other is a version of an object
-(`ldes:versionOfPath`): its statements hold until a newer version lacks them, or a deletion.
+A labelled statement is a fact; any other member is a version of an object (`ldes:versionOfPath`),
+valid until a newer version or a deletion.
 """
 
 import json
@@ -72,7 +72,7 @@ _NAMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a stream; its quads have no blank nodes."""
+    """A member; its quads have no blank nodes."""
 
     name: Term
     quads: tuple[Quad, ...]
@@ -80,10 +80,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class LdesNode:
-    """A node: members, URLs of relations and root nodes, and stream properties.
-
-    `about` maps names in the LDES vocabulary to objects, and has the labels' namespace.
-    """
+    """A node: members, URLs of relations and root nodes, and stream properties."""
 
     members: tuple[Member, ...] = ()
     leads_to: tuple[str, ...] = ()
@@ -214,7 +211,7 @@ CREATE TABLE IF NOT EXISTS versions (entity TEXT PRIMARY KEY, at INTEGER, quads 
 
 
 class KnownNode(NamedTuple):
-    """A node that was read; a `full` one need not be read again."""
+    """A node read before; a `full` one never changes."""
 
     etag: str
     leads_to: tuple[str, ...]
@@ -222,7 +219,7 @@ class KnownNode(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A member that was not given yet, and its timestamp."""
+    """A member not given yet, and its timestamp."""
 
     number: int
     at: datetime
@@ -255,7 +252,7 @@ class LdesState:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Make the changes of this block durable together, or none."""
+        """Make the block's changes durable together, or none."""
         with self._translated():
             self._database.execute("BEGIN IMMEDIATE")
             try:
@@ -303,7 +300,7 @@ class LdesState:
         return bool(new)
 
     def waiting(self, limit: int) -> list[Waiting]:
-        """Return the next members, in order; all of one instant, whatever the limit."""
+        """Return the next members, in order, never splitting an instant."""
         with self._translated():
             last = self._database.execute(
                 "SELECT at FROM waiting ORDER BY at, number LIMIT 1 OFFSET ?", (limit - 1,)
@@ -325,7 +322,7 @@ class LdesState:
         )
 
     def version(self, entity: Term) -> tuple[datetime, tuple[Quad, ...]] | None:
-        """Return the newest version of an object, and its timestamp."""
+        """Return an object's newest version and its timestamp."""
         row = self._database.execute(
             "SELECT at, quads FROM versions WHERE entity = ?", (entity,)
         ).fetchone()
@@ -355,7 +352,7 @@ _Version: TypeAlias = tuple[datetime, tuple[Quad, ...]]
 
 
 class MemberChanges(NamedTuple):
-    """The changes of members: facts that end with their labels, and new ones."""
+    """Members' changes: ended facts with labels, and new ones."""
 
     gone: Sequence[Fact]
     said: Sequence[Fact]
@@ -453,8 +450,8 @@ class LdesFollower:
     def changes(self) -> Iterator[tuple[MemberChanges, Callable[[], None]]]:
         """Yield waiting changes, in order, each with its acknowledgement.
 
-        Members of several instants come together as long as they are about different objects.
-        Members with an impossible label or instant are left out.
+        Instants are merged while about different objects; members with impossible labels are left
+        out.
         """
         while entries := self._state.waiting(_AT_ONCE):
             portion = _Portion()
@@ -514,7 +511,6 @@ class LdesFollower:
         )
 
     def _statement(self, member: Member) -> Fact | None:
-        """Return the labelled fact of a member, if it is one."""
         own = {q.predicate: q.object for q in member.quads if q.subject == member.name}
         types = {q.object for q in member.quads if q.predicate == RDF_TYPE}
         if RDF_STATEMENT not in types or not {RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT} <= own.keys():
@@ -559,8 +555,6 @@ def _label(own: Mapping[Term, Term], tmp: Vocabulary) -> Label | None:
 
 
 class _Portion:
-    """The changes of members that are given together."""
-
     def __init__(self, entries: list[Waiting] | None = None) -> None:
         self.entries = entries or []
         self.left_out = 0

@@ -1,7 +1,4 @@
-"""A feed of JSON documents that are posted to a port here.
-
-Requests of web pages are refused: they could publish with another's token.
-"""
+"""A feed of JSON documents posted to a local port, but not from web pages."""
 
 import hmac
 import ipaddress
@@ -35,9 +32,7 @@ _JSON = re.compile(r"application/([\w.-]+\+)?json")
 
 
 class Listener:
-    """Receive documents by ``POST``; each is a batch from its arrival.
-
-    A document is acknowledged when published; a malformed one is refused with the reason.
+    """Receive documents by ``POST``; each is a batch, acknowledged when published.
 
     Raises:
         SettingError: no such URL, or a network address without a token.
@@ -68,7 +63,7 @@ class Listener:
         self._ended = threading.Event()
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Yield one batch per document that arrives from `start` to `until`."""
+        """Yield one batch per document from `start` to `until`."""
         told = 0
         last = self._live.clock.now() if start is None else max(start, self._live.clock.now())
         self._ended.clear()
@@ -135,15 +130,11 @@ class Listener:
 
 
 class _Document(NamedTuple):
-    """The statements of a document, and an event set once published."""
-
     quads: tuple[Quad, ...]
     told: threading.Event
 
 
 class _Server:
-    """Listens while the block runs."""
-
     def __init__(self, host: str, port: int, application: Any) -> None:
         logging.getLogger("waitress").setLevel(logging.ERROR)
         try:

@@ -1,8 +1,7 @@
-"""NGSI-LD entities: answers of a context broker, and its notifications.
+"""NGSI-LD entities (ETSI GS CIM 009, API 1.8) from a context broker, in all three forms.
 
-Source: ETSI GS CIM 009 (NGSI-LD API 1.8), in the normalised, concise and simplified form. Metadata
-of properties are left out; points become latitude and longitude; other geometries and structures
-become literals. Remote contexts are not fetched: give them as a file.
+Metadata of properties are left out; points become latitude and longitude; other geometries and
+structures become literals. Remote contexts are not fetched: give them as a file.
 """
 
 import json
@@ -33,7 +32,7 @@ _TYPE = "application/ld+json"
 
 
 def reader_of_json(context: InputPlace | None) -> Callable[[bytes, str], list[Quad]]:
-    """Return a reader of documents, with a context before their own."""
+    """Return a reader of documents with a leading context."""
     given = None if context is None else context_of(context)
 
     def read(content: bytes, place: str) -> list[Quad]:
@@ -69,7 +68,7 @@ def quads_of_json(content: bytes, place: str, base: str | None) -> list[Quad]:
 
 
 def context_of(file: InputPlace) -> Any:
-    """Return the context in a file, or of the document in it."""
+    """Return the context in a file."""
     try:
         document = json.loads(file.read_bytes())
     except InputError:
@@ -96,7 +95,6 @@ def _with_context(content: bytes, context: Any, place: str) -> bytes:
 
 
 def _in_context(context: Any, nodes: list[Any]) -> bytes:
-    """Return a document of nodes with one context, extended by their own."""
     return json.dumps({"@context": context, "@graph": nodes}).encode()
 
 
@@ -177,7 +175,7 @@ class NgsiLd:
 
 
 def _not_remote(context: Any, refuse: bool, place: str) -> list[Any]:
-    """Return the context's parts that are not remote; drop or `refuse` others."""
+    """Drop or `refuse` remote contexts."""
     results = []
     for each in context if isinstance(context, list) else [context]:
         if isinstance(each, dict):
@@ -250,7 +248,6 @@ def _node(entity: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _are_attributes(said: list[Any]) -> bool:
-    """True for an attribute's instances, false for a list as value."""
     return bool(said) and all(
         isinstance(each, dict) and _content(each) is not each for each in said
     )

@@ -37,7 +37,7 @@ class MessageFormat(Protocol):
 
 
 class RecordedPolls(Generic[ItemT]):
-    """Items by poll; each holds until the next one, the last one for `last`."""
+    """Items by poll, each until the next, the last for `last`."""
 
     def __init__(self, items: Mapping[datetime, ItemT], last: timedelta) -> None:
         instants = sorted(items)
@@ -47,7 +47,7 @@ class RecordedPolls(Generic[ItemT]):
     def selected(
         self, start: datetime | None, until: datetime | None
     ) -> list[tuple[datetime, datetime, ItemT]]:
-        """Return begin, end and item of the polls from `start` to before `until`."""
+        """Return begin, end and item of polls from `start` to before `until`."""
         return [
             poll
             for poll in self._polls
@@ -55,13 +55,13 @@ class RecordedPolls(Generic[ItemT]):
         ]
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """Return first poll, end of the last one, and their number."""
+        """Return first poll, last end, and number."""
         polls = self.selected(start, until)
         return FeedSpan(polls[0][0], polls[-1][1], len(polls)) if polls else None
 
 
 class RecordedMessages(RecordedPolls[InputPlace]):
-    """Recorded messages in a file or directory, each until the next."""
+    """Recorded messages, each until the next."""
 
     def __init__(
         self,
@@ -108,10 +108,7 @@ Read: TypeAlias = Callable[[bytes, str], Iterable[Quad]]
 
 
 class LiveFeed(NamedTuple):
-    """How a live feed is followed.
-
-    `failed` receives the reasons of failures; `most` ends it after so many polls or documents.
-    """
+    """How a live feed is followed; it ends after `most` polls or documents."""
 
     clock: Clock
     cancelled: Event
@@ -122,7 +119,7 @@ class LiveFeed(NamedTuple):
 class Poller:
     """A polled feed, to be played with the original instants.
 
-    A failed poll gives no batch, so the facts before it end as planned.
+    A failed poll gives no batch: earlier facts end as planned.
     """
 
     def __init__(
@@ -146,7 +143,7 @@ class Poller:
         self._paged = paged
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Yield one batch per successful poll; for ever, or to `until`, or so many.
+        """Yield a batch per successful poll.
 
         Raises:
             InputError: every poll failed.

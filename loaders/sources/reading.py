@@ -1,4 +1,4 @@
-"""Read foreign tables and archives, within bounds of memory; errors name the file."""
+"""Read foreign tables and archives, within bounds of memory."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ _DAMAGED = (
 
 
 def rows(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield a CSV file's rows with the numbers of their last lines."""
+    """Yield CSV rows with the numbers of their last lines."""
     # A setting of the whole process; its default is an eighth of a megabyte.
     if csv.field_size_limit() < MAX_FIELD:
         csv.field_size_limit(MAX_FIELD)
@@ -80,7 +80,7 @@ def row_of(place: str, line: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def archive(place: InputPlace) -> Iterator[zipfile.ZipFile]:
-    """Open a zip file; raise its and its members' errors as `InputError`."""
+    """Open a zip file; its errors are `InputError`."""
     path = str(place)
     try:
         with place.open("rb") as file, zipfile.ZipFile(file) as opened:
@@ -99,7 +99,7 @@ def archive(place: InputPlace) -> Iterator[zipfile.ZipFile]:
 
 
 def member(opened: zipfile.ZipFile, name: str) -> IO[bytes]:
-    """Open a member, in the block of `archive`; refuse an absurd size."""
+    """Open a member of an `archive` of sensible size."""
     info = opened.getinfo(name)
     if info.file_size > MAX_MEMBER:
         raise InputError(f"{name} has more than {MAX_MEMBER >> 30} GB", str(opened.filename))

@@ -1,10 +1,8 @@
 """SIRI 2 (CEN/TS 15531): estimated timetables (ET) and monitored vehicles (VM), in XML.
 
-- A call with a departure time is a departure; its delay is the expected (or actual) minus the aimed
-time.
-- A journey is named by its day and its reference in the timetable, as in GTFS.
-- A vehicle has its last position and its journey.
-- Elements match by local names. Identifiers are IRIs, or names below the base.
+Elements match by local names; identifiers are IRIs, or names below the base. A call with a
+departure time is a departure, with expected (or actual) minus aimed time as its delay. Journeys are
+named as in GTFS.
 """
 
 import math
@@ -31,8 +29,6 @@ _DEPTH = 200
 
 
 class _Tree(ElementTree.TreeBuilder):
-    """Build elements up to a sensible depth."""
-
     def __init__(self) -> None:
         super().__init__()
         self._depth = 0
@@ -196,7 +192,6 @@ class Siri:
                 yield Quad(subject, v.STOP, self._named("stops", stop))
 
     def _reference(self, journey: Element) -> tuple[str, ...] | None:
-        """Return the day (if any) and the reference of a journey."""
         for framed in _children(journey, "FramedVehicleJourneyRef"):
             day = _text(framed, "DataFrameRef")
             reference = _text(framed, "DatedVehicleJourneyRef")
@@ -236,7 +231,6 @@ def _text(element: Element, name: str) -> str:
 
 
 def _seconds(duration: str) -> int:
-    """Return the seconds of an ``xsd:duration`` of days and less."""
     match = _DURATION.fullmatch(duration)
     if match is None or duration[-1] in "PT":
         raise ValueError(f"not a duration: {duration[:40]!r}")

@@ -2,11 +2,10 @@
 
 17 columns without header: medallion, hack license, pickup and drop-off time, seconds, miles, pickup
 longitude and latitude, drop-off longitude and latitude, payment (``CSH`` or ``CRD``), fare,
-surcharge, tax, tip, tolls, total. Sorted by drop-off time, the instant of a trip; local times are
-read as UTC.
+surcharge, tax, tip, tolls, total. Sorted by drop-off, a trip's instant; local times are read as
+UTC.
 
-Source: Jerzak and Ziekow 2015, *The DEBS 2015 Grand Challenge*; the terms are those of Le-Phuoc et
-al. 2015, Examples 1 to 5.
+Source: Jerzak and Ziekow 2015; terms of Le-Phuoc et al. 2015, Examples 1 to 5.
 """
 
 import gzip
@@ -103,7 +102,7 @@ class Taxi:
     # The feed.
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Yield the trips that end at each instant; they hold for a while."""
+        """Yield the trips that end at each instant."""
         before: tuple[datetime, tuple[Quad, ...]] | None = None
         for at, readings in groupby(self.readings(_STREAM, start, until), key=lambda r: r.at):
             quads = tuple(quad for reading in readings for quad in reading.quads)
@@ -115,7 +114,7 @@ class Taxi:
             yield FeedBatch(before[0], end, before[1], end)
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """Return first and last end of a trip, and the number of distinct ends."""
+        """Return first, last and number of distinct ends."""
         instants = [at for at, _ in groupby(r.at for r in self.readings(_STREAM, start, until))]
         if not instants:
             return None

@@ -1,7 +1,4 @@
-"""Server-sent events into a spool, resumed by ``Last-Event-ID`` (HTML standard).
-
-The identifier is written after the event, and repeated events are left out by it.
-"""
+"""Server-sent events into a spool, resumed by ``Last-Event-ID``, without repetitions."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -28,7 +25,7 @@ _MAY_PASS = frozenset({408, 425, 429})
 
 
 class EventFollower:
-    """Write a URL's events to the spool during the block; reconnect and resume."""
+    """Write a URL's events to the spool; reconnect and resume."""
 
     def __init__(
         self,
@@ -55,7 +52,7 @@ class EventFollower:
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def check(self) -> None:
-        """Raise an `InputError` if events will not be received any more."""
+        """Raise an `InputError` if no more events will come."""
         if self._failure is not None:
             raise InputError(f"events are no longer received ({self._failure})", self._shown)
 

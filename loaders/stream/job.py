@@ -1,8 +1,8 @@
 """The Structured Streaming job: records in micro-batches, mapped by the workers, to a server.
 
-**Exactly once.** After a crash Spark repeats a micro-batch with the same number and records. A
-batch is identified by the query (in the checkpoint), the micro-batch and the record's position, and
-the server ignores repeated identifiers. Labels are functions of the records alone.
+**Exactly once.** After a crash Spark repeats a micro-batch with the same number and records, and
+the server ignores identifiers (query in the checkpoint, micro-batch, position) that it has. Labels
+are functions of the records alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,12 +31,8 @@ _SCHEMA = "name string, at bigint, body string, start string, end string, facts 
 class StreamJobSettings:
     """How to run the job.
 
-    Args:
-        checkpoint: directory, or its URL, with the progress.
-        interval: seconds between two looks for new records.
-        per_batch: most records of a micro-batch: bounds memory.
-        once: end when all present records were sent.
-        from_executors: an executor publishes, not the driver.
+    `checkpoint` keeps the progress; `per_batch` bounds memory; `once` ends when all present records
+    were sent; `from_executors` lets an executor publish.
     """
 
     checkpoint: Path | str
@@ -47,11 +43,7 @@ class StreamJobSettings:
 
 
 class StreamProgress(NamedTuple):
-    """The callbacks of a job.
-
-    `left_out` receives the problem of a refused record, `done` a micro-batch that will never be
-    repeated; `check` runs every second and ends the job by an exception.
-    """
+    """The callbacks of a job: for refused records, completed micro-batches, and every second."""
 
     left_out: Callable[[str], None]
     done: Callable[[int, Sequence[str]], None] = lambda _number, _names: None
@@ -60,7 +52,7 @@ class StreamProgress(NamedTuple):
 
 @dataclass(slots=True)
 class StreamSummary:
-    """Records and statements sent, and records left out."""
+    """Counts of a job."""
 
     records: int = 0
     facts: int = 0
@@ -70,10 +62,7 @@ class StreamSummary:
 def arriving_files(
     session: "SparkSession", directory: Path | str, settings: StreamJobSettings
 ) -> "DataFrame":
-    """Return the frame of whole files that appear in a directory, by renaming.
-
-    Executors read them: on a cluster they must see the directory.
-    """
+    """Return the frame of files that executors see appear in a directory, by renaming."""
     from pyspark.errors import PySparkException
 
     reader = (
@@ -95,7 +84,7 @@ def arriving_files(
 def messages_of(
     session: "SparkSession", servers: str, topic: str, settings: StreamJobSettings
 ) -> "DataFrame":
-    """Return the frame of a Kafka topic; needs the package of Spark's Kafka source."""
+    """Return the frame of a Kafka topic; needs Spark's Kafka source."""
     from pyspark.errors import AnalysisException
 
     reader = (
@@ -128,7 +117,7 @@ def run_stream(
     stopped: Event,
     progress: StreamProgress,
 ) -> StreamSummary:
-    """Publish records until the job is stopped, or with `once`, until none are left.
+    """Publish records until stopped, or with `once`, until none are left.
 
     Raises:
         PublishRefusedError: the server refuses batches whatever their content.
@@ -200,7 +189,6 @@ def run_stream(
 
 
 def _identity(checkpoint: Folder) -> str:
-    """Return the query's identity, kept in the checkpoint."""
     from secrets import token_hex
 
     if _IDENTITY not in checkpoint.names():
@@ -209,7 +197,7 @@ def _identity(checkpoint: Folder) -> str:
 
 
 class _Mapper:
-    """Map Arrow batches of records to bodies; runs in the workers."""
+    """Runs in the workers."""
 
     def __init__(self, mapping: RecordMapping) -> None:
         self._mapping = mapping

@@ -1,7 +1,4 @@
-"""MQTT messages into a spool.
-
-A message is acknowledged when its file has its final name; repeated duplicates are left out.
-"""
+"""MQTT messages into a spool, acknowledged once durable, without repetitions."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +13,7 @@ from loaders.stream.spool import Spool
 
 
 class Subscriber:
-    """Write a topic's messages to the spool during the block."""
+    """Write a topic's messages to the spool."""
 
     def __init__(
         self,

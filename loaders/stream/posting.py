@@ -1,8 +1,4 @@
-"""Publish the records of a micro-batch in sequence: by an executor, or by the driver.
-
-Later records replace earlier ones, so one task publishes a micro-batch. A repeated task sends the
-same batches under the same identifiers in the same order.
-"""
+"""Publish the records of a micro-batch in sequence, because later ones replace earlier ones."""
 
 import socket
 from collections.abc import Iterable, Iterator
@@ -29,10 +25,7 @@ _SECONDS = 10.0
 
 
 class Outcome(NamedTuple):
-    """The outcome of a record.
-
-    `problem` is why it was left out; `status` and `failure` end the job.
-    """
+    """The outcome of a record; `problem` left it out, `status` and `failure` end the job."""
 
     name: str
     facts: int
@@ -56,7 +49,7 @@ class ParsedRecord(NamedTuple):
 def outcomes(
     records: Iterable[ParsedRecord], publisher: Publisher, batch: str, stopped: Event | None = None
 ) -> Iterator[Outcome]:
-    """Publish records in this order, up to the first failure."""
+    """Publish records in order, up to the first failure."""
     for position, record in enumerate(records):
         outcome = Outcome(record.name, record.facts, record.problem)
         if record.problem is None and record.body is not None and record.facts:
@@ -76,7 +69,7 @@ def outcomes(
 
 
 class RecordPoster:
-    """Publish sorted records in Arrow batches; runs in a worker."""
+    """Publish sorted records in Arrow batches."""
 
     def __init__(self, url: str, token: str | None, batch: str) -> None:
         self._url = url
@@ -97,7 +90,7 @@ class RecordPoster:
 
 
 def unreached(session: "SparkSession", url: str) -> str | None:
-    """Return why an executor does not reach a server, if so."""
+    """Return why an executor cannot reach a server, if so."""
 
     def look(_: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Arriving records, and how they become batches of labelled facts."""
+"""Arriving records, and their batches of labelled facts."""
 
 import io
 import json
@@ -25,7 +25,7 @@ _METHOD = "rdf-1.2"
 
 
 class Document(NamedTuple):
-    """A file or a message: its name (the suffix is the format), time and text."""
+    """A file or message: name (with the format's suffix), time and text."""
 
     name: str
     at: datetime
@@ -33,7 +33,7 @@ class Document(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """The batch of a record: N-Quads with one label, or annotated ones."""
+    """A record's batch: N-Quads with one label, or annotated."""
 
     body: str
     label: Label | None
@@ -41,7 +41,7 @@ class Publication(NamedTuple):
 
 
 class RecordMapping(Protocol):
-    """A mapping of records to batches; pickled to the workers."""
+    """A mapping of records to batches, for workers."""
 
     def batch(self, record: Document) -> Publication:
         """Return the batch of a record.
@@ -53,7 +53,7 @@ class RecordMapping(Protocol):
 
 
 class RdfRecords:
-    """RDF documents: annotated, or labelled by the instant of the record."""
+    """RDF documents: annotated, or labelled by their instant."""
 
     def __init__(self, holds: timedelta | None, labelling: Labelling = "expiration") -> None:
         self._holds = holds
@@ -139,10 +139,6 @@ class CsvRecords:
 
 
 def label_from(start: datetime, holds: timedelta, labelling: Labelling) -> Label:
-    """Return the label of a fact that holds for a time from an instant.
-
-    Raises:
-        LabelError: an interval would begin at the last possible instant.
-    """
+    """Return the label of a fact from an instant; `LabelError` at the last possible one."""
     end = shifted(start, holds)
     return Expiration(end) if labelling == "expiration" else Interval(start, end)

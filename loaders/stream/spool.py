@@ -1,7 +1,6 @@
-"""Messages in a spool directory, one file each, for the streaming job.
+"""Messages in a spool directory, one file each, until their micro-batch is complete.
 
-A file is removed when its micro-batch is complete; their list is written before, so that a crash
-leaves none behind.
+The list of a micro-batch is written first, so that a crash leaves no files behind.
 """
 
 import hashlib
@@ -21,10 +20,7 @@ _PAUSE_SECONDS = 1.0
 
 
 class Spool:
-    """Files with one message each, named so that they sort by arrival.
-
-    `directory` has the unread ones.
-    """
+    """Files of messages, named to sort by arrival."""
 
     def __init__(self, home: Path, suffix: str, clock: Clock, remembered: int = REMEMBERED) -> None:
         self.directory = home / "spool"
@@ -40,7 +36,7 @@ class Spool:
             unfinished.unlink()
 
     def land(self, topic: str, payload: bytes | bytearray, again: bool) -> Path | None:
-        """Write a message; ``None`` for a repetition of one received before."""
+        """Write a message; ``None`` for a repetition."""
         digest = hashlib.blake2b(topic.encode() + b"\n" + payload, digest_size=16).hexdigest()
         if again and any(
             True
@@ -68,7 +64,7 @@ class Spool:
         leaving: threading.Event,
         troubled: Callable[[str], None],
     ) -> bool:
-        """Write a message, repeatedly until there is room; return success."""
+        """Write a message, retrying until there is room; return success."""
         told = False
         while True:
             try:
@@ -83,7 +79,7 @@ class Spool:
                 return True
 
     def batch_done(self, number: int, names: Sequence[str]) -> None:
-        """Remove the files of the micro-batches before; note these."""
+        """Note a micro-batch's files; remove those of earlier ones."""
         for earlier in self._batches.iterdir():
             if earlier.name.isdigit() and int(earlier.name) < number:
                 for name in earlier.read_text(encoding="utf-8").splitlines():

@@ -106,6 +106,7 @@ class Page:
         evaluated_at: the instant that it shows, on the server's clock, or else its ``Date``.
         fresh_until: until when HTTP lets us reuse it, on the server's clock.
         etag: its entity tag.
+        media_type: its format.
         size: bytes of its body.
         warnings: errors in its labels.
         documentation: where a page without a form says that the interface is described.
