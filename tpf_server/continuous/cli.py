@@ -31,7 +31,7 @@ from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAn
 from tpf_server.continuous.csparql.drawing import denotational_graph, drawn
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
-from tpf_server.continuous.csparql.periodic_query import Pace, PeriodicQuery, Widen
+from tpf_server.continuous.csparql.periodic_query import Pace, Widen
 from tpf_server.continuous.csparql.rules import RULES, RULES_ON_SPARK
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import Element, graph_of
@@ -56,7 +56,6 @@ from tpf_server.continuous.engine.semantics import CQELS, KERNELS, SEMANTICS, Ke
 from tpf_server.continuous.hosting import CSPARQL, RSPQL, called, semantics_of
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.rspql.parser import parse_report
-from tpf_server.continuous.rspql.reporting_query import ReportingQuery
 from tpf_server.continuous.rspql.rspql_query import TICKS, WINDOW_CLOSE, RspqlQuery, TickPolicy
 from tpf_server.errors import ServerError
 from tpf_server.spark.folders import Folder, LocalFolder, folder_of, is_url
@@ -171,7 +170,6 @@ def run_periodic(
     engine: CsparqlEngine,
     output: ReplayOutput,
     read: Callable[[str, str], CsparqlQuery] = parse_csparql,
-    kind: type[PeriodicQuery] = PeriodicQuery,
 ) -> _Played:
     """Play streams through queries that answer at instants, on the native engine."""
     queries = [read(text, engine.base) for text in replay.queries]
@@ -181,7 +179,6 @@ def run_periodic(
             query,
             _writer(output, partial(_answer_lines, number)),
             name=f"query {number}",
-            kind=kind,
         )
         for number, query in enumerate(queries)
     ]
@@ -480,10 +477,8 @@ def run(
             return
         tick_policy = cast(TickPolicy, _check(tick, TICKS))
         read: Callable[[str, str], CsparqlQuery] = parse_csparql
-        kind: type[PeriodicQuery] = PeriodicQuery
         if policy == RSPQL:
             read = partial(parse_rspql, report=parse_report(report), tick=tick_policy)
-            kind = ReportingQuery
         if explain:
             assert not isinstance(out, ArrowFile)
             rules = RULES_ON_SPARK if engine is _EngineName.SPARK else RULES
@@ -492,7 +487,7 @@ def run(
         pace = None if widen_steps is Widen.NEVER else Pace(time.thread_time, widen_steps)
         periodic = replay.periodic_engine(pace=pace)
         if engine is _EngineName.NATIVE:
-            played = run_periodic(replay, periodic, out, read, kind)
+            played = run_periodic(replay, periodic, out, read)
         else:
             assert not isinstance(out, ArrowFile)
             with tempfile.TemporaryDirectory(prefix="tpf-continuous-") as temporary:

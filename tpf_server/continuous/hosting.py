@@ -50,7 +50,6 @@ from tpf_server.continuous.result_log import (
     ResultLog,
 )
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
-from tpf_server.continuous.rspql.reporting_query import ReportingQuery
 from tpf_server.continuous.rspql.rspql_query import (
     WINDOW_CLOSE,
     ReportPolicy,
@@ -447,9 +446,9 @@ class Hosting:
             )
         for clause in query.streams:
             self._engine.stream(clause.stream)
-        if isinstance(query, RspqlQuery):
-            return self._periodic.start(query, deliver, name=name, kind=ReportingQuery)
         executor = self._executors.get(kept.engine or self._default)
+        if isinstance(query, RspqlQuery):
+            executor = None
         return (executor or self._periodic).start(query, deliver, name=name)
 
     def _link(self, name: str, running: Running) -> None:

@@ -1,12 +1,12 @@
 """A parsed C-SPARQL query, its windows and its answers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import gcd
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from annotations.terms import Term, Variable
+from annotations.terms import Term, TermOrVariable, Variable
 from tpf_client.dataflow.construct import construct
 from tpf_client.sparql.algebra import PathExpression, Query, Row
 from tpf_server.continuous.engine.elements.elements import in_graph
@@ -239,6 +239,9 @@ class Instants:
             at = self.after(at)
 
 
+StreamOperator: TypeAlias = Literal["ISTREAM", "DSTREAM", "RSTREAM"]
+"""What is streamed: what an answer has more than the one before, what it has less, or all of it."""
+
 _Kind = Literal["query", "stream"]
 
 
@@ -257,6 +260,85 @@ class RegisterClause:
     every: int | None = None
 
 
+# When a query answers. Queries that elements move together share a trigger.
+
+
+class Trigger:
+    """AnswerRows at the multiples of periods, or whenever so many triples have come.
+
+    Attributes:
+        key: equal where queries that are registered together may share it.
+        timed: instants lie ahead; otherwise it is looked at after arrivals.
+        by_elements: these are elements, not triples.
+        follows: `coming` and `came` are called.
+        decides: these say when it is due.
+        queries: that have it.
+    """
+
+    by_elements = follows = decides = False
+    widens = True
+
+    def __init__(self, instants: Instants, clauses: Sequence[StreamClause]) -> None:
+        self.instants = instants
+        self.key: Hashable = tuple(clauses)
+        self.reads = frozenset(clause.stream for clause in clauses)
+        self.timed = bool(instants.periods)
+        self.queries: dict[Any, None] = {}
+        windows = [clause.window for clause in clauses]
+        self._steps = [each.step for each in windows if isinstance(each, PhysicalWindow)]
+        self._arrived = 0
+
+    @property
+    def counts(self) -> bool:
+        """True where arrivals move the windows of its queries."""
+        return bool(self.reads) and not self.timed
+
+    def due_first(self, at: int) -> int | None:
+        """The first instant at or after `at`."""
+        return self.instants.first(at)
+
+    def due_after(self, at: int) -> int | None:
+        """The next instant; ``None``: elements decide."""
+        return self.instants.after(at)
+
+    def due_at_end(self, at: int) -> int:
+        """The instant that has seen everything up to `at`."""
+        return self.instants.first(at)
+
+    def passed(self, at: int) -> int | None:  # noqa: ARG002
+        """The instant to answer at once, before an element of `at` enters."""
+        return None
+
+    def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
+        """Note that an element is about to come; true if an instant is due."""
+        return False
+
+    def came(self, stream: Term, at: int, number: int) -> bool:  # noqa: ARG002
+        """Note that it has entered the windows; true if an instant is due."""
+        return False
+
+    def wanted(self, done: int) -> int | None:
+        """The next instant that elements decided, after those `done`."""
+        raise NotImplementedError
+
+    def arrived(self) -> bool:
+        """Count an arrival; true where an answer is due."""
+        self._arrived += 1
+        return any(self._arrived % step == 0 for step in self._steps)
+
+    def instant(self, at: int) -> int:
+        """The instant of an answer that is due at `at`."""
+        return at
+
+    def holds(self, instant: int) -> bool:  # noqa: ARG002
+        """True where there is something to answer; asked once for an instant."""
+        return True
+
+    def equals(self, other: "Trigger") -> bool:  # noqa: ARG002
+        """True where both decide the same from now on, after they decided the same now."""
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class CsparqlQuery:
     """A C-SPARQL query.
@@ -267,6 +349,8 @@ class CsparqlQuery:
         paths: of any length, with their indexes in the text.
         services: SERVICE clauses, which became static graphs.
         wanted: variables needed beside those of the template.
+        operator: which part of an answer is streamed.
+        graphs: of the triples of the template, in order.
     """
 
     query: Query
@@ -276,6 +360,8 @@ class CsparqlQuery:
     paths: tuple[tuple[PathExpression, int], ...] = ()
     services: tuple[ServiceClause, ...] = ()
     wanted: frozenset[Variable] = frozenset()
+    operator: StreamOperator = "RSTREAM"
+    graphs: tuple[TermOrVariable | None, ...] = ()
 
     @property
     def instants(self) -> Instants:
@@ -287,3 +373,32 @@ class CsparqlQuery:
     def continuous(self) -> bool:
         """True where something says when to evaluate it again."""
         return bool(self.streams) or bool(self.instants.periods)
+
+    @property
+    def reads(self) -> frozenset[Term]:
+        """The streams that it reads."""
+        return frozenset(clause.stream for clause in self.streams)
+
+    @property
+    def shares(self) -> bool:
+        """True where other queries may share its windows."""
+        return self.counts or all(clause.window.shared for clause in self.streams)
+
+    @property
+    def counts(self) -> bool:
+        """True where arrivals move its windows."""
+        return bool(self.streams) and not self.instants.periods
+
+    def trigger(self) -> Trigger:
+        """Make what decides when it answers."""
+        return Trigger(self.instants, self.streams)
+
+    def answer(
+        self, name: str, at: int, query: Query, variables: Sequence[Variable], rows: Sequence[Row]
+    ) -> PeriodicAnswer:
+        """Make an answer of solutions; `query` is its algebra, or that of an equal query."""
+        return answer_of(name, at, query, variables, rows)
+
+    def explain(self) -> dict[str, Any]:
+        """Policies beside those of C-SPARQL."""
+        return {}

@@ -1,11 +1,13 @@
 """The native engine of C-SPARQL: streams in, answers at instants out."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any, TypeVar, cast
 
 from annotations.terms import QuadPattern, Term
@@ -17,8 +19,8 @@ from tpf_server.continuous.csparql.csparql_query import (
     Occurrence,
     PeriodicAnswer,
     PhysicalWindow,
-    SteppedWindow,
     StreamClause,
+    Trigger,
     with_graphs_of,
 )
 from tpf_server.continuous.csparql.native.builder import TooManyStaticError, has_static
@@ -29,7 +31,6 @@ from tpf_server.continuous.csparql.native.evaluation import (
     PartedQuery,
     PeriodicEvaluation,
     Question,
-    over_time,
     parted,
 )
 from tpf_server.continuous.csparql.native.static_table import StaticTables
@@ -60,63 +61,81 @@ from tpf_server.continuous.engine.windows.specification import NEVER
 # The windows of an engine: shared by queries, found by streams and predicates.
 
 _Predicates = frozenset[TermId] | None
-_Key = tuple[Term, SteppedWindow | WindowView, _Predicates]
+_Key = tuple[Hashable, ...]
 
 
 class SharedWindows:
     """The windows that elements enter.
 
-    Queries share windows over time that have the same predicates. A window that counts triples
-    belongs to one query.
+    Queries share equal windows that have the same predicates, where they read the same streams: so
+    they are at the same instants.
     """
 
     def __init__(self) -> None:
         self._shared: dict[_Key, WindowContents] = {}
         self._listening: Multimap[tuple[Term, TermId | None], WindowContents] = Multimap()
+        self._counting: Multimap[Term, WindowContents] = Multimap()
 
-    def attach(self, stream: Term, view: WindowView, predicates: _Predicates) -> None:
-        """Connect a view with the window of its kind."""
-        key = self._key(stream, view, predicates)
-        window = self._shared.get(key)
-        if window is not None:
-            window.show(view)
-            return
-        view.reveal()
-        self._shared[key] = view.contents
-        self._listening.add(_wanted(key), view.contents)
+    def attach(self, registered: PeriodicQuery) -> None:
+        """Connect the views of an evaluation with the windows of their kinds."""
+        for key, view, enter in self._views(registered):
+            window = self._shared.get(key)
+            if window is not None:
+                window.show(view)
+                continue
+            view.reveal()
+            self._shared[key] = view.contents
+            if registered.trigger.counts and not registered.trigger.by_elements:
+                self._counting.add([stream for stream, _ in enter], view.contents)
+            else:
+                self._listening.add(enter, view.contents)
 
-    def detach(self, stream: Term, view: WindowView, predicates: _Predicates) -> None:
-        """Disconnect a view; drop a window without views."""
-        window = view.contents
-        window.hide(view)
-        if window.views:
-            return
-        key = self._key(stream, view, predicates)
-        del self._shared[key]
-        self._listening.discard(_wanted(key), window)
+    def detach(self, registered: PeriodicQuery) -> None:
+        """Disconnect the views of an evaluation; drop windows without views."""
+        for key, view, enter in self._views(registered):
+            window = view.contents
+            window.hide(view)
+            if not window.views:
+                del self._shared[key]
+                self._listening.discard(enter, window)
+                self._counting.discard([stream for stream, _ in enter], window)
 
-    def _key(self, stream: Term, view: WindowView, predicates: _Predicates) -> _Key:
-        if view.window.shared:
-            return (stream, view.window, predicates)
-        # What counts triples counts all.
-        return (stream, view, None if isinstance(view.window, PhysicalWindow) else predicates)
+    def _views(
+        self, registered: PeriodicQuery
+    ) -> Iterator[tuple[_Key, WindowView, list[tuple[Term, TermId | None]]]]:
+        """The views of an evaluation, with the keys of their windows and what enters these."""
+        evaluation, trigger = registered.evaluation, registered.trigger
+        for name, view in evaluation.windows.items():
+            stream = evaluation.inputs[name]
+            # What counts triples counts all.
+            counted = isinstance(view.window, PhysicalWindow)
+            predicates: _Predicates = None if counted else evaluation.predicates
+            shared = trigger.counts or view.window.shared
+            whose: Hashable = (registered.reads, trigger.counts) if shared else view
+            enter = [(stream, each) for each in ((None,) if predicates is None else predicates)]
+            yield (stream, view.window, predicates, whose), view, enter
 
-    def arrive(self, stream: Term, occurrences: Iterable[Occurrence]) -> Iterator[WindowContents]:
-        """Add triples to their windows; give these."""
+    def arrive(
+        self, stream: Term, occurrences: Iterable[Occurrence], *, counted: bool = False
+    ) -> Iterator[WindowContents]:
+        """Add the triples of an element to its windows, or those that count; give these."""
         everything = self._listening.of((stream, None))
         for each in occurrences:
             for windows in (everything, self._listening.of((stream, each.triple[1]))):
                 for window in windows:
-                    window.add(each)
-                    yield window
+                    if not counted or isinstance(window.window, PhysicalWindow):
+                        window.add(each)
+                        yield window
+
+    def count(self, stream: Term, occurrence: Occurrence) -> None:
+        """Add a triple to the windows that it moves."""
+        for window in self._counting.of(stream):
+            window.add(occurrence)
+            # It is there, also where the next answer is for an earlier instant of another stream.
+            window.move(occurrence.at)
 
     def __len__(self) -> int:
         return len(self._shared)
-
-
-def _wanted(key: _Key) -> Iterator[tuple[Term, TermId | None]]:
-    stream, _, predicates = key
-    return ((stream, each) for each in ((None,) if predicates is None else predicates))
 
 
 # From a query to what evaluates it, by what is known of its streams.
@@ -247,7 +266,7 @@ class EvaluationPlanner:
         """
         try:
             initial = self._initial(query, separated=True)
-            key, question = question_of(initial)
+            key, question = question_of(query, initial)
             result = self._evaluations.fresh(key, arrivals)
             if result is not None:
                 return result, self.shared(result, query, question)
@@ -275,7 +294,7 @@ class EvaluationPlanner:
         """Plan an evaluation again, by what is known now."""
         parts: PartedQuery | None = None
         if evaluation.widened:
-            _, question = question_of(self._initial(query, separated=True))
+            _, question = question_of(query, self._initial(query, separated=True))
             parts = question.parts
         self._plan_anew(evaluation, query, parts)
 
@@ -313,15 +332,16 @@ class EvaluationPlanner:
                 return made(separated=False)
 
 
-def question_of(graph: OperatorGraph) -> tuple[Hashable, Question]:
+def question_of(query: CsparqlQuery, graph: OperatorGraph) -> tuple[Hashable, Question]:
     """The key that queries share if they differ in constants only, and the question of one."""
     clauses = tuple((each.stream, each.window, each.named, each.name) for each in graph.clauses)
-    names = clauses, graph.sources.names
+    names = clauses, graph.sources.names, query.counts
     # What is shared by queries with other constants is not evaluated anew for NOW().
-    shares = clauses and over_time(graph) and not says_now(graph.query)
+    shares = clauses and query.shares and not says_now(graph.query)
     parts = parted(graph.query) if shares else None
     common = graph.query if parts is None else (parts.below, parts.comparisons)
-    return (common, names), Question((graph.query, names), graph.query, parts)
+    key = (common, names) if query.shares else None
+    return key, Question((graph.query, names), graph.query, parts)
 
 
 # Who reads which streams: elements come into the windows of queries.
@@ -332,12 +352,11 @@ class StreamReaders:
 
     Attributes:
         late: elements that came after an answer that should have seen them.
-        following: queries that follow the elements of a stream.
+        following: triggers that follow the elements of a stream.
     """
 
     def __init__(
         self,
-        windows: SharedWindows,
         evaluations: EvaluationRegistry,
         learning: Learning,
         planner: EvaluationPlanner,
@@ -345,15 +364,17 @@ class StreamReaders:
     ) -> None:
         self.arrivals = 0
         self.late = 0
-        self._windows = windows
+        self.windows = SharedWindows()
         self._evaluations = evaluations
         self._learning = learning
         self._planner = planner
         self._window_rows = window_rows
         self._in_graphs: Counter[Term] = Counter()
         self._timed: Multimap[Term, PeriodicQuery] = Multimap()
-        self._counting: Multimap[Term, PeriodicQuery] = Multimap()
-        self.following: Multimap[Term, PeriodicQuery] = Multimap()
+        self._counting: Multimap[Term, Trigger] = Multimap()
+        self.following: Multimap[Term, Trigger] = Multimap()
+        self._fresh: dict[Hashable, tuple[Trigger, int]] = {}
+        self._whole: dict[Hashable, Trigger] = {}
         self._most_windows = 1
         self._answered: int | None = None
 
@@ -364,26 +385,40 @@ class StreamReaders:
         self._evaluations.add(evaluation, self.arrivals)
         self._learning.rest(evaluation)
         self._most_windows = max(self._most_windows, len(evaluation.windows))
-        self._like(registered).add(registered.reads, registered)
-        if registered.follows:
-            self.following.add(registered.reads, registered)
-        for name, view in evaluation.windows.items():
-            if registered.counts:
-                # They are its own, and empty.
-                view.reveal()
-            elif evaluation.owners == 1:
-                self._windows.attach(evaluation.inputs[name], view, evaluation.predicates)
+        if registered.trigger.counts:
+            trigger, since = self._fresh.get(registered.trigger.key, (registered.trigger, -1))
+            if trigger.queries and since == self.arrivals:
+                registered.decide_by(trigger)
+            else:
+                self._fresh[registered.trigger.key] = registered.trigger, self.arrivals
+            self._counting.add(registered.reads, registered.trigger)
+        else:
+            self._timed.add(registered.reads, registered)
+        if registered.trigger.follows:
+            self.following.add(registered.reads, registered.trigger)
+        if evaluation.owners == 1:
+            self.windows.attach(registered)
 
     def remove(self, registered: PeriodicQuery) -> None:
         """Remove a query."""
-        self._like(registered).discard(registered.reads, registered)
-        self.following.discard(registered.reads, registered)
+        self._timed.discard(registered.reads, registered)
+        self._untrigger(registered)
         self._in_graphs.subtract(registered.evaluation.in_graphs)
         self._in_graphs += Counter()
         self._leave(registered)
 
-    def _like(self, registered: PeriodicQuery) -> Multimap[Term, PeriodicQuery]:
-        return self._counting if registered.counts else self._timed
+    def _untrigger(self, registered: PeriodicQuery) -> None:
+        """Take a query from its trigger; one without queries is gone."""
+        trigger = registered.trigger
+        trigger.queries.pop(registered, None)
+        if trigger.queries:
+            return
+        self._counting.discard(registered.reads, trigger)
+        self.following.discard(registered.reads, trigger)
+        if self._fresh.get(trigger.key, (None, 0))[0] is trigger:
+            del self._fresh[trigger.key]
+        if self._whole.get(trigger.key) is trigger:
+            del self._whole[trigger.key]
 
     def _leave(self, registered: PeriodicQuery) -> None:
         evaluation = registered.evaluation
@@ -391,9 +426,7 @@ class StreamReaders:
         if self._evaluations.remove(evaluation):
             self._learning.forget(evaluation)
             evaluation.close()
-            if not registered.counts:
-                for name, view in evaluation.windows.items():
-                    self._windows.detach(evaluation.inputs[name], view, evaluation.predicates)
+            self.windows.detach(registered)
 
     def read(self, stream: Term) -> bool:
         """True where a query reads a stream."""
@@ -405,19 +438,32 @@ class StreamReaders:
 
     def of(self, stream: Term) -> Sequence[PeriodicQuery]:
         """The queries that read a stream."""
-        return *self._timed.of(stream), *self._counting.of(stream)
+        counting = (query for trigger in self._counting.of(stream) for query in trigger.queries)
+        return *self._timed.of(stream), *counting
 
     def answered(self, registered: PeriodicQuery, at: int) -> None:
         """Note an answer; from then on the query may share an evaluation."""
-        if not registered.counts:
+        if not registered.trigger.counts:
             registered.last = at
             self._answered = at if self._answered is None else max(self._answered, at)
+        self.join(registered)
+
+    def join(self, registered: PeriodicQuery) -> None:
+        """Let a query share an equal evaluation, where it sees the same."""
         equal = self._evaluations.equal(registered.evaluation)
         if equal is not None:
             question = registered.question
             self._leave(registered)
             registered.share(equal, self._planner.shared(equal, registered.query, question))
             self._evaluations.add(equal)
+
+    def reported(self, trigger: Trigger) -> None:
+        """Note that a trigger of counting queries has decided; it may go on as an equal one."""
+        equal = self._whole.setdefault(trigger.key, trigger)
+        if equal is not trigger and trigger.equals(equal):
+            for registered in tuple(trigger.queries):
+                self._untrigger(registered)
+                registered.decide_by(equal)
 
     # ----------------------------------------------------------------------------- elements
 
@@ -428,76 +474,47 @@ class StreamReaders:
         at: int,
         quads: Sequence[EncodedQuad] = (),
     ) -> list[Occurrence]:
-        """Add an element to windows over time.
+        """Add an element to the windows that it enters whole.
 
         Returns:
-            Its occurrences, for `count`.
+            Its occurrences, for `due`.
         """
         self.arrivals += 1
         number = self.arrivals
         occurrences = [Occurrence(at, number, triple) for triple in triples]
         readers = self._timed.of(stream)
-        if not readers:
-            return occurrences
         if self._answered is not None and at <= self._answered:
             passed = [each for each in readers if each.last is not None and at <= each.last]
             for registered in passed:
                 registered.late += 1
             self.late += bool(passed)
-        allowed = self._window_rows
         full = False
-        came: Iterable[WindowContents] = self._windows.arrive(stream, occurrences)
-        if quads and quads[0][3]:
-            named = self._windows.arrive(with_graphs_of(stream), _with(quads, occurrences))
+        came: Iterable[WindowContents] = self.windows.arrive(stream, occurrences)
+        if quads:
+            # What is in no graph pushes others out of a window that counts.
+            named = self.windows.arrive(
+                with_graphs_of(stream), _with(quads, occurrences), counted=not quads[0][3]
+            )
             came = chain(came, named)
         for window in came:
-            full = full or window.held() * self._most_windows > allowed
+            full = full or window.held() * self._most_windows > self._window_rows
         if full:
-            for registered in tuple(readers):
+            for registered in tuple(self.of(stream)):
                 self._limit(registered)
         return occurrences
 
-    def count(
-        self,
-        stream: Term,
-        occurrences: Sequence[Occurrence],
-        quads: Sequence[EncodedQuad] = (),
-    ) -> Iterator[PeriodicQuery]:
-        """Add triples to windows that count; give the queries to answer now."""
-        came = {stream: occurrences}
-        if quads:
-            came[with_graphs_of(stream)] = _with(quads, occurrences)
-        for registered in tuple(self._counting.of(stream)):
-            if registered.by_elements:
-                comes = registered.state == "running" and self._element_came(registered, came)
-                if comes and registered.arrived():
-                    yield registered
-                continue
-            for each in occurrences:
-                # Its callback may have closed it, or that of another query.
-                if registered.state != "running":
-                    break
-                contents = registered.evaluation.windows[stream].contents
-                contents.add(each)
-                # It is there, also where the next answer is for an earlier instant of another
-                # stream.
-                contents.move(each.at)
-                if registered.arrived():
-                    yield registered
-
-    def _element_came(
-        self, registered: PeriodicQuery, came: Mapping[Term, Sequence[Occurrence]]
-    ) -> bool:
-        """Add an element to windows moved by elements; false if that stops the query."""
-        evaluation = registered.evaluation
-        predicates = evaluation.predicates
-        for name, view in evaluation.windows.items():
-            counted = isinstance(view.window, PhysicalWindow)
-            for each in came.get(evaluation.inputs[name], ()):
-                if counted or predicates is None or each.triple[1] in predicates:
-                    view.contents.add(each)
-        self._limit(registered)
-        return registered.state == "running"
+    def due(self, stream: Term, occurrences: Sequence[Occurrence]) -> Iterator[Trigger]:
+        """Count an element, then its triples; give the triggers of queries to answer now."""
+        counting = tuple(self._counting.of(stream))
+        for trigger in counting:
+            if trigger.by_elements and trigger.arrived():
+                yield trigger
+        counting = tuple(each for each in counting if not each.by_elements)
+        for occurrence in occurrences if counting else ():
+            self.windows.count(stream, occurrence)
+            for trigger in counting:
+                if trigger.arrived():
+                    yield trigger
 
     def _limit(self, registered: PeriodicQuery) -> None:
         """Stop a query whose windows hold too much."""
@@ -570,7 +587,6 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self._eager = eager
         self._pace = pace
         self._strict = strict
-        self._windows = SharedWindows()
         self._evaluations = EvaluationRegistry()
         self.learning = Learning(self.dictionary, partial(has_static, self.static), enabled=learn)
         self._tables = StaticTables(self.static, self.dictionary)
@@ -579,7 +595,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         )
         self._planner = EvaluationPlanner(context, self._evaluations, self.learning, rules)
         self._readers = StreamReaders(
-            self._windows, self._evaluations, self.learning, self._planner, self.limits.window_rows
+            self._evaluations, self.learning, self._planner, self.limits.window_rows
         )
         self._times = StreamTimes(lateness, patience)
         self._timetable = Timetable(self._times, self.queries)
@@ -660,12 +676,38 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
 
     def _announce(self, stream: Term, at: int) -> None:
         """Tell followers of an element before it enters."""
-        for registered in tuple(self._readers.following.of(stream)):
-            instant = registered.passed(at)
-            if instant is not None and registered.state == "running":
+        due: list[tuple[int, Trigger]] = []
+        for trigger in tuple(self._readers.following.of(stream)):
+            instant = trigger.passed(at)
+            if instant is not None:
+                due.append((instant, trigger))
+            if trigger.coming(stream, at):
+                self._look(trigger)
+        # Windows that they share do not go back.
+        for instant, trigger in sorted(due, key=itemgetter(0)):
+            self._report(trigger, instant)
+
+    def _look(self, trigger: Trigger) -> None:
+        for registered in trigger.queries:
+            self._timetable.look(registered)
+
+    def _report(self, trigger: Trigger, at: int) -> None:
+        """Answer the queries of a trigger that arrivals moved, as far as there is something new."""
+        instant = trigger.instant(at)
+        if not trigger.holds(instant):
+            return
+        for evaluation in dict.fromkeys(each.evaluation for each in trigger.queries):
+            # Where that is too much, its queries are told when they answer.
+            with suppress(JoinLimitError):
+                evaluation.move(instant)
+        for registered in tuple(trigger.queries):
+            if registered.state != "running":
+                continue
+            if registered.changed:
                 self._answer(registered, instant)
-            if registered.coming(stream, at):
-                self._timetable.look(registered)
+            elif not registered.evaluation.joined:
+                self._readers.join(registered)
+        self._readers.reported(trigger)
 
     def _enter(
         self, stream: Term, triples: Sequence[EncodedTriple], at: int, graph: Term | None
@@ -683,11 +725,12 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
                 self._timetable.begin(registered, at)
             quads = self._with_graph(triples, graph) if self._readers.needs_graphs(stream) else ()
             occurrences = self._readers.arrive(stream, triples, at, quads)
-            for registered in tuple(self._readers.following.of(stream)):
-                if registered.came(stream, at):
-                    self._timetable.look(registered)
-            for registered in self._readers.count(stream, occurrences, quads):
-                self._answer(registered, at)
+            number = self._readers.arrivals
+            for trigger in tuple(self._readers.following.of(stream)):
+                if trigger.came(stream, at, number):
+                    self._look(trigger)
+            for trigger in self._readers.due(stream, occurrences):
+                self._report(trigger, at)
         finally:
             self.arriving.pop()
 
@@ -726,20 +769,19 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             self._evaluate_at(at, registered)
 
     def _evaluate_at(self, at: int, registered: PeriodicQuery) -> None:
-        following = registered.due_after(at)
+        following = registered.trigger.due_after(at)
         if following is None:
             self._timetable.rest(registered)
         else:
             self._timetable.plan(registered, following)
         pace = self._pace
-        if pace is None:
+        begun = 0.0 if pace is None else pace.seconds()
+        if registered.trigger.holds(at):
             self._answer(registered, at)
-        else:
-            begun = pace.seconds()
-            self._answer(registered, at)
+        if pace is not None:
             pace.evaluated(registered, pace.seconds() - begun)
         idle = self._skip_idle and registered.query.streams and not registered.evaluation.held
-        if idle and not registered.told and registered.state == "running":
+        if idle and not registered.trigger.decides and registered.state == "running":
             self._timetable.rest(registered)
             if pace is not None:
                 pace.rest(registered)
@@ -785,7 +827,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
     def holders(self) -> Iterable[object]:
         """Queries, windows, and elements under way."""
         evaluations = [each.evaluation for each in self.queries.values()]
-        return evaluations, self._windows, self._tables, self.arriving
+        return evaluations, self._readers.windows, self._tables, self.arriving
 
     def static_holders(self) -> Iterable[object]:
         """Tables of static triples."""
@@ -818,16 +860,8 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         callback: AnswerCallback | None = None,
         *,
         name: str | None = None,
-        kind: type[PeriodicQuery] = PeriodicQuery,
     ) -> PeriodicQuery:
-        """Start a parsed query; see `register`.
-
-        Args:
-            query: in C-SPARQL, or in a language that is evaluated alike.
-            callback: see `register`.
-            name: see `register`.
-            kind: its class.
-        """
+        """Start a parsed query in C-SPARQL or RSP-QL; see `register`."""
         if not query.continuous:
             raise UnsupportedContinuousQueryError(
                 "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
@@ -835,14 +869,8 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         said = query.registration
         name = self._begin(query, name if said is None else said.name)
         evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
-        registered = kind(
-            name,
-            query,
-            evaluation,
-            question,
-            callback,
-            self.limits.backlog,
-            self._drop,
+        registered = PeriodicQuery(
+            name, query, (evaluation, question), callback, self.limits.backlog, self._drop
         )
         try:
             self._timetable.add(registered)
@@ -868,7 +896,8 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         if says_now(query.query):
             evaluation.plan_at(at)
         try:
-            return evaluation.at(at, "", question)
+            answers = evaluation.answers(at, question)
+            return query.answer("", at, query.query, answers.output.variables, answers.rows())
         finally:
             evaluation.leave(question)
             if not evaluation.owners:

@@ -1,18 +1,25 @@
 """C-SPARQL queries that run, natively or elsewhere, and how often they are evaluated."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from annotations.terms import Term, is_variable
-from tpf_client.sparql.algebra import BGP, Path, Pattern
+from tpf_client.sparql.algebra import BGP, Path, Pattern, Row
 from tpf_client.sparql.rewrite.visitor import everything
-from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer, PhysicalWindow
+from tpf_server.continuous.csparql.csparql_query import (
+    CsparqlQuery,
+    Instants,
+    PeriodicAnswer,
+    StreamOperator,
+    Trigger,
+)
 from tpf_server.continuous.csparql.drawing import drawn
 from tpf_server.continuous.csparql.native.builder import TooManyStaticError
-from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation, Question
+from tpf_server.continuous.csparql.native.evaluation import AnswerRows, PeriodicEvaluation, Question
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
@@ -83,11 +90,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     Attributes:
         late: elements that came after an answer that should have seen them.
         last: the last instant of evaluation.
-        widens: its steps may grow under load.
-        timed: instants lie ahead; otherwise it answers at arrivals only.
-        counts: arrivals move its windows: of triples, or (`by_elements`) of elements.
-        follows: `coming` and `came` are called.
-        told: these say when it is due.
+        trigger: decides when it answers.
         timely: it has NOW().
         ranges: it has GRAPH ?g, so it depends on the names of static graphs.
         rank: higher than that of each query whose triples it reads.
@@ -97,34 +100,34 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self,
         name: str,
         query: CsparqlQuery,
-        evaluation: PeriodicEvaluation,
-        question: Question,
+        asked: tuple[PeriodicEvaluation, Question],
         callback: AnswerCallback | None,
         backlog: int,
         close: Callable[["PeriodicQuery"], None],
     ) -> None:
         super().__init__(name, callback, backlog, close)
         self.query = query
-        self.instants = query.instants
-        self.evaluation = evaluation
-        self.question = question
+        self.evaluation, self.question = asked
         self.late = 0
         self.number = next(_NUMBERS)
         self.last: int | None = None
         self.rank = 0
-        self._arrived = 0
         self._widened = ("", "")
+        self._before: Counter[Row] = Counter()
+        self._seen: tuple[AnswerRows, int] | None = None
         registration = query.registration
         self.stream = None if registration is None else registration.stream
-        self.timed = bool(self.instants.periods)
-        self.counts = bool(query.streams) and not self.timed
-        self.widens = True
-        self.by_elements = False
-        self.follows = self.told = False
+        self.reads = query.reads
+        self.decide_by(query.trigger())
         self.timely = says_now(query.query)
         self.ranges = any(
             is_variable(graph) for each in everything(query.query) for graph in _graphs_of(each)
         )
+
+    def decide_by(self, trigger: Trigger) -> None:
+        """Answer when a trigger says so, from now on."""
+        self.trigger = trigger
+        trigger.queries[self] = None
 
     @property
     def states_period(self) -> bool:
@@ -134,8 +137,13 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
 
     def widen(self, factor: int, because: str) -> None:
         """Multiply its steps, for this reason."""
-        self.instants = self.query.instants.wider(factor)
+        self.trigger.instants = self.query.instants.wider(factor)
         self._widened = ("", "") if factor == 1 else (f"{factor} times ", f": {because}")
+
+    @property
+    def instants(self) -> Instants:
+        """The instants that time decides."""
+        return self.trigger.instants
 
     @property
     def every(self) -> str:
@@ -149,7 +157,8 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     @property
     def columns(self) -> EmissionColumns:
         """See `RunningQuery`."""
-        return EmissionColumns(result_variables(self.query.query))
+        variables = result_variables(self.query.query, graphs=any(self.query.graphs))
+        return EmissionColumns(variables, removes=self.query.operator == "DSTREAM")
 
     def emission(self, each: PeriodicAnswer, number: int) -> Emission:
         """See `RunningQuery`."""
@@ -171,11 +180,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         said = f"{indent}shared by queries with other constants: {self.evaluation.owners}"
         return [*own, said, *(f"{indent}  {line}" for line in shared)]
 
-    @property
-    def reads(self) -> frozenset[Term]:
-        """The streams that it reads."""
-        return frozenset(self.evaluation.streams.values())
-
     def explain(self) -> dict[str, Any]:
         """State, instants, windows and operators."""
         result = {
@@ -196,49 +200,48 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
             "plans": self.evaluation.plans,
             "operators": self._operators(),
             "batches": batch_report("off", reason=AT_INSTANTS),
+            **self.query.explain(),
         }
         if self.stream is not None:
             result["stream"] = self.stream[1:-1]
         return result
-
-    def due_first(self, at: int) -> int | None:
-        """The first instant at or after `at`."""
-        return self.instants.first(at)
-
-    def due_after(self, at: int) -> int | None:
-        """The next instant; ``None``: elements decide."""
-        return self.instants.after(at)
-
-    def due_at_end(self, at: int) -> int:
-        """The instant that has seen everything up to `at`."""
-        return self.instants.first(at)
-
-    def passed(self, at: int) -> int | None:  # noqa: ARG002
-        """The instant to answer at once, before an element of `at` enters."""
-        return None
 
     def share(self, evaluation: PeriodicEvaluation, question: Question) -> None:
         """Go on with an equal evaluation."""
         self.evaluation = evaluation
         self.question = question
 
-    def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
-        """Note that an element is about to come; true if an instant is due."""
-        return False
-
-    def came(self, stream: Term, at: int) -> bool:  # noqa: ARG002
-        """Note that it has entered the windows; true if an instant is due."""
-        return False
-
-    def wanted(self, done: int) -> int | None:
-        """The next instant that elements decided, after those `done`."""
-        raise NotImplementedError
+    @property
+    def changed(self) -> bool:
+        """True where its answer may differ from the last one, at the instant of its evaluation."""
+        if self.query.operator == "RSTREAM" or self.timely:
+            return True
+        return self.evaluation.changed(self.question, self._seen)
 
     def answer(self, at: int) -> PeriodicAnswer | None:
         """Answer at an instant; ``None``: there is nothing to say."""
-        return self.evaluation.at(at, self.name, self.question) if self.say_now(at) else None
+        if not self._say_now(at):
+            return None
+        answers = self.evaluation.answers(at, self.question)
+        operator, asks = self.query.operator, self.query.query.form == "ASK"
+        query = self.question.query
+        variables = answers.output.variables
+        if operator == "RSTREAM":
+            return self.query.answer(self.name, at, query, variables, answers.rows())
+        changes = None if asks else answers.changes(self._seen)
+        if changes is None:
+            rows = answers.rows()
+            if asks:
+                rows = ((),) if rows else ()
+            shown, self._before = rows_to_stream(operator, self._before, rows)
+        else:
+            shown = changed(operator, self._before, changes)
+        self._seen = answers, answers.version
+        # What came or went need not make a triple.
+        made = self.query.answer(self.name, at, query, variables, shown)
+        return made if made.rows else None
 
-    def say_now(self, at: int) -> bool:
+    def _say_now(self, at: int) -> bool:
         """Set NOW(); false where that stops the query."""
         if self.timely:
             try:
@@ -248,15 +251,41 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
                 return False
         return True
 
-    def arrived(self) -> bool:
-        """Count a triple; true where a query over counted windows is due."""
-        self._arrived += 1
-        steps = [
-            clause.window.step
-            for clause in self.query.streams
-            if isinstance(clause.window, PhysicalWindow)
-        ]
-        return any(self._arrived % step == 0 for step in steps)
+
+# From an answer to what is streamed of it: all of it, what it has more, or what it has less.
+
+
+def rows_to_stream(
+    operator: StreamOperator, before: Counter[Row], rows: Sequence[Row]
+) -> tuple[list[Row], Counter[Row]]:
+    """Give what an answer has more (ISTREAM) or less (DSTREAM) than before, and its bag."""
+    now = Counter(rows)
+    if operator == "DSTREAM":
+        return list((before - now).elements()), now
+    left = +before
+    result = []
+    for row in rows:
+        if left[row] > 0:
+            left[row] -= 1
+        else:
+            result.append(row)
+    return result, now
+
+
+def changed(
+    operator: StreamOperator, before: Counter[Row], changes: Iterable[tuple[Row, int]]
+) -> list[Row]:
+    """The same from a delta; `before` becomes the answer."""
+    wanted = 1 if operator == "ISTREAM" else -1
+    result: list[Row] = []
+    for row, count in changes:
+        total = before[row] + count
+        if total:
+            before[row] = total
+        else:
+            del before[row]
+        result += [row] * (wanted * count)
+    return result
 
 
 def _graphs_of(pattern: Pattern) -> tuple[str, ...]:
@@ -306,7 +335,7 @@ class Pace:
 
     def add(self, registered: PeriodicQuery) -> None:
         """Add a query."""
-        if (registered.widens and registered.query.instants.periods) and (
+        if (registered.trigger.widens and registered.query.instants.periods) and (
             self._whose is Widen.ALL
             or (self._whose is Widen.UNSTATED and not registered.states_period)
         ):

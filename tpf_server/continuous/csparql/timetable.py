@@ -224,7 +224,7 @@ class Timetable:
         except UnsupportedContinuousQueryError:
             self._feeding.makers.discard(_made(registered), registered)
             raise
-        if registered.timed:
+        if registered.trigger.timed:
             self.rest(registered)
 
     def remove(self, registered: PeriodicQuery) -> None:
@@ -279,7 +279,7 @@ class Timetable:
             registered.rank = rank
 
     def _join(self, registered: PeriodicQuery) -> None:
-        if not registered.timed:
+        if not registered.trigger.timed:
             return
         streams = self._feeding.streams_from(registered.reads)
         timeline = self._timelines.get(streams)
@@ -298,16 +298,16 @@ class Timetable:
         So a late element does not bring back its time.
         """
         done, last = self._of[registered].done, registered.last
-        first = registered.due_first(max(at, done + 1))
+        first = registered.trigger.due_first(max(at, done + 1))
         if first is not None and last is not None and first <= last:
-            first = registered.due_after(last)
+            first = registered.trigger.due_after(last)
         if first is not None:
             self._wake(registered)
             self.plan(registered, first)
 
     def look(self, registered: PeriodicQuery) -> None:
         """Plan an instant that elements decided, if it is earlier."""
-        at = registered.wanted(self._of[registered].done)
+        at = registered.trigger.wanted(self._of[registered].done)
         if at is None:
             return
         planned = self._ready.next.get(registered, self._of[registered].due.next.get(registered))
@@ -382,12 +382,12 @@ class Timetable:
         """Give due queries until each has seen the last instant."""
         timelines = tuple(self._timelines.values())
         passed = [each.passed for each in timelines]
-        until = [each.due_at_end(end) for each in self._of]
+        until = [each.trigger.due_at_end(end) for each in self._of]
         for timeline in timelines:
             self._reach(timeline, max(until))
         ended = []
         for at, registered in self._in_order(-NEVER):
-            if at > registered.due_at_end(end):
+            if at > registered.trigger.due_at_end(end):
                 ended.append((at, registered))
             else:
                 yield at, registered

@@ -54,6 +54,7 @@ from tpf_server.continuous.csparql.csparql_query import (
     RegisterClause,
     SteppedWindow,
     StreamClause,
+    StreamOperator,
     graph_variable,
 )
 from tpf_server.continuous.csparql.parser import TIMESTAMP, positive_length, positive_number
@@ -72,7 +73,6 @@ from tpf_server.continuous.rspql.rspql_query import (
     ReportPolicy,
     RspqlQuery,
     SlidingWindow,
-    StreamOperator,
     TickPolicy,
     report_instants,
 )

@@ -1,9 +1,8 @@
 """Start queries of RSP-QL on the engine of C-SPARQL."""
 
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.periodic_query import AnswerCallback
+from tpf_server.continuous.csparql.periodic_query import AnswerCallback, PeriodicQuery
 from tpf_server.continuous.rspql.parser import parse
-from tpf_server.continuous.rspql.reporting_query import ReportingQuery
 from tpf_server.continuous.rspql.rspql_query import WINDOW_CLOSE, ReportPolicy, TickPolicy
 
 
@@ -15,7 +14,7 @@ def register(
     name: str | None = None,
     report: ReportPolicy = WINDOW_CLOSE,
     tick: TickPolicy = "time",
-) -> ReportingQuery:
+) -> PeriodicQuery:
     """Start a query; it sees later elements.
 
     Args:
@@ -33,6 +32,4 @@ def register(
         LimitError: there are too many queries, or there is one of this name.
     """
     query = parse(text, engine.base, report, tick)
-    started = engine.start(query, callback, name=name, kind=ReportingQuery)
-    assert isinstance(started, ReportingQuery)
-    return started
+    return engine.start(query, callback, name=name)

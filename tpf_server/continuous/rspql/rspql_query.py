@@ -1,21 +1,36 @@
-"""A parsed RSP-QL query: policies and windows."""
+"""A parsed RSP-QL query: policies, windows, and what decides when it answers."""
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import gcd, lcm
 from operator import attrgetter
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
-from annotations.terms import TermOrVariable
+from annotations.terms import (
+    Term,
+    TermOrVariable,
+    TriplePattern,
+    Variable,
+    is_blank_node,
+    is_variable,
+)
+from tpf_client.sparql.algebra import Query, Row
 from tpf_server.continuous.csparql.csparql_query import (
     CsparqlQuery,
     Instants,
     LogicalWindow,
     Occurrence,
+    PeriodicAnswer,
     PhysicalWindow,
     SteppedWindow,
+    StreamOperator,
+    Trigger,
+    answer_of,
 )
+from tpf_server.continuous.engine.elements.elements import may_begin
+from tpf_server.continuous.engine.windows.specification import NEVER
 
 # When a query of RSP-QL answers, and what of its answer it streams: the policies of the model.
 #
@@ -37,9 +52,6 @@ from tpf_server.continuous.csparql.csparql_query import (
 # =====  =======================================================================================
 #
 # Source: paper 005, sections 3 and 4, after the SECRET model of Botan and others (VLDB 2010).
-
-StreamOperator: TypeAlias = Literal["ISTREAM", "DSTREAM", "RSTREAM"]
-"""What is streamed: what an answer has more than the one before, what it has less, or all of it."""
 
 TickPolicy: TypeAlias = Literal["time", "batch", "tuple"]
 
@@ -218,18 +230,304 @@ def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> R
     return ReportInstants(tuple(each.step for each in progressions), progressions)
 
 
-@dataclass(frozen=True, slots=True)
-class RspqlQuery(CsparqlQuery):
-    """A query of RSP-QL.
+# Which elements are in windows, as far as report policies ask for it.
 
-    Args:
-        graphs: of the triples of the template, in order.
+_SPARE: Final = 256
+
+WindowContent: TypeAlias = tuple[object, ...] | None
+"""Equal for equal contents of a window; ``None`` where it is empty."""
+
+
+class SlidingMarks:
+    """Timestamps of the elements of a window over time."""
+
+    def __init__(self, window: SlidingWindow) -> None:
+        self.window = window
+        self._marks: list[tuple[int, int]] = []
+
+    def add(self, at: int, number: int) -> None:
+        """Add an element."""
+        insort(self._marks, (at, number))
+
+    def later(self, at: int) -> Sequence[object]:
+        """What decides about later instants."""
+        return self._marks[bisect_right(self._marks, self.window.bounds(at)[0], key=_timestamp) :]
+
+    def closes(self, at: int) -> bool:
+        """True where a window closes at an instant."""
+        return self.window.closed(at) == at
+
+    def content(self, at: int) -> WindowContent:
+        """The content at an instant."""
+        lower, upper = self.window.bounds(at)
+        begin = bisect_right(self._marks, lower, key=_timestamp)
+        end = bisect_right(self._marks, upper, key=_timestamp)
+        if begin >= end:
+            return None
+        # Marks are only added, so that as many between the same two are the same.
+        return self._marks[begin], self._marks[end - 1], end - begin
+
+    def leaving(self, at: int) -> int | None:
+        """The first instant from `at` on at which an element leaves."""
+        index = bisect_left(self._marks, at, key=lambda mark: self.window.leaves(mark[0]))
+        return None if index == len(self._marks) else self.window.leaves(self._marks[index][0])
+
+    def forget(self, at: int) -> None:
+        """Forget elements that no later window has."""
+        if len(self._marks) > _SPARE:
+            lower, _ = self.window.bounds(at)
+            gone = bisect_right(self._marks, lower, key=_timestamp)
+            if 2 * gone > len(self._marks):
+                del self._marks[:gone]
+
+
+class ElementMarks:
+    """Count the elements of a window that counts them.
+
+    Attributes:
+        closed: the last element closed it, and nobody has looked since.
     """
 
-    operator: StreamOperator = "RSTREAM"
+    def __init__(self, window: ElementWindow) -> None:
+        self.window = window
+        self.closed = False
+        self._came = self._last = 0
+
+    def add(self, at: int, number: int) -> None:  # noqa: ARG002
+        """Add an element."""
+        self._came += 1
+        self._last = number
+        self.closed = self._came % self.window.step == 0
+
+    def closes(self, at: int) -> bool:  # noqa: ARG002
+        """True where it is closed."""
+        return self.closed
+
+    def content(self, at: int) -> WindowContent:  # noqa: ARG002
+        """The content."""
+        return (self._last,) if self._came else None
+
+    def later(self, at: int) -> Sequence[object]:  # noqa: ARG002
+        """What decides about later instants."""
+        return self._last, self._came % self.window.step
+
+    def leaving(self, at: int) -> int | None:  # noqa: ARG002
+        """Nothing leaves by itself."""
+        return None
+
+    def forget(self, at: int) -> None:  # noqa: ARG002
+        """Note that it was looked at."""
+        self.closed = False
+
+
+def _timestamp(mark: tuple[int, int]) -> int:
+    return mark[0]
+
+
+class ReportTrigger(Trigger):
+    """When queries with a report and a tick policy answer.
+
+    Window close and periodic with TICK TIME have instants as C-SPARQL has. All others are decided
+    by elements: with TICK TIME where content enters or leaves a window; with TICK BATCH once for
+    each timestamp; with TICK TUPLE at each element: for windows that closed before it, and for
+    those that it closes or changes.
+    """
+
+    widens = False
+
+    def __init__(self, query: "RspqlQuery") -> None:
+        super().__init__(query.instants, query.streams)
+        self._report, self._tick = query.report, query.tick
+        self.key = self.key, self._report, self._tick
+        self._clauses = query.streams
+        windows = [clause.window for clause in query.streams]
+        self._reports: ReportInstants = report_instants(query.report, windows)
+        self._marks: dict[Term, SlidingMarks | ElementMarks] = {}
+        # Of windows of both kinds it matters which of them closes.
+        counted = any(isinstance(each, ElementWindow) for each in windows)
+        for clause in query.streams:
+            if clause.in_graphs:
+                continue  # the same elements as in the window itself
+            if isinstance(clause.window, ElementWindow):
+                self._marks[clause.graph] = ElementMarks(clause.window)
+            elif isinstance(clause.window, SlidingWindow) and (query.report.content or counted):
+                self._marks[clause.graph] = SlidingMarks(clause.window)
+        self._by_time = query.tick == "time"
+        self.decides = not self._by_time or not query.report.timing
+        self.by_elements = query.tick == "tuple"
+        self.timed = not self.by_elements
+        self.follows = bool(self._marks) or self.decides
+        self._planned: list[int] = []
+        self._begun: int | None = None
+        self._looked = NEVER
+        self._contents: dict[Term, WindowContent] = dict.fromkeys(self._marks)
+        self._number = 0
+        self._decided = (NEVER, 0)
+
+    def passed(self, at: int) -> int | None:
+        """See `Trigger.passed`: what has closed before an element, looked at by tuples."""
+        if self._begun is None or at < self._begun:
+            self._begun = at
+        if not self.by_elements or not self._report.timing:
+            return None
+        last = self._reports.last(max(at, self._looked) - 1)
+        return last if last is not None and last >= max(self._looked, self._begun) else None
+
+    def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
+        """See `Trigger.coming`: what has closed before an element, looked at in batches."""
+        if self._tick != "batch" or not self._report.timing:
+            return False
+        last = self._reports.last(at)
+        begun = at if self._begun is None else self._begun
+        return last is not None and last >= begun and self._plan(last)
+
+    def came(self, stream: Term, at: int, number: int) -> bool:
+        """See `Trigger.came`: what is in windows now, or will be."""
+        here = [each for each in self._clauses if each.stream == stream]
+        for each in here:
+            if each.graph in self._marks:
+                self._marks[each.graph].add(at, number)
+        self._number = number
+        if self.by_elements:
+            self._looked = max(self._looked, at)
+        if self.by_elements or self._report.timing:
+            return False
+        result = [self._plan(at)] if not self._by_time else []
+        result += [
+            self._plan(at + each.window.past)
+            for each in here
+            if self._by_time and isinstance(each.window, SlidingWindow)
+        ]
+        return any(result)
+
+    def _plan(self, at: int) -> bool:
+        index = bisect_left(self._planned, at)
+        if index == len(self._planned) or self._planned[index] != at:
+            self._planned.insert(index, at)
+        return True
+
+    def wanted(self, done: int) -> int | None:
+        """See `Trigger.wanted`."""
+        if self._report.timing:
+            # What was closed is looked at once, whatever others have seen meanwhile.
+            index = bisect_left(self._planned, self._looked + 1)
+            return self._planned[index] if index < len(self._planned) else None
+        result = [max(self._planned[0], done + 1)] if self._planned else []
+        if self._by_time:
+            leaving = (each.leaving(done + 1) for each in self._marks.values())
+            result += [at for at in leaving if at is not None]
+        return min(result, default=None)
+
+    def due_first(self, at: int) -> int | None:
+        """See `Trigger.due_first`."""
+        return self.wanted(at - 1) if self.decides else super().due_first(at)
+
+    def due_after(self, at: int) -> int | None:
+        """See `Trigger.due_after`."""
+        if not self.decides:
+            return super().due_after(at)
+        del self._planned[: bisect_left(self._planned, at + 1)]
+        self._looked = max(self._looked, at)
+        return self.wanted(at)
+
+    def due_at_end(self, at: int) -> int:
+        """See `Trigger.due_at_end`."""
+        return at if self.decides else super().due_at_end(at)
+
+    # ----------------------------------------------------------------------------- answers
+
+    def arrived(self) -> bool:
+        """See `Trigger.arrived`: time alone says when sliding windows close."""
+        closed = any(isinstance(m, ElementMarks) and m.closed for m in self._marks.values())
+        return closed or not self._report.timing
+
+    def instant(self, at: int) -> int:
+        """See `Trigger.instant`."""
+        return max(at, self._looked) if self.by_elements else at
+
+    def holds(self, instant: int) -> bool:
+        """True where all strategies about windows hold for one of them."""
+        self._decided = instant, self._number
+        if not self._marks:
+            return True
+        report = self._report
+        contents = {name: marks.content(instant) for name, marks in self._marks.items()}
+        result = any(
+            (not report.window_close or marks.closes(instant))
+            and (not report.content_change or contents[name] != self._contents[name])
+            and (not report.non_empty or contents[name] is not None)
+            for name, marks in self._marks.items()
+        )
+        for marks in self._marks.values():
+            marks.forget(instant)
+        if result:
+            self._contents = contents
+        return result
+
+    def equals(self, other: Trigger) -> bool:
+        """See `Trigger.equals`."""
+        at = self._decided[0]
+        return (
+            isinstance(other, ReportTrigger)
+            and self._decided == other._decided
+            and self._looked == other._looked
+            and self._contents == other._contents
+            and all(
+                marks.later(at) == other._marks[name].later(at)
+                for name, marks in self._marks.items()
+            )
+        )
+
+
+# Triples in graphs: CONSTRUCT with GRAPH in its template.
+
+_QUAD = (Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+
+
+def quads_of(
+    name: str,
+    at: int,
+    template: Sequence[TriplePattern],
+    graphs: Sequence[TermOrVariable | None],
+    variables: Sequence[Variable],
+    rows: Sequence[Row],
+) -> PeriodicAnswer:
+    """Make the answer of CONSTRUCT with GRAPH in its template."""
+    values = {variable: index for index, variable in enumerate(variables)}
+    blanks: dict[str, int] = {}
+    result: dict[Row, None] = {}
+    for number, row in enumerate(rows):
+
+        def term(text: str | None, row: Row = row, number: int = number) -> Term | None:
+            if text is None:
+                return None
+            if is_variable(text):
+                index = values.get(Variable(text))
+                return None if index is None else row[index]
+            if is_blank_node(text):
+                return Term(f"_:c{at}x{number}b{blanks.setdefault(text, len(blanks))}")
+            return Term(text)
+
+        for triple, graph in zip(template, graphs, strict=True):
+            s, p, o = (term(each) for each in triple)
+            where = term(graph)
+            if (
+                s is not None
+                and p is not None
+                and o is not None
+                and may_begin(s, p)
+                and (graph is None or (where is not None and may_begin(where, p)))
+            ):
+                result[s, p, o, where] = None
+    return PeriodicAnswer(name, at, "CONSTRUCT", _QUAD, tuple(result))
+
+
+@dataclass(frozen=True, slots=True)
+class RspqlQuery(CsparqlQuery):
+    """A query of RSP-QL."""
+
     report: ReportPolicy = WINDOW_CLOSE
     tick: TickPolicy = "time"
-    graphs: tuple[TermOrVariable | None, ...] = ()
 
     @property
     def instants(self) -> Instants:
@@ -237,6 +535,11 @@ class RspqlQuery(CsparqlQuery):
         if self.tick != "time" or not self.report.timing:
             return Instants(())
         return report_instants(self.report, [clause.window for clause in self.streams])
+
+    @property
+    def counts(self) -> bool:
+        """True where arrivals move its windows."""
+        return self.tick == "tuple"
 
     @property
     def said(self) -> str:
@@ -247,3 +550,19 @@ class RspqlQuery(CsparqlQuery):
     def continuous(self) -> bool:
         """True."""
         return True
+
+    def trigger(self) -> Trigger:
+        """Make what decides when it answers."""
+        return ReportTrigger(self)
+
+    def answer(
+        self, name: str, at: int, query: Query, variables: Sequence[Variable], rows: Sequence[Row]
+    ) -> PeriodicAnswer:
+        """See `CsparqlQuery.answer`; triples may be in graphs."""
+        if any(self.graphs):
+            return quads_of(name, at, query.template, self.graphs, variables, rows)
+        return answer_of(name, at, query, variables, rows)
+
+    def explain(self) -> dict[str, Any]:
+        """See `CsparqlQuery.explain`."""
+        return {"operator": self.operator, "report": str(self.report), "tick": self.tick}

@@ -577,6 +577,21 @@ def test_every_boundary_that_passed_is_reported(policy, expected, way):
 # ---------------------------------------------------------------------------- time of streams
 
 
+@pytest.mark.parametrize("tells", [False, True])
+def test_who_says_what_time_it_is_says_how_far_a_stream_is_behind(tells):
+    """22 ms at its newest element, 20 ms when everything up to 80 has come."""
+    engine = Engine()
+    query = engine.register(
+        "SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?x } STREAM <urn:t> [RANGE 15ms]"
+        " { ?b <urn:p> ?x } }"
+    )
+    for stream, who, at in (("urn:s", "a", 100), ("urn:t", "b", 78), ("urn:s", "c", 114)):
+        if tells and at == 114:
+            engine.advance(80)
+        engine.push(stream, (f"<urn:{who}>", "<urn:p>", "<urn:x>"), at)
+    assert [each.at for each in query] == ([78] if tells else [78, 114])
+
+
 def test_a_stream_that_is_behind_has_its_windows_where_it_is():
     """What the time of others pushed out of them comes back."""
     engine = Engine(semantics=PAPER)

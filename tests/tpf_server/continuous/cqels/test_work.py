@@ -1,14 +1,12 @@
 """The cost of an arrival, counted in calls and indexes."""
 
-import gc
-import sys
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from annotations.terms import QuadPattern, Term, Variable
+from tests.support.counted_calls import counted_calls
 from tpf_client.dataflow.codegen import function_code
 from tpf_client.dataflow.state.row_index import RowBag
 from tpf_server.continuous.cqels.engine import Engine
@@ -66,26 +64,7 @@ def _calls_on(engine: Engine, stream: str, events: list[tuple[int, tuple[str, st
         for at, triple in events:
             engine.push(stream, triple, at)
 
-    return _counted(push)
-
-
-def _counted(work: Callable[[], None]) -> int:
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _argument: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    # Somebody may have asked to be called by the garbage collector.
-    gc.disable()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-        gc.enable()
-    return calls
+    return counted_calls(push)
 
 
 TWO_WINDOWS = (
@@ -443,7 +422,7 @@ def test_to_advance_costs_what_is_due(kind: str) -> None:
         for stream in tuple(engine.streams):
             engine.push(stream, ("<urn:p>", "<urn:at>", "<urn:room>"), 1)
         emitted = sum(each.emitted for each in engine.queries.values())
-        found.append(_counted(lambda engine=engine: engine.advance(5000)))  # type: ignore[misc]
+        found.append(counted_calls(lambda engine=engine: engine.advance(5000)))  # type: ignore[misc]
         assert sum(each.emitted for each in engine.queries.values()) - emitted == count
     few, many = found
     assert many <= 11 * few

@@ -110,7 +110,7 @@ def test_the_step_has_a_bound() -> None:
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32).map(Random))
 def test_fewer_answers_and_none_that_is_another(random: Random) -> None:
-    """Answers with wide steps are a subset."""
+    """AnswerRows with wide steps are a subset."""
     clauses = random_clauses(random)
     text = in_csparql(CsparqlWriter(random, clauses).query(random.choice([1, 2])), clauses, None)
     elements = list(random_elements(random, random.randint(1, 10)))

@@ -204,7 +204,7 @@ def test_events_between_elements(random: Random) -> None:
     check()
     for each in running:
         each.query.close()
-    assert len(engine._windows) == len(engine._timetable) == len(engine._evaluations) == 0
+    assert len(engine._readers.windows) == len(engine._timetable) == len(engine._evaluations) == 0
 
 
 @settings(max_examples=EXAMPLES or 60, deadline=None)

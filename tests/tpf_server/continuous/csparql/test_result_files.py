@@ -1,4 +1,4 @@
-"""Answers of Spark as files: what is written is read."""
+"""AnswerRows of Spark as files: what is written is read."""
 
 from pathlib import Path
 

@@ -3,17 +3,15 @@
 More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
 """
 
-import gc
 import os
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.counted_calls import counted_calls
 from tests.support.csparql_reference import Clause, solutions
 from tests.support.random_csparql import STREAMS, logical, queries, statics, timelines, triples
 from tests.support.random_queries import LITERALS, PREFIX, SUBJECTS
@@ -194,27 +192,13 @@ def check(
     for beside in everybody:
         beside.check()
         beside.registered.close()
-    assert len(engine._windows) == 0
+    assert len(engine._readers.windows) == 0
 
 
 def _calls(engine: CsparqlEngine, at: int, stream: str = "urn:s", predicate: str = "p") -> int:
     """Count the functions that an arrival calls, including builtins."""
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _argument: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    # Others are called where garbage is collected, which is nobody's push.
-    gc.disable()
-    sys.setprofile(count)
-    try:
-        engine.push(stream, ("<urn:a>", f"<urn:{predicate}>", f"<urn:{at}>"), at)
-    finally:
-        sys.setprofile(before)
-        gc.enable()
-    return calls
+    triple = ("<urn:a>", f"<urn:{predicate}>", f"<urn:{at}>")
+    return counted_calls(lambda: engine.push(stream, triple, at))
 
 
 def _ignore(_answer: PeriodicAnswer) -> None:
@@ -261,7 +245,7 @@ def test_windows_are_shared_whenever_queries_are_registered(between: bool) -> No
         engine.register(text % number, found.append)
         if between:
             engine.push("urn:s", ("<urn:a>", "<urn:p>", f"<urn:{number}>"), 1)
-    assert len(engine._windows) == 1
+    assert len(engine._readers.windows) == 1
     engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:30>"), 1)
     engine.advance(1_000)
     seen = [sorted(str(row[0]) for row in found[0].rows) for found in answers]
@@ -298,9 +282,27 @@ def test_equal_queries_are_evaluated_once(between: bool) -> None:
     assert sizes == ([*range(21, 1, -2)] if between else [1] * 10)
     for each in queries[1:]:
         each.close()
-    assert len(engine._windows) == 1
+    assert len(engine._readers.windows) == 1
     queries[0].close()
-    assert len(engine._windows) == len(engine._evaluations) == 0
+    assert len(engine._readers.windows) == len(engine._evaluations) == 0
+
+
+def test_a_window_does_not_go_where_other_streams_have_not_come() -> None:
+    """A query over two streams waits for the second; another one over the first does not."""
+    found: list[list[PeriodicAnswer]] = [[], []]
+    for beside, answers in enumerate(found):
+        engine = CsparqlEngine(patience=100_000)
+        first, second = (f"FROM STREAM <urn:{name}> [RANGE 3s STEP 1s]" for name in "st")
+        if beside:
+            engine.register(f"SELECT ?a {first} {{ ?a <urn:p> ?b }}", _ignore)
+        engine.register(f"SELECT ?b {first} {second} {{ ?a <urn:p> ?b }}", answers.append)
+        for stream in "st":
+            for at in range(1, 9):
+                triple = ("<urn:a>", "<urn:p>", f"<urn:{stream}{at}>")
+                engine.push(f"urn:{stream}", triple, at * 1_000)
+    alone, shared = found
+    assert [len(each.rows) for each in alone] == [2, 4, 6, 6, 6, 6, 6]
+    assert [(e.at, sorted(e.rows)) for e in shared] == [(e.at, sorted(e.rows)) for e in alone]
 
 
 def test_static_triples_are_kept_once_for_all_queries() -> None:
@@ -371,7 +373,7 @@ def test_closed_queries_leave_nothing_behind() -> None:
         engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), at * 60_000)
         for query in queries:
             query.close()
-    assert (len(engine.queries), len(engine._windows), len(engine._timetable)) == (0, 0, 0)
+    assert (len(engine.queries), len(engine._readers.windows), len(engine._timetable)) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("between", [False, True])
@@ -413,7 +415,7 @@ def test_queries_that_differ_in_a_constant_are_evaluated_once(text: str, *, betw
     for each in queries:
         each.close()
     assert not evaluation.questions
-    assert len(engine._windows) == len(engine._evaluations) == 0
+    assert len(engine._readers.windows) == len(engine._evaluations) == 0
 
 
 def _integer(number: int) -> str:

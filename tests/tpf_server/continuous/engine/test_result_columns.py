@@ -28,7 +28,6 @@ from tpf_server.continuous.engine.semantics import (
     EngineLimits,
 )
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
-from tpf_server.continuous.rspql.reporting_query import ReportingQuery
 
 RANDOM = st.integers(0, 2**32).map(Random)
 TEXT = "SELECT ?a ?b { STREAM <urn:s> [RANGE 3ms] { ?a <urn:p> ?b } }"
@@ -110,10 +109,7 @@ def test_the_columns_of_each_form(form: str, operator: str) -> None:
     engine = CsparqlEngine()
     asked = f"AS {form} {WINDOW} {{ WINDOW <urn:w> {{ ?a <urn:p> ?b }} }}"
     objects, columns = (
-        engine.start(
-            parse_rspql(f"REGISTER {operator} <urn:{name}> {asked}", engine.base),
-            kind=ReportingQuery,
-        )
+        engine.start(parse_rspql(f"REGISTER {operator} <urn:{name}> {asked}", engine.base))
         for name in "xy"
     )
     for at in (1, 2, 5, 6, 11):

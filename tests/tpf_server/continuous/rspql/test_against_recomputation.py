@@ -1,10 +1,13 @@
 """Random queries over random elements, recomputed at every millisecond.
 
+More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
+
 The recomputation lists the windows, checks the strategies at each instant, and evaluates a few
 query
 shapes in Python over sets of triples.
 """
 
+import os
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.rspql.registering import register
 
+EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
 END = 40
 HORIZON = END + 90
 STREAMS = ("http://x/s", "http://x/t")
@@ -306,7 +310,7 @@ elements = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=EXAMPLES or 200, deadline=None)
 @given(st.lists(cases, min_size=1, max_size=3), elements)
 def test_every_report_is_that_of_a_recomputation(found: list[Case], came: list[Element]) -> None:
     engine = CsparqlEngine()
@@ -323,3 +327,42 @@ def test_every_report_is_that_of_a_recomputation(found: list[Case], came: list[E
     engine.finish()
     for case, answered in zip(found, answers, strict=True):
         assert answered == Recomputation(case, came).run(), case.text
+
+
+coming = st.lists(cases, min_size=1, max_size=2).flatmap(
+    lambda some: st.lists(
+        st.tuples(st.sampled_from(some), st.integers(0, 14)), min_size=2, max_size=5
+    )
+)
+"""Queries, most of them equal, and before which element they come."""
+
+
+@settings(max_examples=EXAMPLES or 100, deadline=None)
+@given(coming, elements)
+def test_queries_that_come_later_answer_as_each_alone(
+    found: list[tuple[Case, int]], came: list[Element]
+) -> None:
+    engine = CsparqlEngine()
+    running: list[tuple[CsparqlEngine, Answered, Answered, str]] = []
+
+    def start(engine: CsparqlEngine, text: str) -> Answered:
+        answers: Answered = []
+
+        def take(answer: object) -> None:
+            answers.append((answer.at, Counter(answer.rows)))  # type: ignore[attr-defined]
+
+        register(engine, text, take)
+        return answers
+
+    for place, (at, stream, graph, name) in enumerate(came):
+        for number, (case, begin) in enumerate(found):
+            if begin == place:
+                text = case.text.replace("<o>", f"<o{number}>")
+                alone = CsparqlEngine()
+                running.append((alone, start(engine, text), start(alone, text), text))
+        for each in (engine, *(alone for alone, *_ in running)):
+            each.push(stream, graph, at, name)
+    for each in (engine, *(alone for alone, *_ in running)):
+        each.finish()
+    for _, shared, expected, text in running:
+        assert shared == expected, text

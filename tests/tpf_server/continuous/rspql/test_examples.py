@@ -1,12 +1,14 @@
 """Queries with the clauses of the examples of papers 005 and 006 and of RSP4J, by hand."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
+from tests.support.counted_calls import counted_calls
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
+from tpf_server.continuous.csparql.native.evaluation import AnswerRows
 from tpf_server.continuous.rspql.registering import register
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
@@ -272,14 +274,14 @@ def test_what_changed_is_told_without_reading_the_whole_answer(
     operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole: list[int] = []
-    solutions = PeriodicEvaluation.solutions
+    rows = AnswerRows.rows
 
-    def counted(self: PeriodicEvaluation, *arguments: Any) -> Any:
-        found = solutions(self, *arguments)
-        whole.append(len(found[1]))
+    def counted(self: AnswerRows) -> Any:
+        found = rows(self)
+        whole.append(len(found))
         return found
 
-    monkeypatch.setattr(PeriodicEvaluation, "solutions", counted)
+    monkeypatch.setattr(AnswerRows, "rows", counted)
     text = f"""
         REGISTER {operator} <o> REPORT CONTENT CHANGE TICK TUPLE AS SELECT ?x ?y
         FROM NAMED WINDOW <w> ON <s> [RANGE 1s STEP 1s] WHERE {{ WINDOW <w> {{ ?x :a ?y }} }}"""
@@ -409,3 +411,36 @@ def test_what_makes_no_triple_is_no_answer_of_a_difference(operator, template):
     assert [(each.at, len(each.rows)) for each in query] == [
         (2_000 if operator == "ISTREAM" else 3_000, 1)
     ]
+
+
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("report", ["WINDOW CLOSE", "CONTENT CHANGE"])
+@pytest.mark.parametrize("shape", ["?x :a ?y", "?x :a ?y FILTER(?y = %d)"])
+def test_queries_that_elements_move_are_looked_at_together(
+    shape: str, report: str, between: bool
+) -> None:
+    """Also those that came between elements, once their windows have passed."""
+    found = []
+    for count in (10, 110):
+        engine = CsparqlEngine()
+        answers: list[PeriodicAnswer] = []
+        for number in range(count):
+            body = shape % (number + 1_000) if "%" in shape else shape
+            register(
+                engine,
+                f"PREFIX : <http://x/> REGISTER ISTREAM <http://x/o{number}> REPORT {report}"
+                " TICK TUPLE AS SELECT ?x FROM NAMED WINDOW :w ON :s [RANGE 100ms STEP 10ms]"
+                f" {{ WINDOW :w {{ {body} }} }}",
+                answers.append,
+            )
+            if between:
+                engine.push(S, [triple("b a 1")], number)
+        for at in range(200, 900, 7):
+            engine.push(S, [triple("b a 1")], at)
+        answers.clear()
+        push = partial(engine.push, S, [triple("b a 1")])
+        found.append(counted_calls(lambda: [push(at) for at in range(1_000, 1_070, 7)]))  # noqa: B023
+        assert not answers
+    few, many = found
+    # An element is seen by ten: to ask each whether that concerns it takes a few calls.
+    assert (many - few) / 100 <= 10 * 8

@@ -79,7 +79,7 @@ class WindowContents:
             self._listeners.add(mask, listener)
         if self.newest is None:
             view.reveal()
-        elif isinstance(self.window, LogicalWindow):
+        else:
             view.hidden = self.newest
             self._partial.append(view)
 
@@ -104,6 +104,10 @@ class WindowContents:
         window = self.window
         if isinstance(window, PhysicalWindow):
             self._move(at, lambda: window.full(self._inside))
+            for view in self._partial:
+                if view.held == self.held():
+                    view.reveal()
+            self._partial = [view for view in self._partial if view.since]
             return
         start, end = window.bounds(at)
         if start == self._start and not (self._coming and self._coming[0].at <= end):

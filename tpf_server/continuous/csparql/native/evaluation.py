@@ -27,7 +27,6 @@ from tpf_client.sparql.algebra import (
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, first_exists, movable
 from tpf_client.sparql.scopes import always_bound, in_scope, variables_in
-from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer, answer_of
 from tpf_server.continuous.csparql.native.builder import CsparqlLeaves, build, build_above
 from tpf_server.continuous.csparql.native.contents import WindowView
 from tpf_server.continuous.csparql.native.static_table import StaticTables
@@ -205,34 +204,76 @@ class QuestionPart:
         self._flow = Dataflow(context.dictionary)
         certain = always_bound(parts.below.pattern)
         self._entry = self._flow.add(Input(below.variables, certain, monotone=False))
-        self.output = build_above(
+        output = build_above(
             parts.above, (parts.gap, self._entry), leaves, self._flow, context.environment
         )
         for node in self._flow.nodes:
             node.limit(Work(context.join_rows, held=True))
-        self._decode = context.dictionary.decode
-        self._stale = True
-        self._rows: tuple[Row, ...] = ()
+        self.answers = AnswerRows(output, context.dictionary.decode)
+        self.stale = True
 
     def push(self, solution: Solution, count: int) -> None:
         """Add or remove a solution."""
-        self._stale = True
+        self.stale = True
         self._entry.push(solution, count)
 
-    def rows(self) -> tuple[Row, ...]:
-        """The answer."""
-        if self._stale:
-            self._stale = False
+    def flush(self) -> None:
+        """Bring the answer up to date."""
+        if self.stale:
+            self.stale = False
             self._flow.flush()
-            self._rows = read(self.output, self._decode)
+            self.answers.flushed()
+
+
+class AnswerRows:
+    """The rows of an output, and how its last flush changed them; read where somebody asks.
+
+    Attributes:
+        version: counts flushes that changed it.
+    """
+
+    def __init__(self, output: Output, decode: Callable[[TermId], Term]) -> None:
+        self.output = output
+        self.version = 0
+        self._decode = decode
+        self._rows: tuple[Row, ...] | None = None
+        self._changes: Sequence[tuple[Solution, int]] = ()
+        self._delta: list[tuple[Row, int]] | None = None
+
+    def flushed(self) -> None:
+        """Note that the output was flushed."""
+        changes = self.output.take_changes()
+        # An order may be by what is not seen.
+        if changes or self.output.ordered or not self.version:
+            self.version += 1
+            self._rows = self._delta = None
+            self._changes = changes
+
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of the output."""
+        if self._rows is None:
+            self._rows = tuple(map(self._row, self.output.rows()))
         return self._rows
 
+    def changes(self, seen: tuple["AnswerRows", int] | None) -> list[tuple[Row, int]] | None:
+        """Rows with how often they came (positive) or went since a version.
 
-def read(output: Output, decode: Callable[[TermId], Term]) -> tuple[Row, ...]:
-    """Decode an output."""
-    # What nobody asks for: the answer is read as a whole.
-    output.take_changes()
-    return tuple(tuple([decode(each) if each else None for each in row]) for row in output.rows())
+        Returns:
+            ``None`` where that is not known, or has an order: compare whole answers.
+        """
+        if seen is None or seen[0] is not self or self.output.ordered:
+            return None
+        if seen[1] == self.version:
+            return []
+        if seen[1] < self.version - 1:
+            return None
+        if self._delta is None:
+            self._delta = [(self._row(row), count) for row, count in self._changes]
+        return self._delta
+
+    def _row(self, solution: Solution) -> Row:
+        decode = self._decode
+        return tuple([decode(each) if each else None for each in solution])
 
 
 class QuestionParts:
@@ -330,8 +371,6 @@ class PeriodicEvaluation:
         self.streams = {clause.graph: clause.stream for clause in graph.clauses}
         self.inputs = {clause.graph: clause.input for clause in graph.clauses}
         self.in_graphs = frozenset(each.stream for each in graph.clauses if each.in_graphs)
-        self._rows: tuple[Row, ...] = ()
-        self._unread = False
         self._now: int | None = None
         self._plan(graph)
         result = self._leaves.predicates
@@ -356,6 +395,7 @@ class PeriodicEvaluation:
             )
             self.plans += 1
             self._stale = True
+            self._answers = AnswerRows(self._output, context.dictionary.decode)
             for node in self._flow.nodes:
                 node.limit(self._work)
             self._leaves.open()
@@ -449,63 +489,36 @@ class PeriodicEvaluation:
         """Stop following static data."""
         self._leaves.close()
 
-    def at(self, instant: int, name: str, question: Question | None = None) -> PeriodicAnswer:
-        """Answer at an instant; instants never go back."""
-        variables, rows = self.solutions(instant, question)
-        asked = self.graph.query if question is None or self._parts is None else question.query
-        return answer_of(name, instant, asked, variables, rows)
-
-    def solutions(
-        self, instant: int, question: Question | None = None
-    ) -> tuple[tuple[Variable, ...], tuple[Row, ...]]:
-        """Variables and rows at an instant, cached while nothing changes."""
-        parts = self._parts
-        if self._flushed(instant) or self._unread:
-            if parts is None:
-                self._rows = read(self._output, self._context.dictionary.decode)
-                self._unread = False
-            else:
-                parts.pass_on()
-        if parts is None or question is None:
-            return self._output.variables, self._rows
-        part = parts.of(question)
+    def answers(self, instant: int, question: Question | None = None) -> AnswerRows:
+        """Answer a question, or the only one, at an instant; instants never go back."""
+        self.evaluations += 1
+        self.move(instant)
+        if self._parts is None or question is None:
+            return self._answers
+        part = self._parts.of(question)
         try:
-            return part.output.variables, part.rows()
+            part.flush()
         except LimitError as error:
             # It is that of one question.
             raise JoinLimitError(str(error)) from None
+        return part.answers
 
-    @property
-    def asked(self) -> tuple[int, int]:
-        """The last answer and its plan."""
-        return self.evaluations, self.plans
+    def changed(self, question: Question, seen: tuple[AnswerRows, int] | None) -> bool:
+        """True where an answer may differ from a version, at the instant of the windows."""
+        if self._stale:
+            return True
+        if self._parts is None:
+            return seen != (self._answers, self._answers.version)
+        part = self._parts.of(question)
+        return part.stale or seen != (part.answers, part.answers.version)
 
-    def changes(
-        self, instant: int, asked: tuple[int, int]
-    ) -> tuple[tuple[Variable, ...], list[tuple[Row, int]]] | None:
-        """Variables, and rows with how often they came (positive) or went since `asked`.
-
-        Returns:
-            ``None`` where that is not known, or has an order: compare whole answers.
-        """
-        if asked != self.asked or self._parts is not None or self._output.ordered:
-            return None
-        result = self._output.take_changes() if self._flushed(instant) else []
-        self._unread = self._unread or bool(result)
-        decode = self._context.dictionary.decode
-        return self._output.variables, [
-            (tuple([decode(each) if each else None for each in row]), count)
-            for row, count in result
-        ]
-
-    def _flushed(self, instant: int) -> bool:
-        """Move the windows; true where something changed, which was flushed."""
-        self.evaluations += 1
+    def move(self, instant: int) -> None:
+        """Move the windows; where something changed, bring the answers up to date."""
         for window in self.windows.values():
             window.contents.move(instant)
             self._stale = window.take_changed() or self._stale
         if not self._stale:
-            return False
+            return
         self._stale = False
         self.recomputed += 1
         try:
@@ -513,7 +526,10 @@ class PeriodicEvaluation:
             self._flow.flush()
         except LimitError as error:
             raise self._ended(error) from None
-        return True
+        if self._parts is None:
+            self._answers.flushed()
+        else:
+            self._parts.pass_on()
 
 
 # The evaluations of an engine: one for all queries that ask the same, but for constants.
@@ -523,7 +539,7 @@ class EvaluationRegistry:
     """Find evaluations that can replace others.
 
     A query sees what comes after its registration. So one that comes after elements begins alone,
-    and joins its equals when nothing in its windows is hidden. Those that count triples stay alone.
+    and joins its equals when nothing in its windows is hidden. Those without a key stay alone.
     """
 
     def __init__(self) -> None:
@@ -538,7 +554,7 @@ class EvaluationRegistry:
     def add(self, evaluation: PeriodicEvaluation, arrivals: int | None = None) -> None:
         """Add an owner."""
         evaluation.owners += 1
-        if arrivals is not None and over_time(evaluation.graph):
+        if arrivals is not None and evaluation.key is not None:
             self._fresh[evaluation.key] = evaluation, arrivals
 
     def remove(self, evaluation: PeriodicEvaluation) -> bool:
@@ -558,7 +574,7 @@ class EvaluationRegistry:
         if evaluation.joined or not evaluation.whole:
             return None
         equal = evaluation
-        if over_time(evaluation.graph):
+        if evaluation.key is not None:
             equal = self._whole.setdefault(evaluation.key, evaluation)
         evaluation.joined = equal is evaluation
         return None if evaluation.joined else equal
@@ -566,8 +582,3 @@ class EvaluationRegistry:
     def __len__(self) -> int:
         """Evaluations that are remembered."""
         return len(self._whole) + len(self._fresh)
-
-
-def over_time(graph: OperatorGraph) -> bool:
-    """True where all windows can be shared."""
-    return all(each.window.shared for each in graph.clauses)

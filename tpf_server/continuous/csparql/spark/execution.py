@@ -200,7 +200,7 @@ class SparkRun:
                 each.stop()
 
 
-# Answers as files: for each micro-batch one, that is there as a whole or not at all.
+# AnswerRows as files: for each micro-batch one, that is there as a whole or not at all.
 #
 # ``results/<batch>.ndjson`` has a line for each instant that the micro-batch closed, answers of
 # nothing included: ``{"at": …, "form": …, "variables": […], "rows": [[…], …]}``. When Spark
@@ -712,7 +712,7 @@ class SparkExecution:
                 raise UnsupportedContinuousQueryError(
                     "its static patterns have far more solutions together than triples"
                 ) from None
-            return list(evaluation.at(0, "").rows)
+            return list(evaluation.answers(0).rows())
 
 
 def punctuate(stream: Folder | Path, until: int) -> None:
