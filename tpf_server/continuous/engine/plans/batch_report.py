@@ -1,4 +1,4 @@
-"""How an explanation describes the way a query takes batches of records."""
+"""Explain how a query takes batches of records."""
 
 import os
 from collections.abc import Sequence
@@ -26,17 +26,13 @@ AT_INSTANTS: Final = "what is evaluated at instants is evaluated by operators in
 def batch_report(
     kernel: Kernel, operators: Sequence[str] = (), reason: str | None = None
 ) -> dict[str, Any]:
-    """Describe what keeps the state of a query while records come in batches."""
+    """Describe the state of a query while records come in batches."""
     report: dict[str, Any] = {"kernel": kernel, "operators": list(operators)}
     return report if reason is None else {**report, "reason": reason}
 
 
 def kernel_asked(kernel: Kernel | None = None) -> Kernel:
-    """The kernel to use, by default that of the environment.
-
-    Raises:
-        ValueError: there is no such kernel.
-    """
+    """Return the kernel to use, by default that of the environment."""
     chosen = kernel or os.environ.get(KERNEL_VARIABLE) or "compiled"
     for each in KERNELS:
         if each == chosen:

@@ -1,9 +1,9 @@
-"""Expressions over whole columns of integers that stand for terms, where that is exact.
+"""Evaluate expressions over whole columns of term integers, where that is exact.
 
-What `tpf_client.dataflow.arithmetic` does for a row: the values are inside the integers, and what
-tag and scale they have is that of the first row. Rows for which this does not hold, or for which
-the rule for columns is not the one of SPARQL (a negative dividend that is rounded), are said to be
-inexact, and are computed one by one by who asks. No number may need more than 64 bits.
+As `tpf_client.dataflow.arithmetic` does for a row: values are inside the integers; tag and scale
+are those of the first row. Other rows, and those for which SPARQL has another rule (rounding of a
+negative dividend), are marked inexact, for the caller to compute one by one. Numbers have at most
+64 bits.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 class _UnsupportedError(Exception):
-    """This cannot be computed by columns."""
+    """Columns cannot compute this."""
 
 
 class _Numbers(NamedTuple):
@@ -53,7 +53,7 @@ class _Numbers(NamedTuple):
         values: unscaled numbers, or truth values.
         tag: of their type.
         scale: of decimals.
-        most: no value is further from 0.
+        most: the largest absolute value.
     """
 
     values: Any
@@ -63,7 +63,7 @@ class _Numbers(NamedTuple):
 
 
 class ColumnExpressions:
-    """Computes expressions."""
+    """Compute expressions."""
 
     def __init__(self, encode: Callable[[Term], TermId]) -> None:
         self._encode = encode
@@ -72,7 +72,7 @@ class ColumnExpressions:
     def cells(
         self, expression: Expression, columns: Mapping[Variable, Column]
     ) -> tuple[Column, RowMask] | None:
-        """The integers of the values, row by row, and for which rows they are right.
+        """Return the integers of the values by row, and the rows for which they are right.
 
         ``None``: for none.
         """
@@ -143,9 +143,9 @@ class ColumnExpressions:
         return _Numbers(values, tag, scale, most)
 
     def _whole_quotient(self, name: str, left: _Numbers, right: _Numbers) -> _Numbers:
-        """ROUND and FLOOR of a quotient by a positive constant.
+        """Compute ROUND and FLOOR of a quotient by a positive constant.
 
-        Of a negative dividend the quotient is cut off towards zero before it is rounded.
+        The quotient of a negative dividend is truncated before it is rounded.
         """
         left, right = _number(left), _number(right)
         if len(right.values) != 1 or right.values[0] <= 0:
@@ -210,7 +210,7 @@ def _whole(name: str, value: _Numbers) -> _Numbers:
 
 
 def _packed(values: Column, scale: int) -> Column:
-    """Decimals without zeros at their end, as integers."""
+    """Pack decimals without trailing zeros."""
     if not scale:
         return values << _SHIFT | DECIMAL
     scales = np.full(len(values), scale, np.int64)

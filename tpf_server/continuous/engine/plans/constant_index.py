@@ -1,4 +1,4 @@
-"""Find the constants that compare with a value without comparing it with each."""
+"""Index constants by the comparisons that they have with a value."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
@@ -29,11 +29,11 @@ MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 class ConstantIndex:
     """The constants c of queries for which ``value operator c`` is true.
 
-    Integers and decimals, whose order Python knows exactly, are found in a sorted list; IRIs by
-    themselves; other constants, and all where the value is another literal, are tried.
+    Integers and decimals, whose order Python knows exactly, are in a sorted list; IRIs are looked
+    up; other constants, and all where the value is another literal, are tried.
 
     Attributes:
-        tried: how many constants were tried, for tests that count work.
+        tried: count of tried constants, for tests.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ConstantIndex:
         self._literals: dict[TermId, None] = {}
 
     def add(self, constant: TermId, query: int) -> None:
-        """A query has this constant."""
+        """Add the constant of a query."""
         queries = self._queries.get(constant)
         if queries is None:
             queries = self._queries[constant] = {}
@@ -60,7 +60,7 @@ class ConstantIndex:
         queries[query] = None
 
     def remove(self, constant: TermId, query: int) -> None:
-        """It is gone."""
+        """Remove the constant of a query."""
         queries = self._queries[constant]
         del queries[query]
         if queries:
@@ -73,7 +73,7 @@ class ConstantIndex:
             self._literals.pop(constant, None)
 
     def queries(self, value: TermId) -> list[int]:
-        """Those whose constants compare."""
+        """Return the queries whose constants compare."""
         found: list[int] = []
         queries = self._queries
         for constant in self._constants(value):
@@ -110,14 +110,13 @@ class ConstantIndex:
         return [constant for _, constant in numbers[begin:end]]
 
     def _number(self, identifier: TermId) -> _Number | None:
-        """The value of what is compared exactly."""
         tag = identifier & TAG
         if tag == INTEGER:
             return identifier >> TAG_BITS
         return decimal_of(identifier) if tag == DECIMAL else None
 
     def _named(self, identifier: TermId) -> bool:
-        """True if it is an IRI or a blank node."""
+        """True for an IRI or a blank node."""
         tag = identifier & TAG
         if tag:
             return tag == SERIAL
@@ -139,10 +138,10 @@ class Comparison:
     """A condition that compares a value of a solution with the constant of a query.
 
     Args:
-        operator: how.
-        variable: what stands for the constant.
+        operator: of the comparison.
+        variable: stands for the constant.
         value: the value of a solution.
-        test: whether a value and a constant compare.
+        test: compares a value and a constant.
     """
 
     operator: str
@@ -152,12 +151,12 @@ class Comparison:
 
 
 def lifted_variable(number: int) -> Variable:
-    """The variable that stands for a constant."""
+    """Return the variable that stands for a constant."""
     return Variable(f"?.c{number}")
 
 
 def comparison_in(condition: Expression) -> tuple[str, Expression, Term] | None:
-    """The operator, the value and the constant of a condition that compares with one."""
+    """Return operator, value and constant of a condition that compares with one."""
     match condition:
         case Call(operator, (left, Constant(term))) if operator in MIRRORED and not isinstance(
             left, Constant
@@ -173,7 +172,7 @@ def comparison_in(condition: Expression) -> tuple[str, Expression, Term] | None:
 def comparison(
     condition: Expression, schema: Sequence[Variable], environment: Environment
 ) -> Comparison:
-    """A condition between a value and the variable that stands for a constant."""
+    """Return a condition between a value and the variable that stands for a constant."""
     match condition:
         case Call(operator, (left, VariableRef(variable))):
             whole = Call(operator, tuple(map(VariableRef, _SIDES)))

@@ -1,4 +1,4 @@
-"""To which queries a solution belongs that differ in constants they compare with."""
+"""Assign solutions to the queries whose constants compare with them."""
 
 from collections.abc import Sequence
 
@@ -17,12 +17,12 @@ class Dispatch(Node):
     Where it is there already it stays, and the constants of that query decide.
 
     Args:
-        upstream: where the solutions come from.
+        upstream: gives the solutions.
         comparisons: the conditions, at least one; constants are looked up for the first.
         stamps: the columns with stamps (see `Watermark`), which are left out: a query gets the
             solutions whose stamps are not below its number.
         dictionary: the terms.
-        nets: whether what comes is set against what goes at the same time.
+        nets: additions and removals at the same time cancel out.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Dispatch(Node):
             upstream.connect(self._push)
 
     def add(self, number: int, constants: Sequence[TermId]) -> None:
-        """One more query."""
+        """Add a query."""
         self._constants[number] = tuple(constants)
         self.index.add(constants[0], number)
 
     def remove(self, number: int) -> None:
-        """That query is gone."""
+        """Remove a query."""
         self.index.remove(self._constants.pop(number)[0], number)
 
     @property

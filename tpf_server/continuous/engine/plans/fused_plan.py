@@ -1,7 +1,7 @@
 """A plan whose windows, groups and order are one state while records come in batches.
 
 It is for queries that group the records of windows and show the first groups (see `plan_shape`). No
-row becomes a solution, and operators are asked only where what is shown may have changed.
+row becomes a solution, and operators are asked only where the answer may have changed.
 """
 
 from collections import Counter
@@ -61,10 +61,10 @@ class GateShape(NamedTuple):
     """An EXISTS; rows meet that have the same value of `key`.
 
     Args:
-        other: where the rows of the other window come from.
+        other: the source of the rows of the other window.
         key: a variable of both.
-        mine: what of a row is compared, and with what of the others; ``None``: nothing is.
-        theirs: see above.
+        mine: the compared value of a row; ``None``: nothing is compared.
+        theirs: that of the others.
         comparison: how the others compare: ``>``, ``<``, ``>=`` or ``<=``.
         node: the operator.
     """
@@ -81,12 +81,12 @@ class GroupShape(NamedTuple):
     """The groups of rows.
 
     Args:
-        source: where the rows come from.
+        source: of the rows.
         group: the operator.
-        keys: where each key of the whole is among its own.
-        shown: for each of its aggregates, where its median is among what is shown of the branch; 0:
-            it is how many rows count.
-        gate: which rows count; ``None``: all.
+        keys: the position of each key of the whole among its own.
+        shown: for each of its aggregates, the position of its median in the branch; 0: the count of
+            rows.
+        gate: selects the rows that count; ``None``: all.
     """
 
     source: RowSource
@@ -100,10 +100,10 @@ class PlanShape(NamedTuple):
     """The groups and the order that a plan computes.
 
     Args:
-        groups: how rows come to groups.
-        ranking: what is kept of them.
+        groups: how rows become groups.
+        ranking: the groups that are kept.
         order: the operator at the end.
-        row: makes a row of what is shown.
+        row: makes an output row.
     """
 
     groups: tuple[GroupShape, ...]
@@ -123,7 +123,7 @@ class FusedRows(NamedTuple):
     """Rows of windows as columns.
 
     Args:
-        times: when they come.
+        times: of arrival.
         subjects: of the records.
         cells: for each window the columns of its rows.
     """
@@ -138,14 +138,13 @@ class FusedPlan:
 
     Attributes:
         windows: the windows of the plan.
-        apart: what goes before a row comes is shown by itself.
+        apart: changes by expiries are emitted before a row comes.
         reached: the first row of a batch that it did not take, and the instant before this row to
             which time has passed, or `WITH_ROW`.
-        changed: what it shows may have changed then, or with the row before that.
+        changed: the answer may have changed then, or with the row before that.
         unfit: the last batch had values that it cannot compute with exactly.
-        made: rows that were shown, so that they need not be made again.
-        makes_terms: keys were computed that are terms of the table, which nothing holds but the
-            state.
+        made: cached output rows.
+        makes_terms: keys were computed that are terms of the table, held by the state alone.
     """
 
     def __init__(self, plan: Plan, shape: PlanShape) -> None:
@@ -172,7 +171,7 @@ class FusedPlan:
 
     @property
     def operators(self) -> list[str]:
-        """The operators that are one state."""
+        """Name the operators that are one state."""
         groups = self._shape.groups
         names = ["window", "groups"]
         if any(each.gate is not None for each in groups):
@@ -188,7 +187,7 @@ class FusedPlan:
         return not held and not any(node.pending for node in self.plan.flow.nodes)
 
     def begin(self) -> None:
-        """Take the place of the operators, which are empty."""
+        """Replace the operators, which are empty."""
         self._answered = [] if self._answers else None
 
     def forget(self) -> None:
@@ -205,11 +204,7 @@ class FusedPlan:
     # --------------------------------------------------------------------------------- rows
 
     def prepared(self, rows: FusedRows, count: int) -> tuple[list[Column], int]:
-        """Make the columns that the state takes of the first `count` rows.
-
-        Returns:
-            The columns, and how many rows could be taken.
-        """
+        """Return the columns for the state, and how many of the first `count` rows can be taken."""
         columns = [rows.times]
         for number, group in enumerate(self._shape.groups):
             some, count = self._group_columns(rows, number, group, count)
@@ -219,13 +214,13 @@ class FusedPlan:
         return columns, count
 
     def batch(self, columns: Sequence[Column], count: int) -> Any:
-        """Rows for `go_on`."""
+        """Return rows for `go_on`."""
         self.reached = (0, WITH_ROW)
         self.changed = False
         return self._state.batch([column[:count] for column in columns])
 
     def go_on(self, batch: Any, stop: int) -> None:
-        """Take rows until what is shown may have changed; see `reached`."""
+        """Take rows until the answer may have changed; see `reached`."""
         state, (row, instant) = self._state, self.reached
         if self.apart and instant != WITH_ROW:
             # What went before this row is emitted with it.
@@ -234,16 +229,15 @@ class FusedPlan:
         self.changed = state.changed
 
     def pass_to(self, until: int) -> int:
-        """Let time pass until an instant, or until what is shown may have changed.
+        """Let time pass until an instant, or until the answer may have changed.
 
-        Returns:
-            The instant at which it stopped; see `changed`.
+        Return where it stopped.
         """
         self.changed = self._state.pass_to(until)
         return self._state.passed if self.changed else until
 
     def show(self) -> None:
-        """Show what there is."""
+        """Emit the answer."""
         self.changed = False
         shown = self._state.shown()
         if self._answered is not None:
@@ -256,17 +250,16 @@ class FusedPlan:
         self._shape.order.show(Counter(map(self._row, shown)))
 
     def _answers_as_they_are(self) -> bool:
-        """True if groups are shown in the order of the query; else the operators find it.
+        """True if groups are in the order of the query; else the operators sort them.
 
-        So it is as long as there are no two keys of the same value, which are shown in the order
-        in which they came to be.
+        That holds as long as no two keys have the same value; these are in the order of their
+        arrival.
         """
         if not self._alike:
             self._leave_answers()
         return self._answered is not None
 
     def _leave_answers(self) -> None:
-        """Give the operators what was emitted."""
         answered, self._answered = self._answered, None
         if answered is not None:
             self._shape.order.shows([row for row, _ in answered])
@@ -288,7 +281,7 @@ class FusedPlan:
         return row
 
     def _look_at_keys(self, keys: Cells) -> None:
-        """See whether equal keys are the same: numbers of one type, without zeros at their end."""
+        """Check that equal keys are the same: numbers of one type, without trailing zeros."""
         for place, cell in enumerate(keys):
             tag = self._key_tags.setdefault(place, cell & TAG)
             zero = not (cell >> TAG_BITS + SCALE_BITS) % 10
@@ -297,7 +290,6 @@ class FusedPlan:
                 self._alike = False
 
     def _part(self, group: GroupShape, keys: Cells, shown: Cells) -> Solution:
-        """The row of a group as its operator would make it."""
         own = [UNBOUND] * len(keys)
         for cell, place in zip(keys, group.keys, strict=True):
             own[place] = cell
@@ -346,7 +338,7 @@ class FusedPlan:
         values_of: Any,
         count: int,
     ) -> tuple[list[Column], int]:
-        """The values of expressions, and how many of the first rows have them."""
+        """Return the values of expressions, and how many of the first rows have them."""
         values: list[Column] = []
         exact: RowMask = np.ones(count, np.bool_)
         for expression in expressions:
@@ -377,7 +369,7 @@ class FusedPlan:
         wanted: Column,
         count: int,
     ) -> int:
-        """How many of the first rows have numbers where these are needed, and keys for a join."""
+        """Count the first rows with numbers where these are needed, and keys for a join."""
         wrong = np.zeros(count, np.bool_)
         own = self._shape.groups[number].keys
         for place, _, _ in self._shape.ranking.order:
@@ -409,7 +401,7 @@ class FusedPlan:
     def _gate_columns(
         self, rows: FusedRows, number: int, group: GroupShape, gate: GateShape, count: int
     ) -> tuple[list[Column], int]:
-        """The keys of rows, here and there, and the values that are compared."""
+        """Return the keys of rows, here and there, and the compared values."""
         here, there = group.source.columns, gate.other.columns
         here_cells, there_cells = rows.cells[group.source.window], rows.cells[gate.other.window]
         own, other = here_cells[here[gate.key]][:count], there_cells[there[gate.key]][:count]
@@ -424,7 +416,7 @@ class FusedPlan:
     def _compared(
         self, number: int, mine: Column, theirs: Column, comparison: str, count: int
     ) -> tuple[Column, Column, int]:
-        """Values that compare as ``theirs > mine``, and how many of the first rows have them."""
+        """Return values that compare as ``theirs > mine``, and how many first rows have them."""
         wrong = np.zeros(count, np.bool_)
         for column in (mine, theirs) if count else ():
             kinds = np.where(column & TAG == DECIMAL, column & _KIND, column & TAG)
@@ -442,7 +434,7 @@ class FusedPlan:
 
 
 def _first_of(marks: RowMask, count: int) -> int:
-    """The first row that is marked, or `count`."""
+    """Return the first marked row, or `count`."""
     rows = np.flatnonzero(marks)
     return int(rows[0]) if len(rows) else count
 

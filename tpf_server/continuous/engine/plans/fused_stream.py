@@ -1,8 +1,8 @@
-"""Batches of records for all plans of an engine, one row after the other.
+"""Give batches of records to all plans of an engine, one row after the other.
 
-A row is taken by every plan before what it changed is emitted, and emitted before the next one
-comes. The state begins where all windows are empty; when anything else comes than a batch that it
-can take, the operators get the rows of their windows, and have them until the windows are empty.
+Every plan takes a row before its changes are emitted, and these come before the next row. The state
+begins where all windows are empty; at anything but a batch that it can take, the operators get the
+rows, and keep them until the windows are empty.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ PassRows = Callable[[int, int], None]
 
 
 class _Block:
-    """Rows, the number of the first one, and how many of them were taken."""
+    """Rows, the number of the first one, and the count of those taken."""
 
     __slots__ = ("first", "rows", "taken")
 
@@ -33,7 +33,6 @@ class _Block:
         self.taken = 0
 
     def columns(self) -> Iterable[Column]:
-        """The columns of terms."""
         return chain((self.rows.subjects,), *self.rows.cells.values())
 
 
@@ -57,23 +56,20 @@ class FusedStream:
         self._at = WITH_ROW
 
     def room(self, window_rows: int) -> int:
-        """How many rows may come at least until the windows of a plan hold too much."""
+        """Return how many rows may come at least until the windows of a plan hold too much."""
         return min(
             (window_rows - sum(each.held for each in plan.windows)) // len(plan.windows)
             for plan in self._plans
         )
 
     def run(self, rows: FusedRows, passed: PassRows) -> int:
-        """Let rows come, one after the other, as far as that can be done here.
+        """Take rows, one after the other, as far as possible; return how many.
 
         Args:
             rows: at least one; none is older than the one before it, nor than the engine.
-            passed: is called after rows came, with the time of the last one and how many; and at
-                instants between rows at which something changed, with none. What changed is to be
-                emitted before the next one comes.
-
-        Returns:
-            How many came.
+            passed: is called after rows came, with the time of the last one and their number, and
+                with
+                none at instants between rows at which something changed; it emits the changes.
         """
         if not self.active and not all(each.is_empty for each in self._plans):
             return 0
@@ -138,7 +134,7 @@ class FusedStream:
             plan.begin()
 
     def _batches(self, rows: FusedRows) -> tuple[list[Any], int]:
-        """Rows as each plan goes on with them, and how many of the first ones all can take."""
+        """Return the batch of each plan, and how many of the first rows all can take."""
         count = self._new_subjects(rows.subjects)
         prepared = []
         for plan in self._plans:
@@ -154,7 +150,7 @@ class FusedStream:
         return [plan.batch(columns, count) for plan, columns in plans], count
 
     def _new_subjects(self, subjects: Column) -> int:
-        """How many of the first rows have subjects that no other row here has."""
+        """Count the first rows with subjects that no other row here has."""
         own = [each.rows.subjects[: each.taken] for each in self._blocks]
         every = np.concatenate([*own, subjects])
         first = np.unique(every, return_index=True)[1]
@@ -167,7 +163,7 @@ class FusedStream:
     def _go_on(
         self, batches: Sequence[Any], position: tuple[int, int], count: int
     ) -> tuple[int, int]:
-        """All plans take rows until one shows something else; some may be ahead."""
+        """Let all plans take rows until the answer of one changes; some may be ahead."""
         for plan, batch in zip(self._plans, batches, strict=True):
             if plan.reached == position:
                 plan.go_on(batch, count)
@@ -190,7 +186,7 @@ class FusedStream:
         return any(plan.makes_terms for plan in self._plans)
 
     def holders(self) -> list[object]:
-        """The terms of its rows."""
+        """Return the terms of its rows."""
         columns = {id(each): each for block in self._blocks for each in block.columns()}
         for plan in self._plans:
             # The operators hold what is shown.
@@ -198,7 +194,7 @@ class FusedStream:
         return [np.unique(each[each & TAG == 0]).tolist() for each in columns.values()]
 
     def trim(self) -> None:
-        """Let go rows that are too old for all windows, and set how many each holds."""
+        """Expire rows that are too old for all windows, and set their sizes."""
         if not self.active:
             return
         for window in self.windows:

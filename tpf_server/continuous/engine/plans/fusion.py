@@ -68,22 +68,20 @@ class _NotFusibleError(Exception):
 
 
 class _Value(NamedTuple):
-    """A column of a node: a place of a ranking's rows, maybe divided by a size."""
+    """A column of a node: a column of a ranking's rows, maybe divided by a size."""
 
     place: int
     over: int = NONE
 
 
 class _Part(NamedTuple):
-    """A node above groups: what its columns are (``None``: computed), and its rows."""
+    """A node above groups: its columns (``None``: computed), and its rows."""
 
     values: tuple[_Value | None, ...]
     row: RowOf
 
 
 class _Reader:
-    """Reads a plan."""
-
     def __init__(self, plan: Plan) -> None:
         self.windows = plan.leaves.subscriptions
         self.groups: list[GroupShape] = []
@@ -185,7 +183,7 @@ class _Reader:
         return _Part((*left.values, *values), lambda parts: one(parts) + rest(two(parts)))
 
     def _limit(self, node: Filter, values: Sequence[_Value | None]) -> None:
-        """Read a condition on how many rows a group has."""
+        """Read a condition on the size of a group."""
         match node.expression:
             case Call(name, (VariableRef(variable), Constant(term))) if name in _TURNED:
                 pass
@@ -220,7 +218,7 @@ class _Reader:
         return _Value(dividend.place, divisor.place) if self.is_size(divisor) else None
 
     def is_size(self, value: _Value) -> bool:
-        """True if a value is how many rows count."""
+        """True for the count of rows."""
         return value.place in self.sizes and value.over == NONE
 
     def _gate(self, node: SemiJoin) -> GateShape:
@@ -272,7 +270,7 @@ class _Reader:
 
 
 def _medians(how: Grouping) -> tuple[int, tuple[int, ...]]:
-    """How many medians there are, and where each aggregate is shown."""
+    """Return the number of medians, and where each aggregate is shown."""
     if any(each is None or is_volatile(each) for each in how.expressions):
         raise _NotFusibleError
     count, shown = 0, []
@@ -365,11 +363,11 @@ class Fusion:
     Args:
         plans: of the engine.
         phase: of the engine.
-        kernel: what keeps the state of a plan; ``None``: what the environment says.
+        kernel: for the state of a plan; ``None``: from the environment.
         reorders: elements wait for late ones, so they are put in order one by one.
 
     Attributes:
-        active: the plans whose rows are with them, and not with their operators.
+        active: the plans that hold their rows in place of their operators.
     """
 
     def __init__(
@@ -387,7 +385,7 @@ class Fusion:
         self._together: FusedStream | None = None
 
     def added(self, plan: Plan) -> None:
-        """Choose for one more plan."""
+        """Choose for a new plan."""
         self._together = None
         # A query that emits at every arrival is asked at every one.
         refusal = self._refusal or (None if plan.delivery.silent else EVERY)
@@ -397,7 +395,6 @@ class Fusion:
         plan.batches = partial(self._report, plan, refusal or OTHERWISE)
 
     def _report(self, plan: Plan, refusal: str) -> dict[str, Any]:
-        """Say how a plan takes batches of records now."""
         if self.active is not None:
             self.active.trim()
         fused = self._fused.get(plan)
@@ -417,7 +414,7 @@ class Fusion:
 
     @property
     def together(self) -> FusedStream | None:
-        """All plans, if all of them take batches."""
+        """Return all plans, if all of them take batches."""
         if len(self._plans) != len(self._fused) or not self._fused:
             return None
         if self._together is None:
@@ -425,7 +422,7 @@ class Fusion:
         return self._together
 
     def holders(self) -> Iterable[object]:
-        """Objects beside the operators that hold terms."""
+        """Return objects beside the operators that hold terms."""
         if self.active is not None and self.active.makes_terms:
             # Nothing but the state holds them, and that cannot be looked through.
             self.settle()

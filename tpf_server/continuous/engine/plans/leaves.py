@@ -44,7 +44,7 @@ _INPUTS: Final = 64
 
 
 class Windows(Protocol):
-    """The windows of an engine."""
+    """The windows of an engine; see `WindowRegistry`."""
 
     @property
     def streams(self) -> Iterable[Term]:
@@ -67,8 +67,8 @@ class PlanContext:
     """The parts that the plans of an engine share.
 
     Args:
-        windows: where their windows come from.
-        static_caches: static data that is kept for several.
+        windows: of the engine.
+        static_caches: shared by plans.
         dictionary: the integers of terms.
         environment: of expressions.
         routing: of joins.
@@ -92,12 +92,11 @@ class QueryPlan:
     Args:
         query: the query, or the common part of several.
         dataset: its static data.
-        semantics: what is emitted.
+        semantics: of its emissions.
         number: of its registration (see `Watermark`): of stamped rows it sees those that came
             since.
         lifted: variables that stand for constants of instances, `SLICE` for their OFFSET and LIMIT,
-            and `INSTANCE` where their joins give it; empty where there are no instances. Of the
-            result `INSTANCE` is a column then.
+            and `INSTANCE` where their joins give it, then a column of the result.
         opens: instances may be added while elements flow.
     """
 
@@ -113,19 +112,19 @@ class ContinuousLeaves:
     """Make the leaves of one query.
 
     Args:
-        planned: the query; what it says elsewhere decides which variables a leaf must give.
+        planned: the query; its other parts determine the variables that a leaf must give.
         context: shared by all plans.
         add: is called with each join that is made.
-        work: what is left of the rows that joins may make.
+        work: the remaining rows that joins may make.
 
     Attributes:
         lifted: variables that stand for the constants of instances, but for `SLICE`.
         dictionary: the integers of terms.
         joins: every join that was made.
-        caches: the static caches that were taken, and what listens to them.
-        nets: what comes is set against what goes at the same time.
+        caches: the static caches in use, with their listeners.
+        nets: additions and removals at the same time cancel out.
         alone: those of them that no window is joined with.
-        subscriptions: the windows that were taken, and what listens to them.
+        subscriptions: the windows in use, with their listeners.
         unions: the inputs that have the windows of every stream.
     """
 
@@ -169,16 +168,16 @@ class ContinuousLeaves:
         patterns: Sequence[QuadPattern],
         seed: Node | None,  # noqa: ARG002 (the protocol has it)
     ) -> Node:
-        """A node of the solutions of these patterns (see `tpf_client.dataflow.node.Leaves`).
+        """Return a node of the solutions of these patterns (see `tpf_client.dataflow.node.Leaves`).
 
-        A seed is not used: windows and caches are at hand, and a join follows.
+        A seed is not used: windows and caches are local, and a join follows.
         """
         return self.join(patterns, ())
 
     def join(
         self, patterns: Sequence[QuadPattern], conditions: Sequence[Expression]
     ) -> MultiwayJoin:
-        """The solutions of these patterns that meet these conditions."""
+        """Join these patterns under these conditions."""
         here = occurrences((tuple(patterns), tuple(conditions)))
         outside = frozenset(
             name
@@ -251,7 +250,7 @@ class ContinuousLeaves:
         *,
         alone: bool,
     ) -> JoinInput:
-        """A cache of static patterns; a shared one where rows that are there already do no harm.
+        """Return an input with a cache of static patterns, shared where present rows do no harm.
 
         They do where no window is joined with them: then they are a result that was not sent.
         """
@@ -285,7 +284,7 @@ class ContinuousLeaves:
         return JoinCondition(names, check)
 
     def _seen(self, entry: JoinInput) -> JoinCondition:
-        """That a row of a window came after the query, or the instance."""
+        """Return the condition that a row of a window came after the query, or the instance."""
         (stamp,) = (name for name in entry.variables if name.startswith(STAMP))
         if self._lifted:
             return JoinCondition(
@@ -311,7 +310,7 @@ class ContinuousLeaves:
     def _union_inputs(
         self, graph: str, members: list[QuadPattern], stream: Variable
     ) -> Iterator[JoinInput]:
-        """Inputs that have the windows of every stream, and say which it is."""
+        """Return inputs with the windows of every stream, and a column for the stream."""
         for clause, key, names, label in self._keyed(graph, members):
             union = StreamUnion(clause, key, label, names, stream, self._since)
             self.unions.append(union)
@@ -327,11 +326,11 @@ class ContinuousLeaves:
         return window, branch
 
     def stream_came(self, name: Term) -> list[tuple[WindowInput, StreamBranch]]:
-        """There is one more stream; the windows over it, and what is to listen to them."""
+        """Add a stream; return the new windows over it with their listeners."""
         return [self._branch(union, name) for union in self.unions]
 
     def stream_gone(self, name: Term) -> list[tuple[WindowInput, StreamBranch]]:
-        """A stream is gone; the windows over it, and what listens to them no more."""
+        """Remove a stream; return the windows over it with their former listeners."""
         gone: list[tuple[WindowInput, StreamBranch]] = []
         for union in self.unions:
             branch = union.branches[name]
@@ -341,7 +340,7 @@ class ContinuousLeaves:
         return gone
 
     def reason(self, union: StreamUnion) -> str | None:
-        """Why windows over every stream have nothing for a query; ``None``: they have."""
+        """Return why windows over every stream have nothing for a query, or ``None``."""
         name = union.clause.stream
         if not union.branches:
             return f"{name}: there is no stream"
@@ -360,7 +359,7 @@ class ContinuousLeaves:
     def _keyed(
         self, graph: str, members: list[QuadPattern]
     ) -> Iterator[tuple[WindowClause, PatternKey, Schema, str]]:
-        """The patterns of a window by inputs: the clause, the key, its variables and a label."""
+        """Group the patterns of a window by inputs: clause, key, variables and label."""
         clause = self._query.window_of(graph)
         assert clause is not None
         for group in _stars(members, self.dictionary, whole=not isinstance(clause.window, Triples)):
@@ -369,7 +368,7 @@ class ContinuousLeaves:
             yield clause, key, names, f"STREAM {clause.stream} [{clause.window}] {{ {text} }}"
 
     def _instance_input(self, inputs: Sequence[JoinInput]) -> JoinInput | None:
-        """The table of instances, where windows have constants that differ between them."""
+        """Return the table of instances, where windows have constants that differ between them."""
         if not self._lifted:
             return None
         variables = {name for each in inputs for name in each.variables}
@@ -386,7 +385,7 @@ class ContinuousLeaves:
 def _stars(
     members: list[QuadPattern], dictionary: TermDictionary, *, whole: bool
 ) -> list[list[QuadPattern]]:
-    """Patterns in groups that one input can take: stars of a subject, and single patterns."""
+    """Group patterns by inputs: stars of a subject, and single patterns."""
     subjects: dict[str, list[QuadPattern]] = {}
     result: list[list[QuadPattern]] = []
     for pattern in dict.fromkeys(members):
@@ -405,7 +404,7 @@ def _stars(
 
 
 def window_join_input(label: str, names: Schema, window: WindowInput) -> JoinInput:
-    """A window as an input of a join."""
+    """Return a window as an input of a join."""
     return JoinInput(
         label, names, lambda: window.bag, lambda: window.held, lambda: tuple(window.recent)
     )

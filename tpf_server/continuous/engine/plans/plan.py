@@ -46,11 +46,11 @@ MakeSlice: TypeAlias = Callable[[Node, int, int | None], Node]
 class OwnSlices(Node):
     """Slice the rows of each query; the column `INSTANCE` holds the number of the query.
 
-    A change costs those whose rows it concerns.
+    A change costs the queries whose rows it concerns.
 
     Args:
         upstream: solutions, with the numbers of their queries in the column, or that of one.
-        make: makes what lets through the part of one query.
+        make: makes the filter of the part of one query.
     """
 
     def __init__(self, upstream: Node, make: MakeSlice) -> None:
@@ -64,11 +64,11 @@ class OwnSlices(Node):
 
     @property
     def pending(self) -> bool:
-        """True if some part must be looked at again."""
+        """True if some part has changed."""
         return bool(self._touched)
 
     def add(self, number: int, offset: int, limit: int | None, *, news: bool) -> None:
-        """One more query, before its rows come."""
+        """Add a query, before its rows come."""
         assert news, "it goes on with what it had, which nobody else has"
         entry = Input(self._upstream.schema, self._upstream.certain)
         part = self._make(entry, offset, limit)
@@ -76,12 +76,12 @@ class OwnSlices(Node):
         self._parts[number] = (entry, part)
 
     def remove(self, number: int) -> None:
-        """That query is gone."""
+        """Remove a query."""
         _, part = self._parts.pop(number)
         self._touched.pop(part, None)
 
     def flush(self) -> None:
-        """Send what changed about the parts of queries whose rows came or went."""
+        """Send the changes of the parts of queries whose rows came or went."""
         touched, self._touched = self._touched, {}
         for part in touched:
             part.flush()
@@ -104,9 +104,9 @@ class OwnSlices(Node):
 
 
 class EmittingGroup(Node):
-    """Groups whose row is there once for each solution that the group got last.
+    """Groups whose row is there once for each solution of their last tick.
 
-    That is, in the last tick in which it got any: the way of the original engine.
+    This is the way of the original engine.
     """
 
     def __init__(self, upstream: Node, how: Grouping) -> None:
@@ -121,11 +121,11 @@ class EmittingGroup(Node):
 
     @property
     def pending(self) -> bool:
-        """True if something happened to a group."""
+        """True if a group changed."""
         return bool(self.groups.touched)
 
     def flush(self) -> None:
-        """Send what changed about the groups that something happened to."""
+        """Send the changes of groups."""
         groups, shown = self.groups, self._shown
         if not groups.touched:
             return
@@ -145,10 +145,9 @@ class EmittingGroup(Node):
 
 
 def emitting_group(query: algebra.Query) -> algebra.Group | None:
-    """The grouping whose rows are the rows of the query; ``None`` where there is more to it.
+    """Return the grouping whose rows are the rows of the query; ``None`` where there is more to it.
 
-    Where something above a grouping looks at all its rows (an order with a limit, a join), the rows
-    must stay.
+    Where an operator above reads all its rows (an order with a limit, a join), the rows must stay.
     """
     pattern = query.pattern
     while isinstance(pattern, (algebra.Project, algebra.OrderBy, algebra.Extend, algebra.Filter)):
@@ -160,7 +159,7 @@ def emitting_group(query: algebra.Query) -> algebra.Group | None:
 
 
 class PlanBuilder(Builder):
-    """Builds the dataflow; conditions on a basic graph pattern become part of its join."""
+    """Build the dataflow; conditions on a basic graph pattern become part of its join."""
 
     leaves: ContinuousLeaves
     remembers = True
@@ -180,11 +179,11 @@ class PlanBuilder(Builder):
         self.dispatches: list[Dispatch] = []
 
     def seed(self, node: Node | None, names: Sequence[Variable]) -> Distinct | None:
-        """Make a seed for paths only: windows and caches are at hand."""
+        """Make a seed for paths only: windows and caches are local."""
         return super().seed(node, names) if self._follows_paths else None
 
     def build(self, pattern: algebra.Pattern, seed: Node | None) -> Node:
-        """The node of a pattern's solutions."""
+        """Return the node of a pattern's solutions."""
         conditions: list[algebra.Expression] = []
         inner = pattern
         while isinstance(inner, algebra.Filter):
@@ -209,7 +208,7 @@ class PlanBuilder(Builder):
         return node
 
     def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
-        """The solutions of a node with the instances whose constants compare."""
+        """Assign the solutions of a node to the instances whose constants compare."""
         found = [comparison(each, node.schema, self.environment) for each in conditions]
         stamps = [name for name in node.schema if name.startswith(STAMP)]
         dispatch = Dispatch(node, found, stamps, self.leaves.dictionary, nets=self.leaves.nets)
@@ -225,12 +224,12 @@ class PlanBuilder(Builder):
         leaving: bool,
         wanted: Callable[[], bool],
     ) -> Slices:
-        """The parts of solutions for queries that differ in OFFSET and LIMIT (see `Slices`)."""
+        """Return the parts of queries that differ in OFFSET and LIMIT (see `Slices`)."""
         keyed = node if key is not None and node.askable else self.flow.add(Copies(node))
         return self.flow.add(Slices(keyed, key, variables, leaving=leaving, wanted=wanted))
 
     def sliced_apart(self, node: Node, key: SortKeyOf | None) -> OwnSlices:
-        """The parts of queries that differ in other constants, too (see `OwnSlices`)."""
+        """Return the parts of queries that differ in other constants, too (see `OwnSlices`)."""
 
         def make(part: Node, offset: int, limit: int | None) -> Node:
             if key is None:
@@ -240,7 +239,7 @@ class PlanBuilder(Builder):
         return self.flow.add(OwnSlices(node, make))
 
     def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
-        """A grouping under HAVING: what depends on the keys alone is decided once for a group."""
+        """Return a grouping under HAVING; conditions on keys alone are decided once for a group."""
         keys = {name for name, _ in pattern.keys}
         early = [c for c in conditions if keys and movable(c) and variables_in(c) <= keys]
         node = build_group(self, pattern, self.build(pattern.input, None), early)
@@ -250,11 +249,11 @@ class PlanBuilder(Builder):
         return node
 
     def compiler(self, node: Node, row: int | None = None) -> Compiler:
-        """A compiler for expressions over the solutions of a node."""
+        """Return a compiler for expressions over the solutions of a node."""
         return ArithmeticCompiler(self.environment, node.schema, row)
 
     def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:
-        """The groups of a node's solutions; `pattern` is what they are for."""
+        """Return the groups of a node's solutions; `pattern` is their use."""
         if self._emitting is not None and pattern == self._emitting:
             return self.flow.add(EmittingGroup(node, how))
         return super().groups_of(node, how, pattern)
@@ -267,11 +266,11 @@ _MOST: Final = 1_000
 
 
 class SolutionOrder:
-    """Sorts solutions.
+    """Sort solutions.
 
     Args:
-        key: what solutions are sorted by; ``None``: they stay as they are.
-        again: whether the same solutions come again and again, so that keys are remembered.
+        key: of the order; ``None``: they stay as they are.
+        again: cache keys, as solutions repeat.
     """
 
     def __init__(self, key: Callable[[Solution], Any] | None, *, again: bool) -> None:
@@ -280,11 +279,11 @@ class SolutionOrder:
 
     @property
     def remembered(self) -> int:
-        """How many keys are remembered."""
+        """Count the cached keys."""
         return 0 if self._known is None else len(self._known)
 
     def sort(self, solutions: list[tuple[Solution, int]]) -> None:
-        """Put solutions, with how often they are there, in their order."""
+        """Sort solutions with their counts."""
         key, known = self._key, self._known
         if key is None or len(solutions) < 2:
             return
@@ -310,14 +309,13 @@ class Plan:
     """A running dataflow.
 
     Attributes:
-        work: what is left of these rows.
-        follows: whether what it holds follows from what is in its windows alone.
-        slides: of each window with a slide, whether the plan needs it or not, the time of its
-            stream and the slide. Between elements a plan that does not net emits at their
-            multiples only.
-        waits: whether it may hold something back that it was not asked for.
-        nets: whether it emits differences, so that it matters what is gone from windows.
-        batches: tells how it takes batches of records.
+        work: the remaining rows of joins.
+        follows: its state follows from the content of its windows alone.
+        slides: of each window with a slide, also of unneeded ones, the time of its stream and the
+            slide. Between elements a plan that does not net emits at their multiples only.
+        waits: it may hold something back without being asked.
+        nets: it emits differences, so expiries matter.
+        batches: reports how it takes batches of records.
     """
 
     def __init__(self, planned: QueryPlan, context: PlanContext, delivery: Delivery) -> None:
@@ -405,14 +403,14 @@ class Plan:
             join.adapt()
 
     def stream_came(self, name: Term) -> None:
-        """There is one more stream, which a query over every stream reads."""
+        """Add a stream to a query over every stream."""
         for window, branch in self.leaves.stream_came(name):
             branch.takes_expired = not self.stateless
             window.connect(branch, nets=self.nets)
         self.slides = self._windows.slides(self.query.windows)
 
     def stream_gone(self, name: Term) -> None:
-        """A stream is gone, and what a query over every stream saw of it."""
+        """Remove a stream, and its rows in a query over every stream."""
         for window, branch in self.leaves.stream_gone(name):
             window.disconnect(branch, nets=self.nets)
             window.release(self)
@@ -435,7 +433,7 @@ class Plan:
         )
 
     def affords(self, solutions: Sequence[tuple[Solution, int]]) -> bool:
-        """True if so many rows may be emitted; equal ones were one row so far."""
+        """True if so many rows may be emitted; equal ones count once so far."""
         count = 0
         for _, times in solutions:
             count += times
@@ -458,7 +456,7 @@ class Plan:
         return not any(window.came_since(self.number) for window, _ in self.leaves.subscriptions)
 
     def add_instance(self, instance: Instance) -> None:
-        """One more query that differs in its constants only; it sees what comes from now on."""
+        """Add a query that differs in its constants only; it sees elements from now on."""
         self.instances[instance.number] = instance
         self.work.share(len(self.instances))
         self._began = self._positions()
@@ -470,7 +468,7 @@ class Plan:
             raise
 
     def _forget_instance(self, number: int) -> None:
-        """It could not be added: its static patterns have too many rows."""
+        """Remove an instance whose static patterns have too many rows."""
         del self.instances[number]
         self.work.share(len(self.instances))
         if self._slices is not None:
@@ -481,13 +479,13 @@ class Plan:
             dispatch.remove(number)
 
     def adopt(self, instance: Instance) -> None:
-        """A query goes on here that has run elsewhere, where it saw what is in these windows."""
+        """Continue a query of another plan, where it saw the content of these windows."""
         self.instances[instance.number] = instance
         self.work.share(len(self.instances))
         self._select(instance, news=False)
 
     def _select(self, instance: Instance, *, news: bool) -> None:
-        """Give an instance its share of what operators above joins tell apart."""
+        """Give an instance its share of operators above joins that tell instances apart."""
         encode = self.flow.dictionary.encode
         for dispatch in self.dispatches:
             constants = [encode(instance.constants[name]) for name in dispatch.variables]
@@ -496,7 +494,7 @@ class Plan:
             self._slices.add(instance.number, *instance.slice, news=news)
 
     def _positions(self) -> list[int]:
-        """The positions of its windows when the last query came."""
+        """Return the positions of its windows when the last query came."""
         return [self._position(window) for window, _ in self.leaves.subscriptions]
 
     def caught_up(self, other: "Plan") -> bool:
@@ -508,7 +506,7 @@ class Plan:
         return all(map(WindowInput.begins_after, windows, began))
 
     def drop_instance(self, number: int) -> None:
-        """That query is gone."""
+        """Remove a query."""
         instance = self.instances.pop(number)
         self.work.share(len(self.instances))
         # Operators that keep nothing have nothing to forget.
@@ -537,10 +535,9 @@ class Plan:
             dispatch.remove(number)
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
-        """Static graphs are about to change; the shared caches are told by somebody else.
+        """Prepare a change of static graphs; call the result afterwards.
 
-        Returns:
-            what is to be called when these have changed.
+        Shared caches are not included.
         """
         finishing = [
             cache.changing(instance, change)
@@ -557,7 +554,7 @@ class Plan:
         return finish
 
     def flush(self) -> None:
-        """Let the operators send what they held back."""
+        """Let the operators send held changes."""
         self.waits = False
         try:
             for node in self.holding:
@@ -570,7 +567,7 @@ class Plan:
             self.work.end()
 
     def stop(self) -> None:
-        """Let go of the windows and indexes."""
+        """Release the windows and indexes."""
         for window, entry in self.leaves.subscriptions:
             window.disconnect(entry, nets=self.nets)
             window.release(self)
@@ -580,14 +577,14 @@ class Plan:
             join.stop()
 
     def adapt(self) -> bool:
-        """Choose routes anew; whether any changed."""
+        """Choose routes anew; True if any changed."""
         # Every join, not only those up to the first that changes.
         return sum(join.adapt() for join in self.leaves.joins) > 0
 
     def explain(self) -> dict[str, Any]:
-        """The joins with their routes and cardinalities, the windows and the caches.
+        """Describe the joins with their routes and cardinalities, the windows and the caches.
 
-        Of windows over every stream also which streams they read, and why there is nothing.
+        Windows over every stream also with their streams, and why there is nothing.
         """
         unions = [
             {"input": each.entry.label, "reads": [name[1:-1] for name in each.branches]}
@@ -615,13 +612,13 @@ class Plan:
         }
 
     def ordered(self, solutions: list[tuple[Solution, int]]) -> list[tuple[Solution, int]]:
-        """Solutions in the order of the query, if it has one."""
+        """Sort solutions in the order of the query, if it has one."""
         self._sorted_by.sort(solutions)
         return solutions
 
 
 def _volatile(query: algebra.Query) -> bool:
-    """True if some BIND gives another value each time, which its node must remember."""
+    """True if some BIND gives another value each time, so its node must keep them."""
     return any(
         isinstance(each, algebra.Extend) and is_volatile(each.expression)
         for each in algebra.walk(query.pattern)
@@ -629,7 +626,7 @@ def _volatile(query: algebra.Query) -> bool:
 
 
 def _follows(query: algebra.Query) -> bool:
-    """True if what a plan holds follows from what is in its windows, not from what has been."""
+    """True if the state of a plan follows from the content of its windows, not from the past."""
     if _volatile(query):
         return False
     for each in algebra.walk(query.pattern):

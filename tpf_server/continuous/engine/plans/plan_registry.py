@@ -1,4 +1,4 @@
-"""The plans of an engine: which queries share one, and who owns which rows of it."""
+"""The plans of an engine: shared by queries, with the rows that each of these owns."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -44,7 +44,7 @@ _PREDICATE, _OBJECT = Variable("?predicate"), Variable("?object")
 
 
 class Describer:
-    """Makes triples from solutions."""
+    """Make triples from solutions."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Describer:
     def made(
         self, solutions: Sequence[tuple[Solution, int]]
     ) -> tuple[tuple[Row, ...], EncodedTriples]:
-        """The distinct triples that describe what some solutions name; see `RowMaker.made`."""
+        """Return the distinct triples that describe solutions; see `RowMaker.made`."""
         texts = self._dictionary.texts
         named = dict.fromkeys(self._given if solutions else ())
         for solution, _ in solutions:
@@ -102,11 +102,11 @@ class Flushable(Protocol):
 class HoldingPlans:
     """Plans that hold something back until the end of a tick.
 
-    Few are asked each time. Of many those are asked into or out of whose windows rows came.
+    Few are asked each time; of many, those whose windows changed.
 
     Attributes:
-        holding: what to flush at the end of a tick.
-        early: what to flush before rows come in, too.
+        holding: flushed at the end of a tick.
+        early: flushed before rows come in, too.
     """
 
     def __init__(self, touched: list[WindowInput]) -> None:
@@ -117,7 +117,7 @@ class HoldingPlans:
         self._many = False
 
     def add(self, plan: Plan) -> None:
-        """One more plan; nothing happens where it holds nothing back."""
+        """Add a plan, if it holds something back."""
         if not plan.holding:
             return
         self._plans[plan] = None
@@ -132,12 +132,12 @@ class HoldingPlans:
             self.early[:] = [_Early(self)]
 
     def grown(self, plan: Plan) -> None:
-        """A plan has one more window."""
+        """Note a new window of a plan."""
         if self._many and plan in self._plans:
             plan.wait_for_rows()
 
     def remove(self, plan: Plan) -> None:
-        """A plan is gone."""
+        """Remove a plan."""
         if self._plans.pop(plan, self) is not self and not (self._many and self._plans):
             self._many = False
             self._arrange()
@@ -147,7 +147,7 @@ class HoldingPlans:
         self.early[:] = [each for each in self._plans if each.flushes_early]
 
     def touched(self) -> Sequence[Plan]:
-        """The plans of windows into or out of which rows came."""
+        """Return the plans whose windows changed."""
         touched = self._touched
         if len(touched) == 1:
             return touched[0].holders
@@ -163,7 +163,7 @@ class HoldingPlans:
         self._touched.clear()
 
     def flush_due(self, due: Callable[[Plan], bool]) -> None:
-        """Flush those that are looked at now; what others hold waits until they are."""
+        """Flush the due plans; the others wait."""
         for plan in self.touched() if self._many else self._plans:
             if due(plan):
                 plan.flush()
@@ -180,13 +180,12 @@ class HoldingPlans:
 
 
 class _Early:
-    """Flushes those plans of windows that lost rows which must be flushed before rows come in."""
+    """Flush the plans of windows that lost rows before other rows come in."""
 
     def __init__(self, plans: HoldingPlans) -> None:
         self._plans = plans
 
     def flush(self) -> None:
-        """Flush these."""
         for plan in self._plans.touched():
             if plan.flushes_early:
                 plan.flush()
@@ -209,7 +208,7 @@ class MemberPlan(NamedTuple):
     plan: Plan
 
     def takes(self, other: "MemberPlan") -> bool:
-        """True if it has a place for the queries of another one, if both hold the same."""
+        """True if it can take over the queries of another one of equal content."""
         different = {*differing(other.template, self.template), *(other.numbers or ())}
         if self.numbers is None:
             return other.numbers is None and not different
@@ -222,7 +221,7 @@ class MemberPlan(NamedTuple):
 def shares_of(
     solutions: Sequence[tuple[Solution, int]], column: int
 ) -> Iterator[tuple[Sequence[int], Sequence[tuple[Solution, int]]]]:
-    """Numbers of instances, and the solutions that they all have."""
+    """Group solutions by the instances that all have them."""
     if len(solutions) == 1:
         numbers: Any = solutions[0][0][column]
         yield numbers if isinstance(numbers, tuple) else (numbers,), solutions
@@ -251,10 +250,10 @@ def shares_of(
 
 
 class TickingPlans:
-    """Plans that are looked at between elements.
+    """Plans that are checked between elements.
 
     Args:
-        skip_idle: whether multiples are left out at which nothing is in the windows of a plan.
+        skip_idle: leave out multiples at which the windows of a plan are empty.
 
     Attributes:
         plans: all of them.
@@ -269,7 +268,7 @@ class TickingPlans:
         self._skip_idle = skip_idle
 
     def add(self, plan: Plan) -> None:
-        """One more plan; nothing happens where elements alone matter to it."""
+        """Add a plan, unless only elements matter to it."""
         if plan.slides or plan.nets:
             self.plans.append(plan)
         if plan.nets:
@@ -278,13 +277,13 @@ class TickingPlans:
             self.repeating.append(plan)
 
     def remove(self, plan: Plan) -> None:
-        """A plan is gone."""
+        """Remove a plan."""
         for plans in (self.plans, self.netting, self.repeating):
             if plan in plans:
                 plans.remove(plan)
 
     def boundary(self, front: int, before: int) -> int | None:
-        """The first instant of the engine at which somebody emits everything."""
+        """Return the first instant of the engine at which a plan emits everything."""
         found = [
             _multiple(time.at(front) + 1, slide) + time.lag
             for plan in self._speaking(front)
@@ -293,7 +292,7 @@ class TickingPlans:
         return min((each for each in found if each < before), default=None)
 
     def boundary_of(self, streams: Container[StreamTime], front: int, before: int) -> int | None:
-        """The same for some streams, as an instant of these."""
+        """Return the same for some streams, as an instant of these."""
         found = [
             _multiple(time.at(front) + 1, slide)
             for plan in self._speaking(front)
@@ -317,14 +316,14 @@ class PlanRegistry:
 
     Attributes:
         plans: all of them.
-        holding: what holds something back until the end of a tick (see `HoldingPlans`).
-        early: what of it is to be flushed before rows come in, too.
-        awake: deliveries that have something to emit.
-        ticking: plans that are looked at between elements.
+        holding: plans that hold something back until the end of a tick (see `HoldingPlans`).
+        early: those to flush before rows come in, too.
+        awake: deliveries with something to emit.
+        ticking: plans that are checked between elements.
         repeating: deliveries that emit at every tick.
-        phase: what the engine is doing.
+        phase: of the engine.
         exceeded: plans whose joins made too many rows, and whose queries are to be stopped.
-        fusion: knows the plan that takes batches of records as columns.
+        fusion: the plan that takes batches of records as columns.
     """
 
     def __init__(
@@ -371,9 +370,7 @@ class PlanRegistry:
         self._known_as: dict[Plan, list[object]] = {}
 
     def add(self, registered: RegisteredQuery, policy: Semantics) -> None:
-        """Give a query a plan: that of others like it if there is one, and it feeds no stream.
-
-        Others are like it if they say the same, or the same but for constants.
+        """Give a query a plan, that of equal queries (but for constants) if it feeds no stream.
 
         Raises:
             UnsupportedContinuousQueryError: it cannot be run.
@@ -400,10 +397,9 @@ class PlanRegistry:
     def _join_members(
         self, registered: RegisteredQuery, policy: Semantics, template: Template, key: object
     ) -> bool:
-        """Make a query an instance of a plan that it shares with those like it, if there are any.
+        """Make a query an instance of a plan of similar ones, if there are any.
 
-        Plans that nothing has come into yet are shared as they are. Later one plan is made for all
-        that come from then on, whenever they do.
+        Unused plans are shared as they are. Later one plan is made for all new queries.
         """
         members = self._templates.get(key)
         if not members:
@@ -512,7 +508,7 @@ class PlanRegistry:
         self._own(owner, plan, number)
 
     def remove(self, registered: RegisteredQuery) -> None:
-        """Take a query out of its plan; a plan without queries ends."""
+        """Remove a query from its plan; a plan without queries ends."""
         plan = registered.plan
         if plan is None:
             return
@@ -548,7 +544,7 @@ class PlanRegistry:
             self._caches.drop(cache)
 
     def merge(self) -> None:
-        """Make one of plans of the same kind whose windows hold the same by now."""
+        """Merge plans of the same kind whose windows hold the same by now."""
         for members in tuple(self._templates.values()):
             if len(members) < 2:
                 continue
@@ -557,7 +553,7 @@ class PlanRegistry:
                 one = self._merged(other, one) or other
 
     def _merged(self, older: MemberPlan, newer: MemberPlan) -> MemberPlan | None:
-        """The one that is left of two plans, where it makes no difference to their queries."""
+        """Merge two plans, where it makes no difference to their queries."""
         few, many = older, newer
         if len(self._owners[few.plan]) > len(self._owners[many.plan]):
             few, many = many, few
@@ -575,7 +571,7 @@ class PlanRegistry:
         return many
 
     def stream_came(self, name: Term) -> list[Plan]:
-        """There is one more stream; the plans that read every stream."""
+        """Add a stream; return the plans that read every stream."""
         plans = [plan for plan in self.plans if plan.leaves.unions]
         for plan in plans:
             self.ticking.remove(plan)
@@ -585,7 +581,7 @@ class PlanRegistry:
         return plans
 
     def stream_gone(self, name: Term) -> None:
-        """A stream is gone."""
+        """Remove a stream."""
         for plan in self.plans:
             if plan.leaves.unions:
                 self.ticking.remove(plan)
@@ -594,12 +590,12 @@ class PlanRegistry:
         self._windows.drop_idle()
 
     def drop_idle(self) -> None:
-        """Drop windows and static caches that nobody listens to."""
+        """Drop windows and static caches without listeners."""
         self._windows.drop_idle()
         self._caches.drop_idle()
 
     def flush(self, due: Callable[[Plan], bool] | None) -> None:
-        """Let plans send what they hold back: those that are `due`, or (``None``) all."""
+        """Let plans send held changes: those that are `due`, or (``None``) all."""
         if due is not None:
             self._holders.flush_due(due)
             return
@@ -607,7 +603,7 @@ class PlanRegistry:
             each.flush()
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
-        """Static graphs are about to change; what is to be called afterwards."""
+        """Prepare a change of static graphs; call the result afterwards."""
         finishing = self._caches.changing(change)
         finishing += [plan.changing(change) for plan in self.plans]
 
@@ -622,13 +618,13 @@ class PlanRegistry:
         return any(self._plan_of[each].nets for each in self.awake)
 
     def owners(self, plan: Plan) -> tuple[RegisteredQuery, ...]:
-        """The queries of a plan."""
+        """Return the queries of a plan."""
         return tuple(self._owners[plan].values())
 
     def emissions(
         self, due: Callable[[Plan], bool] | None
     ) -> list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]]:
-        """Take the emissions that are due: queries, solutions, whether these left the result."""
+        """Take the due emissions: queries, solutions, and whether these left the result."""
         waiting = []
         found: list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]] = []
         for delivery in self.awake:

@@ -1,4 +1,4 @@
-"""A query in CQELS-QL that runs."""
+"""A running query in CQELS-QL."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -34,20 +34,21 @@ Make: TypeAlias = Callable[[Sequence[tuple[Solution, int]]], tuple[tuple[Row, ..
 
 
 class RowMaker:
-    """Makes rows of terms from solutions.
+    """Make rows of terms from solutions.
 
     Args:
         query: its form, variables and template.
         schema: the variables of the solutions.
         dictionary: the terms.
-        feeds: whether the triples of CONSTRUCT are wanted as identifiers, too.
-        again: whether the same solutions come again and again, so that rows are remembered.
+        feeds: make identifiers of the triples of CONSTRUCT, too.
+        again: cache rows, as solutions repeat.
 
     Attributes:
-        made: gives the rows of solutions, in their order, repeated by their counts; and nothing, or
-            the same as identifiers. Of CONSTRUCT these are the triples of the template; those that
-            are no triples are left out, and a blank node of the template is a new one for each copy
-            of a solution.
+        made: returns the rows of solutions, in their order, repeated by their counts; and nothing,
+            or
+            the same as identifiers. Of CONSTRUCT these are the valid triples of the template, with
+                new
+            blank nodes for each copy of a solution.
     """
 
     made: Make
@@ -96,7 +97,7 @@ class RowMaker:
 
 
 def _remembered(made: Sequence[str], row: str) -> list[str]:
-    """The lines that append the row of a solution, which is made where it is not known."""
+    """Return the lines that append the row of a solution from the cache, or make it."""
     return [
         "row = known.get(solution)",
         "if row is None:",
@@ -112,13 +113,13 @@ class RegisteredQuery(RunningQuery[Emission]):
     """A query that emits at arrivals.
 
     Attributes:
-        query: what was parsed.
-        plan: what makes its solutions.
+        query: the parsed query.
+        plan: makes its solutions.
         stream: the stream that its triples are pushed to, if there is one.
         reads: the streams that it names.
-        template: what it has in common with others; ``None`` where it is alone.
-        made: makes the rows of an emission from solutions of its plan, and the triples that a
-            stream is fed with.
+        template: shared with similar queries; ``None`` where it is alone.
+        made: makes the rows of an emission from solutions of its plan, and the triples for its
+            stream.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class RegisteredQuery(RunningQuery[Emission]):
         return each
 
     def explain(self) -> dict[str, Any]:
-        """Its state, its plan with present cardinalities and routes."""
+        """Return its state, its plan with present cardinalities and routes."""
         found = super().explain()
         return found if self.plan is None else {**found, **self.plan.explain()}
 

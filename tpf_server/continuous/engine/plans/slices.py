@@ -1,9 +1,9 @@
 """OFFSET and LIMIT of many queries that differ in nothing else: one order, each has a part.
 
-The rows are put in order once, as many as the query with the largest limit wants. What a change
-means to a query follows from places alone: a row that comes is new to all whose limit reaches it,
-and at each limit the rows behind it move one on. So the queries between two places of change have
-the same news, and are told together; only where rows move up each query gets a row of its own.
+The rows are sorted once, as many as the largest limit needs. The change of each part follows from
+positions alone: a new row is new to all whose limit reaches it, and at each limit the rows behind
+it move one on. So queries between two positions of change are notified together; only where rows
+move up each query gets a row of its own.
 """
 
 import sys
@@ -21,7 +21,7 @@ from tpf_server.continuous.engine.static.static_cache import INSTANCE
 
 
 class OrderNews:
-    """How an order changed."""
+    """A change of an order."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class OrderNews:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The first and the last place at which something changed."""
+        """Return the first and the last position of change."""
         first, last = sys.maxsize, -1
         for places in (self.came, self.went):
             if places:
@@ -50,13 +50,13 @@ class OrderNews:
         return first, last
 
     def crossing(self, end: int) -> tuple[int, int]:
-        """How many of `kept` the first `end` rows have: the fewer and the more of both times."""
+        """Return how many of `kept` are below `end`: the fewer and the more of both times."""
         now = min(end, len(self.now)) - bisect_left(self.came, end)
         before = min(end, len(self.before)) - bisect_left(self.went, end)
         return min(now, before), max(now, before)
 
     def of(self, offset: int, end: int) -> tuple[list[Entry], list[Entry]]:
-        """Return what came into the rows from `offset` to `end`, and what went."""
+        """Return the rows that came into positions `offset` to `end`, and those that left."""
         came, went, kept = self.came, self.went, self.kept
         size, size_before = len(self.now), len(self.before)
         first, last = bisect_left(came, offset), bisect_left(came, end)
@@ -76,7 +76,7 @@ class OrderNews:
 def differences(
     before: list[Entry], now: list[Entry], new: Sequence[Entry], gone: Sequence[Entry]
 ) -> tuple[list[int], list[int]]:
-    """The places in `now` of what `before` lacks, and the reverse."""
+    """Return the positions in `now` of entries that `before` lacks, and the reverse."""
     if not before:
         return [*range(len(now))], []
     # What stands behind all that there was before is new here, wherever it comes from.
@@ -97,7 +97,7 @@ def differences(
 
 
 def _found(entries: list[Entry], wanted: Iterable[Entry], end: int) -> list[int]:
-    """The places before `end` of those that are there."""
+    """Return the positions before `end` of these entries."""
     places = ((bisect_left(entries, each, 0, end), each) for each in wanted)
     return sorted(place for place, each in places if place < end and entries[place] == each)
 
@@ -106,9 +106,9 @@ _ARRIVED = Variable("?.arrived")
 
 
 class Copies(Node):
-    """The solutions of a node as rows, each copy by itself and with the number of its arrival.
+    """The solutions of a node as rows, one per copy, with the number of its arrival.
 
-    A copy that goes is the one that came last.
+    The last copy to come is the first to go.
     """
 
     def __init__(self, upstream: Node) -> None:
@@ -160,11 +160,11 @@ class Slices(TopK):
     """Slice rows for each query; the column `INSTANCE` holds the numbers of the queries.
 
     Args:
-        source: where the rows come from.
-        key: what to sort by; ``None``: by arrival.
-        visible: variables; a row that comes is no news where one goes that is equal in these.
-        leaving: whether rows that leave the parts are wanted; otherwise those that enter.
-        wanted: whether changes are wanted at the moment.
+        source: of the rows.
+        key: of the order; ``None``: by arrival.
+        visible: variables; a new row is no change where one goes that is equal in these.
+        leaving: rows that leave the parts are wanted; otherwise those that enter.
+        wanted: True while changes are wanted.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Slices(TopK):
         self._parts: dict[int, tuple[int, int]] = {}
 
     def add(self, number: int, offset: int, limit: int | None, *, news: bool) -> None:
-        """One more query."""
+        """Add a query."""
         end = sys.maxsize if limit is None else offset + limit
         self._parts[number] = (offset, end)
         if offset:
@@ -213,7 +213,7 @@ class Slices(TopK):
             self._send([(each[1], 1) for each in self._prefix[offset:end]], (number,), 1)
 
     def remove(self, number: int) -> None:
-        """That query is gone."""
+        """Remove a query."""
         offset, _end = part = self._parts.pop(number)
         if offset:
             self._apart[part].remove(number)
@@ -226,7 +226,7 @@ class Slices(TopK):
         self._reach()
 
     def _reach(self) -> None:
-        """Keep as much in order as somebody wants."""
+        """Sort as many rows as are needed."""
         self._wanted = max([1, *(end for _, end in self._parts.values())])
         self.reserve = max(32, 3 * self._wanted)
         if len(self._sorted) < self._wanted and not self._all:
@@ -253,7 +253,7 @@ class Slices(TopK):
             self._tell_parts(news, sign)
 
     def _tell_limits(self, news: OrderNews, sign: int) -> None:
-        """Tell those without an offset: together, who are between two places of change."""
+        """Notify queries without an offset, together between two positions of change."""
         places = sorted({*news.came, *news.went})
         limits, numbers = self._limits, self._numbers
         for place, following in zip(places, [*places[1:], sys.maxsize], strict=True):
@@ -277,7 +277,7 @@ class Slices(TopK):
                 begin = alike
 
     def _tell_parts(self, news: OrderNews, sign: int) -> None:
-        """Tell those with an offset for which something changed: together, who get the same."""
+        """Notify queries with an offset whose part changed, together those with the same rows."""
         first, last = news.extent
         begin = bisect_right(self._ranked, (first - self._longest, sys.maxsize))
         alike: dict[tuple[int, ...], tuple[list[tuple[Solution, int]], list[int]]] = {}
@@ -328,7 +328,7 @@ class Slices(TopK):
         return found
 
     def _seen(self, entry: Entry) -> Solution:
-        """Project a row to what a reader sees."""
+        """Project a row to the part that a reader sees."""
         row = entry[1]
         return row if self._places is None else tuple([row[place] for place in self._places])
 

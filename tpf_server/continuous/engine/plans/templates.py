@@ -1,20 +1,16 @@
-"""Queries that differ in constants only: what they have in common, and what is their own.
+"""Templates: the common part of queries that differ in constants only.
 
-The subjects and objects of triple patterns that differ become variables, one plan computes the
-common text once for all, and a table of instances is joined in like any other input. So the cost of
-an arrival follows the instances that match it, not those that there are.
+Differing subjects and objects of triple patterns become variables, one plan computes the common
+text once, and a table of instances is joined in. So an arrival costs as many instances as match it.
 
 Only queries whose instances do not disturb each other are merged: a basic graph pattern under
-filters, BIND, grouping by keys, projection and DISTINCT. Constants that the last FILTER or HAVING
-compares with are lifted too: there solutions are given to those queries whose constants compare,
-and what is below is computed once for all (see `Dispatch`).
+filters, BIND, grouping by keys, projection and DISTINCT. Constants in comparisons of the last
+FILTER or HAVING are lifted too (see `Dispatch`). Queries of any kind that differ in OFFSET and
+LIMIT alone share one order (see `Slices`); with other differences, each has its own (see
+`OwnSlices`).
 
-Queries of any kind that differ in OFFSET and LIMIT alone have their solutions put in order once;
-each gets its part of them (see `Slices`). Where they differ in other constants, too, each has an
-order of its own above what they share (see `OwnSlices`).
-
-Where solutions come of one triple of a stream, and only what comes is emitted, a window does not
-matter: what it holds meets nothing that comes later. So queries that differ in RANGE are one there.
+Where solutions come of one triple of a stream, and only additions are emitted, the content of a
+window meets nothing that comes later, so queries that differ in RANGE share a plan.
 """
 
 from collections.abc import Collection, Sequence
@@ -53,11 +49,10 @@ class Template:
 
     Args:
         key: equal for queries that have the same text but for constants.
-        constants: what was taken out of triple patterns, in the order of the text, then what is
-            compared with.
+        constants: of triple patterns, in the order of the text, then of comparisons.
         matched: how many are in triple patterns.
-        groups: whether there are groups below what compares.
-        slice: OFFSET and LIMIT, where there are any.
+        groups: there are groups below the comparisons.
+        slice: OFFSET and LIMIT, if any.
         width: of the window, in milliseconds, where that was taken out.
     """
 
@@ -71,7 +66,7 @@ class Template:
     def opens(self, numbers: Collection[int]) -> bool:
         """True if instances that differ in these constants may be added while elements flow.
 
-        A group holds what came before them.
+        A group holds earlier elements.
         """
         constants = [number for number in numbers if number >= 0]
         if self.slice is not None and not constants:
@@ -79,7 +74,7 @@ class Template:
         return not self.groups or any(number < self.matched for number in constants)
 
     def instance(self, number: int, lifted: Collection[int]) -> Instance:
-        """The query as an instance of a plan."""
+        """Return the query as an instance of a plan."""
         constants = {lifted_variable(n): self.constants[n] for n in lifted if n >= 0}
         return Instance(number, constants, self.slice or (0, None))
 
@@ -91,7 +86,7 @@ _SLICE: Final = -2
 
 
 def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
-    """The template of a query; one that shares a plan with its like only has no constants."""
+    """Return the template of a query; one that shares a plan with equals only has no constants."""
     pattern = query.query.pattern
     sliced: Slice | None = None
     part: tuple[int, int | None] | None = None
@@ -134,7 +129,7 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
 
 
 def _passing_width(query: ContinuousQuery, bgp: BGP) -> int | None:
-    """The width of a window over single triples that meet nothing that comes later."""
+    """Return the width of a window over single triples that meet nothing that comes later."""
     streamed = [each for each in bgp.patterns if query.window_of(each.graph) is not None]
     if len(streamed) != 1 or len(query.windows) != 1:
         return None
@@ -149,7 +144,7 @@ def _at_once(windows: Sequence[WindowClause]) -> tuple[WindowClause, ...]:
 
 
 def _comparing(pattern: Pattern, constants: list[Term], wanted: Collection[int] | None) -> Pattern:
-    """The pattern with variables for the constants that its last FILTER compares with."""
+    """Replace the constants in comparisons of the last FILTER by variables."""
     match pattern:
         case Project(inner) | Extend(inner) | OrderBy(inner):
             return replace(pattern, input=_comparing(inner, constants, wanted))
@@ -175,7 +170,7 @@ def _compared(
 
 
 def differing(one: Template, other: Template) -> tuple[int, ...]:
-    """The numbers of the constants in which two queries of the same template differ."""
+    """Return the numbers of the constants in which two queries of the same template differ."""
     pairs = zip(one.constants, other.constants, strict=True)
     numbers = [number for number, (left, right) in enumerate(pairs) if left != right]
     if one.slice != other.slice or (numbers and one.slice is not None):
@@ -187,7 +182,7 @@ def differing(one: Template, other: Template) -> tuple[int, ...]:
 def common_query(
     query: ContinuousQuery, numbers: tuple[int, ...]
 ) -> tuple[ContinuousQuery, frozenset[Variable]]:
-    """The query with these constants as variables, its instances kept apart; and the variables.
+    """Return the query with these constants as variables, instances kept apart; and the variables.
 
     `INSTANCE` is among them where triple patterns have variables for constants, or there are no
     comparisons to keep the instances apart. `SLICE` stands for OFFSET and LIMIT.
@@ -273,7 +268,7 @@ def _with_bgp(pattern: Pattern, bgp: BGP) -> Pattern:
 
 
 def _apart(pattern: Pattern, *, below: bool) -> Pattern:
-    """The pattern with the column of instances let through to the top."""
+    """Pass the column of instances through to the top of a pattern."""
     match pattern:
         case Project(inner, variables):
             return Project(_apart(inner, below=below), (*variables, INSTANCE))

@@ -1,1 +1,1 @@
-"""Static data beside streams: graphs, sub-queries that are kept, and their changes."""
+"""Static data beside streams: graphs, cached sub-queries, and their changes."""

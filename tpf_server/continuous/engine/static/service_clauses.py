@@ -1,10 +1,8 @@
-"""SERVICE in continuous queries: patterns over a graph that holds what the service says.
+"""SERVICE in continuous queries: patterns over a static graph with a reserved name.
 
-What a service has for the triple patterns of a clause becomes a static graph with a reserved name,
-which is kept up to date like other graphs that are kept elsewhere. So all operators see its
-changes, and equal clauses share a graph, whoever asks.
-
-Source: paper 000, section 4.1; SPARQL 1.1 Federated Query.
+The triples of the service that match a clause are kept up to date there, so all operators see their
+changes, and equal clauses share a graph. Source: paper 000, section 4.1; SPARQL 1.1 Federated
+Query.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,12 +35,12 @@ _FAILED: Final = Term("<urn:x-continuous:failed>")
 
 @dataclass(frozen=True, slots=True)
 class ServiceClause:
-    """A service, and what is asked of it.
+    """A service and the patterns that it answers.
 
     Args:
         endpoint: an IRI.
         parts: triple patterns, in groups that are joined; the variables of a group may be any.
-        silent: whether it has one solution without values while it fails.
+        silent: it has one solution without values while it fails.
     """
 
     endpoint: Term
@@ -57,17 +55,17 @@ class ServiceClause:
 
     @property
     def failure(self) -> Quad:
-        """Is there while a silent service fails."""
+        """The quad that is there while a silent service fails."""
         return Quad(self.endpoint, _FAILED, self.endpoint, Term(f"{self.graph[:-1]}:failed>"))
 
 
 def is_service(graph: str) -> bool:
-    """True if a graph holds what a service says."""
+    """True for the graph of a service."""
     return graph.startswith(_MARK)
 
 
 def with_graphs(query: Query) -> tuple[Query, tuple[ServiceClause, ...]]:
-    """A query with graphs in place of services, and what these are.
+    """Return a query with graphs in place of services, and these.
 
     Raises:
         UnsupportedContinuousQueryError: a service is named by a variable, or GRAPH stands inside.
@@ -116,7 +114,7 @@ def _parts(pattern: Pattern, endpoint: str) -> Iterator[tuple[QuadPattern, ...]]
 
 
 def _numbered(patterns: Iterable[QuadPattern]) -> tuple[QuadPattern, ...]:
-    """Patterns with variables that any endpoint reads, the same for equal patterns."""
+    """Number the variables, so that equal patterns are the same for any endpoint."""
     names: dict[str, Variable] = {}
     return tuple(
         QuadPattern(
@@ -130,7 +128,6 @@ def _numbered(patterns: Iterable[QuadPattern]) -> tuple[QuadPattern, ...]:
 
 
 def _predicates(path: PathExpression) -> list[Term | Variable]:
-    """The predicates of the steps of a path; a variable where they may be any."""
     match path:
         case Link(predicate):
             return [predicate]

@@ -1,4 +1,4 @@
-"""A sub-query over static data, evaluated once and kept with indexes; refreshed on change.
+"""Evaluate sub-queries over static data once, and keep them with indexes; refresh them on change.
 
 Source: paper 000, section 4.3.
 """
@@ -36,10 +36,10 @@ _SHARE: Final = 4
 def evaluate_static(
     dataset: Dataset, patterns: Sequence[QuadPattern], *, limited: bool = False
 ) -> tuple[tuple[Variable, ...], list[BoundRow]]:
-    """The solutions of a basic graph pattern, as a bag, and the variables of their columns.
+    """Return the variables and the bag of solutions of a basic graph pattern.
 
     Raises:
-        JoinLimitError: they would have more.
+        JoinLimitError: there are too many.
     """
     return _evaluate(dataset, patterns, (), [()], limited=limited)
 
@@ -47,9 +47,9 @@ def evaluate_static(
 def touched(
     dataset: Dataset, patterns: Sequence[QuadPattern], change: GraphChange
 ) -> tuple[tuple[Variable, ...], set[BoundRow]]:
-    """Those of the solutions that are there because of a quad that a change is about.
+    """Return the solutions that use a changed quad.
 
-    What they are before and after the change differs exactly as all solutions do.
+    Their difference before and after the change is that of all solutions.
     """
     schema = tuple(dict.fromkeys(name for each in patterns for name in variables_of_quad(each)))
     found: set[BoundRow] = set()
@@ -74,7 +74,7 @@ def _evaluate(
     *,
     limited: bool = False,
 ) -> tuple[tuple[Variable, ...], list[BoundRow]]:
-    """Rows joined with patterns."""
+    """Join rows with patterns."""
     counts = {pattern: dataset.count(pattern) for pattern in patterns}
     order = greedy_order(patterns, variables_of_quad, lambda each, _: counts[each], known=schema)
     for pattern in order:
@@ -131,7 +131,7 @@ def _values(
 
 
 def read_at_most(values: Iterable[T], most: int | None) -> list[T] | None:
-    """All values; ``None`` where there are more than `most`."""
+    """Return all values; ``None`` where there are more than `most`."""
     if most is None:
         return list(values)
     read = list(islice(values, most + 1))
@@ -149,8 +149,8 @@ class Instance:
     """One of several queries that differ in constants only.
 
     Args:
-        number: tells its rows from those of the others; in the column `Instances.column`.
-        constants: its constants, by the variables that stand for them in the common text.
+        number: marks its rows; in the column `Instances.column`.
+        constants: by the variables that stand for them in the common text.
         slice: its OFFSET and LIMIT, where the common text has none.
     """
 
@@ -173,14 +173,14 @@ class StaticCache:
         dataset: the static data as the query sees it.
         patterns: connected by their variables.
         conditions: on these variables alone.
-        needed: which variables to keep.
-        distinct: whether equal rows count once.
+        needed: the variables to keep.
+        distinct: equal rows count once.
         lifted: variables that stand for constants of the instances; where these patterns have any,
             the rows get the column `INSTANCE` and are evaluated for each instance.
         dictionary: the integers of terms.
 
     Attributes:
-        consumers: the inputs of joins that are told of changes.
+        consumers: the inputs of joins that receive changes.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class StaticCache:
         self.graphs = frozenset(pattern.graph for pattern in patterns)
 
     def join_input(self, patterns: Sequence[QuadPattern], schema: Schema) -> JoinInput:
-        """A further input of a join, which has these rows; a consumer it is not yet."""
+        """Return another input of a join over these rows; it is no consumer yet."""
         label = " . ".join(" ".join(str(term) for term in p if term) for p in patterns)
         return JoinInput(
             label, schema, lambda: self.bag, lambda: self.size, self._some, seldom=True
@@ -227,9 +227,9 @@ class StaticCache:
         )
 
     def changing(self, instance: Instance | None, change: GraphChange) -> Callable[[], None]:
-        """Before a change; what it returns is called afterwards, and sends what changed.
+        """Prepare a change; call the result afterwards, to send its delta.
 
-        The cost is that of what the changed triples have partners for, not that of all rows.
+        It costs as much as the changed triples have partners, not as all rows.
         """
         number = self._number(instance)
         if number is None:
@@ -253,7 +253,6 @@ class StaticCache:
         return finish
 
     def _take(self, instance: Instance | None, number: TermId, change: GraphChange) -> None:
-        """Put in what was prepared."""
         found = change.prepared.difference(self._dataset, self._patterns(instance, number))
         if found is None:
             self.refresh(instance, limited=False)
@@ -266,12 +265,10 @@ class StaticCache:
     def refresh(
         self, instance: Instance | None, *, sends: bool = True, limited: bool = True
     ) -> None:
-        """Evaluate (for an instance, where rows are per instance) and send what changed.
+        """Evaluate (for an instance, where rows are per instance) and send the delta.
 
-        Args:
-            instance: see above.
-            sends: false where it is known that what changed meets no row of a window.
-            limited: see `evaluate_static`; what is there already may grow.
+        Without `sends`, the delta is known to meet no row of a window. For `limited` see
+        `evaluate_static`; present rows may grow.
         """
         number = self._number(instance)
         if number is not None:
@@ -281,13 +278,13 @@ class StaticCache:
             self._replace(number, self._encoded(schema, rows, number), sends=sends)
 
     def _number(self, instance: Instance | None) -> TermId | None:
-        """Of an instance; 0 where rows are of all; ``None`` where nothing is to be done."""
+        """Return the number of an instance, 0 for rows of all; ``None``: nothing is to be done."""
         if not self.per_instance:
             return 0
         return None if instance is None else instance.number
 
     def drop(self, number: TermId, *, sends: bool = True) -> None:
-        """Take out the rows of an instance."""
+        """Remove the rows of an instance."""
         if self.per_instance:
             self._replace(number, Counter(), sends=sends)
             self._rows.pop(number, None)
@@ -299,7 +296,6 @@ class StaticCache:
         self._change(number, delta, sends=sends)
 
     def _change(self, number: TermId, delta: Counter[Solution], *, sends: bool = True) -> None:
-        """Add what is positive, and take out what is negative."""
         rows = self._rows.setdefault(number, Counter())
         every = self._all.setdefault(number, rows)
         changes: list[tuple[Solution, int]] = []
@@ -328,7 +324,7 @@ class StaticCache:
                 entry.route(row, change)
 
     def _some(self) -> Sequence[Solution]:
-        """Some of the rows, from everywhere among them."""
+        """Return a sample of the rows."""
         if self._sample is None:
             step = max(1, sum(map(len, self._rows.values())) // _SAMPLE)
             self._sample = [row for row, _ in islice(self._present(), 0, None, step)]
@@ -340,12 +336,11 @@ class StaticCache:
 
     @property
     def tables(self) -> Iterable[object]:
-        """All that holds its rows."""
+        """Return the holders of its rows."""
         counts = (*self._rows.values(), *self._all.values())
         return self, self.bag, self._rows, self._all, *counts, *self.bag.tables
 
     def _patterns(self, instance: Instance | None, number: TermId) -> Sequence[QuadPattern]:
-        """With the constants of an instance."""
         if not number:
             return self.patterns
         assert instance is not None
@@ -358,7 +353,7 @@ class StaticCache:
     def _encoded(
         self, schema: Schema, rows: Iterable[BoundRow], number: TermId
     ) -> Counter[Solution]:
-        """The rows of those solutions that meet the conditions, and how often each is there."""
+        """Count the rows of the solutions that meet the conditions."""
         encode = self._dictionary.encode
         tests: list[tuple[list[int], Callable[[Solution], bool]]] = [
             ([schema.index(name) for name in condition.variables], condition.check)
@@ -384,7 +379,7 @@ class StaticCache:
 
 
 def numbered(patterns: Sequence[QuadPattern]) -> tuple[tuple[str | int, ...], ...]:
-    """Patterns with their variables numbered: equal for patterns that differ in names only."""
+    """Number the variables of patterns: equal for patterns that differ in names only."""
     numbers: dict[str, int] = {}
     return tuple(
         tuple(
@@ -396,7 +391,7 @@ def numbered(patterns: Sequence[QuadPattern]) -> tuple[tuple[str | int, ...], ..
 
 
 class StaticCaches:
-    """The caches that several queries may use, by what they hold."""
+    """The caches that several queries may use, by content."""
 
     def __init__(self) -> None:
         self._shared: dict[object, StaticCache] = {}
@@ -405,7 +400,7 @@ class StaticCaches:
     def cache(
         self, key: object, taken: Sequence[StaticCache], make: Callable[[], StaticCache]
     ) -> StaticCache:
-        """The cache of this key; a new one where there is none, or where it is among `taken`.
+        """Return the cache of this key; a new one where there is none outside `taken`.
 
         A query that has the same sub-query twice must see one of them change after the other.
         """
@@ -419,7 +414,7 @@ class StaticCaches:
         return found
 
     def changing(self, change: GraphChange) -> list[Callable[[], None]]:
-        """Static graphs are about to change; what is to be called afterwards."""
+        """Prepare a change of static graphs; call the results afterwards."""
         return [
             cache.changing(None, change) for cache in self._shared.values() if cache.reads(change)
         ]
@@ -449,7 +444,7 @@ StaticPart: TypeAlias = tuple[Dataset, Dataset, Sequence[QuadPattern]]
 
 
 class Preparation:
-    """The solutions of static patterns that come and go."""
+    """The solutions of static patterns that an exchange of data adds and removes."""
 
     def __init__(self, before: StaticData, after: StaticData) -> None:
         self._before = before
@@ -460,7 +455,7 @@ class Preparation:
         ] = {}
 
     def ask(self, dataset: Dataset, patterns: Sequence[QuadPattern]) -> None:
-        """Somebody will want to know it of these patterns."""
+        """Request the difference of these patterns."""
         key = dataset.key, tuple(patterns)
         if key not in self._wanted:
             default, named = dataset.key
@@ -471,7 +466,7 @@ class Preparation:
             )
 
     def run(self) -> None:
-        """Find it out; nothing of the data may change meanwhile."""
+        """Compute the differences; the data must not change meanwhile."""
         for key, (before, after, patterns) in self._wanted.items():
             schema, old = evaluate_static(before, patterns)
             columns, new = evaluate_static(after, patterns)
@@ -483,5 +478,5 @@ class Preparation:
     def difference(
         self, dataset: Dataset, patterns: Sequence[QuadPattern]
     ) -> tuple[tuple[Variable, ...], Counter[BoundRow], Counter[BoundRow]] | None:
-        """Variables, and the solutions that come and go; ``None``: nobody asked in time."""
+        """Return variables, and the solutions that come and go; ``None``: not requested in time."""
         return self._found.get((dataset.key, tuple(patterns)))

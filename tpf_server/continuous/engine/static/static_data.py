@@ -41,7 +41,6 @@ _numbers: Final = itertools.count(2**32)
 
 
 def _kept(term: OxTerm) -> OxTerm:
-    """A term as it is kept."""
     if isinstance(term, ox.Literal):
         if term.language is not None or term.datatype == _STRING:
             return term
@@ -52,7 +51,6 @@ def _kept(term: OxTerm) -> OxTerm:
 
 
 def _given(term: OxTerm) -> Term:
-    """The text of a term that is kept."""
     if isinstance(term, ox.Literal):
         text = str(term)
         if text[-1] == ">":
@@ -91,20 +89,20 @@ class MemoryGraph:
         self._counts.clear()
 
     def remove(self, triples: Iterable[tuple[Term, Term, Term]]) -> None:
-        """Remove triples; those that are not there are ignored."""
+        """Remove triples; missing ones are ignored."""
         for triple in triples:
             self._store.remove(_quad(triple))
         self._counts.clear()
 
     def clear(self) -> None:
-        """Remove every triple."""
+        """Remove all triples."""
         self._store = ox.Store()
         self._counts.clear()
 
     def match(
         self, subject: Term | None, predicate: Term | None, object_: Term | None
     ) -> Iterator[tuple[Term, Term, Term]]:
-        """The triples with these terms; ``None`` is any."""
+        """See `Graph`."""
         for quad in self._find(subject, predicate, object_):
             yield Term(str(quad.subject)), Term(str(quad.predicate)), _given(quad.object)
 
@@ -125,7 +123,7 @@ class MemoryGraph:
         return self._store.quads_for_pattern(s, p, o, None)  # type: ignore[arg-type]
 
     def count(self, subject: Term | None, predicate: Term | None, object_: Term | None) -> int:
-        """How many there are, counted up to a thousand; above that, a thousand per free place."""
+        """See `Graph`; counts up to a thousand, above that, a thousand per free position."""
         key = (subject, predicate, object_)
         found = self._counts.get(key)
         if found is None:
@@ -153,11 +151,7 @@ want to know whether there is any, or look a few up."""
 
 
 class StoreGraph:
-    """A graph inside a static store that a loader wrote.
-
-    Attributes:
-        version: differs wherever the content may differ.
-    """
+    """A graph inside a static store; `version` differs wherever the content may differ."""
 
     def __init__(self, store: StaticStore, graph: Term = DEFAULT_GRAPH) -> None:
         self.version = (store.version, graph)
@@ -174,7 +168,7 @@ class StoreGraph:
     def match(
         self, subject: Term | None, predicate: Term | None, object_: Term | None
     ) -> Iterator[tuple[Term, Term, Term]]:
-        """The triples with these terms; ``None`` is any."""
+        """See `Graph`."""
         pattern = self._pattern(subject, predicate, object_)
         offset, limit = 0, _FIRST
         while True:
@@ -187,20 +181,20 @@ class StoreGraph:
             limit = min(_GROWTH * limit, _MOST)
 
     def count(self, subject: Term | None, predicate: Term | None, object_: Term | None) -> int:
-        """How many there are, exactly."""
+        """See `Graph`; exact."""
         return self._store.count(self._pattern(subject, predicate, object_))
 
 
 class Graph(Protocol):
-    """One graph: what matches a pattern of its triples."""
+    """A graph that can be matched."""
 
     def match(
         self, subject: Term | None, predicate: Term | None, object_: Term | None
     ) -> Iterable[tuple[Term, Term, Term]]:
-        """The triples with these terms; ``None`` is any."""
+        """Return the triples with these terms; ``None`` is any."""
 
     def count(self, subject: Term | None, predicate: Term | None, object_: Term | None) -> int:
-        """About how many there are (an estimate serves: it only orders the joins)."""
+        """Estimate their number, to order joins."""
 
 
 class GraphChange(NamedTuple):
@@ -208,8 +202,8 @@ class GraphChange(NamedTuple):
 
     Args:
         graphs: their names.
-        triples: that may come or go, nothing else does; ``None``: anything may have changed.
-        prepared: tells what does, a `Preparation`; where anything may, and somebody prepared it.
+        triples: all that may come or go; ``None``: any.
+        prepared: a `Preparation`, where any triple may have changed.
     """
 
     graphs: Collection[Term]
@@ -224,7 +218,7 @@ prepares it, so that listeners ask for what they will want to know."""
 
 
 class StaticData:
-    """The static graphs of an engine, and who wants to know when one changes."""
+    """The static graphs of an engine, and the listeners to their changes."""
 
     def __init__(self) -> None:
         self._default: list[Graph] = []
@@ -233,43 +227,42 @@ class StaticData:
 
     @property
     def names(self) -> tuple[Term, ...]:
-        """The names of the named graphs, but for what services say, which nobody else sees."""
+        """Return the named graphs, without those of services."""
         return tuple([name for name in self._named if not is_service(name)])
 
     def attach(self, graph: Graph, name: Term = DEFAULT_GRAPH) -> None:
-        """Add what a graph holds to the graph of this name, and tell the listeners."""
+        """Add the content of a graph to the graph of this name."""
         parts = self._default if name == DEFAULT_GRAPH else self._named.setdefault(name, [])
         parts.append(graph)
         self.changed(name)
 
     def exchange(self, stores: Mapping[Term, Sequence[StoreGraph]], prepared: Any = None) -> None:
-        """Put these in the place of all graphs of stores, and tell the listeners what changed."""
+        """Replace all graphs of stores."""
         changed = self._exchange(stores)
         if changed:
             for finish in self._told(GraphChange(changed, None, prepared)):
                 finish()
 
     def copy(self) -> "StaticData":
-        """The same graphs, now; nobody is told of its changes."""
+        """Return the same graphs without listeners."""
         made = StaticData()
         made._default = list(self._default)
         made._named = {name: list(parts) for name, parts in self._named.items()}
         return made
 
     def with_stores(self, stores: Mapping[Term, Sequence[StoreGraph]]) -> "StaticData":
-        """A copy with these in the place of all graphs of stores."""
+        """Return a copy with all graphs of stores replaced."""
         made = self.copy()
         made._exchange(stores)
         return made
 
     def ask(self, stores: Mapping[Term, Sequence[StoreGraph]], prepared: Any) -> None:
-        """Let listeners say what they will want to know when stores are exchanged."""
+        """Let listeners prepare an exchange of stores."""
         changed = self.copy()._exchange(stores)
         if changed:
             self._told(GraphChange(changed, None, prepared))
 
     def _exchange(self, stores: Mapping[Term, Sequence[StoreGraph]]) -> list[Term]:
-        """Exchange them; the names of the graphs that changed."""
         changed = []
         for name in {DEFAULT_GRAPH: None, **self._named, **stores}:
             old = self.graphs(name)
@@ -288,7 +281,7 @@ class StaticData:
         return changed
 
     def part(self, names: Collection[Term]) -> MemoryGraph:
-        """A new part of the graphs of these names; there is nothing in it yet."""
+        """Return a new, empty part of the graphs of these names."""
         made = MemoryGraph()
         for name in names:
             parts = self._default if name == DEFAULT_GRAPH else self._named.setdefault(name, [])
@@ -296,7 +289,7 @@ class StaticData:
         return made
 
     def drop(self, graph: MemoryGraph) -> None:
-        """Take a part out of all graphs."""
+        """Remove a part from all graphs."""
         triples = list(graph.match(None, None, None))
         if triples:
             self.change(graph, removed=triples)
@@ -307,7 +300,7 @@ class StaticData:
                 del self._named[name]
 
     def detach(self, name: Term) -> None:
-        """Take everything from the graph of this name, and tell the listeners."""
+        """Remove the graph of this name."""
         if name == DEFAULT_GRAPH:
             self._default = []
         else:
@@ -315,12 +308,12 @@ class StaticData:
         self.changed(name)
 
     def on_change(self, listener: StaticChangeListener) -> Callable[[], None]:
-        """Tell `listener` of each change; returns how to stop that."""
+        """Notify `listener` of each change; return how to stop that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def changed(self, name: Term) -> None:
-        """Say that the graph of this name has changed, in whatever way."""
+        """Notify listeners of an unknown change of this graph."""
         for finish in self._told(GraphChange((name,))):
             finish()
 
@@ -330,7 +323,7 @@ class StaticData:
         added: Collection[tuple[Term, Term, Term]] = (),
         removed: Collection[tuple[Term, Term, Term]] = (),
     ) -> None:
-        """Change one part of graphs; what listeners have to do follows from these triples alone."""
+        """Change one part of graphs; listeners get these triples alone."""
         every = {DEFAULT_GRAPH: self._default, **self._named}
         names = [name for name, parts in every.items() if any(part is graph for part in parts)]
         finishing = self._told(GraphChange(names, {*added, *removed}))
@@ -345,7 +338,7 @@ class StaticData:
         return [listener(change) for listener in self._listeners][::-1]
 
     def memory(self, name: Term = DEFAULT_GRAPH) -> MemoryGraph:
-        """The part of this graph that is kept in memory and may change; made where absent."""
+        """Return the part of this graph that is in memory and may change; make it where absent."""
         parts = self._default if name == DEFAULT_GRAPH else self._named.setdefault(name, [])
         for part in parts:
             if isinstance(part, MemoryGraph):
@@ -353,7 +346,7 @@ class StaticData:
         return self.part((name,))
 
     def graphs(self, name: Term) -> tuple[Graph, ...]:
-        """The parts of the graph of this name."""
+        """Return the parts of the graph of this name."""
         return tuple(self._default if name == DEFAULT_GRAPH else self._named.get(name, ()))
 
 
@@ -363,9 +356,8 @@ class StaticData:
 class Dataset:
     """The static data as one query sees them: FROM and FROM NAMED applied.
 
-    A query without FROM sees the default graph (also where it has FROM NAMED: the language of the
-    papers differs from SPARQL there). Where several graphs make up the default graph, a triple in
-    more than one of them counts once.
+    A query without FROM sees the default graph (also with FROM NAMED, unlike SPARQL). Where several
+    graphs make up the default graph, a triple in more than one of them counts once.
     """
 
     def __init__(
@@ -378,7 +370,7 @@ class Dataset:
         """Equal for datasets of the same data that see the same."""
 
     def match(self, pattern: QuadPattern) -> Iterator[Quad]:
-        """The quads that match; repeated variables are honoured.
+        """Return the matching quads; repeated variables are equal.
 
         A variable as graph ranges over the named graphs.
         """
@@ -401,7 +393,7 @@ class Dataset:
         return next(self.match(QuadPattern(*quad)), None) is not None
 
     def seen(self, pattern: QuadPattern, change: GraphChange) -> Iterator[Quad]:
-        """Those of the quads that match now that the change is about."""
+        """Return the present matches among the quads of a change."""
         if is_variable(pattern.graph):
             names: Iterable[Term] = (
                 each for each in self._named or self._data.names if each in change.graphs
@@ -417,7 +409,7 @@ class Dataset:
                     yield quad
 
     def count(self, pattern: QuadPattern) -> int:
-        """About how many quads match."""
+        """Estimate the number of matches."""
         terms = tuple(None if is_variable(term) else Term(term) for term in pattern[:3])
         return sum(part.count(*terms) for _, parts in self._graphs(pattern.graph) for part in parts)
 
@@ -444,40 +436,31 @@ def agrees(pattern: QuadPattern, quad: Quad) -> bool:
 
 
 class StaticGraphs:
-    """The static graphs of an engine, by their IRIs.
-
-    Attributes:
-        base: see above.
-        static: the graphs.
-    """
+    """The static graphs of an engine, by their IRIs, relative to its base."""
 
     def __init__(self, base: str, static: StaticData | None = None) -> None:
         self.base = base
         self.static = StaticData() if static is None else static
 
     def resolve(self, iri: str) -> str:
-        """An IRI, made absolute as in queries."""
+        """Make an IRI absolute, as in queries."""
         return iri if is_absolute(iri) else resolve(self.base, iri)
 
     def name(self, text: str) -> Term:
-        """The term of an IRI, which may be relative, or of a term already."""
+        """Return the term of an IRI, which may be relative, or of a term already."""
         return Term(text) if text.startswith("<") else Term(f"<{self.resolve(text)}>")
 
     def _graph(self, name: str | None) -> Term:
         return DEFAULT_GRAPH if name is None else self.name(name)
 
     def load(self, path: Path | str, graph: str | None = None) -> None:
-        """Add an RDF file to the default graph, or to the graph of this IRI.
-
-        Raises:
-            ContinuousError: the file cannot be read.
-        """
+        """Add an RDF file to the default graph, or to the graph of this IRI."""
         name = self._graph(graph)
         self.static.memory(name).load(Path(path))
         self.static.changed(name)
 
     def attach(self, graph: Graph, name: str | None = None) -> None:
-        """Add a graph that somebody else keeps (a static store) to the default or a named graph."""
+        """Add a graph that another object keeps to the default or a named graph."""
         self.static.attach(graph, self._graph(name))
 
     def add(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A continuous query as its parser gives it: SPARQL over windows."""
+"""A parsed continuous query: SPARQL over windows."""
 
 from dataclasses import dataclass
 
@@ -49,25 +49,25 @@ class WindowClause:
 
 
 def name_of_stream(graph: Term, name: Variable) -> QuadPattern:
-    """Says, among the patterns of a window over every stream, that `name` is the stream."""
+    """Return the pattern of a window over every stream that binds `name` to the stream."""
     return QuadPattern(name, _NAMED, name, graph)
 
 
 def named_stream(pattern: QuadPattern) -> Variable | None:
-    """The variable that a pattern says is the stream; ``None``: it is a pattern like others."""
+    """Return the variable that such a pattern binds to the stream, or ``None``."""
     named = pattern.predicate == _NAMED and pattern.graph.startswith("<" + MARK)
     return Variable(pattern.subject) if named else None
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuousQuery:
-    """A continuous query: a SPARQL query over windows and static graphs.
+    """A SPARQL query over windows and static graphs.
 
     Args:
         query: the algebra; quad patterns of a STREAM clause lie in its reserved graph.
         windows: the STREAM clauses, in the order of the text.
-        text: what was parsed.
-        services: what the static graphs hold that stand for SERVICE clauses.
+        text: the parsed text.
+        services: the SERVICE clauses, for which static graphs stand.
     """
 
     query: Query
@@ -76,7 +76,7 @@ class ContinuousQuery:
     services: tuple[ServiceClause, ...] = ()
 
     def window_of(self, graph: str) -> WindowClause | None:
-        """The STREAM clause that a graph name stands for; ``None`` for every other graph."""
+        """Return the STREAM clause of a graph name, or ``None``."""
         if graph.startswith("<" + MARK):
             return self.windows[int(graph[len(MARK) + 1 : -1])]
         if graph.startswith(VARYING_MARK):
@@ -85,7 +85,7 @@ class ContinuousQuery:
 
     @property
     def varies(self) -> bool:
-        """True if it reads every stream that there is, and those that come later."""
+        """True if it reads every stream, present and future."""
         return any(clause.varies for clause in self.windows)
 
     def waits_for_elements(self, pattern: Pattern) -> bool:

@@ -1,4 +1,4 @@
-"""From the triples of an element to the rows of a pattern."""
+"""Match the triples of an element to rows of a pattern."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,10 @@ from tpf_client.dataflow.dictionary import TermDictionary
 
 
 class Watermark:
-    """Counts registrations.
+    """Count registrations.
 
-    A row of a window that queries share whenever they come is stamped with the number of the last
-    registration before it; a query sees the rows whose stamps are not smaller than its own number.
-
-    Attributes:
-        last: the number of the last registration.
+    A row of a shared window is stamped with the number of the last registration before it; a query
+    sees the rows whose stamps are not smaller than its own number.
     """
 
     __slots__ = ("last",)
@@ -28,7 +25,7 @@ class Watermark:
         self.last = 0
 
     def next(self) -> int:
-        """The number of a new registration."""
+        """Return the number of a new registration."""
         self.last += 1
         return self.last
 
@@ -54,7 +51,7 @@ class PatternKey:
 def number_variables(
     patterns: Sequence[Sequence[str]], dictionary: TermDictionary
 ) -> tuple[PatternKey, tuple[Variable, ...]]:
-    """The key of triple patterns, and the variables of its columns."""
+    """Return the key of triple patterns, and the variables of its columns."""
     columns: dict[str, int] = {}
     keyed = tuple(
         tuple(
@@ -69,12 +66,7 @@ def number_variables(
 
 
 class TripleMatcher:
-    """One triple pattern: a triple gives at most one row.
-
-    Attributes:
-        width: the number of columns of a row.
-        mask: its constants.
-    """
+    """One triple pattern: a triple gives at most one row."""
 
     def __init__(self, key: PatternKey) -> None:
         (positions,) = key.patterns
@@ -104,12 +96,7 @@ class TripleMatcher:
 
 
 class StarMatcher:
-    """Several patterns with the same subject and constant, different predicates.
-
-    Attributes:
-        width: the number of columns of a row.
-        predicates: of the patterns, in their order.
-    """
+    """Several patterns with the same subject and constant, different predicates."""
 
     def __init__(self, key: PatternKey) -> None:
         self.subject = key.patterns[0][0]
@@ -130,7 +117,10 @@ class StarMatcher:
         self._sources = tuple(first[column] for column in range(self.width))
 
     def row(self, subject: TermId, values: Sequence[TermId]) -> Solution | None:
-        """The row of one object for each pattern; ``None`` where repeated variables differ."""
+        """Return the row of one object for each pattern.
+
+        ``None`` where repeated variables differ.
+        """
         for one, other in self._same:
             left = subject if one < 0 else values[one]
             if left != values[other]:
@@ -138,12 +128,10 @@ class StarMatcher:
         return tuple([subject if at < 0 else values[at] for at in self._sources])
 
     def places(self, predicates: Sequence[TermId]) -> tuple[int, ...] | None:
-        """Return the columns of the row of an element with one subject and these predicates.
+        """Return for each column the index of its predicate, or -1 for the subject.
 
-        Returns:
-            For each column the place of its predicate, -1 for the subject; ``None`` where not every
-            pattern has exactly one of the predicates, or where more than variables must be looked
-            at.
+        ``None``: not every pattern has exactly one of the predicates, or a pattern has other
+        constants.
         """
         if self._same or not self.subject[0] or not all(free for free, _ in self.objects):
             return None
@@ -153,11 +141,11 @@ class StarMatcher:
         return tuple([-1 if at < 0 else found[at] for at in self._sources])
 
     def parts(self, row: Solution) -> list[list[Any]]:
-        """The objects that a row has for each pattern, as `values` gives them."""
+        """Return the objects of a row for each pattern, as `values` does."""
         return [[row[value] if variable else value] for variable, value in self.objects]
 
     def values(self, subject: TermId, triples: Sequence[EncodedTriple]) -> list[list[Any]]:
-        """The objects that these triples of `subject` have for each pattern."""
+        """Return the objects of these triples of `subject` for each pattern."""
         variable, wanted = self.subject
         if not variable and wanted != subject:
             return [[] for _ in self.predicates]
@@ -172,7 +160,7 @@ class StarMatcher:
 
 
 class StampedStarMatcher(StarMatcher):
-    """A star whose rows, and the objects that they are made from, are stamped (see `Watermark`).
+    """A star whose rows and objects are stamped (see `Watermark`).
 
     A row of several elements has the stamp of the first of them.
     """
@@ -198,7 +186,7 @@ class StampedStarMatcher(StarMatcher):
 
 
 def is_star(key: PatternKey) -> bool:
-    """True if these patterns (two or more) are what a `StarMatcher` takes."""
+    """True if a `StarMatcher` takes these patterns (two or more)."""
     subjects = {pattern[0] for pattern in key.patterns}
     predicates = [pattern[1] for pattern in key.patterns]
     return (
@@ -215,14 +203,13 @@ ItemT = TypeVar("ItemT")
 
 
 class ByConstants(Generic[ItemT]):
-    """Finds what goes with the patterns that a triple may match; repeated variables aside.
+    """Items by the patterns that a triple may match, but for repeated variables.
 
-    That costs as much as there is to be found, and as there are combinations of places that are
-    constant in some pattern.
+    A lookup costs as many results, and combinations of constant positions, as there are.
 
     Attributes:
-        of_predicates: what goes with patterns of which only the predicate is constant.
-        of_masks: with others, by which of their places are constant.
+        of_predicates: items of patterns of which only the predicate is constant.
+        of_masks: others, by their constant positions.
     """
 
     def __init__(self) -> None:
@@ -230,7 +217,7 @@ class ByConstants(Generic[ItemT]):
         self.of_masks: dict[tuple[bool, bool, bool], dict[Mask, list[ItemT]]] = {}
 
     def add(self, mask: Mask, item: ItemT) -> None:
-        """Something goes with a pattern."""
+        """Add an item of a pattern."""
         subject, predicate, object_ = mask
         if predicate is not None and subject is None and object_ is None:
             self.of_predicates.setdefault(predicate, []).append(item)
@@ -239,7 +226,7 @@ class ByConstants(Generic[ItemT]):
             table.setdefault(mask, []).append(item)
 
     def remove(self, mask: Mask, item: ItemT) -> None:
-        """It does no more; who goes through what was found is not disturbed."""
+        """Remove an item; iterations over results go on."""
         subject, predicate, object_ = mask
         if predicate is not None and subject is None and object_ is None:
             left = [each for each in self.of_predicates.pop(predicate) if each != item]
@@ -254,7 +241,7 @@ class ByConstants(Generic[ItemT]):
             del self.of_masks[_places(mask)]
 
     def of(self, triple: EncodedTriple) -> list[ItemT]:
-        """Return the values of the patterns that a triple may match."""
+        """Return the items of the patterns that a triple may match."""
         of_predicate = self.of_predicates.get(triple[1], [])
         if not self.of_masks:
             return of_predicate

@@ -1,18 +1,15 @@
-"""The specifications of windows, and the instants that they stand for.
+"""The specifications of windows.
 
-Instants are whole milliseconds. At instant t a window holds the elements with a timestamp t' <= t
-and:
+At instant t, in milliseconds, a window holds the elements with a timestamp t' <= t and:
 
 ========================  ======================================================================
-``NOW``                   t' = t
-``ALL``                   every t'
-``RANGE d``               t' >= t - d
-``RANGE d SLIDE s``       as ``RANGE d`` at the last multiple of s that is not after t
+``NOW``                   t' = t ``ALL``                   every t' ``RANGE d``               t' >=
+t - d ``RANGE d SLIDE s``       as ``RANGE d`` at the last multiple of s that is not after t
 ``TRIPLES n``             the n triples that came last, whatever their timestamps
 ========================  ======================================================================
 
-Source: paper 000 (CQELS, 2011), section 3.2 for the functions, section 4.1 for the syntax. A slide
-is anchored at the epoch, so that all windows with the same slide move together.
+Source: paper 000 (CQELS, 2011), sections 3.2 and 4.1. A slide is anchored at the epoch, so that all
+windows with the same slide move together.
 """
 
 import re
@@ -36,19 +33,18 @@ class Hiding(Protocol):
     """A window that keeps what others have pushed out of it, because its stream may be behind."""
 
     def trim(self) -> bool:
-        """Let go of what its stream has passed; whether nothing is left."""
+        """Expire what its stream has passed; True: nothing is left."""
 
 
 class StreamTime:
     """The time of a stream, from that of its engine.
 
     Attributes:
-        elements: how many came.
-        latest: the time of its newest element, or what the engine was told since: older ones are
-            late.
+        elements: count.
+        latest: the time up to which the stream is complete; older elements are late.
         lag: how far it was behind the engine when its newest element came, in milliseconds.
         hiding: windows over it that keep what the time of others has pushed out of them.
-        plain: whether it is neither behind nor ahead, and nothing is hidden.
+        plain: it is neither behind nor ahead, and nothing is hidden.
     """
 
     def __init__(self) -> None:
@@ -62,27 +58,26 @@ class StreamTime:
         self._counted = 0
 
     def at(self, front: int) -> int:
-        """The time of the stream when that of the engine is `front`."""
+        """Return the time of the stream when that of the engine is `front`."""
         own = front - self.lag
         return own if own > self.latest else self.latest
 
     def settle(self, front: int) -> None:
-        """Nothing older than its newest element will come, and the engine is at `front`."""
+        """Catch up with the engine at `front`: nothing older than its newest element will come."""
         if self.hiding:
             self.hiding[:] = [each for each in self.hiding if not each.trim()]
         self.plain = not self.lag and not self.hiding and self.latest <= front
 
     def hide(self, window: Hiding) -> None:
-        """A window keeps something."""
+        """Add a hiding window."""
         self.plain = False
         if window not in self.hiding:
             self.hiding.append(window)
 
     def tell(self, at: int, front: int) -> None:
-        """Everything up to an instant has come, and the engine is at `front`.
+        """Set the time up to which the stream is complete, with the engine at `front`.
 
-        What is told may be less than it was before, where a clock was set back. Then elements are
-        late no longer that are older than what was told by mistake.
+        It may go back, where a clock was set back; later elements are then not late.
         """
         if self.elements != self._counted:
             self._own = self.latest
@@ -107,7 +102,7 @@ _LENGTHS: Final = {name: length for length, names in _NANOSECONDS.items() for na
 
 
 def nanoseconds_of(unit: str) -> int | None:
-    """How long a unit is, by its name in the singular or the plural; ``None``: there is none."""
+    """Return the length of a unit, by its name in the singular or the plural, or ``None``."""
     name = unit.lower()
     if len(name) >= _SHORTEST_PLURAL:
         name = name.removesuffix("s")
@@ -159,7 +154,7 @@ _WORD = re.compile(r"[A-Za-z]+|\d+|\S")
 
 
 class WindowSyntaxError(ValueError):
-    """A window that is none; `offset` is where in its text."""
+    """A malformed window; `offset` is the position in its text."""
 
     def __init__(self, reason: str, offset: int) -> None:
         self.reason = reason
@@ -221,7 +216,7 @@ class _WindowReader:
         return result
 
     def _duration(self) -> int:
-        """One or more numbers with units; in whole milliseconds, rounded down.
+        """Read one or more numbers with units, as whole milliseconds.
 
         Timestamps are whole milliseconds, so t' >= t - d is the same for d rounded down.
         """

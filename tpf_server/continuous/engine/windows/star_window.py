@@ -41,11 +41,11 @@ class StarContent:
 
     Args:
         matcher: the patterns.
-        emit: is told of each row that comes (1) or goes (-1), or of several copies.
+        emit: gets each row that comes (1) or goes (-1), or several copies.
 
     Attributes:
-        live: by subject: the row of the only element that has anything of it, or all that several
-            elements have. A window may put in and take out rows of the first kind itself.
+        live: by subject: the row of its only element, or the objects of several elements. A window
+            may insert and expire rows of the first kind itself.
     """
 
     def __init__(self, matcher: StarMatcher, emit: Sink) -> None:
@@ -57,7 +57,7 @@ class StarContent:
         return len(self.live)
 
     def insert(self, subject: TermId, brought: Brought) -> None:
-        """Insert what one element has of `subject`: objects pattern by pattern, or a whole row."""
+        """Insert the part of an element about `subject`: objects by pattern, or a whole row."""
         content = self.live.get(subject)
         if content is None:
             row = self._single(subject, brought) if isinstance(brought, list) else brought
@@ -74,7 +74,7 @@ class StarContent:
         self._change(subject, content, self._parts(brought), 1)
 
     def expire(self, subject: TermId, brought: Brought) -> None:
-        """That goes again."""
+        """Remove that again."""
         content = self.live[subject]
         if isinstance(content, tuple):
             del self.live[subject]
@@ -85,7 +85,7 @@ class StarContent:
             del self.live[subject]
 
     def rows(self) -> Iterator[tuple[Solution, int]]:
-        """The rows that are there now, with their counts."""
+        """Return the present rows with their counts."""
         for subject, content in self.live.items():
             if isinstance(content, tuple):
                 yield content, 1
@@ -95,7 +95,6 @@ class StarContent:
                     yield row, times * count
 
     def _parts(self, brought: Brought) -> Parts:
-        """Objects pattern by pattern."""
         return brought if isinstance(brought, list) else self._matcher.parts(brought)
 
     def _single(self, subject: TermId, parts: Parts) -> Solution | None:
@@ -118,7 +117,7 @@ class StarContent:
     def _rows(
         self, subject: TermId, content: _Mixed, pattern: int, value: Any
     ) -> Iterator[tuple[Solution, int]]:
-        """The rows in which `value` is the object of `pattern`."""
+        """Return the rows in which `value` is the object of `pattern`."""
         choices = [
             [(value, 1)] if place == pattern else list(objects.items())
             for place, objects in enumerate(content.objects)
@@ -135,7 +134,7 @@ class StarContent:
 class StarWindow(WindowInput):
     """Rows of a star in a window; for the arguments see `WindowInput`.
 
-    Entries of the log are a time, a subject, and the row or the objects that an element brought.
+    Entries of the log are a time, a subject, and the row or the objects of an element.
     """
 
     matcher: StarMatcher

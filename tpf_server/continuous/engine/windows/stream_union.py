@@ -1,8 +1,7 @@
-"""The windows of every stream as one input of a join, with a column that says which stream it is.
+"""The windows of every stream as one input of a join, with a column for the stream.
 
-Each stream has a window of its own, with its own time; streams may come and go.
-
-Source: paper 000, section 4.1 (``STREAM`` over a variable).
+Each stream has a window of its own, with its own time; streams may come and go. Source: paper 000,
+section 4.1 (``STREAM`` over a variable).
 """
 
 from collections import deque
@@ -22,18 +21,16 @@ class StreamUnion:
     """The rows of some patterns in the windows of all streams.
 
     Args:
-        clause: says what the windows are.
+        clause: specifies the windows.
         key: the patterns.
-        label: what it is, for people.
+        label: for explanations.
         names: the variables of the patterns.
         stream: the variable that is the stream; it may be one of the others, too.
         since: the number of the query: of stamped rows it sees those that came since.
 
     Attributes:
-        clause: see above.
-        key: see above.
         entry: the input of the join.
-        branches: what comes from each stream.
+        branches: one per stream.
     """
 
     def __init__(
@@ -63,20 +60,20 @@ class StreamUnion:
 
     @property
     def size(self) -> int:
-        """How many rows there are, about."""
+        """Estimate the number of rows."""
         return sum([branch.window.held for branch in self.branches.values()])
 
     def of(self, stream: Term) -> WindowClause:
-        """The clause for one stream."""
+        """Return the clause for one stream."""
         return replace(self.clause, stream=stream)
 
     def add(self, stream: Term, number: TermId, window: WindowInput) -> "StreamBranch":
-        """There is one more stream."""
+        """Add a stream."""
         branch = self.branches[stream] = StreamBranch(self, number, window)
         return branch
 
     def drop(self, stream: Term) -> None:
-        """A stream is gone, and its rows with it."""
+        """Remove a stream and its rows."""
         branch = self.branches[stream]
         rows = [(row, count) for row, count in self.bag.rows() if row[self.column] == branch.number]
         del self.branches[stream]
@@ -92,11 +89,9 @@ class StreamUnion:
 
 
 class StreamBranch:
-    """Takes the rows of one stream.
+    """Take the rows of one stream.
 
     Attributes:
-        number: see above.
-        window: see above.
         route: takes a row that came into the window of the stream, or left it.
     """
 
@@ -108,12 +103,12 @@ class StreamBranch:
 
     @property
     def takes_expired(self) -> bool:
-        """It does, because the rows of all streams have one index."""
+        """True, because the rows of all streams have one index."""
         return True
 
     @takes_expired.setter
     def takes_expired(self, wanted: bool) -> None:
-        """True if the join does."""
+        """Set it on the input of the join."""
         self._union.entry.takes_expired = wanted
 
     def _route(self, row: Solution, count: int) -> None:
@@ -122,7 +117,7 @@ class StreamBranch:
             self.pass_on(made, count)
 
     def made(self, row: Solution) -> Solution | None:
-        """The row with its stream; ``None`` where the query does not see it."""
+        """Return the row with its stream; ``None`` where the query does not see it."""
         union = self._union
         if self.window.watermark is not None:
             if row[-1] < union.since:
@@ -133,7 +128,7 @@ class StreamBranch:
         return row if row[union.agrees] == self.number else None
 
     def pass_on(self, made: Solution, count: int) -> None:
-        """Let the join see a row that came or left."""
+        """Pass a row that came or left to the join."""
         union = self._union
         union.bag.change(made, count)
         if count > 0:

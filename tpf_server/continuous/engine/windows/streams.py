@@ -1,7 +1,6 @@
-"""Streams: who is interested in which triples, found by predicates and constants.
+"""Deliver elements to the windows whose patterns match, by predicates and constants.
 
-An arriving triple is looked up by its predicate, and by each combination of constants that some
-pattern has. So the cost of an arrival follows the patterns that match, not those that are there.
+An arrival costs as many patterns as match, not as there are.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ class ElementStream(StreamTime):
 
     Attributes:
         name: its IRI, as a term.
-        triples: how many triples came; the last one has this number.
+        triples: count; the last one has this number.
         inputs: the windows over it, in the order in which they take an element.
         version: changes whenever `inputs` does.
     """
@@ -42,7 +41,7 @@ class ElementStream(StreamTime):
         self.version = 0
 
     def listen(self, entry: WindowInput) -> None:
-        """Let an input take further elements; it is the newest of all."""
+        """Add an input, the last in order."""
         self.inputs.append(entry)
         self._changed()
         matcher = entry.matcher
@@ -55,7 +54,7 @@ class ElementStream(StreamTime):
         self._listeners.add(matcher.mask, (entry, matcher.row, bool(entry.by_count)))
 
     def leave(self, entry: WindowInput) -> None:
-        """An input wants no more elements."""
+        """Remove an input."""
         self.inputs.remove(entry)
         self._changed()
         matcher = entry.matcher
@@ -74,15 +73,12 @@ class ElementStream(StreamTime):
         self._shapes.clear()
 
     def expire_counted(self, coming: int) -> None:
-        """Let windows that count triples let go what `coming` more triples push out."""
+        """Expire from windows that count triples what `coming` more triples push out."""
         for entry in self.counting:
             entry.expire(self.triples + coming)
 
     def deliver(self, at: int, triples: Sequence[EncodedTriple]) -> None:
-        """Give an element to everybody who is interested, in the order of the inputs.
-
-        It must have been counted already.
-        """
+        """Give an element, already counted, to its takers, in the order of the inputs."""
         first = self.triples - len(triples) + 1
         if len(triples) == 1 and not self._stars:
             # What most elements come to, without the steps in between.
@@ -121,8 +117,8 @@ class ElementStream(StreamTime):
     def shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
         """Return the windows that take an element with one subject and these predicates.
 
-        See `StarMatcher.places`. ``None`` where it is not as simple as that: where some pattern
-        takes single triples of it, or only a part of a star.
+        ``None``: some pattern takes single triples of it, or only a part of a star (see
+        `StarMatcher.places`).
         """
         if predicates not in self._shapes:
             self._shapes.remember(predicates, self._find_shape(predicates))
