@@ -34,10 +34,8 @@ class Connections:
     """Watch the connections of this process to a port.
 
     Args:
-        port: where the server listens.
         most: per address; 0: any number.
         body_seconds: how long a request body, or what is sent to a follower, may take.
-        say: called with a line for the operator.
     """
 
     def __init__(

@@ -96,7 +96,6 @@ class StreamReplay:
         graphs: IRI and file (or store) of each named graph.
         declared: the predicates of streams that have no others.
         lateness: in milliseconds.
-        skip_malformed: leave malformed lines and records out.
     """
 
     queries: Sequence[str]

@@ -76,14 +76,9 @@ class Policies:
         lateness: milliseconds that elements wait to be put in order.
         ahead: milliseconds that an element may be ahead of the clock.
         whole_batches: refuse a batch with a malformed element whole.
-        backlog: emissions kept of each query.
-        rows: of all these emissions.
         memory: approximate bytes of the emissions of all queries.
-        followers: readers at the same time.
         followers_per_address: readers of one address; 0: all.
         report: policy of queries in RSP-QL without one.
-        tick: likewise.
-        services: URLs of servers that SERVICE may ask.
         streams: URLs of servers with streams that queries may read and make, with tokens.
     """
 
@@ -177,7 +172,6 @@ class HostedQuery:
     """A query with its results; `relation` is that of its emissions to the result.
 
     Attributes:
-        form: of the query; ``None`` where that was refused.
         variables: of its rows; ``None`` where these are triples.
     """
 

@@ -163,8 +163,6 @@ class ContinuousService:
 
     Args:
         engine: for CQELS-QL; used by nobody else, without a lateness of its own.
-        periodic: for C-SPARQL and RSP-QL, beside `engine`.
-        registrations: streams and queries to start again.
         executors: makes other executors of C-SPARQL, given the lock, and names the default.
 
     Attributes:

@@ -29,13 +29,10 @@ class Fragment(NamedTuple):
     """A page of a fragment.
 
     Args:
-        query: the request.
         rows: as shown, with their labels.
         total: number of matches.
         dynamic: of these, live facts.
-        labellings: kinds of their labels.
         earliest_end: when the first label of a match ends.
-        links: URLs of the pages ``first``, ``previous``, ``next``, ``last``.
     """
 
     query: PinnedRequest

@@ -151,11 +151,8 @@ class Metadata(NamedTuple):
     """The metadata graph of a page, in the order that clients need.
 
     Args:
-        graph: its name.
         before: triples that must precede the controls.
-        controls: the dataset and its form.
         after: the rest, but for the labels.
-        labels: of the page's facts.
     """
 
     graph: Term
@@ -169,7 +166,6 @@ class Mapping(NamedTuple):
     """A variable of the form's template.
 
     Args:
-        variable: its name.
         property: what it selects by.
         via: the property that links the form to it.
         maximum: the largest value, or the most rows.

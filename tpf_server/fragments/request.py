@@ -161,14 +161,9 @@ class FragmentRequest(NamedTuple):
         pattern: of quads.
         patterns: disjoint ones: `pattern` restricted to the rows of ``values``.
         parameters: of the URL, decoded.
-        page: from 1.
-        limit: quads per page.
-        snapshot: pinned state of the live facts.
         at: valid time; ``None``: now.
         known: transaction time; ``None``: now.
-        page_url: the requested URL.
         fragment_url: without page, snapshot and limit.
-        query: query string of `fragment_url`.
     """
 
     pattern: QuadPattern

@@ -111,7 +111,6 @@ class State(NamedTuple):
 
     Args:
         next_change: the earliest instant after the snapshot's at which a label ends or starts.
-        parts: which labelled facts match, per pattern.
     """
 
     next_change: datetime | None

@@ -37,7 +37,6 @@ class SparkSettings:
         memory: of the driver (which is the worker in ``local[…]`` mode), as Java writes it.
         executor_memory: of each executor of a cluster.
         java_home: directory that holds ``bin/java``; ``None``: search the usual ones.
-        local_dir: for temporary files; ``None``: the system's.
         log: of Spark and Java; ``None``: ``spark.log`` in `local_dir`.
         host: address of the driver; loopback unless the cluster needs more.
         packages: Maven coordinates to fetch, separated by commas, as the source of Kafka needs.

@@ -130,11 +130,8 @@ class FactEvent(NamedTuple):
     """The effect of a batch on one fact.
 
     Args:
-        sequence: number of the batch.
         place: position in its batch, from 0: first what goes, then what comes.
-        published: in microseconds.
         fact: with its present or last label.
-        gone: it is gone.
     """
 
     sequence: int

@@ -10,10 +10,8 @@ class Operation(NamedTuple):
     """A method of a resource.
 
     Args:
-        title: what it does, in a few words.
         returns: IRI of the class of the answer, or the name of a resource; ``None``: no RDF.
         expects: IRI of the class of the body.
-        statuses: statuses beside 200.
     """
 
     title: str
@@ -23,13 +21,7 @@ class Operation(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A resource, or all of a kind.
-
-    Args:
-        rule: its address, as Flask writes it.
-        about: what it is.
-        operations: by method.
-    """
+    """A resource, or all of a kind."""
 
     rule: str
     about: str

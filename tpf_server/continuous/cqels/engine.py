@@ -56,12 +56,8 @@ class Engine(TickEngine):
     """Continuous queries over streams and static data.
 
     Args:
-        semantics: of queries, where registration says nothing else.
         lateness: milliseconds that elements wait to be put in order; later ones are dropped.
-        base: for relative IRIs in queries.
-        limits: of the engine.
         create_streams: a stream is made when it is first named.
-        require_graphs: a query may only name static graphs that are loaded.
         share: queries that differ in constants only share a plan.
         routing: when the way of rows through joins is decided: ``reviewed`` while the engine runs,
             ``fixed`` at registration, ``per-tuple`` for each row.

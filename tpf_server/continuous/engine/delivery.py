@@ -56,7 +56,6 @@ class Delivery:
 
     Attributes:
         silent: nothing is emitted where there are no rows.
-        taken: something was taken.
         whole: all of the result is emitted each time.
         visible: maps a solution to the part that a reader sees; ``None``: all of it.
         ready: the whole result, in the order of the query, where it was given by `answer`.

@@ -47,9 +47,6 @@ class ContinuousSyntaxError(ContinuousQueryError):
     """The text is not a continuous query.
 
     Attributes:
-        reason: one line without the position.
-        line: from 1.
-        column: from 1, in characters.
         pointed: the line of the query and, below it, a caret under the column.
     """
 
@@ -149,7 +146,6 @@ class ElementError(ContinuousError):
     """An element of a stream cannot be understood.
 
     Args:
-        reason: the cause.
         line: its number in its batch, from 1, where it has one.
         unit: what is counted: lines, or records.
     """

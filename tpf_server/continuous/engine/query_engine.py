@@ -50,16 +50,12 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
     """Registered queries over static graphs.
 
     Args:
-        base: for relative IRIs.
-        limits: of the engine.
         require_graphs: a query may only name static graphs that are there.
         beside: another engine, whose terms and static graphs it uses.
 
     Attributes:
-        dictionary: the integers of terms.
         forgetting: of unused terms.
         arriving: encoded elements that are on their way into windows.
-        queries: those that are registered, by their names.
         asks: the graphs that stand for SERVICE clauses are kept up to date.
     """
 

@@ -41,7 +41,6 @@ class EmissionColumns:
     """Make record batches of emissions.
 
     Args:
-        variables: of their rows.
         removes: all rows left the result, whatever emissions say.
         numbered: emissions have numbers in a log: ``id``, the first column.
     """
@@ -111,7 +110,6 @@ class RunningQuery(Generic[EmissionT]):
     """A registered query: its name, its state, and the taker of its emissions.
 
     Args:
-        name: of the registration.
         callback: is called with each emission; ``None``: they wait to be taken.
         backlog: how many may wait; with one more the query is stopped.
         drop: releases its state.
@@ -119,7 +117,6 @@ class RunningQuery(Generic[EmissionT]):
     Attributes:
         emitted: count of rows, or in C-SPARQL of answers.
         state: ``running``, ``stopped`` (by a limit, or because its callback raised) or ``closed``.
-        error: why it was stopped.
     """
 
     def __init__(

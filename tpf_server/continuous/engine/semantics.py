@@ -61,7 +61,6 @@ class Semantics:
     """How solutions become output.
 
     Args:
-        name: of the policy.
         output: ``derivations`` emits, at each arrival, every solution that the arrival newly
             derives,
             as often as it derives it; ``difference`` emits what the bag of solutions after the

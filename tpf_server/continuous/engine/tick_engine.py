@@ -196,12 +196,10 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         front: the newest instant of elements or `advance`, in milliseconds since 1970; `NEVER`
             before
             the first element.
-        arrivals: count of processed elements.
         dropped: count of elements older than the newest of their stream, or than `advance`.
         reorders: elements wait for late ones.
         abandoned: no more elements are to come, because the engine is about to be closed.
         ticking: plans that are checked between elements, too.
-        streams: by their names.
     """
 
     def __init__(self, base: str, limits: EngineLimits | None, settings: EngineSettings) -> None:

@@ -27,10 +27,8 @@ class LiveSettings:
 
     Args:
         key: of versions of the same fact; fixed when the store is made.
-        retention: how long a snapshot stays readable.
         history: how long ended intervals are kept; ``None``: for ever.
         accept_past: accept intervals that have ended, to load history.
-        remember_batches: how long the identifier of a batch is kept.
         keep_events: how long whole batches are kept, as a stream of events; ``None``: not at all.
     """
 
@@ -89,13 +87,10 @@ class Record:
     """One batch in the log.
 
     Args:
-        sequence: rises by one.
         published: in microseconds.
         added: new versions, as planned.
         removed: rows that were replaced, or ended (then `added` has a version with the new end).
         retired: rows that no snapshot shows; their numbers are free again.
-        carried: versions of batches that were dropped from the ring.
-        floor: the retention limits after this batch.
         gone: facts of removed rows without a continuation, where events are kept.
     """
 

@@ -40,19 +40,7 @@ class StorePart:
 
 @dataclass(frozen=True, slots=True)
 class PartsManifest:
-    """The content of a store in parts; see `Manifest`.
-
-    Args:
-        created: when the content was written.
-        generation: the folder of the parts.
-        quads: their number.
-        terms: their number, the default graph included.
-        graphs: number of named graphs.
-        orders: the orders.
-        prefixes: prefix to namespace.
-        parts: of the dictionary, without the default graph, and of each order, ascending.
-        source: what the store was made from.
-    """
+    """The content of a store in parts; see `Manifest`."""
 
     created: datetime
     generation: str

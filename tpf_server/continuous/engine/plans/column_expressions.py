@@ -51,8 +51,6 @@ class _Numbers(NamedTuple):
 
     Args:
         values: unscaled numbers, or truth values.
-        tag: of their type.
-        scale: of decimals.
         most: the largest absolute value.
     """
 

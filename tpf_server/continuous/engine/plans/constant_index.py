@@ -31,9 +31,6 @@ class ConstantIndex:
 
     Integers and decimals, whose order Python knows exactly, are in a sorted list; IRIs are looked
     up; other constants, and all where the value is another literal, are tried.
-
-    Attributes:
-        tried: count of tried constants, for tests.
     """
 
     def __init__(
@@ -135,14 +132,7 @@ _SIDES = (Variable("?.value"), Variable("?.constant"))
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A condition that compares a value of a solution with the constant of a query.
-
-    Args:
-        operator: of the comparison.
-        variable: stands for the constant.
-        value: the value of a solution.
-        test: compares a value and a constant.
-    """
+    """A condition that compares a value of a solution with the constant of a query."""
 
     operator: str
     variable: Variable

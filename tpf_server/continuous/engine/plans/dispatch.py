@@ -17,11 +17,9 @@ class Dispatch(Node):
     Where it is there already it stays, and the constants of that query decide.
 
     Args:
-        upstream: gives the solutions.
         comparisons: the conditions, at least one; constants are looked up for the first.
         stamps: the columns with stamps (see `Watermark`), which are left out: a query gets the
             solutions whose stamps are not below its number.
-        dictionary: the terms.
         nets: additions and removals at the same time cancel out.
     """
 

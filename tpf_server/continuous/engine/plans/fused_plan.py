@@ -62,11 +62,9 @@ class GateShape(NamedTuple):
 
     Args:
         other: the source of the rows of the other window.
-        key: a variable of both.
         mine: the compared value of a row; ``None``: nothing is compared.
         theirs: that of the others.
         comparison: how the others compare: ``>``, ``<``, ``>=`` or ``<=``.
-        node: the operator.
     """
 
     other: RowSource
@@ -81,8 +79,6 @@ class GroupShape(NamedTuple):
     """The groups of rows.
 
     Args:
-        source: of the rows.
-        group: the operator.
         keys: the position of each key of the whole among its own.
         shown: for each of its aggregates, the position of its median in the branch; 0: the count of
             rows.
@@ -97,14 +93,7 @@ class GroupShape(NamedTuple):
 
 
 class PlanShape(NamedTuple):
-    """The groups and the order that a plan computes.
-
-    Args:
-        groups: how rows become groups.
-        ranking: the groups that are kept.
-        order: the operator at the end.
-        row: makes an output row.
-    """
+    """The groups and the order that a plan computes."""
 
     groups: tuple[GroupShape, ...]
     ranking: Ranking
@@ -123,8 +112,6 @@ class FusedRows(NamedTuple):
     """Rows of windows as columns.
 
     Args:
-        times: of arrival.
-        subjects: of the records.
         cells: for each window the columns of its rows.
     """
 
@@ -137,13 +124,11 @@ class FusedPlan:
     """The state of a plan.
 
     Attributes:
-        windows: the windows of the plan.
         apart: changes by expiries are emitted before a row comes.
         reached: the first row of a batch that it did not take, and the instant before this row to
             which time has passed, or `WITH_ROW`.
         changed: the answer may have changed then, or with the row before that.
         unfit: the last batch had values that it cannot compute with exactly.
-        made: cached output rows.
         makes_terms: keys were computed that are terms of the table, held by the state alone.
     """
 

@@ -41,7 +41,6 @@ class FusedStream:
 
     Attributes:
         active: the rows are here, and not with the operators.
-        windows: of all plans.
     """
 
     def __init__(self, plans: Sequence[FusedPlan], phase: Phase) -> None:

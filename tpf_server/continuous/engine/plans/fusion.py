@@ -361,9 +361,6 @@ class Fusion:
     """Choose, when a plan is registered, whether it takes batches of records as columns.
 
     Args:
-        plans: of the engine.
-        phase: of the engine.
-        kernel: for the state of a plan; ``None``: from the environment.
         reorders: elements wait for late ones, so they are put in order one by one.
 
     Attributes:

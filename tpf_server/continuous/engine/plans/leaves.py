@@ -67,11 +67,6 @@ class PlanContext:
     """The parts that the plans of an engine share.
 
     Args:
-        windows: of the engine.
-        static_caches: shared by plans.
-        dictionary: the integers of terms.
-        environment: of expressions.
-        routing: of joins.
         join_rows: how many rows the joins of a plan may make at once.
         exceeded: is called with a plan whose joins made more.
     """
@@ -91,8 +86,6 @@ class QueryPlan:
 
     Args:
         query: the query, or the common part of several.
-        dataset: its static data.
-        semantics: of its emissions.
         number: of its registration (see `Watermark`): of stamped rows it sees those that came
             since.
         lifted: variables that stand for constants of instances, `SLICE` for their OFFSET and LIMIT,
@@ -113,15 +106,10 @@ class ContinuousLeaves:
 
     Args:
         planned: the query; its other parts determine the variables that a leaf must give.
-        context: shared by all plans.
-        add: is called with each join that is made.
         work: the remaining rows that joins may make.
 
     Attributes:
         lifted: variables that stand for the constants of instances, but for `SLICE`.
-        dictionary: the integers of terms.
-        joins: every join that was made.
-        caches: the static caches in use, with their listeners.
         nets: additions and removals at the same time cancel out.
         alone: those of them that no window is joined with.
         subscriptions: the windows in use, with their listeners.

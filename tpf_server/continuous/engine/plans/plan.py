@@ -266,12 +266,7 @@ _MOST: Final = 1_000
 
 
 class SolutionOrder:
-    """Sort solutions.
-
-    Args:
-        key: of the order; ``None``: they stay as they are.
-        again: cache keys, as solutions repeat.
-    """
+    """Sort solutions."""
 
     def __init__(self, key: Callable[[Solution], Any] | None, *, again: bool) -> None:
         self._key = key

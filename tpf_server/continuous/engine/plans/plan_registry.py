@@ -198,9 +198,7 @@ class MemberPlan(NamedTuple):
     """A plan of queries that differ in constants only.
 
     Args:
-        template: of one of them.
         numbers: of the constants in which its instances may differ; ``None``: it has no instances.
-        plan: the plan.
     """
 
     template: Template
@@ -256,7 +254,6 @@ class TickingPlans:
         skip_idle: leave out multiples at which the windows of a plan are empty.
 
     Attributes:
-        plans: all of them.
         netting: those that emit differences.
         repeating: those that emit everything at the multiples of their slides.
     """
@@ -315,15 +312,10 @@ class PlanRegistry:
     """All plans.
 
     Attributes:
-        plans: all of them.
-        holding: plans that hold something back until the end of a tick (see `HoldingPlans`).
         early: those to flush before rows come in, too.
-        awake: deliveries with something to emit.
         ticking: plans that are checked between elements.
         repeating: deliveries that emit at every tick.
-        phase: of the engine.
         exceeded: plans whose joins made too many rows, and whose queries are to be stopped.
-        fusion: the plan that takes batches of records as columns.
     """
 
     def __init__(

@@ -37,9 +37,6 @@ class RowMaker:
     """Make rows of terms from solutions.
 
     Args:
-        query: its form, variables and template.
-        schema: the variables of the solutions.
-        dictionary: the terms.
         feeds: make identifiers of the triples of CONSTRUCT, too.
         again: cache rows, as solutions repeat.
 
@@ -113,8 +110,6 @@ class RegisteredQuery(RunningQuery[Emission]):
     """A query that emits at arrivals.
 
     Attributes:
-        query: the parsed query.
-        plan: makes its solutions.
         stream: the stream that its triples are pushed to, if there is one.
         reads: the streams that it names.
         template: shared with similar queries; ``None`` where it is alone.

@@ -160,8 +160,6 @@ class Slices(TopK):
     """Slice rows for each query; the column `INSTANCE` holds the numbers of the queries.
 
     Args:
-        source: of the rows.
-        key: of the order; ``None``: by arrival.
         visible: variables; a new row is no change where one goes that is equal in these.
         leaving: rows that leave the parts are wanted; otherwise those that enter.
         wanted: True while changes are wanted.

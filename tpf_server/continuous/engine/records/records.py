@@ -56,9 +56,7 @@ class RecordFeed:
     """Push records into a stream.
 
     Args:
-        engine: whose stream it is.
         encode: the integer of a term from outside; `ElementError`: it is none.
-        stream: the stream.
         predicates: IRIs, as terms, all different.
         subjects: the beginning of the IRIs of subjects, where subjects are given as numbers.
         asked: drop the rest of a batch once there is no query.

@@ -38,7 +38,6 @@ class ServiceClause:
     """A service and the patterns that it answers.
 
     Args:
-        endpoint: an IRI.
         parts: triple patterns, in groups that are joined; the variables of a group may be any.
         silent: it has one solution without values while it fails.
     """

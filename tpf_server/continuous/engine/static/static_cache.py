@@ -170,14 +170,12 @@ class StaticCache:
     """The rows of connected static patterns, for queries or for each of a query's instances.
 
     Args:
-        dataset: the static data as the query sees it.
         patterns: connected by their variables.
         conditions: on these variables alone.
         needed: the variables to keep.
         distinct: equal rows count once.
         lifted: variables that stand for constants of the instances; where these patterns have any,
             the rows get the column `INSTANCE` and are evaluated for each instance.
-        dictionary: the integers of terms.
 
     Attributes:
         consumers: the inputs of joins that receive changes.

@@ -201,7 +201,6 @@ class GraphChange(NamedTuple):
     """A change of a static graph, before or after.
 
     Args:
-        graphs: their names.
         triples: all that may come or go; ``None``: any.
         prepared: a `Preparation`, where any triple may have changed.
     """

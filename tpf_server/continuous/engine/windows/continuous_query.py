@@ -65,8 +65,6 @@ class ContinuousQuery:
 
     Args:
         query: the algebra; quad patterns of a STREAM clause lie in its reserved graph.
-        windows: the STREAM clauses, in the order of the text.
-        text: the parsed text.
         services: the SERVICE clauses, for which static graphs stand.
     """
 

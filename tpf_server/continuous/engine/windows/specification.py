@@ -40,7 +40,6 @@ class StreamTime:
     """The time of a stream, from that of its engine.
 
     Attributes:
-        elements: count.
         latest: the time up to which the stream is complete; older elements are late.
         lag: how far it was behind the engine when its newest element came, in milliseconds.
         hiding: windows over it that keep what the time of others has pushed out of them.

@@ -40,7 +40,6 @@ class StarContent:
     """The rows of a star in a window.
 
     Args:
-        matcher: the patterns.
         emit: gets each row that comes (1) or goes (-1), or several copies.
 
     Attributes:

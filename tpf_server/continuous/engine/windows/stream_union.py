@@ -21,16 +21,8 @@ class StreamUnion:
     """The rows of some patterns in the windows of all streams.
 
     Args:
-        clause: specifies the windows.
-        key: the patterns.
-        label: for explanations.
-        names: the variables of the patterns.
         stream: the variable that is the stream; it may be one of the others, too.
         since: the number of the query: of stamped rows it sees those that came since.
-
-    Attributes:
-        entry: the input of the join.
-        branches: one per stream.
     """
 
     def __init__(
@@ -89,11 +81,7 @@ class StreamUnion:
 
 
 class StreamBranch:
-    """Take the rows of one stream.
-
-    Attributes:
-        route: takes a row that came into the window of the stream, or left it.
-    """
+    """Take the rows of one stream."""
 
     def __init__(self, union: StreamUnion, number: TermId, window: WindowInput) -> None:
         self.number = number

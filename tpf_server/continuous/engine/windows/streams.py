@@ -20,7 +20,6 @@ class ElementStream(StreamTime):
     """A stream of elements, each a sequence of triples, and the inputs that listen to it.
 
     Attributes:
-        name: its IRI, as a term.
         triples: count; the last one has this number.
         inputs: the windows over it, in the order in which they take an element.
         version: changes whenever `inputs` does.
