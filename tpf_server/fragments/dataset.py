@@ -15,7 +15,8 @@ from tpf_server.store.protocols import LiveStore, Snapshot, StaticStore
 # quad is there again. Hardly any dataset has such quads; so they are remembered one by one as the
 # facts come, and a fragment costs nothing more where none of them matches its pattern.
 
-_ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+EVERYTHING = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+"""The pattern that every quad matches."""
 
 
 class _Overlap:
@@ -32,7 +33,7 @@ class _Overlap:
     def _is_static_predicate(self, predicate: Term) -> bool:
         occurs = self._predicates.get(predicate)
         if occurs is None:
-            occurs = self._static.count(_ANY._replace(predicate=predicate)) > 0
+            occurs = self._static.count(EVERYTHING._replace(predicate=predicate)) > 0
             self._predicates[predicate] = occurs
         return occurs
 

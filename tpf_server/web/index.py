@@ -11,7 +11,8 @@ from markupsafe import Markup
 from annotations.instants import instant_term
 from annotations.methods.base import FactPattern
 from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, TREE, VOID, integer
-from annotations.terms import QuadPattern, Term, Triple, Variable, literal
+from annotations.terms import Term, Triple, literal
+from tpf_server.fragments.dataset import EVERYTHING
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.metadata import about_dataset, published_by
 from tpf_server.fragments.writers import WRITERS
@@ -132,9 +133,6 @@ def sparkline(counts: Sequence[int]) -> Markup:
     ).format(len(counts) * _WIDE, _HIGH, summary, summary, bars, summary)
 
 
-_ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
-
-
 def index(site: Site, base: str, chosen: Chosen) -> Response:
     """Return the list of datasets in the chosen format."""
     entries = list(_entries(site, base))
@@ -168,7 +166,7 @@ def _entries(site: Site, base: str) -> Iterator[_CatalogEntry]:
         yield _CatalogEntry(
             endpoints[name],
             [endpoints[f"{name}/{view}"] for view in dataset.views],
-            0 if static is None else static.count(_ANY),
+            0 if static is None else static.count(EVERYTHING),
             None if live is None or snapshot is None else live.count(FactPattern(), snapshot),
             max((min(each, now) for each in instants if each is not None), default=None),
             () if live is None else live.updates(now),

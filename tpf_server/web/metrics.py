@@ -1,4 +1,4 @@
-"""``/metrics``: requests by method and status, and their durations, for Prometheus.
+"""``/metrics`` for Prometheus: requests with their durations, and the state of each dataset.
 
 Workers are summed through the files in ``PROMETHEUS_MULTIPROC_DIR``. Requests are noted, and notes
 are counted together every second (`Metrics.add_up`), else by a later request: counting one alone
@@ -11,15 +11,20 @@ import logging
 import os
 import threading
 import time
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Final
 from weakref import WeakSet
 
 from flask import Blueprint, Flask, Response, g, request
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
+from annotations.methods.base import FactPattern
+from tpf_server.fragments.dataset import EVERYTHING, OpenDataset
 from tpf_server.web.responses import answer
 from tpf_server.workers import MULTIPROCESS_VARIABLE
 
@@ -32,14 +37,32 @@ of who does."""
 _log: Final = logging.getLogger(__name__)
 
 
-class _Durations(Histogram):
-    """A histogram to which many durations can be added at once."""
+class _DatasetCollector(Collector):
+    """The state of each dataset, as this worker reads it from the stores now."""
 
-    def observe_all(self, seconds: Sequence[float]) -> None:
-        self._sum.inc(sum(seconds))
-        result = collections.Counter([bisect_left(self._upper_bounds, each) for each in seconds])
-        for bucket, count in result.items():
-            self._buckets[bucket].inc(count)
+    def __init__(self, datasets: Iterable[OpenDataset], now: datetime) -> None:
+        self._datasets = datasets
+        self._now = now
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield a gauge for each figure, with a sample for each dataset."""
+        facts = GaugeMetricFamily("tpf_facts", "Facts now.", labels=["dataset", "kind"])
+        batches = GaugeMetricFamily("tpf_batches", "Number of the last batch.", labels=["dataset"])
+        silence = GaugeMetricFamily(
+            "tpf_silent_seconds", "Seconds since facts last changed.", labels=["dataset"]
+        )
+        for dataset in self._datasets:
+            name = dataset.settings.name
+            if dataset.static is not None:
+                facts.add_metric([name, "static"], dataset.static.count(EVERYTHING))
+            if dataset.live is not None:
+                snapshot = dataset.live.current(self._now)
+                facts.add_metric([name, "live"], dataset.live.count(FactPattern(), snapshot))
+                batches.add_metric([name], snapshot.sequence)
+                modified = dataset.live.modified(snapshot)
+                if modified is not None:
+                    silence.add_metric([name], (self._now - modified).total_seconds())
+        yield from (facts, batches, silence)
 
 
 class Metrics:
@@ -50,7 +73,7 @@ class Metrics:
         self._requests = Counter(
             "tpf_requests", "Requests.", ["method", "status"], registry=self._registry
         )
-        self._seconds = _Durations(
+        self._seconds = Histogram(
             "tpf_request_seconds", "Seconds per request.", buckets=_BUCKETS, registry=self._registry
         )
         self._noted: list[tuple[str, str, float]] = []
@@ -93,19 +116,23 @@ class Metrics:
                     self._failed = True
                     _log.warning("requests are not counted: %s", error)
 
-    def show(self) -> Response:
-        """Return the text format of Prometheus."""
+    def show(self, datasets: Iterable[OpenDataset], now: datetime) -> Response:
+        """Answer in the text format of Prometheus."""
         self.add_up()
         registry = self._registry
         if MULTIPROCESS_VARIABLE in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        response = answer(generate_latest(registry), "text/plain; version=0.0.4; charset=utf-8")
+        state = CollectorRegistry()
+        state.register(_DatasetCollector(datasets, now))
+        text = generate_latest(registry) + generate_latest(state)
+        response = answer(text, "text/plain; version=0.0.4; charset=utf-8")
         response.headers["Cache-Control"] = "no-store"
         return response
 
     def _count_all(self, noted: Sequence[tuple[str, str, float]]) -> None:
-        self._seconds.observe_all([seconds for _, _, seconds in noted])
+        for _, _, seconds in noted:
+            self._seconds.observe(seconds)
         answers = collections.Counter([(method, status) for method, status, _ in noted])
         for (method, status), count in answers.items():
             self._requests.labels(method if method in _METHODS else "OTHER", status).inc(count)

@@ -14,7 +14,6 @@ from flask import Blueprint, Flask, Request, Response, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Rule
 
-from annotations.terms import QuadPattern, Variable
 from tpf_server.errors import (
     BusyError,
     NotAcceptableError,
@@ -24,6 +23,7 @@ from tpf_server.errors import (
     StoreError,
     UnreadyError,
 )
+from tpf_server.fragments.dataset import EVERYTHING
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.writers.base import Negotiator
 from tpf_server.store.failures import store_failures
@@ -131,7 +131,6 @@ def _fragment(endpoint: Endpoint | None, iri: str) -> str | None:
 # ``/healthz``: the process answers. ``/readyz``: its stores answer too, and take facts.
 
 _log = logging.getLogger("tpf_server")
-_ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 
 
 def alive() -> Response:
@@ -144,7 +143,7 @@ def ready(site: Site) -> Response:
     for name, dataset in site.datasets.items():
         try:
             if dataset.static is not None:
-                dataset.static.count(_ANY)
+                dataset.static.count(EVERYTHING)
             if dataset.live is not None:
                 dataset.live.snapshot(site.clock.now())
                 if dataset.settings.token or site.settings.publish_token:
@@ -254,7 +253,7 @@ class Views:
             settings = self._site.settings
             if not settings.open_metrics:
                 authorize(request, settings.publish_token, "looking at metrics")
-            return self._metrics.show()
+            return self._metrics.show(self._site.datasets.values(), self._site.clock.now())
 
         return _read(answer)
 

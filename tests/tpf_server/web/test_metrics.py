@@ -1,5 +1,6 @@
 """Counts of requests are added up in batches, and none is lost."""
 
+import json
 import logging
 import math
 import os
@@ -7,13 +8,18 @@ import re
 import subprocess
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.parser import text_string_to_metric_families
 
+from annotations.labels import Expiration, Fact
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import START, LiveServer
 from tests.support.peers import PROJECT
 from tpf_server.web.metrics import _BUCKETS, Metrics
 from tpf_server.workers import MULTIPROCESS_VARIABLE
@@ -21,7 +27,7 @@ from tpf_server.workers import MULTIPROCESS_VARIABLE
 
 def _shown(metrics: Metrics, method: str = "GET", status: str = "200") -> float:
     name = re.escape(f'tpf_requests_total{{method="{method}",status="{status}"}} ')
-    found = re.search(f"{name}(.+)", metrics.show().get_data(as_text=True))
+    found = re.search(f"{name}(.+)", metrics.show((), START).get_data(as_text=True))
     return 0.0 if found is None else float(found[1])
 
 
@@ -35,7 +41,7 @@ def test_requests_are_added_up_when_somebody_looks_or_many_are_noted() -> None:
     metrics.count("BREW", "418", 0.001)
     assert _shown(metrics) == 600
     assert _shown(metrics, "OTHER", "418") == 1
-    assert "tpf_request_seconds_count 601.0" in metrics.show().get_data(as_text=True)
+    assert "tpf_request_seconds_count 601.0" in metrics.show((), START).get_data(as_text=True)
 
 
 def test_no_request_of_any_thread_is_lost_or_counted_twice() -> None:
@@ -61,7 +67,9 @@ def test_durations_are_in_the_buckets_that_they_would_be_in_one_by_one() -> None
     for seconds in durations:
         known.observe(seconds)
         metrics.count("GET", "200", seconds)
-    said = re.findall(r"tpf_request_seconds(_\w+{.+} .+)", metrics.show().get_data(as_text=True))
+    said = re.findall(
+        r"tpf_request_seconds(_\w+{.+} .+)", metrics.show((), START).get_data(as_text=True)
+    )
     (expected,) = known.collect()
     buckets = [s for s in expected.samples if s.name.endswith("_bucket")]
     assert said == [f'_bucket{{le="{s.labels["le"]}"}} {s.value}' for s in buckets]
@@ -124,7 +132,7 @@ def test_requests_are_answered_although_they_cannot_be_counted(
         raise FileNotFoundError(2, "No such file or directory", "/gone")
 
     with monkeypatch.context() as changed, caplog.at_level(logging.WARNING):
-        changed.setattr(metrics._seconds, "observe_all", fail)
+        changed.setattr(metrics._seconds, "observe", fail)
         for _ in range(2):
             metrics.count("GET", "200", 0.001)
             metrics.add_up()
@@ -146,3 +154,43 @@ def test_nothing_fails_where_the_folder_is_gone(tmp_path: Path) -> None:
     said = _run(gone, folder).stderr
     assert said.count("requests are not counted") == 1
     assert "Traceback" not in said
+
+
+def _metrics(server: LiveServer) -> dict[tuple[str, str], float]:
+    text = server.session().get(server.url.replace("trains", "metrics")).text
+    return {
+        (sample.name, sample.labels.get("kind", "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.labels.get("dataset") == "trains"
+    }
+
+
+def test_the_state_of_datasets(tmp_path: Path) -> None:
+    train, delay = iri("urn:train"), iri("urn:delay")
+    server = LiveServer(tmp_path, [Quad(train, iri("urn:p"), literal("x"))])
+    assert _metrics(server) == {
+        ("tpf_facts", "static"): 1, ("tpf_facts", "live"): 0, ("tpf_batches", ""): 0
+    }  # fmt: skip
+    minute = timedelta(minutes=1)
+    server.publish([Fact(Quad(train, delay, literal("5")), Expiration(START + minute))])
+    server.clock.advance_to(START + minute / 2)
+    now = {("tpf_facts", "static"): 1, ("tpf_facts", "live"): 1, ("tpf_batches", ""): 1,
+           ("tpf_silent_seconds", ""): 30}  # fmt: skip
+    assert _metrics(server) == now
+    server.clock.advance_to(START + 2 * minute)
+    assert _metrics(server) == now | {("tpf_facts", "live"): 0, ("tpf_silent_seconds", ""): 120}
+    server.close()
+
+
+def test_the_dashboard_and_the_alert_ask_for_what_is_there(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path, [Quad(iri("urn:s"), iri("urn:p"), literal("x"))])
+    text = server.session().get(server.url.replace("trains", "metrics")).text
+    dashboard = json.loads((PROJECT / "docs" / "grafana.json").read_text("utf-8"))
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked += re.findall(r"expr: (.+)", (PROJECT / "docs" / "operations.md").read_text("utf-8"))
+    names = {name for each in asked for name in re.findall(r"\btpf_\w+", each)}
+    assert len(names) >= 5
+    for name in names:
+        assert re.search(rf"^(# TYPE )?{name.removesuffix('_bucket')}\b", text, re.M), name
+    server.close()
