@@ -452,3 +452,26 @@ def test_the_code_of_a_plan_is_compiled_once(text: str) -> None:
         compiled.append(function_code.cache_info().misses)
     # Some routes change when windows fill.
     assert compiled[-1] <= compiled[9] + 3
+
+
+@pytest.mark.parametrize("policy", [PAPER, CQELS])
+def test_windows_with_a_slide_cost_nothing_while_they_have_nothing(policy: Semantics) -> None:
+    text = (
+        "SELECT ?room (COUNT(*) AS ?n) { STREAM <urn:s> [RANGE 3s SLIDE 1s]"
+        " { ?who <urn:p%d> ?room } } GROUP BY ?room"
+    )
+    found = []
+    for count in (30, 300):
+        engine = Engine(semantics=policy)
+        for number in range(count):
+            engine.register(text % number, _ignore)
+        triple = ("<urn:a>", "<urn:p0>", "<urn:room>")
+        for at in range(1, 5_000, 100):
+            engine.push("<urn:s>", triple, at)
+
+        def some(engine: Engine = engine, triple: tuple[str, ...] = triple) -> None:
+            engine.push("<urn:s>", triple, 5_000)
+            engine.advance(9_500)
+
+        found.append(counted_calls(some))
+    assert found[0] == found[1]

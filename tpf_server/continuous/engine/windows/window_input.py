@@ -112,6 +112,7 @@ class WindowInput:
         self._width = 0 if isinstance(window, Now) else getattr(window, "width", 0)
         self._slide = window.slide if isinstance(window, Range) else None
         self._boundary: int | None = None
+        self._sliding: dict[WindowInput, None] = {}
 
     def connect(self, consumer: Consumer, *, nets: bool) -> None:
         """Let a join hear of rows."""
@@ -137,6 +138,10 @@ class WindowInput:
         if self._log:
             self._schedule(self._log[0][0])
         self._prepare()
+
+    def slide_among(self, sliding: dict["WindowInput", None]) -> None:
+        """Stand among the windows that have something, whenever this one has."""
+        self._sliding = sliding
 
     def came_since(self, number: int) -> bool:
         """True if a row came that a query with this number sees."""
@@ -216,7 +221,12 @@ class WindowInput:
         raise NotImplementedError
 
     def _enter(self, at: int, item: Any) -> None:
-        if self._slide is not None and (self._boundary is None or at > self._boundary):
+        if self._slide is not None and self not in self._sliding:
+            # Nobody has told it of boundaries while it had nothing.
+            self._sliding[self] = None
+            self._boundary = at // self._slide * self._slide
+        if self._boundary is not None and at > self._boundary:
+            assert self._slide is not None
             # Between the ranges of two boundaries no window has it.
             if at >= -(-at // self._slide) * self._slide - self._width:
                 self._waiting.append((at, item))
@@ -342,10 +352,14 @@ class WindowInput:
         """The entries of the window, oldest first; each begins with its time (or number)."""
         return self._log
 
+    @property
+    def empty(self) -> bool:
+        """True if it has nothing, and nothing that may come back."""
+        return not (self._log or self._waiting or self._hidden)
+
     def admit(self, front: int) -> None:
         """Let in what has waited for the slide, if a boundary has passed."""
-        if self._slide is None:
-            return
+        assert self._slide is not None
         boundary = self.time.at(front) // self._slide * self._slide
         if self._boundary is not None and boundary <= self._boundary:
             return

@@ -274,7 +274,7 @@ class WindowRegistry:
         touched: windows in which rows came or went, and whose plans hold something back.
         streams: see above.
         timed: what to look at when time passes (see `Expiries`).
-        sliding: windows whose elements wait for a boundary.
+        sliding: windows whose elements wait for a boundary, as far as they have any.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class WindowRegistry:
     ) -> None:
         self.streams = streams
         self.touched: list[WindowInput] = []
-        self.sliding: list[WindowInput] = []
+        self.sliding: dict[WindowInput, None] = {}
         self._stream = stream
         self._watermark = watermark
         self._numbers = itertools.count() if numbers is None else numbers
@@ -339,7 +339,7 @@ class WindowRegistry:
         self._streams[window] = stream, share_key
         stream.listen(window)
         if window.slides:
-            self.sliding.append(window)
+            window.slide_among(self.sliding)
         if window.moves:
             self._expiries.add(window)
         return window
@@ -368,9 +368,9 @@ class WindowRegistry:
         stream, key = self._streams.pop(window)
         stream.leave(window)
         self._expiries.remove(window)
-        for windows in (self.sliding, self.touched):
-            if window in windows:
-                windows.remove(window)
+        self.sliding.pop(window, None)
+        if window in self.touched:
+            self.touched.remove(window)
         share = self._shared[key]
         share.remove(window)
         if not share:
@@ -384,8 +384,11 @@ class WindowRegistry:
 
     def admit(self, front: int) -> None:
         """Let in what has waited for its slide."""
-        for window in self.sliding:
-            window.admit(front)
+        for window in tuple(self.sliding):
+            if window.empty:
+                del self.sliding[window]
+            else:
+                window.admit(front)
 
     def moved(self, stream: ElementStream) -> None:
         """The time of a stream has another distance from that of the engine, or went back."""
