@@ -313,7 +313,7 @@ class Settings:
     max_join_rows: int = setting(
         1_000_000,
         "most rows that the joins of one continuous query make at once, or hold in its windows "
-        "(C-SPARQL and RSP-QL)",
+        "(C-SPARQL and RSP-QL), and a 64th of the characters that its expressions read",
     )
     max_results: int = setting(10_000, "most emissions of one continuous query that are kept")
     max_result_rows: int = setting(100_000, "most rows that these have together")

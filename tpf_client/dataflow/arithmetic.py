@@ -289,7 +289,8 @@ class ArithmeticCompiler(Compiler):
         slow = super().condition(expression)
         if not self._supported(expression):
             return slow
-        return _Specialised(self, (expression,), slow, truth=True).function()
+        fast = _Specialised(self, (expression,), slow, truth=True).function()
+        return self.paid((expression,), fast)
 
     def binding(self, expression: Expression) -> Callable[[Solution], TermId]:
         """Compile to the value's identifier; 0 for an error."""
@@ -299,7 +300,7 @@ class ArithmeticCompiler(Compiler):
         slow = super().binding(expression)
         if not self._supported(expression):
             return slow
-        return _Specialised(self, (expression,), slow).function()
+        return self.paid((expression,), _Specialised(self, (expression,), slow).function())
 
     def bindings(self, expressions: Sequence[Expression]) -> Callable[[Solution], Solution]:
         """Compile several values, as one function where possible."""
@@ -309,7 +310,8 @@ class ArithmeticCompiler(Compiler):
             def slow(solution: Solution) -> Solution:
                 return tuple([closure(solution) for closure in closures])
 
-            return _Specialised(self, expressions, slow, several=True).function()
+            fast = _Specialised(self, expressions, slow, several=True).function()
+            return self.paid(expressions, fast)
         return super().bindings(expressions)
 
     def _supported(self, expression: Expression) -> bool:

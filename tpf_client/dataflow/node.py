@@ -8,7 +8,7 @@ operators send what they held back.
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from annotations.terms import QuadPattern, Variable
 from tpf_client.dataflow.changes import Schema, Sink, Solution
@@ -225,8 +225,14 @@ class Meter:
 NodeT = TypeVar("NodeT", bound=Node)
 
 
+CHARACTERS: Final = 64
+"""Characters that expressions may read for each row that joins may make."""
+_AT_ONCE: Final = 4
+"""One function reads no more than such a part of them."""
+
+
 class Work:
-    """The budget of rows that joins may still make, or hold.
+    """The budget of rows that joins may make or hold, and of text that expressions may read.
 
     Args:
         most: the most at once.
@@ -236,9 +242,20 @@ class Work:
 
     Attributes:
         left: the rest; below 0 it is over for good.
+        reason: what was exceeded, if it was not the rows of joins.
     """
 
-    __slots__ = ("_each", "_exceeded", "_held", "ended", "guards", "left", "most")
+    __slots__ = (
+        "_each",
+        "_exceeded",
+        "_held",
+        "_text",
+        "ended",
+        "guards",
+        "left",
+        "most",
+        "reason",
+    )
 
     def __init__(
         self,
@@ -251,6 +268,8 @@ class Work:
         self.left = self.most = self._each = most
         self.guards = guards
         self.ended = False
+        self.reason: str | None = None
+        self._text = CHARACTERS * most
         self._held = held
         self._exceeded = exceeded
 
@@ -262,19 +281,38 @@ class Work:
     def check(self) -> None:
         """Raise a `LimitError` if the budget is exceeded."""
         if self.left < 0 or self.ended:
-            raise LimitError(f"the joins of the query have more than {self.most} rows")
+            raise LimitError(
+                self.reason or f"the joins of the query have more than {self.most} rows"
+            )
 
-    def read(self, values: int) -> None:
-        """Count values read again for an aggregate; `LimitError` if too many."""
+    def read(self, values: int, characters: int) -> None:
+        """Count values, and their characters, read again for an aggregate; see `check`."""
+        self.read_text(characters)
         if not self._held:
             self.left -= values
         if min(self.left, self.most - values) < 0:
-            raise LimitError(f"an aggregate of the query reads more than {self.most} values")
+            self.reason = f"an aggregate of the query reads more than {self.most} values"
+            raise LimitError(self.reason)
+
+    def read_text(self, characters: int) -> None:
+        """Count characters that expressions read, or work that takes as long; see `check`."""
+        self._text -= characters
+        if self._text < 0 or characters * _AT_ONCE > CHARACTERS * self.most:
+            most = CHARACTERS * self.most
+            if not self.ended:
+                self.reason = f"the query's expressions read more than {most} characters at once"
+            raise LimitError(self.reason or "")
 
     def renew(self, rows: int) -> None:
         """Allow so many more rows, at most `most` at once."""
         if self.left >= 0:
             self.left = min(self.most, self.left + rows)
+            self._text = min(CHARACTERS * self.most, self._text + CHARACTERS * rows)
+
+    def begin(self) -> None:
+        """Let expressions read as much as at first."""
+        if not self.ended:
+            self._text = CHARACTERS * self.most
 
     def share(self, queries: int) -> None:
         """So many queries make these rows now."""
@@ -282,10 +320,11 @@ class Work:
         self.most += more
         if self.left >= 0:
             self.left = max(0, self.left + more)
+            self._text = max(0, self._text + CHARACTERS * more)
 
     def end(self) -> None:
         """Mark the budget exceeded: from now on no row is made."""
-        self.left = -1
+        self.left = self._text = -1
         ended, self.ended = self.ended, True
         if self._exceeded is not None and not ended:
             self._exceeded()

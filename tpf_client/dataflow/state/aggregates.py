@@ -389,7 +389,7 @@ class GroupConcat(_Counts):
         except EvaluationError:
             return UNBOUND
         if self._work is not None:
-            self._work.read(len(texts) + size // _CHARACTERS)
+            self._work.read(len(texts) + size // _CHARACTERS, size)
         return self._typed.encode(self._separator.join(texts))
 
 

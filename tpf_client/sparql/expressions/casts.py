@@ -170,7 +170,8 @@ def cast(compiler: ArgumentCompiler, name: str, argument: Expression) -> ValueOf
                 return text
             case BlankNode():
                 raise EvaluationError
-            case Opaque():
+            case Opaque(kept):
+                compiler.spend(len(kept))
                 return lexical_form(decode(term(solution)))
         return found if type(found) is str else lexical_of(found)[0]
 

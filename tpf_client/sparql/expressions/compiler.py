@@ -2,34 +2,58 @@
 
 A closure gives a typed value or a term identifier: ``?x`` as a term keeps its lexical form, ``?x +
 1`` is encoded from its value.
+
+Where the environment bounds the work of expressions, functions pay for long texts, as does whoever
+keeps one as a term, and rows pay for the calls of large expressions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from annotations.terms import Variable
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, VariableRef
 from tpf_client.sparql.expressions import casts, operators, terms
-from tpf_client.sparql.expressions.environment import Environment, Solution, TermOf, ValueOf
-from tpf_client.sparql.expressions.functions import FUNCTIONS
-from tpf_client.sparql.expressions.values import EvaluationError, Value
+from tpf_client.sparql.expressions.environment import Environment, Solution, Spend, TermOf, ValueOf
+from tpf_client.sparql.expressions.functions import FUNCTIONS, ON_TEXTS, SLOWLY, SPENDING, free
+from tpf_client.sparql.expressions.values import (
+    EvaluationError,
+    Iri,
+    LanguageString,
+    Opaque,
+    Value,
+)
+
+T = TypeVar("T")
 
 VOLATILE = frozenset(("RAND", "UUID", "STRUUID", "BNODE"))
 """Functions that give another value each time."""
 
 
+_LONG: Final = 256
+"""Characters of a text up to which functions read it for nothing."""
+_KEPT: Final = 3
+"""A text that becomes a term costs so many times as much as one that is read."""
+CALLS: Final = 16
+"""Calls in an expression from which on rows pay for them."""
+_CALL: Final = 4
+"""Characters that one of these calls costs as much as."""
+
+
 def is_volatile(expression: Expression) -> bool:
     """True if an expression may differ for the same solution (RAND, UUID, BNODE)."""
+    return any(each.name in VOLATILE for each in _calls(expression))
+
+
+def _calls(expression: Expression) -> Iterator[Call]:
     waiting = [expression]
     while waiting:
         each = waiting.pop()
         if isinstance(each, Call):
-            if each.name in VOLATILE:
-                return True
+            yield each
             waiting.extend(each.arguments)
-    return False
 
 
 class Compiler:
@@ -45,6 +69,12 @@ class Compiler:
         self.typed = environment.typed
         self._places = {name: place for place, name in enumerate(schema)}
         self._row = len(schema) if row is None else row
+        self.bounded = environment.spend is not None
+
+    def spend(self, characters: int) -> None:
+        """See `ArgumentCompiler`."""
+        if self.environment.spend is not None:
+            self.environment.spend(characters)
 
     # ------------------------------------------------------------------------- for users
 
@@ -58,7 +88,7 @@ class Compiler:
             except EvaluationError:
                 return False
 
-        return holds
+        return self.paid((expression,), holds)
 
     def place(self, expression: Expression) -> int | None:
         """The column of an expression that is a variable."""
@@ -76,7 +106,22 @@ class Compiler:
             except EvaluationError:
                 return 0
 
-        return bind
+        return self.paid((expression,), bind)
+
+    def paid(
+        self, expressions: Sequence[Expression], evaluate: Callable[[Solution], T]
+    ) -> Callable[[Solution], T]:
+        """A closure that pays for the calls in these expressions, if they are many."""
+        calls = sum(1 for expression in expressions for _ in _calls(expression))
+        spend = self.environment.spend
+        if spend is None or calls < CALLS:
+            return evaluate
+
+        def pay(solution: Solution) -> T:
+            spend(_CALL * calls)
+            return evaluate(solution)
+
+        return pay
 
     def bindings(self, expressions: Sequence[Expression]) -> Callable[[Solution], Solution]:
         """The identifiers of several values."""
@@ -115,8 +160,20 @@ class Compiler:
                 return terms.TERM_FUNCTIONS[name](self, arguments)
             case _:
                 value = self.value(expression)
-                encode = self.typed.encode
-                return lambda solution: encode(value(solution))
+                encode, spend = self.typed.encode, self.environment.spend
+                if spend is None:
+                    return lambda solution: encode(value(solution))
+
+                def keep(solution: Solution) -> int:
+                    result = value(solution)
+                    if type(result) is str:
+                        if len(result) > _LONG:
+                            spend(_KEPT * len(result))
+                    elif type(result) in _TEXTS:
+                        spend(_KEPT * _length(result))
+                    return encode(result)
+
+                return keep
 
     def value(self, expression: Expression) -> ValueOf:
         """A closure that gives a typed value."""
@@ -166,6 +223,14 @@ class Compiler:
             if fast is not None:
                 return fast
         values = [self.value(argument) for argument in arguments]
+        spend = self.environment.spend
+        if name in SPENDING:
+            function = partial(function, spend or free)
+        if spend is not None:
+            if name in _COMPARISONS:
+                return _comparing(function, values[0], values[1], spend)
+            if name in ON_TEXTS:
+                return _paying(function, values, spend, SLOWLY.get(name, 1))
         if len(values) == 1:
             (only,) = values
             return lambda solution: function(only(solution))
@@ -207,6 +272,60 @@ class Compiler:
 
 def _error(_solution: Solution) -> Any:
     raise EvaluationError
+
+
+def _length(value: Value) -> int:
+    """The characters of a text; 0 for what is short by itself."""
+    if type(value) is str:
+        return len(value)
+    return len(value[0]) if type(value) in _TEXTS else 0  # type: ignore[index, arg-type]
+
+
+_TEXTS: Final = frozenset((LanguageString, Iri, Opaque))
+
+
+def _paying(
+    function: Callable[..., Value], values: Sequence[ValueOf], spend: Spend, weight: int
+) -> ValueOf:
+    """A call of a function that pays for long texts that it is given."""
+    if len(values) == 1:
+        (only,) = values
+
+        def call_one(solution: Solution) -> Value:
+            value = only(solution)
+            if type(value) is not str or len(value) > _LONG:
+                spend(weight * _length(value))
+            return function(value)
+
+        return call_one
+
+    def call(solution: Solution) -> Value:
+        taken = [value(solution) for value in values]
+        size = 0
+        for each in taken:
+            size += len(each) if type(each) is str else _length(each)
+        if size > _LONG:
+            spend(weight * size)
+        return function(*taken)
+
+    return call
+
+
+def _comparing(
+    function: Callable[..., Value], left: ValueOf, right: ValueOf, spend: Spend
+) -> ValueOf:
+    """A comparison; of texts it reads no more than the first one has."""
+
+    def compare(solution: Solution) -> Value:
+        one = left(solution)
+        if type(one) is str:
+            if len(one) > _LONG:
+                spend(len(one))
+        elif type(one) in _TEXTS:
+            spend(_length(one))
+        return function(one, right(solution))
+
+    return compare
 
 
 # ------------------------------------------------------------------- three-valued logic
@@ -255,6 +374,8 @@ def _in(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
 
     def is_in(solution: Solution) -> bool:
         value = wanted(solution)
+        if compiler.bounded and _length(value) > _LONG:
+            compiler.spend(_length(value) * len(members))
         failed = False
         for member in members:
             try:
@@ -283,6 +404,7 @@ _LOGIC: dict[str, Callable[[Compiler, tuple[Expression, ...]], ValueOf]] = {
 }
 
 _ORDERS = frozenset(("<", ">", "<=", ">="))
+_COMPARISONS = _ORDERS | {"=", "!="}
 
 _OPERATORS: dict[str, Callable[..., Value]] = {
     "=": operators.equal,

@@ -12,6 +12,8 @@ from tpf_client.sparql.expressions.values import Value
 
 Solution: TypeAlias = tuple[int, ...]
 """Identifiers of terms, one for each variable of a schema; 0 where there is none."""
+Spend: TypeAlias = Callable[[int], None]
+"""Takes a number of characters, or work that costs as much as reading these."""
 ValueOf: TypeAlias = Callable[[Solution], Value]
 TermOf: TypeAlias = Callable[[Solution], int]
 
@@ -34,6 +36,9 @@ class Environment:
     strict: bool = True
     """Whether a function that is not known is refused; else a call of it is an error, which leaves
     its variable unbound (section 17.6)."""
+    spend: Spend | None = None
+    """Called before long texts are read or made, and for rows of large expressions; may raise an
+    error that ends the query. ``None``: no bound."""
 
     def forget(self, identifiers: Collection[int]) -> None:
         """Forget blank nodes among dropped identifiers."""
@@ -47,6 +52,9 @@ class ArgumentCompiler(Protocol):
 
     environment: Environment
     typed: TypedTerms
+
+    def spend(self, characters: int) -> None:
+        """Say that so many characters are about to be read or made (see `Environment.spend`)."""
 
     def term(self, expression: Expression) -> TermOf:
         """Compile to a term identifier, never 0."""

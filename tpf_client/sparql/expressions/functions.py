@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 from importlib.util import find_spec
+from time import perf_counter
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from annotations.errors import TermError
 from annotations.terms import literal
 from tpf_client.sparql.expressions.dates import Date, DateTime, Duration, Time, zone_name
+from tpf_client.sparql.expressions.environment import Spend
 from tpf_client.sparql.expressions.guarded_regex import GuardedRegex
 from tpf_client.sparql.expressions.values import (
     LONGEST_STRING,
@@ -60,6 +62,12 @@ _BACK_REFERENCE = re.compile(r"[^\\]*+(?:\\[^1-9][^\\]*+)*+\\[1-9]", re.DOTALL)
 _OTHER_GROUP = re.compile(r"\(\?[^:]")
 _POINT = re.compile(r"\\x\{([0-9A-F]+)\}")
 _SECONDS = 0.1
+# What matching costs, in characters of a text that is read: RE2 reads one each time, unless it must
+# follow many states on its own; a match costs Python some, a new pattern its program.
+_STATES = 64
+_TEXT, _MATCH = 16, 64
+_NEW_PATTERN, _NEW_STATE, _WRONG_PATTERN = 400, 32, 2**18
+_IN_A_SECOND = 10_000_000
 HAS_RE2 = find_spec("re2") is not None
 HAS_REGEX = find_spec("regex") is not None
 """A browser's tab has neither: see `GuardedRegex`."""
@@ -85,11 +93,19 @@ class Regex(Protocol):
     def groups(self) -> int:
         """The number of groups."""
 
-    def found_in(self, text: str) -> bool:
+    @property
+    def states(self) -> int:
+        """The number of states that may be followed at once."""
+
+    def found_in(self, text: str, spend: Spend = ...) -> bool:
         """True if it matches somewhere; an `EvaluationError` if this takes too long."""
 
-    def matches(self, text: str) -> Iterator[TextMatch]:
+    def matches(self, text: str, spend: Spend = ...) -> Iterator[TextMatch]:
         """Yield matches from left to right; an `EvaluationError` if this takes too long."""
+
+
+def free(_characters: int) -> None:
+    """Spend nothing: nobody counts."""
 
 
 class _Linear:
@@ -99,7 +115,10 @@ class _Linear:
         self._pattern = f"(?m:{pattern})" if "m" in flags else pattern
         self._flags = flags
         # Who only asks whether it matches needs no groups, and no places in the text.
-        self._search = self._compiled(keep=False).search
+        searching = self._compiled(keep=False)
+        self._search = searching.search
+        self.states: int = searching.programsize
+        self._weight = 1 + self.states // _STATES
 
     def _compiled(self, *, keep: bool) -> Any:
         import re2
@@ -121,12 +140,14 @@ class _Linear:
         count: int = self._compiled(keep=True).groups
         return count
 
-    def found_in(self, text: str) -> bool:
+    def found_in(self, text: str, spend: Spend = free) -> bool:
         """See `Regex`."""
+        spend(_TEXT + len(text) * self._weight)
         return self._search(_bytes(text)) is not None
 
-    def matches(self, text: str) -> Iterator[TextMatch]:
+    def matches(self, text: str, spend: Spend = free) -> Iterator[TextMatch]:
         """See `Regex`."""
+        spend(_TEXT + len(text) * self._weight)
         _bytes(text)
         yield from self._compiled(keep=True).finditer(text)
 
@@ -145,17 +166,21 @@ class _Backtracking:
         except backtracking.error:
             raise EvaluationError from None
         self.groups: int = self._pattern.groups
+        self.states = len(pattern)
 
-    def found_in(self, text: str) -> bool:
+    def found_in(self, text: str, spend: Spend = free) -> bool:
         """See `Regex`."""
-        return next(self.matches(text), None) is not None
+        return next(self.matches(text, spend), None) is not None
 
-    def matches(self, text: str) -> Iterator[TextMatch]:
+    def matches(self, text: str, spend: Spend = free) -> Iterator[TextMatch]:
         """See `Regex`."""
+        begun = perf_counter()
         try:
             yield from self._pattern.finditer(text, timeout=_SECONDS)
         except TimeoutError:
             raise EvaluationError from None
+        finally:
+            spend(len(text) + int((perf_counter() - begun) * _IN_A_SECOND))
 
 
 def _bytes(text: str) -> bytes:
@@ -165,13 +190,37 @@ def _bytes(text: str) -> bytes:
         raise EvaluationError from None
 
 
-@lru_cache(maxsize=256)
-def regex(pattern: str, flags: str = "") -> Regex:
+class _Pattern:
+    """A pattern, if it is one, and what its first user pays for it."""
+
+    def __init__(self, pattern: str, flags: str) -> None:
+        try:
+            self.regex: Regex | None = _compiled(pattern, flags)
+            self.price = _NEW_PATTERN + _NEW_STATE * self.regex.states
+        except EvaluationError:
+            self.regex, self.price = None, _WRONG_PATTERN
+
+
+pattern_of = lru_cache(maxsize=256)(_Pattern)
+"""The latest patterns."""
+
+
+def regex(pattern: str, flags: str = "", spend: Spend = free) -> Regex:
     """Compile an XPath regular expression.
 
     Raises:
         EvaluationError: the pattern or a flag is wrong.
     """
+    known = pattern_of(pattern, flags)
+    if known.price:
+        price, known.price = known.price, 0
+        spend(price)
+    if known.regex is None:
+        raise EvaluationError
+    return known.regex
+
+
+def _compiled(pattern: str, flags: str) -> Regex:
     if not set(flags) <= set("imsxq"):
         raise EvaluationError
     try:
@@ -271,21 +320,23 @@ def _class(escape: str, in_class: bool) -> str:
 _GROUP = re.compile(r"\\(.)|\$([0-9]+)|([\\$])", re.DOTALL)
 
 
-def replace(text: str, pattern: str, replacement: str, flags: str = "") -> str:
+def replace(text: str, pattern: str, replacement: str, flags: str = "", spend: Spend = free) -> str:
     """fn:replace.
 
     Raises:
         EvaluationError: an argument is wrong, the pattern matches the empty string, or the result
             is too long.
     """
-    compiled = regex(pattern, flags)
+    compiled = regex(pattern, flags, spend)
     if compiled.found_in(""):
         raise EvaluationError
     parts = [replacement] if "q" in flags else _parts(replacement, compiled.groups)
     used = {part for part in parts if isinstance(part, int)}
     result: list[str] = []
     size = position = 0
-    for match in compiled.matches(text):
+    for match in compiled.matches(text, spend):
+        if not len(result) % 8:
+            spend(4 * _MATCH)
         kept = {number: match.group(number) or "" for number in used}
         made = "".join([part if isinstance(part, str) else kept[part] for part in parts])
         result += (text[position : match.start()], made)
@@ -446,13 +497,15 @@ def _strlangdir(value: Value, tag: Value, direction: Value) -> Value:
     return LanguageString(tagged.text, f"{tagged.language}--{direction}")
 
 
-def _regex(value: Value, pattern: Value, flags: Value = "") -> bool:
-    return regex(_plain(pattern), _plain(flags)).found_in(_text_of(value))
+def _regex(spend: Spend, value: Value, pattern: Value, flags: Value = "") -> bool:
+    return regex(_plain(pattern), _plain(flags), spend).found_in(_text_of(value), spend)
 
 
-def _replace(value: Value, pattern: Value, replacement: Value, flags: Value = "") -> Value:
-    text = replace(_text_of(value), _plain(pattern), _plain(replacement), _plain(flags))
-    return like(value, text)
+def _replace(
+    spend: Spend, value: Value, pattern: Value, replacement: Value, flags: Value = ""
+) -> Value:
+    wanted = _plain(pattern), _plain(replacement), _plain(flags)
+    return like(value, replace(_text_of(value), *wanted, spend))
 
 
 # -------------------------------------------------------------------------------- numbers
@@ -575,3 +628,14 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "SHA384": _hash("sha384"),
     "SHA512": _hash("sha512"),
 }
+
+SPENDING = frozenset(("REGEX", "REPLACE"))
+"""Functions whose first argument is what they spend."""
+ON_TEXTS = frozenset((
+    "STRLEN", "SUBSTR", "UCASE", "LCASE", "CONTAINS", "STRSTARTS", "STRENDS", "STRBEFORE",
+    "STRAFTER", "CONCAT", "ENCODE_FOR_URI", "LANGMATCHES", "STRLANG", "STRLANGDIR",
+    "MD5", "SHA1", "SHA256", "SHA384", "SHA512",
+))  # fmt: skip
+"""Functions whose work grows with the texts that they are given."""
+SLOWLY = {"ENCODE_FOR_URI": 32, "STRLANG": 8, "STRLANGDIR": 8}
+"""So many times as much as reading a character."""

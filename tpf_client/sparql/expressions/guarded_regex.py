@@ -12,10 +12,13 @@ from functools import lru_cache
 from typing import Final
 
 from tpf_client.errors import LimitError
+from tpf_client.sparql.expressions.environment import Spend
 from tpf_client.sparql.expressions.values import EvaluationError
 
 _MOST_STEPS: Final = 10**8
 """Steps that matching a pattern with a text may take."""
+_AT_ONCE: Final = 16
+"""Of these, few are taken in practice."""
 _CATEGORY: Final = re.compile(r"\\([pP])\{(\w+)\}")
 _REPEATS: Final = re.compile(r"[*+]|\{\d*+(?:,\d*+)?\}")
 _TOKEN: Final = re.compile(
@@ -34,26 +37,30 @@ class GuardedRegex:
         except re.error:
             raise EvaluationError from None
         self.groups: int = self._pattern.groups
+        self.states = len(pattern)
         self._repeats, self._choices, self._nested = _repetition(pattern)
 
-    def found_in(self, text: str) -> bool:
+    def found_in(self, text: str, spend: Spend | None = None) -> bool:
         """True if it matches somewhere; a `LimitError` if this may take too long."""
-        self._check(text)
+        self._check(text, spend)
         return self._pattern.search(text) is not None
 
-    def matches(self, text: str) -> Iterator[re.Match[str]]:
+    def matches(self, text: str, spend: Spend | None = None) -> Iterator[re.Match[str]]:
         """Yield matches from left to right; a `LimitError` if this may take too long."""
-        self._check(text)
+        self._check(text, spend)
         yield from self._pattern.finditer(text)
 
-    def _check(self, text: str) -> None:
+    def _check(self, text: str, spend: Spend | None) -> None:
         length = len(text)
         # What repeats choices may try all of them at each character.
         steps = 2 ** min(length, 99) if self._nested else length ** (self._repeats + 1)
-        if steps * 2**self._choices > _MOST_STEPS:
+        steps *= 2**self._choices
+        if steps > _MOST_STEPS:
             raise LimitError(
                 f"this regular expression may take too long here: {self._pattern.pattern[:100]!a}"
             )
+        if spend is not None:
+            spend(steps // _AT_ONCE)
 
 
 def _repetition(pattern: str) -> tuple[int, int, bool]:

@@ -80,7 +80,9 @@ def _triple(compiler: ArgumentCompiler, arguments: Arguments) -> TermOf:
         subject, predicate, object_ = (dictionary.decode(part(solution)) for part in parts)
         if not (is_iri(subject) or is_blank_node(subject)) or not is_iri(predicate):
             raise EvaluationError
-        return dictionary.encode(Term(bounded(triple_term(Triple(subject, predicate, object_)))))
+        made = bounded(triple_term(Triple(subject, predicate, object_)))
+        compiler.spend(len(made))
+        return dictionary.encode(Term(made))
 
     return make
 
@@ -91,6 +93,7 @@ def _part(place: int) -> Callable[[ArgumentCompiler, Arguments], TermOf]:
 
         def part(solution: Solution) -> int:
             term = dictionary.decode(whole(solution))
+            compiler.spend(len(term))
             if not is_triple_term(term):
                 raise EvaluationError
             return dictionary.encode(triple_of_term(term)[place])
@@ -121,7 +124,9 @@ def _on_term(function: Callable[[Term], Value]) -> Callable[[ArgumentCompiler, A
             identifier = term(solution)
             value = known.get(identifier)
             if value is None:
-                value = function(decode(identifier))
+                decoded = decode(identifier)
+                compiler.spend(len(decoded))
+                value = function(decoded)
                 known.remember(identifier, value)
             return value
 
@@ -219,6 +224,7 @@ def _strdt(compiler: ArgumentCompiler, arguments: Arguments) -> ValueOf:
         lexical, kind = text(solution), datatype(solution)
         if type(lexical) is not str or not isinstance(kind, Iri):
             raise EvaluationError
+        compiler.spend(len(lexical) + len(kind.value))
         return typed[typed.dictionary.encode(literal(lexical, datatype=kind.value))]
 
     return make

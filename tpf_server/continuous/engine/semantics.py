@@ -20,8 +20,7 @@ class EngineLimits:
         window_rows: entries in the windows of one query; in CQELS-QL checked every 64 arrivals.
         backlog: emissions or answers that wait for a reader.
         join_rows: rows that the joins of a query in CQELS-QL may make, and it may emit, at once;
-            each
-            triple gives back a hundredth of it.
+            each triple gives back a hundredth of it. Expressions may read 64 characters for each.
     """
 
     queries: int = 10_000

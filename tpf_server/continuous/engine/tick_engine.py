@@ -334,8 +334,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             plan = plans.pop()
             if self.abandoned:
                 continue
-            allowed = f"the query made more than {plan.work.most} rows at once"
-            self._stop(plan, JoinLimitError(allowed))
+            rows = f"the query made more than {plan.work.most} rows at once"
+            self._stop(plan, JoinLimitError(plan.work.reason or rows))
 
     def abandon(self) -> None:
         """End the tick that is under way; called in another thread, before the engine is closed."""

@@ -20,9 +20,9 @@ def without_libraries() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("HAS_RE2", "HAS_REGEX"):
             patch.setattr(functions, name, False)
-        regex.cache_clear()
+        functions.pattern_of.cache_clear()
         yield
-    regex.cache_clear()
+    functions.pattern_of.cache_clear()
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,15 +1,15 @@
 """Evaluate queries that are the same but for constants, instant by instant."""
 
 import itertools
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Sequence, Set, Sized
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias, get_args
+from typing import Final, TypeAlias, TypeVar, get_args
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Dataflow, Input, Work
+from tpf_client.dataflow.node import Dataflow, LimitedInput, Work
 from tpf_client.dataflow.operators.basic import Output
 from tpf_client.errors import LimitError
 from tpf_client.sparql import algebra
@@ -57,6 +57,7 @@ _Above: TypeAlias = (
     | Filter
 )
 _ABOVE: Final = get_args(_Above)
+RowsT = TypeVar("RowsT", bound=Sized)
 """What may be above the gap; AGGREGATE is an `Extend`."""
 
 
@@ -202,14 +203,14 @@ class QuestionPart:
         self.number = number
         self.constants = tuple(context.dictionary.encode(each) for each in parts.constants)
         self._flow = Dataflow(context.dictionary)
+        self._work = Work(context.join_rows, held=True)
         certain = always_bound(parts.below.pattern)
-        self._entry = self._flow.add(Input(below.variables, certain, monotone=False))
-        output = build_above(
-            parts.above, (parts.gap, self._entry), leaves, self._flow, context.environment
-        )
+        self._entry = self._flow.add(LimitedInput(below.variables, certain, self._work))
+        environment = replace(context.environment, spend=self._work.read_text)
+        output = build_above(parts.above, (parts.gap, self._entry), leaves, self._flow, environment)
         for node in self._flow.nodes:
-            node.limit(Work(context.join_rows, held=True))
-        self.answers = AnswerRows(output, context.dictionary.decode)
+            node.limit(self._work)
+        self.answers = AnswerRows(output, context.dictionary.decode, self._work, parts.above)
         self.stale = True
 
     def push(self, solution: Solution, count: int) -> None:
@@ -221,8 +222,15 @@ class QuestionPart:
         """Bring the answer up to date."""
         if self.stale:
             self.stale = False
+            self._work.check()
             self._flow.flush()
             self.answers.flushed()
+            self._work.begin()
+
+    def end(self) -> None:
+        """Give no further answer."""
+        self.stale = True
+        self._work.end()
 
 
 class AnswerRows:
@@ -232,10 +240,14 @@ class AnswerRows:
         version: counts flushes that changed it.
     """
 
-    def __init__(self, output: Output, decode: Callable[[TermId], Term]) -> None:
+    def __init__(
+        self, output: Output, decode: Callable[[TermId], Term], work: Work, query: Query
+    ) -> None:
         self.output = output
         self.version = 0
         self._decode = decode
+        self._work = work
+        self._triples = len(query.template)
         self._rows: tuple[Row, ...] | None = None
         self._changes: Sequence[tuple[Solution, int]] = ()
         self._delta: list[tuple[Row, int]] | None = None
@@ -252,7 +264,10 @@ class AnswerRows:
     def rows(self) -> tuple[Row, ...]:
         """The rows of the output."""
         if self._rows is None:
-            self._rows = tuple(map(self._row, self.output.rows()))
+            try:
+                self._rows = self._checked(tuple(map(self._row, self.output.rows())))
+            except LimitError as error:
+                raise JoinLimitError(str(error)) from None
         return self._rows
 
     def changes(self, seen: tuple["AnswerRows", int] | None) -> list[tuple[Row, int]] | None:
@@ -268,8 +283,14 @@ class AnswerRows:
         if seen[1] < self.version - 1:
             return None
         if self._delta is None:
-            self._delta = [(self._row(row), count) for row, count in self._changes]
+            self._delta = self._checked([(self._row(row), count) for row, count in self._changes])
         return self._delta
+
+    def _checked(self, rows: RowsT) -> RowsT:
+        """Rows that a template makes no more triples of than joins may make rows."""
+        if len(rows) * self._triples > self._work.most:
+            raise JoinLimitError(f"the query makes more than {self._work.most} triples at once")
+        return rows
 
     def _row(self, solution: Solution) -> Row:
         decode = self._decode
@@ -318,9 +339,12 @@ class QuestionParts:
             )
             self._of[question] = self._numbered[part.number] = part
             self.index.add(part.constants[0], part.number)
-            for solution, count in self._below.multiset().items():
-                if _holds(self._comparisons, part.constants, solution):
-                    part.push(solution, count)
+            try:
+                for solution, count in self._below.multiset().items():
+                    if _holds(self._comparisons, part.constants, solution):
+                        part.push(solution, count)
+            except LimitError:
+                part.end()
         return part
 
     def drop(self, question: Question) -> None:
@@ -377,10 +401,11 @@ class PeriodicEvaluation:
         self.predicates = None if result is None else frozenset(result)
 
     def _plan(self, graph: OperatorGraph) -> None:
-        context = self._context
         self.graph = graph
+        self._work = Work(self._context.join_rows, held=True)
+        environment = replace(self._context.environment, spend=self._work.read_text)
+        context = self._context = replace(self._context, environment=environment)
         self._flow = Dataflow(context.dictionary)
-        self._work = Work(context.join_rows, held=True)
         self._work.share(len(self.questions))
         self._leaves = CsparqlLeaves(
             graph, self.windows, context.tables, self._flow, context.dictionary, self._work
@@ -395,7 +420,9 @@ class PeriodicEvaluation:
             )
             self.plans += 1
             self._stale = True
-            self._answers = AnswerRows(self._output, context.dictionary.decode)
+            self._answers = AnswerRows(
+                self._output, context.dictionary.decode, self._work, graph.query
+            )
             for node in self._flow.nodes:
                 node.limit(self._work)
             self._leaves.open()
@@ -514,6 +541,7 @@ class PeriodicEvaluation:
 
     def move(self, instant: int) -> None:
         """Move the windows; where something changed, bring the answers up to date."""
+        self._work.begin()
         for window in self.windows.values():
             window.contents.move(instant)
             self._stale = window.take_changed() or self._stale
@@ -524,12 +552,12 @@ class PeriodicEvaluation:
         try:
             self._work.check()
             self._flow.flush()
+            if self._parts is None:
+                self._answers.flushed()
+            else:
+                self._parts.pass_on()
         except LimitError as error:
             raise self._ended(error) from None
-        if self._parts is None:
-            self._answers.flushed()
-        else:
-            self._parts.pass_on()
 
 
 # The evaluations of an engine: one for all queries that ask the same, but for constants.

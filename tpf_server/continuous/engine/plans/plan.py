@@ -1,6 +1,7 @@
 """The plan of a query, or of several that differ in constants: its dataflow and its sources."""
 
 from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -17,7 +18,7 @@ from tpf_client.dataflow.operators.order import Slice, SortKeyOf, TopK
 from tpf_client.dataflow.state.groups import Grouping, Groups
 from tpf_client.errors import LimitError
 from tpf_client.sparql import algebra
-from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
+from tpf_client.sparql.expressions.compiler import CALLS, Compiler, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import Remembered
 from tpf_client.sparql.rewrite.visitor import conjuncts, everything, movable
@@ -296,6 +297,9 @@ class SolutionOrder:
             known.update(present)
 
 
+_NUMBERS: Final = frozenset(("+", "-", "*", "/", "neg", "pos", "ROUND", "FLOOR", "CEIL"))
+
+
 # These keep nothing of what went through them, so they need not hear of rows that go.
 _STATELESS: tuple[type[Node], ...] = (MultiwayJoin, Filter, Project, Union, Extend, Dispatch)
 
@@ -315,7 +319,7 @@ class Plan:
 
     def __init__(self, planned: QueryPlan, context: PlanContext, delivery: Delivery) -> None:
         query, semantics, lifted = planned.query, planned.semantics, planned.lifted
-        environment, windows = context.environment, context.windows
+        windows = context.windows
         self.query = query
         self.delivery = delivery
         self.number = planned.number
@@ -323,9 +327,15 @@ class Plan:
         self.lifted = lifted
         self.instances: dict[int, Instance] = {}
         self.flow = Dataflow(context.dictionary)
+        # What only reckons with a few numbers takes no time that counts.
         joins = (algebra.Join, algebra.LeftJoin, algebra.Path, algebra.Minus, algebra.Exists)
-        guards = any(isinstance(each, joins) for each in everything(query.query))
+        parts = list(everything(query.query))
+        calls = [each.name for each in parts if isinstance(each, algebra.Call)]
+        guards = any(isinstance(each, joins) for each in parts) or len(calls) >= CALLS
+        guards = guards or not _NUMBERS.issuperset(calls)
         self.work = Work(context.join_rows, partial(context.exceeded, self), guards=guards)
+        environment = replace(context.environment, spend=self.work.read_text)
+        context = replace(context, environment=environment)
         self.leaves = ContinuousLeaves(planned, context, self._added, self.work)
         emitting = emitting_group(query.query) if semantics.aggregates == "rows" else None
         paths = any(isinstance(each, algebra.Path) for each in everything(query.query))
@@ -356,6 +366,7 @@ class Plan:
         self._own_caches = [
             each for each, _ in self.leaves.caches if each not in context.static_caches
         ]
+        self._triples = max(1, len(query.query.template))
         self.stateless = semantics.relation == "istream" and all(
             isinstance(each, _STATELESS) for each in self.flow.nodes
         )
@@ -432,6 +443,7 @@ class Plan:
         count = 0
         for _, times in solutions:
             count += times
+        count *= self._triples
         work = self.work
         if count > (work.most if self.delivery.whole else work.left):
             work.end()
@@ -458,9 +470,9 @@ class Plan:
         # No row of a window came after it yet.
         try:
             self._change_instance(instance, 1, sends=not self.leaves.subscriptions)
-        except JoinLimitError:
+        except (JoinLimitError, LimitError) as error:
             self._forget_instance(instance.number)
-            raise
+            raise JoinLimitError(str(error)) from None
 
     def _forget_instance(self, number: int) -> None:
         """Remove an instance whose static patterns have too many rows."""
@@ -542,8 +554,11 @@ class Plan:
         ]
 
         def finish() -> None:
-            for each in finishing:
-                each()
+            try:
+                for each in finishing:
+                    each()
+            except LimitError:
+                self.work.end()
             self.flush()
 
         return finish

@@ -6,10 +6,11 @@ from typing import Any, Final, NamedTuple, Protocol
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_blank_node, is_literal
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.errors import LimitError
 from tpf_client.sparql.algebra import Query, Row
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.engine.delivery import Delivery, Phase
-from tpf_server.continuous.engine.errors import EngineLimitError
+from tpf_server.continuous.engine.errors import EngineLimitError, JoinLimitError
 from tpf_server.continuous.engine.plans.fusion import Fusion
 from tpf_server.continuous.engine.plans.leaves import PlanContext, QueryPlan
 from tpf_server.continuous.engine.plans.plan import Plan
@@ -444,9 +445,11 @@ class PlanRegistry:
         plan = Plan(planned, self._context, delivery)
         try:
             plan.start()
-        except EngineLimitError:
+            plan.work.check()
+        except (EngineLimitError, LimitError) as error:
             plan.stop()
-            raise
+            self.exceeded[:] = [each for each in self.exceeded if each is not plan]
+            raise JoinLimitError(str(error)) from None
         self._owners[plan] = {}
         if owner is not None:
             self._own(owner, plan, number)
@@ -630,8 +633,11 @@ class PlanRegistry:
                 continue
             if not plan.affords(solutions):
                 continue
-            if not ordered:
-                solutions = plan.ordered(solutions)
+            try:
+                solutions = solutions if ordered else plan.ordered(solutions)
+            except LimitError:
+                plan.work.end()
+                continue
             owners = self._owners[plan]
             if not plan.lifted:
                 found.append((tuple(owners.values()), solutions, removed))
