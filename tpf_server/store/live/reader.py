@@ -197,11 +197,8 @@ class _PatternView:
         self._index = index
         self.pattern = pattern
         self.instant = instant
-        self.misses = 0
-        """Snapshots of the newest state that this view was too far away to answer."""
         self._made = (index.last, instant)
         self._journal: deque[tuple[int, int, int]] = deque(maxlen=_REMEMBERED)
-        self.timeline = timeline
         self._end_of: dict[int, int] = {}
         self._start_of: dict[int, int] = {}
         if timeline is None:
@@ -234,7 +231,7 @@ class _PatternView:
         self._start_of = dict(zip(slots.tolist(), starts.tolist(), strict=True))
 
     def __len__(self) -> int:
-        return len(self._slots) + (0 if self.timeline is None else len(self.timeline))
+        return len(self._slots)
 
     # Moving forward
 
@@ -373,6 +370,9 @@ class _PatternViews:
     def __init__(self, index: FactIndex) -> None:
         self._index = index
         self._views: OrderedDict[NumberPattern, _PatternView] = OrderedDict()
+        self._timelines: dict[NumberPattern, Timeline] = {}
+        self._misses: Counter[NumberPattern] = Counter()
+        """Snapshots of the newest state that a view was too far away to answer."""
         self._shapes: Counter[_Shape] = Counter()
         self._touched: dict[NumberPattern, set[int]] = {}
         self._unwatched = Unwatched()
@@ -385,9 +385,9 @@ class _PatternViews:
         view = self._views.get(pattern)
         if view is None:
             many = len(self._index.candidates(pattern)) > _MANY
+            # It serves to make the view; most views need it no more.
             timeline = Timeline(self._index, pattern) if many else None
             view = _PatternView(self._index, pattern, snapshot.instant, timeline)
-            view.timeline = None  # it served to make the view; most views need it no more
             self._views[pattern] = view
             self._shapes[_shape(pattern)] += 1
             self._make_room()
@@ -396,28 +396,32 @@ class _PatternViews:
         return view
 
     def timeline(self, view: _PatternView) -> Timeline:
-        if view.timeline is None:
-            view.timeline = Timeline(self._index, view.pattern)
+        timeline = self._timelines.get(view.pattern)
+        if timeline is None:
+            timeline = self._timelines[view.pattern] = Timeline(self._index, view.pattern)
             self._make_room()
-        return view.timeline
+        return timeline
 
     def missed(self, view: _PatternView, snapshot: Snapshot) -> None:
         """Restart a view that repeatedly could not answer for the newest state."""
         if snapshot.sequence == self._index.last:
-            view.misses += 1
-            if view.misses > _MISSES:
-                timeline = self.timeline(view)
-                self._views[view.pattern] = _PatternView(
-                    self._index, view.pattern, snapshot.instant, timeline
+            pattern = view.pattern
+            self._misses[pattern] += 1
+            if self._misses[pattern] > _MISSES:
+                del self._misses[pattern]
+                self._views[pattern] = _PatternView(
+                    self._index, pattern, snapshot.instant, self.timeline(view)
                 )
 
     def _make_room(self) -> None:
         room = 4 * self._index.rows.live_rows + _SLACK
         size = sum(len(view) + _OVERHEAD for view in self._views.values())
+        size += sum(map(len, self._timelines.values()))
         self._unwatched.grown(size)
         while size > room and len(self._views) > 1:
             pattern, view = self._views.popitem(last=False)
-            size -= len(view) + _OVERHEAD
+            size -= len(view) + _OVERHEAD + len(self._timelines.pop(pattern, ()))
+            del self._misses[pattern]
             shape = _shape(pattern)
             self._shapes[shape] -= 1
             if not self._shapes[shape]:
@@ -440,10 +444,11 @@ class _PatternViews:
             view = self._views.get(pattern)
             if view is not None and (by_graph != NAMED or self._index.matches_slot(slot, pattern)):
                 self._touched.setdefault(pattern, set()).add(slot)
-                if row >= 0 and view.timeline is not None:
-                    view.timeline.add(row)
-                    if view.timeline.stale:
-                        view.timeline = None  # it grows no more, and is made again when needed
+                timeline = self._timelines.get(pattern)
+                if row >= 0 and timeline is not None:
+                    timeline.add(row)
+                    if timeline.stale:
+                        del self._timelines[pattern]  # made again when needed
 
     def refresh(self) -> None:
         for pattern, slots in self._touched.items():
