@@ -3,8 +3,8 @@
 Elements are delivered in the order of time; before each, C-SPARQL answers for what came before.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
 from annotations.terms import Term
@@ -23,15 +23,8 @@ TripleTexts = Sequence[Sequence[str]]
 Running: TypeAlias = RegisteredQuery | PeriodicQuery | ExecutedQuery
 """A query in whatever runs it."""
 _FEEDS: Final = 32
-"""So many ways in for records are remembered."""
-
-
-@dataclass(slots=True)
-class _StreamCount:
-    elements: int = 0
-    triples: int = 0
-    dropped: int = 0
-    late: int = 0
+"""So many feeds of records are remembered."""
+_COUNTED: Final = ("elements", "triples", "dropped", "late")
 
 
 class SharedStreams:
@@ -54,7 +47,7 @@ class SharedStreams:
         self._periodic = periodic
         self._executors = executors
         self._newest: int | None = None
-        self._counts: dict[Term, _StreamCount] = {}
+        self._counts: defaultdict[Term, Counter[str]] = defaultdict(Counter)
         self._feeds: dict[tuple[Term, tuple[Term, ...]], RecordFeed] = {}
         self._waiting: ReorderBuffer[tuple[Term, TripleTexts]] = ReorderBuffer(lateness)
 
@@ -96,9 +89,8 @@ class SharedStreams:
 
     def listed(self) -> list[dict[str, Any]]:
         """List the streams with their counts."""
-        none = _StreamCount()
         result: list[dict[str, Any]] = [
-            {"stream": name[1:-1], **asdict(self._counts.get(name, none))}
+            {"stream": name[1:-1], **{each: self._counts[name][each] for each in _COUNTED}}
             for name in self._engine.streams
         ]
         declared = self.declared()
@@ -133,8 +125,8 @@ class SharedStreams:
         finally:
             arriving.pop()
         self._to_engine(stream, encoded, at)
-        count.dropped += self._engine.dropped - dropped
-        count.late += self._periodic.late - late
+        count["dropped"] += self._engine.dropped - dropped
+        count["late"] += self._periodic.late - late
 
     def takes_columns(self, stream: Term) -> bool:
         """True where records may stay in columns: only CQELS-QL reads the stream, in order."""
@@ -155,10 +147,10 @@ class SharedStreams:
             newest = self._feed(stream, body.predicates).push_batch(*body.columns)
         except ElementError:
             return False
-        count = self._counts.setdefault(stream, _StreamCount())
-        count.elements += body.count
-        count.triples += body.count * len(body.predicates)
-        count.dropped += self._engine.dropped - dropped
+        count = self._counts[stream]
+        count["elements"] += body.count
+        count["triples"] += body.count * len(body.predicates)
+        count["dropped"] += self._engine.dropped - dropped
         if newest is not None:
             self._newest = newest if self._newest is None else max(self._newest, newest)
             if self._periodic.queries:
@@ -218,10 +210,10 @@ class SharedStreams:
         if self._periodic.queries:
             self._periodic.arrive(stream, triples, at, graph)
 
-    def _count(self, stream: Term, triples: TripleTexts) -> _StreamCount:
-        count = self._counts.setdefault(stream, _StreamCount())
-        count.elements += 1
-        count.triples += len(triples)
+    def _count(self, stream: Term, triples: TripleTexts) -> Counter[str]:
+        count = self._counts[stream]
+        count["elements"] += 1
+        count["triples"] += len(triples)
         return count
 
     def advance(self, until: int) -> None:
