@@ -111,6 +111,8 @@ def planned(driver: Driver, make: Callable[[Learned], T]) -> Steps[T]:
 
 
 _MAX_PASSES = 8
+_TOGETHER = 8
+"""Fragments that one request brings at most."""
 
 
 class Lookups(Protocol):
@@ -391,9 +393,14 @@ class Evaluation:
             UnstableError: facts expire faster than they can be read.
             ClosedError: the query was closed.
         """
-        for fragment in self.fragments():
-            if not fragment.loaded or fragment.stale or fragment.due(self.freshness) <= instant:
-                self._reload(fragment, instant)
+        self._reload_all(
+            [
+                each
+                for each in self.fragments()
+                if not each.loaded or each.stale or each.due(self.freshness) <= instant
+            ],
+            instant,
+        )
         self._look_for_labels(instant)
         for _ in range(_MAX_PASSES):
             yield from self.settle()
@@ -435,6 +442,52 @@ class Evaluation:
         if not fragment.loading:
             fragment.loading = True
             self._later.append(lambda: self._load(fragment, at))
+
+    def _reload_all(self, fragments: Iterable[LiveFragment], at: datetime) -> None:
+        """Read fragments again: those that change together by one request, if bindings can say so.
+
+        They are patterns that differ in their predicates, of which one page holds all matches.
+        """
+        alike: dict[tuple[Source, QuadPattern, datetime | None], list[LiveFragment]] = {}
+        for each in fragments:
+            estimate = self.learned.estimates.get((each.source, each.pattern))
+            if each.joinable and estimate is not None and estimate.block > 1:
+                pattern = each.pattern._replace(predicate=PATTERN_VARIABLES[1])
+                group = alike.setdefault((each.source, pattern, each.changes), [])
+                if len(group) < min(estimate.block, _TOGETHER):
+                    group.append(each)
+                    continue
+            self._reload(each, at)
+        for (source, pattern, _), group in alike.items():
+            if len(group) == 1:
+                self._reload(group[0], at)
+            else:
+                self._reload_together(source, pattern, group, at)
+
+    def _reload_together(
+        self, source: Source, pattern: QuadPattern, group: Sequence[LiveFragment], at: datetime
+    ) -> None:
+        def done(content: Content) -> None:
+            facts: dict[str, list[Fact]] = {each.pattern.predicate: [] for each in group}
+            for fact in content.facts:
+                if fact.quad.predicate in facts:
+                    facts[fact.quad.predicate].append(fact)
+            self.warnings.update(dict.fromkeys(content.warnings))
+            for each in group:
+                each.loading = False
+                part = replace(content, facts=facts[each.pattern.predicate])
+                each.replace(part, self.freshness.grace)
+
+        def failed(error: BaseException) -> None:
+            for each in group:
+                each.loading = False
+            self._errors.append(error)
+
+        for each in group:
+            each.loading = True
+        rows = sorted((Term(each.pattern.predicate),) for each in group)
+        block = Block((PATTERN_VARIABLES[1],), tuple(rows))
+        self.driver.spawn(source.read(pattern, at, None, block), done, failed)
 
     def unlabelled(self, source: Source, pattern: QuadPattern, told: Estimate) -> Unlabelled | None:
         """Watch for labels of a pattern; ``None``: it has some, or its server does not say.

@@ -67,6 +67,8 @@ Enough: TypeAlias = Callable[[], bool]
 """Whether a subscriber needs no more of a fragment that is being read for the first time."""
 
 MOMENT = timedelta(microseconds=1)
+_SMALL = 300
+"""Matches of a fragment that may come on one page with those of others."""
 
 
 def canonical_pattern(pattern: QuadPattern) -> QuadPattern:
@@ -100,6 +102,7 @@ class LiveFragment:
         stale: a signal says that it has changed.
         extent: pages of its last reading.
         complete: these were all.
+        in_step: its next change, if known, is the end of a match's label.
         unlabelled: tells whether any match has got a label, to save a reading.
     """
 
@@ -126,6 +129,7 @@ class LiveFragment:
         self.stale = False
         self.extent = 0
         self.complete = False
+        self.in_step = False
         self.unlabelled: Unlabelled | None = None
         self._may_be_labelled = False
         self.turn = 0
@@ -180,7 +184,8 @@ class LiveFragment:
         if self.unlabelled is not None:
             self.unlabelled.fragment_read(content, self.pattern if self.block is None else None)
         self.extent, self.complete = content.pages, content.complete
-        labelled = any(fact.label is not None for fact in content.facts)
+        ends = [fact.label.end for fact in content.facts if fact.label is not None]
+        labelled, self.in_step = bool(ends), min(ends, default=None) == content.changes
         self._was_labelled = self._was_labelled or labelled
         self.misses = 0 if labelled or not self._was_labelled else self.misses + 1
         new = {fact.quad: fact.label for fact in content.facts}
@@ -254,6 +259,19 @@ class LiveFragment:
             # What is not there yet may come labelled; the server says how soon to look again.
             return max(self.fresh_until, shifted(at, freshness.poll))
         return max(self.fresh_until, shifted(at, max(freshness.static_recheck, freshness.floor)))
+
+    @property
+    def joinable(self) -> bool:
+        """True if one page may bring it with what changes at the same instant."""
+        return (
+            self.in_step
+            and self.block is None
+            and self.whole
+            and self.complete
+            and self.extent == 1
+            and not (self.stale or self.loading or is_variable(self.pattern.predicate))
+            and len(self) <= _SMALL
+        )
 
     def contradicts(self, instant: datetime, freshness: "Freshness") -> bool:
         """True if it may have changed between its reading and this instant.

@@ -172,3 +172,35 @@ def test_spans_look_up_no_facts_without_labels(
     notes = FACTS // 3 + 1
     assert Counter(found) == {f"<{EX}value>": FACTS + FACTS - notes, f"<{EX}note>": notes}
     assert all(each.valid_until is not None for each in first.added)
+
+
+@pytest.mark.parametrize("values", [0, 30])
+def test_what_changes_together_is_asked_for_together(tmp_path: Path, values: int) -> None:
+    """One request brings the patterns whose labels end at one instant, if bindings can say so."""
+    server = LiveServer(tmp_path, server={"max_values": values}, max_age=3600)
+    delays = {"value": 10, "state": 10, "door": 60}
+
+    def publish(name: str, round_: int = 0) -> None:
+        now, seconds = server.clock.now(), delays[name]
+        end = Expiration(now + timedelta(seconds=seconds))
+        quads = (Quad(_room(n), iri(EX + name), _number(round_ + n)) for n in range(90))
+        server.publish(Fact(quad, end) for quad in quads)
+        server.clock.schedule(end.end, lambda: publish(name, round_ + 1))
+
+    for name in delays:
+        publish(name)
+    query = "PREFIX : <http://example.org/> SELECT * { ?r :value ?v ; :state ?s ; :door ?d }"
+    asked = []
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        updates = iter(client.stream(query))
+        next(updates)
+        for round_ in range(1, 9):
+            before = len(server.log)
+            update = next(updates)
+            rows = {(str(row["v"]), str(row["s"]), str(row["d"])) for row in update.added}
+            expected = (round_, round_, round_ // 6)
+            assert rows == {tuple(str(n + each) for each in expected) for n in range(90)}
+            asked.append(len(server.log) - before)
+    server.close()
+    # What seldom changes is read with the others when it does, and alone to know when it does next.
+    assert asked == ([2, 2, 2, 2, 2, 3, 2, 2] if values == 0 else [1, 1, 1, 1, 1, 1, 2, 1])
