@@ -243,13 +243,18 @@ def _trimmed(library: bytes) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(library)) as before, zipfile.ZipFile(made, "w") as after:
         for entry in sorted(before.infolist(), key=lambda each: each.filename):
-            if not entry.is_dir() and _is_used(entry.filename):
+            if not entry.is_dir() and is_used(_module(entry.filename)):
                 after.writestr(zipfile.ZipInfo(entry.filename, _NO_DATE), before.read(entry))
     return made.getvalue()
 
 
-def _is_used(name: str) -> bool:
-    parts = name.removesuffix(".pyc").removesuffix(".py").split("/")
+def _module(path: str) -> str:
+    return path.removesuffix(".pyc").removesuffix(".py").replace("/", ".")
+
+
+def is_used(name: str) -> bool:
+    """True if a module of the standard library is sent to the browser."""
+    parts = name.split(".")
     if parts[0] == "encodings":
         return parts[-1] in _ENCODINGS.split()
     return {".".join(parts[:length]) for length in (1, 2)}.isdisjoint(_UNUSED.split())
@@ -308,19 +313,19 @@ def _write(contents: dict[str, bytes], folder: Path, quality: int) -> None:
 
 def _compile_modules(folder: Path) -> None:
     """Compile the modules of ours that the worker imports, unless done."""
-    kept, sources = _modules(folder), _sources()
-    if all((path, _sha256(source)) in kept for path, source in sources.items()):
+    kept, wanted = _modules(folder), module_sources()
+    if all((path, _sha256(source)) in kept for path, source in wanted.items()):
         return
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
         for each in runtime_files(folder):
             packed = (folder / f"{each.name}.gz").read_bytes()
             (Path(work) / each.name).write_bytes(gzip.decompress(packed))
-        made = _compiled(_archive(sources), Path(work))
+        made = _compiled(_archive(wanted), Path(work))
         if made is None:
             return
         new = Path(work) / _MODULES
         with zipfile.ZipFile(io.BytesIO(made)) as before, zipfile.ZipFile(new, "w") as after:
-            for path, source in sources.items():
+            for path, source in wanted.items():
                 entry = zipfile.ZipInfo(f"{path}c", _NO_DATE)
                 entry.comment = _sha256(source).encode()
                 after.writestr(entry, before.read(f"{path}c"), zipfile.ZIP_DEFLATED)
@@ -345,7 +350,7 @@ def _sha256(content: bytes) -> str:
 def packages_archive() -> bytes:
     """Return the worker's modules as an importable archive."""
     kept, contents = _modules(runtime_folder()), {}
-    for path, source in _sources().items():
+    for path, source in module_sources().items():
         compiled = kept.get((path, _sha256(source)))
         contents[path if compiled is None else f"{path}c"] = compiled or source
     return _archive(contents)
@@ -359,7 +364,7 @@ def _archive(contents: Mapping[str, bytes]) -> bytes:
     return made.getvalue()
 
 
-def _sources() -> dict[str, bytes]:
+def module_sources() -> dict[str, bytes]:
     """Return the sources of the worker's modules by path."""
     return {
         name.replace(".", "/") + ("/__init__" if file.stem == "__init__" else "") + ".py":

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -230,6 +229,8 @@ _SHOWN = 50
 
 def html_table(variables: Sequence[str], solutions: Iterable[Solution]) -> str:
     """The first solutions as an HTML table; a last row tells whether there are more."""
+    from html import escape  # the standard library of a browser tab has no such module
+
     rows = [*islice(iter(solutions), _SHOWN + 1)]
     cells = [[escape(str(each.get(name, ""))) for name in variables] for each in rows[:_SHOWN]]
     lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in cells]

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from annotations.instants import LAST, format_instant
@@ -393,6 +392,8 @@ class Stream(Updates):
 
 def _html(update: Update) -> str:
     """The whole answer as a table, and below it what is to be known of it."""
+    from html import escape  # not in a browser tab
+
     if update.form == "ASK":
         answer = str(update.boolean)
     else:

@@ -1,5 +1,6 @@
 """Python for browsers: where it is fetched from, and what is taken for it."""
 
+import ast
 import io
 import tarfile
 import threading
@@ -75,6 +76,18 @@ def test_the_registry_is_the_one_that_is_configured(
     assert registry() == "https://registry.npmjs.org/"
     (tmp_path / ".npmrc").write_text("audit=false\nregistry = https://other.example.org/npm/\n")
     assert registry() == "https://other.example.org/npm/"
+
+
+def test_no_module_begins_with_what_the_tab_has_not() -> None:
+    missing = []
+    for path, source in page_runtime.module_sources().items():
+        for node in ast.parse(source).body:
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names += (
+                [str(node.module)] if isinstance(node, ast.ImportFrom) and not node.level else []
+            )
+            missing += [(path, name) for name in names if not page_runtime.is_used(name)]
+    assert missing == []
 
 
 def test_what_is_fetched_is_small() -> None:
