@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from http.client import HTTPConnection
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import pytest
@@ -29,6 +30,7 @@ from tpf_client.errors import ClientError, ClosedError, LimitError
 from tpf_client.planner.budget import Allowance, Budget, BudgetWatch
 from tpf_client.queries import QueryOptions
 from tpf_client.serving import app as command
+from tpf_client.sparql.expressions.functions import FUNCTIONS
 
 EX = "http://example.org/"
 ROWS = 400
@@ -308,6 +310,41 @@ def test_the_library_takes_a_budget(client: Client) -> None:
     threading.Timer(0.1, waiting.stop, [LimitError("enough")]).start()
     with pytest.raises(ClientError, match="enough"):
         list(client.query(ENDLESS, options=QueryOptions(budget=waiting)))  # type: ignore[arg-type]
+
+
+NESTED = {
+    "REPLACE": 'REPLACE({x}, "(.)", "$1$1")',
+    "CONCAT": "CONCAT({x}, {x})",
+    "UCASE": "UCASE({x})",
+    "ENCODE_FOR_URI": "ENCODE_FOR_URI({x})",
+    "REGEX": 'IF(REGEX({x}, "(a|b)*c"), {x}, STR({x}))',
+    "SHA1": "CONCAT(SHA1({x}), {x})",
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("place", ["SELECT ({e} AS ?v) {{ {p} }}", "ASK {{ {p} FILTER({e} = 1) }}"])
+def test_a_budget_ends_within_one_expression(client: Client, name: str, place: str) -> None:
+    """Not only between operators: one row may take as long as one likes."""
+    budget = Budget(client.clock, Allowance())
+    expression = f'CONCAT(?n, "{"a" * 300}")'
+    for _ in range(4 if name == "CONCAT" else 7 if name in ("REGEX", "SHA1") else 12):
+        expression = NESTED[name].format(x=expression)
+    calls = 0
+    function = FUNCTIONS[name]
+
+    def count(*values: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            budget.stop(LimitError("enough"))
+        return function(*values)
+
+    query = place.format(e=expression, p=f"?s <{EX}name> ?n")
+    options = QueryOptions(budget=budget)
+    with patch.dict(FUNCTIONS, {name: count}), pytest.raises(LimitError, match="enough"):
+        list(client.query(query, options=options))  # type: ignore[arg-type]
+    assert calls <= 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

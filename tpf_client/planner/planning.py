@@ -87,7 +87,13 @@ def plan_query(
     query = replace(query, pattern=push_limits(pattern))
     if not query.dataset:
         leaves.prepare(patterns_of(query.pattern))
-    environment = Environment(TypedTerms(evaluation.dictionary), _now(now), strict=strict)
+    guard = evaluation.dataflow.guard
+    environment = Environment(
+        TypedTerms(evaluation.dictionary),
+        _now(now),
+        strict=strict,
+        spend=None if guard is None else lambda _: guard((), 0),
+    )
     leaves.pattern = query.pattern
     output = build_query(
         query,
