@@ -40,8 +40,8 @@ from tpf_server.store.static.columnar import open_store
 from tpf_server.web.bodies import BodyReader
 from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.html_writer import HtmlWriter
+from tpf_server.web.index import QUERY_PAGE_RESOURCES, QueryPage
 from tpf_server.web.metrics import Metrics
-from tpf_server.web.query_page import QUERY_PAGE_RESOURCES, QueryPage
 from tpf_server.web.read import PageMiddleware
 from tpf_server.web.resources import Resource
 from tpf_server.web.routes import AnyMethod, routes

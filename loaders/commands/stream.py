@@ -27,8 +27,7 @@ from tpf_server.spark.folders import is_url
 from tpf_server.spark.session import SparkSettings, spark_session
 
 if TYPE_CHECKING:
-    from loaders.stream.event_source import EventFollower
-    from loaders.stream.mqtt import Subscriber
+    from loaders.stream.event_source import EventFollower, Subscriber
     from loaders.stream.spool import Spool
 
 _MQTT = "mqtt://"
@@ -162,7 +161,7 @@ def _receiver(
         from loaders.stream.event_source import EventFollower
 
         return EventFollower(source, topic, spool, home, _tell)
-    from loaders.stream.mqtt import Subscriber
+    from loaders.stream.event_source import Subscriber
 
     assert topic is not None
     return Subscriber(source, topic, spool, f"tpf-load-{home.name}", _tell)

@@ -16,7 +16,7 @@ from loaders.sources.csvw_mapping import Tabular
 from tests.support.peers import PROJECT
 from tpf_client.commands import COMMANDS
 from tpf_client.sparql.parser import parse_query
-from tpf_server.web.rdf_patch import parse_patch
+from tpf_server.web.publish import parse_patch
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
 EVERYWHERE = frozenset({"--version", "--help", "-h"})

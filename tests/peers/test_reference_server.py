@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.terms import DEFAULT_GRAPH, Quad, blank_node, iri, literal
 from experiments.free_port import free_port
-from experiments.workloads.shop import IN_GRAPHS, SHOP_QUERIES
+from experiments.studies.client import IN_GRAPHS, SHOP_QUERIES
 from tests.support.oracle import solutions_of, store_of
 from tests.support.peers import LDF_SERVER, NODE, NODE_MODULES
 from tests.support.random_queries import LITERALS, PREDICATES, SUBJECTS, queries

@@ -8,7 +8,7 @@ from typing import Any
 import pyoxigraph
 import pytest
 
-from experiments.workloads.shop import SHOP, SHOP_QUERIES, Shop
+from experiments.studies.client import SHOP, SHOP_QUERIES, Shop
 from tests.support.live_server import LiveServer
 from tests.support.oracle import bag, select, store_of
 from tests.support.peers import COMUNICA as PEER

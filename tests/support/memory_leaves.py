@@ -8,8 +8,7 @@ from tpf_client.dataflow.changes import Change, Solution, projection
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.operators.basic import Project
-from tpf_client.dataflow.operators.hash_join import HashJoin
-from tpf_client.dataflow.operators.lookup_join import LookupJoin
+from tpf_client.dataflow.operators.hash_join import HashJoin, LookupJoin
 from tpf_client.sparql.algebra import Pattern, variables_of_quad
 from tpf_client.sparql.expressions.environment import Environment
 

@@ -15,7 +15,7 @@ import pyoxigraph
 from rdflib import Graph
 
 from annotations.terms import Quad
-from experiments.workloads.shop import SHOP_LIMIT, SHOP_QUERIES, UNLIMITED, Shop
+from experiments.studies.client import SHOP_LIMIT, SHOP_QUERIES, UNLIMITED, Shop
 from tests.support.oracle import SolutionBag, bag, quad_of, select, term_of
 from tpf_client import Solutions
 

@@ -32,7 +32,7 @@ from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import FALSE, TRUE
 from tpf_client.sparql.ordering import sort_key
 from tpf_client.sparql.paths import path_pattern
-from tpf_client.sparql.rewrite.restrict import restrict
+from tpf_client.sparql.rewrite.graph import restrict
 from tpf_client.sparql.scopes import in_scope
 
 Mapping = dict[Variable, Term]

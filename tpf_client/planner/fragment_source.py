@@ -29,9 +29,8 @@ from tpf_client.errors import (
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.documentation import form_for
 from tpf_client.fragments.fetcher import Fetcher, Request
-from tpf_client.fragments.form import Block, Form
+from tpf_client.fragments.form import Block, Form, SparqlForm, probe, sparql_form
 from tpf_client.fragments.page import Page
-from tpf_client.fragments.sparql_form import SparqlForm, probe, sparql_form
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content, read_pages, selector
 from tpf_client.planner.source import Estimate, impossible

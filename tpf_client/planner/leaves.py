@@ -16,8 +16,7 @@ from annotations.terms import QuadPattern, Variable, is_variable
 from tpf_client.dataflow.build.join_order import SELECTIVITY
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.node import Dataflow, EarlyFilter, Input, Meter, Node
-from tpf_client.dataflow.operators.hash_join import HashJoin
-from tpf_client.dataflow.operators.lookup_join import LookupJoin
+from tpf_client.dataflow.operators.hash_join import HashJoin, LookupJoin
 from tpf_client.planner.demand import Choice, Demand, Need, demand_of
 from tpf_client.planner.driver import URGENT, Task
 from tpf_client.planner.evaluation import Evaluation, Leaf, Lookups, MissingEstimates

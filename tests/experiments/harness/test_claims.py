@@ -5,9 +5,8 @@ from pathlib import Path
 
 from experiments.cli import EXPERIMENTS, names
 from experiments.harness.claims import CLAIMS, checks, unmeasured
-from experiments.harness.drawing import draw
 from experiments.harness.items import Check, Figure, Point
-from experiments.harness.report import checks_of, render_report
+from experiments.harness.report import checks_of, draw, render_report
 
 
 def test_every_claim_is_of_an_experiment_and_has_one_bound() -> None:

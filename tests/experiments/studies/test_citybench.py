@@ -18,18 +18,16 @@ from experiments.studies.boards import (
     MachineLimits,
 )
 from experiments.studies.citybench import (
-    CityBenchQueries,
-    OpenedCity,
-    Ticks,
-    _arrivals,
-    _ticks,
-)
-from experiments.workloads.citybench import (
     CITYBENCH_QUERIES,
     CITYBENCH_VARIABLE,
     UNNAMED,
     City,
+    CityBenchQueries,
     CityOracle,
+    OpenedCity,
+    Ticks,
+    _arrivals,
+    _ticks,
     city,
 )
 from tests.experiments.harness.test_runner import run

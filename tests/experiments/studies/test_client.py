@@ -11,14 +11,16 @@ from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.harness.servers import OURS, REFERENCE
 from experiments.studies.client import (
+    COMPARED,
     COMUNICA,
     COMUNICA_BRTPF,
     OURS_PLAIN,
     RESTRICTED,
+    SHOP_QUERIES,
     Clients,
+    Shop,
     right_answers,
 )
-from experiments.workloads.shop import COMPARED, SHOP_QUERIES, Shop
 from tests.experiments.harness.test_runner import run
 
 

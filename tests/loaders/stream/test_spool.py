@@ -12,7 +12,7 @@ import pytest
 from annotations.clock import ManualClock
 from experiments.free_port import free_port
 from loaders.errors import InputError, SettingError
-from loaders.stream.mqtt import Subscriber
+from loaders.stream.event_source import Subscriber
 from loaders.stream.spool import Spool
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

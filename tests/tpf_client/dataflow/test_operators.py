@@ -43,9 +43,8 @@ from tpf_client.dataflow.operators.basic import (
 )
 from tpf_client.dataflow.operators.closure import Closure
 from tpf_client.dataflow.operators.group import Group
-from tpf_client.dataflow.operators.hash_join import HashJoin
+from tpf_client.dataflow.operators.hash_join import HashJoin, LookupJoin
 from tpf_client.dataflow.operators.layout import layout
-from tpf_client.dataflow.operators.lookup_join import LookupJoin
 from tpf_client.dataflow.operators.matching import LeftJoin, Mark, Minus, SemiJoin, removes
 from tpf_client.dataflow.operators.order import Slice, TopK
 from tpf_client.dataflow.state.aggregates import accumulator

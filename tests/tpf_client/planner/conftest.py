@@ -8,7 +8,7 @@ import pyoxigraph
 import pytest
 from rdflib import Graph
 
-from experiments.workloads.shop import SHOP_QUERIES
+from experiments.studies.client import SHOP_QUERIES
 from tests.support.live_server import LiveServer
 from tests.support.oracle import SolutionBag, bag, store_of
 from tests.support.shapes import SERVER, shop

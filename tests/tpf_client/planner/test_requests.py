@@ -13,7 +13,7 @@ import pytest
 from annotations.clock import ManualClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
-from experiments.workloads.shop import COMPARED, SHOP, SHOP_QUERIES
+from experiments.studies.client import COMPARED, SHOP, SHOP_QUERIES
 from tests.support.live_server import START, LiveServer
 from tests.support.oracle import select, store_of
 from tests.support.shapes import SERVER as PLAIN

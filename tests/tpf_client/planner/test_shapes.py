@@ -5,7 +5,7 @@ from collections import Counter
 import pyoxigraph
 import pytest
 
-from experiments.workloads.shop import SHOP, SHOP_QUERIES
+from experiments.studies.client import SHOP, SHOP_QUERIES
 from tests.support.live_server import LiveServer
 from tests.support.oracle import bag, select
 from tests.support.rounds import Rounds

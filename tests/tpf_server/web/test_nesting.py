@@ -31,7 +31,7 @@ from tpf_server.store.live.batch import checked, plan, spans
 from tpf_server.store.live.index import FactIndex
 from tpf_server.store.live.log import Record
 from tpf_server.web.bodies import parse_body
-from tpf_server.web.rdf_patch import parse_patch
+from tpf_server.web.publish import parse_patch
 
 UNTIL = "expiration=2999-01-01T00:00:00Z"
 RDF = 'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:a="a:"'

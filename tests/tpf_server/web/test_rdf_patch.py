@@ -9,7 +9,7 @@ import rdflib
 from annotations.terms import Quad, literal
 from tests.support.served import parse
 from tpf_server.errors import BodyError
-from tpf_server.web.rdf_patch import parse_patch
+from tpf_server.web.publish import parse_patch
 
 pytestmark = pytest.mark.filterwarnings("ignore:Dataset:DeprecationWarning")
 SUBJECTS = ("<http://x/a>", "<http://x/b>")

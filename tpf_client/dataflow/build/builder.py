@@ -63,7 +63,7 @@ from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.values import FALSE, TRUE
 from tpf_client.sparql.paths import path_pattern
-from tpf_client.sparql.rewrite.restrict import restrict
+from tpf_client.sparql.rewrite.graph import restrict
 from tpf_client.sparql.rewrite.visitor import (
     conjuncts,
     everything,

@@ -15,9 +15,17 @@ from typing import Any, Final, TypeVar
 from annotations.terms import Variable
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, VariableRef
-from tpf_client.sparql.expressions import casts, operators, terms
+from tpf_client.sparql.expressions import operators, terms
 from tpf_client.sparql.expressions.environment import Environment, Solution, Spend, TermOf, ValueOf
-from tpf_client.sparql.expressions.functions import FUNCTIONS, ON_TEXTS, SLOWLY, SPENDING, free
+from tpf_client.sparql.expressions.functions import (
+    CASTS,
+    FUNCTIONS,
+    ON_TEXTS,
+    SLOWLY,
+    SPENDING,
+    cast_to,
+    free,
+)
 from tpf_client.sparql.expressions.values import (
     EvaluationError,
     Iri,
@@ -211,8 +219,8 @@ class Compiler:
             return lambda solution: typed[term(solution)]
         if name in terms.ON_TERMS:
             return terms.ON_TERMS[name](self, arguments)
-        if name in casts.CASTS and len(arguments) == 1:
-            return casts.cast(self, name, arguments[0])
+        if name in CASTS and len(arguments) == 1:
+            return cast_to(self, name, arguments[0])
         function = _OPERATORS.get(name) or FUNCTIONS.get(name)
         if function is None:
             if self.environment.strict:

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tpf_client.sparql.expressions import casts, functions, terms, typed_terms
+from tpf_client.sparql.expressions import functions, terms, typed_terms
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine import forgetting
@@ -61,7 +61,7 @@ def test_every_function_is_among_them() -> None:
     known = {*functions.FUNCTIONS, *terms.ON_TERMS, *terms.TERM_FUNCTIONS}
     named = {name for each in EXPRESSIONS for name in re.findall(r"\b[A-Z_0-9]+(?=\()", each)}
     assert known <= named
-    assert {each.removeprefix(f"<{XSD}").rstrip(">") for each in casts.CASTS} == {
+    assert {each.removeprefix(f"<{XSD}").rstrip(">") for each in functions.CASTS} == {
         name for each in EXPRESSIONS for name in re.findall(r"xsd:(\w+)\(", each)
     }
 

@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
-from tpf_server.continuous.cli import app
+from tpf_server.continuous.cli import app, merged_streams, read_stream
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import ElementError
-from tpf_server.continuous.engine.files import merged_streams, read_stream
 
 NAMES = ["urn:k", "urn:x", "urn:t"]
 XSD = "http://www.w3.org/2001/XMLSchema#"
