@@ -170,17 +170,15 @@ def query(
 ) -> None:
     """Answer a SPARQL query over Triple Pattern Fragments, once or continuously."""
     *urls, last = arguments
-    if text is None and file is None and not _is_url(last):
+    if urls and text is None and file is None and not_a_url(last):
         text = last
     else:
         urls.append(last)
-    if not urls:
-        raise _no_url(last)
+    for url in (*urls, *(allow_link or ())):
+        if wrong := not_a_url(url):
+            raise typer.BadParameter(wrong, param_hint="URL")
     if (text is None) == (file is None):
         raise typer.BadParameter("give the query: behind the URLs, with -q, or with -f")
-    for url in (*urls, *(allow_link or ())):
-        if not _is_url(url):
-            raise _no_url(url)
     try:
         asking = Client(*urls, allowed_origins=allow_link or (), strict=strict, signal=signal)
     except ClientError as error:
@@ -231,14 +229,6 @@ def query(
                 **{k: v for k, v in asdict(done).items() if k not in ("requests", "bytes")},
             }
             sys.stderr.write(json.dumps(line) + "\n")
-
-
-def _is_url(text: str) -> bool:
-    return text.startswith(("http://", "https://"))
-
-
-def _no_url(text: str) -> typer.BadParameter:
-    return typer.BadParameter(not_a_url(text), param_hint="URL")
 
 
 def _read(file: Path | None) -> str:

@@ -56,8 +56,8 @@ def page(
     #source=URL&query=…; Python for browsers is fetched from the npm registry where it is missing.
     """
     for url in source or ():
-        if not url.startswith(("http://", "https://")):
-            raise typer.BadParameter(not_a_url(url), param_hint="--source")
+        if wrong := not_a_url(url):
+            raise typer.BadParameter(wrong, param_hint="--source")
     try:
         examples = [read_example(each) for each in example or ()]
     except (OSError, UnicodeDecodeError) as error:

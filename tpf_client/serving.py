@@ -248,8 +248,8 @@ def serve(
 ) -> None:
     """Answer the SPARQL protocol at /sparql, over Triple Pattern Fragments; a page for it at /."""
     for url in urls:
-        if not url.startswith(("http://", "https://")):
-            raise typer.BadParameter(not_a_url(url), param_hint="URL")
+        if wrong := not_a_url(url):
+            raise typer.BadParameter(wrong, param_hint="URL")
     try:
         examples = [read_example(each) for each in example or ()]
     except (OSError, UnicodeDecodeError) as error:

@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -97,11 +98,17 @@ def _exactly(url: str) -> Origin:
     return Origin(_LOOPBACK if host in _LOOPBACKS else host, None if port == default else port)
 
 
-def not_a_url(text: str) -> str:
-    """Return the message that a text is no URL of HTTP, with a suggestion."""
+def not_a_url(text: str) -> str | None:
+    """Return the message that a text is no URL of HTTP, with a suggestion; ``None``: it is one."""
+    if text.lower().startswith(("http://", "https://")):
+        return None
+    said = f"not an http(s) URL: {_shown(text)}"
+    with suppress(OSError, ValueError):
+        if Path(text).exists():
+            return f"{said} (tpf-server {text} serves it at one)"
     meant = f"http://{text.lstrip('/')}"
     likely = any(mark in text for mark in ".:/") and _URL.fullmatch(meant)
-    return f"not an http(s) URL: {_shown(text)}" + (f" (try {_shown(meant)})" if likely else "")
+    return said + (f" (try {_shown(meant)})" if likely else "")
 
 
 def _shown(url: str) -> str:

@@ -88,7 +88,10 @@ def form_for(url: str, forms: Sequence[Form], documentation: str) -> Form:
             return form
     if len(forms) == 1:
         return forms[0]
-    there = ", ".join(form.template for form in forms[:10]) or "none"
+    urls = dict.fromkeys(form.template.partition("{")[0] for form in forms)
+    # Not the views of one dataset.
+    whole = [each for each in urls if each.rpartition("/")[0] not in urls]
+    there = ", ".join(whole[:10]) or "none"
     raise PageError(
         url, f"the page has no form, and those of {documentation} are of others: {there}"
     )

@@ -180,11 +180,12 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
         gone = [restore(quad) for quad in patch.withdrawn]
     except TermError as error:
         raise BodyError(str(error)) from None
-    facts = _facts(quads, parameters, endpoint) if quads or not (patches or withdraws) else ()
+    facts = _facts(quads, parameters, endpoint) if quads else ()
     withdrawn = _withdrawn(gone, parameters, endpoint) if gone else ()
-    # Whoever publishes nothing has made a mistake; a patch may say that nothing has changed.
-    if not (facts or withdraws or (patches and body.strip())):
-        raise BodyError("there is no fact in the body: nothing would be published")
+    # Whoever sends nothing has made a mistake; a patch may say that nothing has changed.
+    if not (facts or withdrawn or (patches and body.strip())):
+        done = "withdrawn" if withdraws else "published"
+        raise BodyError(f"there is no fact in the body: nothing would be {done}")
     _check(facts, endpoint)
     _check_nodes(withdrawn, patch.withdrawn)
     # An annotation may spell terms in another way, which no parser has seen.

@@ -1,5 +1,7 @@
 """Malformed URLs are errors of the package."""
 
+from pathlib import Path
+
 import pytest
 
 from tpf_client.errors import OriginError, SourceError
@@ -53,9 +55,18 @@ def test_an_origin_that_is_another_one_is_told_with_what_to_do() -> None:
         ("trains", None),
         ("ftp://example.org/", None),
         ("SELECT * { ?s ?p ?o }", None),
+        ("./data.nt", "http://./data.nt"),
     ],
 )
 def test_a_url_without_a_scheme_is_told_with_one(text: str, meant: str | None) -> None:
     said = not_a_url(text)
+    assert said is not None
     assert said.startswith(f"not an http(s) URL: {text}")
     assert said.partition(" (try ")[2] == (f"{meant})" if meant else "")
+
+
+def test_a_file_is_no_url_and_a_scheme_has_any_case(tmp_path: Path) -> None:
+    file = tmp_path / "data.nt"
+    file.touch()
+    assert str(not_a_url(str(file))).endswith(f"(tpf-server {file} serves it at one)")
+    assert not_a_url("HTTP://127.0.0.1:3000/data") is None

@@ -271,6 +271,11 @@ def test_a_body_without_a_fact_is_refused(served: Served, body: str, media_type:
     before = served.post(LINE, IN_A_MINUTE).json()["sequence"]
     answer = served.post(body, IN_A_MINUTE, media_type)
     assert (answer.status_code, "no fact in the body" in answer.text) == (400, True)
+    answer = served.post(body, "", media_type)
+    assert (answer.status_code, "no fact in the body" in answer.text) == (400, True)
+    if "patch" not in media_type:
+        answer = served.delete(body, "", media_type)
+        assert (answer.status_code, "nothing would be withdrawn" in answer.text) == (400, True)
     # Nothing has come between.
     assert served.post(LINE, IN_A_MINUTE).json()["sequence"] == before + 1
 
