@@ -107,9 +107,6 @@ class _Command(click.Command):
         **extra: Any,
     ) -> click.Context:
         if args and args[0] in _OTHERS:
-            # The server loads nothing of what they need.
-            from tpf_server.backup import BACKUP_COMMANDS
-
             name = args.pop(0)
             return BACKUP_COMMANDS[name].make_context(f"{info_name} {name}", args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
