@@ -41,10 +41,9 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when it is advanced or waited on.
+    """A clock that moves only when advanced or waited on.
 
-    Waiting calls everything scheduled up to that instant, in order, so a server, a feed and a
-    client in one thread play a whole day without a pause.
+    Scheduled actions then run in order, so a test plays a whole day without a pause.
     """
 
     def __init__(self, start: datetime) -> None:

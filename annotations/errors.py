@@ -1,14 +1,14 @@
 """Errors of the kernel.
 
 AnnotationError
-├── TermError        a text that is not an RDF term
-├── InstantError     an instant without a time zone, or a malformed one
-├── LabelError       a label that cannot hold (an interval that ends before it starts)
-│   └── OverlapError two labels of one fact that overlap
-├── EncodeError      a fact that would itself be read as an annotation
-├── DecodeError      quads that do not form an annotated fact
-├── NestingError     a document that cannot be parsed without harm
-└── MethodError      no annotation method has this name
+├── TermError
+├── InstantError
+├── LabelError
+│   └── OverlapError
+├── EncodeError
+├── DecodeError
+├── NestingError
+└── MethodError
 """
 
 

@@ -1,7 +1,7 @@
 """Time labels and labelled facts.
 
-A fact is valid at ``now`` iff ``start <= now < end``; an expiration has no start. Resolution is a
-microsecond: a fact valid at an instant has an interval of one (`at_instant`).
+A fact is valid at ``now`` iff ``start <= now < end``; an expiration has no start. Single instants
+are intervals of a microsecond (`at_instant`).
 
 Source: Taelman et al. 2016, sections 2.2 and 4.1; Gutierrez, Hurtado and Vaisman, *Introducing Time
 into RDF*, 2007.
@@ -84,10 +84,10 @@ Label: TypeAlias = Expiration | Interval
 
 
 def at_instant(instant: datetime) -> Interval:
-    """Return the label of a fact that holds at an instant only.
+    """Return the label of an instant.
 
     Raises:
-        InstantError: the instant is naive.
+        InstantError: it is naive.
         LabelError: it is the last possible one.
     """
     return Interval(instant, shifted(utc(instant), _RESOLUTION))
@@ -120,8 +120,7 @@ def overlaps(
 ) -> Iterator[tuple[Fact, Fact]]:
     """Yield pairs of versions of one fact whose labels overlap; the first one stays.
 
-    Two expirations overlap, and an expiration overlaps every interval that starts before it. Exact
-    repetitions are one fact.
+    An expiration overlaps every interval that starts before it. Exact repetitions are one fact.
     """
     by_key: dict[tuple[str, ...], dict[Fact, None]] = {}
     for fact in facts:

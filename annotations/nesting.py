@@ -1,9 +1,8 @@
 """Refuse documents that nest without end, or that grow when they are read.
 
-Parsers of RDF take a document in one go. Thousands of nested triple terms, JSON-LD objects or
-context terms end the process; XML takes time quadratic in its depth and an element's attributes,
-and its entities multiply. Namespaces, bases, vocabularies and prefixes are written out again and
-again. So documents are checked first, in linear time.
+Thousands of nested triple terms, JSON-LD objects or context terms end the process; XML takes time
+quadratic in its depth and attributes, and its entities multiply; namespaces, bases and prefixes are
+written out again and again. So documents are checked first, in linear time.
 """
 
 import json
@@ -54,14 +53,13 @@ def check_nesting(
 
     Args:
         pieces: the document; iterated over up to three times.
-        media_type: its format; anything but JSON and XML is taken for the Turtle family.
+        media_type: JSON, XML, or else the Turtle family.
         base: precedes relative IRIs.
-        entities: XML may declare entities, as ontologies do; otherwise elements, attributes and the
-            bases of Turtle are counted.
+        entities: XML may declare entities, as ontologies do; otherwise declarations are counted.
 
     Raises:
         NestingError: it exceeds `MAX_NESTING` or `most_written`, has too many attributes or too
-            long entities, or is malformed as far as it was read.
+            long entities, or is malformed.
     """
     if media_type == "application/rdf+xml":
         _XmlCheck(len(base), entities=entities).read(pieces)
@@ -81,11 +79,7 @@ def most_written(length: int, growth: int = MOST_GROWTH) -> int:
 
 
 def bounded_statements(statements: Iterable[TextsT], length: int) -> Iterator[TextsT]:
-    """Yield the statements of a document, unless they exceed `most_written`.
-
-    Raises:
-        NestingError: they do.
-    """
+    """Yield statements; `NestingError` if they exceed `most_written`."""
     most = left = most_written(length)
     for statement in statements:
         left -= sum(map(len, statement))
@@ -95,11 +89,7 @@ def bounded_statements(statements: Iterable[TextsT], length: int) -> Iterator[Te
 
 
 def short_terms(statements: Iterable[StatementT], document: bytes) -> Iterator[StatementT]:
-    """Yield the statements of a document, unless a term is too long for its parser.
-
-    Raises:
-        NestingError: the parser raised `MemoryError`.
-    """
+    """Yield statements; `NestingError` if a term is too long for the parser."""
     try:
         yield from statements
     except MemoryError as error:
@@ -108,7 +98,6 @@ def short_terms(statements: Iterable[StatementT], document: bytes) -> Iterator[S
 
 
 def _long_line(document: bytes) -> int | None:
-    """Return the first line that is longer than a parser takes of a term."""
     number, start = 1, 0
     while (end := document.find(b"\n", start)) >= 0:
         if end - start > _LONGEST_TERM:
@@ -118,7 +107,6 @@ def _long_line(document: bytes) -> int | None:
 
 
 def _opens_often(pieces: Iterable[bytes]) -> bool:
-    """True if triple terms could nest too deep; most documents have none."""
     count, end = 0, b""
     for piece in pieces:
         count += piece.count(b"<<(") + (end + piece[:2]).count(b"<<(")
@@ -132,12 +120,7 @@ def _opens_often(pieces: Iterable[bytes]) -> bool:
 class _Syntax:
     """The lexical rules of a syntax, to follow its brackets, in linear time.
 
-    Args:
-        plain: text to skip.
-        opening: brackets, all of one depth.
-        closing: brackets.
-        quotes: delimiters of parts without brackets, longest first: content, and end.
-        longest: of the marks above, in bytes.
+    `quotes` maps delimiters of parts without brackets, longest first, to content and end.
     """
 
     plain: "re.Pattern[bytes]"
@@ -213,7 +196,6 @@ def _check(pieces: Iterable[bytes], syntax: _Syntax) -> None:
 
 
 def _check_bases(pieces: Iterable[bytes], base: int) -> None:
-    """Count a base before every relative IRI."""
     bases, iris, length, rest = base, 0, 0, b""
     for piece in pieces:
         length += len(piece)
@@ -232,10 +214,7 @@ def _check_bases(pieces: Iterable[bytes], base: int) -> None:
 
 
 def _json_tokens(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield brackets and texts of JSON: kind, preceding bytes, themselves.
-
-    Long texts may come in several parts.
-    """
+    """Yield kind, preceding bytes and text of JSON tokens; long texts come in parts."""
     rest, inside = b"", False
     for piece in pieces:
         text, position = rest + piece, 0
@@ -267,8 +246,7 @@ def _json_tokens(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes, bytes]]:
 def _check_contexts(pieces: Iterable[bytes], base: int, growth: int) -> None:
     """Count the declarations of contexts for every object or name they are copied to.
 
-    A context is copied for every object in its reach with another one; a nested one is processed
-    wherever its term is used, so that then every text and object counts.
+    A nested context is processed wherever its term is used: then every text and object counts.
     """
     reach = [(0, 0)]
     """Of each object around: bytes of the contexts that it has and inherits, and how much their
@@ -312,10 +290,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 class _Terms:
-    """The definitions in a document's contexts: lengths and dependencies.
-
-    `longest` is the most characters of a name; `scoped`: a context is nested in another.
-    """
+    """The definitions in a document's contexts."""
 
     def __init__(self, base: int) -> None:
         self.longest = base
@@ -338,7 +313,7 @@ class _Terms:
         return put_before
 
     def _context(self, said: object, put_before: int, line: int) -> tuple[int, int]:
-        """Return the nesting of a context's definitions, and the prefix length of names."""
+        """Return the nesting of definitions, and the prefix length of names."""
         if not isinstance(said, _Pairs):
             depth = 0
             for each in said if isinstance(said, list) else ():
@@ -381,7 +356,6 @@ def _references(value: object) -> Iterator[str]:
 
 
 def _names_in(text: str) -> Iterator[str]:
-    """Yield candidates for terms: the text, or its prefix."""
     yield text
     colon = text.find(":", 1)
     if colon > 0 and not text.startswith("//", colon + 1):
@@ -418,16 +392,12 @@ def _is_context(text: bytes) -> bool:
 
 @dataclass(slots=True)
 class _Element:
-    """The scope of an XML element: lengths of namespaces and base; in a literal."""
-
     namespaces: int = 0
     base: int = 0
     literal: bool = False
 
 
 class _XmlCheck:
-    """Reads a document of RDF/XML."""
-
     def __init__(self, base: int, *, entities: bool) -> None:
         self._entities = entities
         self._growth = _GROWTH_OF_FILES if entities else MOST_GROWTH

@@ -1,8 +1,7 @@
-"""RDF terms as their canonical N-Triples text.
+"""RDF terms as their canonical N-Triples text (RDF 1.2 N-Triples, sections 2 and 3).
 
-A term *is* pyoxigraph's text: ``<iri>``, ``"x"@en``, ``"42"^^<…integer>``, ``_:b``, ``<<( s p o
-)>>``; equal terms are equal strings. A variable is ``?name``. Source: RDF 1.2 N-Triples, sections 2
-(grammar) and 3 (canonical form).
+Equal terms are equal strings, as pyoxigraph prints them: ``<iri>``, ``"x"@en``,
+``"42"^^<…integer>``, ``_:b``, ``<<( s p o )>>``. A variable is ``?name``.
 """
 
 import re
@@ -58,8 +57,7 @@ class TriplePattern(NamedTuple):
 class QuadPattern(NamedTuple):
     """A quad in which any position may be a variable.
 
-    A variable as graph matches every graph, the default graph included; `DEFAULT_GRAPH` matches
-    that alone.
+    A variable as graph matches the default graph, too.
     """
 
     subject: TermOrVariable
@@ -125,12 +123,9 @@ def iri(value: str) -> Term:
 
 
 def literal(lexical: str, language: str | None = None, datatype: str | None = None) -> Term:
-    """Return the term of a literal; language tags become lower case.
+    """Return the term of a literal with an IRI as datatype or a BCP 47 tag.
 
-    Args:
-        lexical: the lexical form, unescaped.
-        language: a BCP 47 tag, optionally with a base direction (``ar--rtl``).
-        datatype: an IRI without brackets; ``None`` is ``xsd:string``.
+    The tag may have a base direction (``ar--rtl``), and becomes lower case.
 
     Raises:
         TermError: both a language and a datatype, or one of them malformed.
@@ -219,7 +214,7 @@ def literal_parts(term: str) -> LiteralParts:
     """Return the unescaped lexical form, language tag and datatype of a literal.
 
     Raises:
-        TermError: the term is not a literal, or an escape is no character.
+        TermError: it is no literal, or an escape is no character.
     """
     if not is_literal(term):
         raise TermError(f"not a literal: {term}")

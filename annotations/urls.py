@@ -37,7 +37,7 @@ def origin_of(url: str) -> tuple[str, str] | None:
 def is_called(host: str, names: Collection[str]) -> bool:
     """True where a server with these names (``*``: all) may be asked by this ``Host``.
 
-    ``localhost`` and addresses are always allowed: DNS rebinding needs a name.
+    Addresses are always allowed: DNS rebinding needs a name.
     """
     match = _HOST.fullmatch(host)
     if match is None:

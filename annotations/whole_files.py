@@ -11,10 +11,8 @@ from typing import IO
 def replaced_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Give a path whose file replaces another one when the block succeeds.
 
-    With `durable`, it outlasts a crash of the machine.
-
     Raises:
-        OSError: it cannot be written, or its directory entry could not be made durable.
+        OSError: it cannot be written, or not be made `durable`.
     """
     # Spark and those who list a directory take no notice of names that begin with a dot.
     aside = path.with_name(f".{path.name}.{os.getpid()}")

@@ -139,7 +139,7 @@ def run(
 
 
 def _run(runner: Runner, experiment: Experiment, progress: Progress) -> bool:
-    """Run one experiment; return True if complete. Its errors do not stop the others."""
+    """Its errors do not stop the others."""
     try:
         return runner.run(experiment).complete
     except ConfigurationError:

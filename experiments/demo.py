@@ -95,7 +95,7 @@ class DemoError(Exception):
 class RecordedHour:
     """A recorded feed and the hour of it that is shown.
 
-    `inputs` are arguments of ``tpf-load`` and ``tpf-replay``, `speed` feed seconds per second.
+    `inputs` are command arguments, `speed` feed seconds per second.
     """
 
     source: str
@@ -176,7 +176,6 @@ def _play_until_it_ends(
     url: str,
     anything: str,
 ) -> int:
-    """Wait for the client, and replay again whenever the board is empty."""
     had_rows = False
     while True:
         with suppress(subprocess.TimeoutExpired):
@@ -225,7 +224,6 @@ def _replay_command(chosen: RecordedHour, url: str) -> tuple[str, ...]:
 
 
 def _url(server: "subprocess.Popen[str]") -> str:
-    """Return the URL that the server prints once it answers; pass other lines on."""
     assert server.stderr is not None
     for line in server.stderr:
         for word in line.split():
@@ -242,7 +240,6 @@ def _pass_on(said: IO[str]) -> None:
 
 
 def _resolved(command: Sequence[str]) -> list[str]:
-    """Find the command in this environment, whatever the search path says."""
     beside = Path(sys.executable).with_name(command[0])
     return [str(beside) if beside.exists() else command[0], *command[1:]]
 
@@ -263,10 +260,7 @@ def _started(
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Delay signals until all started processes are known.
-
-    These ignore the Ctrl-C of a terminal; this one ends them.
-    """
+    """Delay signals until all started processes are known: these ignore Ctrl-C."""
     came: list[int] = []
     handlers = {
         number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDINGS

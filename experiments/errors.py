@@ -1,12 +1,12 @@
 """Errors of experiments.
 
 ExperimentError
-├── ConfigurationError     a bad configuration file or argument
-├── UnavailableError       something needed is not on this machine
-└── MeasurementError       a measurement failed; the others go on
-    ├── ProcessFailedError   a measured process did not start, or ended too early
-    └── MachineLimitError    the machine is too small for it
-        └── UntriedError     the machine was too small for less already
+├── ConfigurationError
+├── UnavailableError
+└── MeasurementError
+    ├── ProcessFailedError
+    └── MachineLimitError
+        └── UntriedError
 """
 
 

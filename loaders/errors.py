@@ -1,13 +1,13 @@
 """Errors of the loaders.
 
 LoaderError
-├── InputError          a missing or malformed input
-├── OutputError         an output that exists already or cannot be written
-├── SettingError        an invalid setting
-└── ReplayError         a replay that cannot go on
-    ├── PublishRefusedError  the server refused a batch
-    ├── ServerUnreachableError  the server did not answer
-    └── StateError      the state file is damaged or belongs to another replay
+├── InputError
+├── OutputError
+├── SettingError
+└── ReplayError
+    ├── PublishRefusedError
+    ├── ServerUnreachableError
+    └── StateError
 """
 
 from typing import ClassVar

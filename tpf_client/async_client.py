@@ -87,7 +87,7 @@ async def finished_async(steps: Steps[T], driver: Driver) -> T:
 
 
 class AsyncAnswer:
-    """The answer of a query: ``async for`` gives solutions as they come, ``await`` all of it.
+    """The answer of a query: ``async for`` gives solutions, ``await`` all of it.
 
     An error, `aclose` or cancelling the task stops the requests.
     """
@@ -166,16 +166,16 @@ _TRIPLE = (Variable("?subject"), Variable("?predicate"), Variable("?object"))
 
 
 class AsyncStream(Updates):
-    """A continuous query for ``async for``; evaluates again after its last update was taken.
+    """A continuous query for ``async for``.
 
     An error, `close` or cancelling the task stops its requests.
     """
 
     async def __aiter__(self) -> AsyncIterator["Update"]:
-        """Yield updates; the first one without an error holds the whole answer.
+        """Yield updates; see `Stream`.
 
         Raises:
-            SourceError: the first evaluation failed; later failures are updates with an error.
+            SourceError: the first evaluation failed.
         """
         streamer, woken = self.streamer, asyncio.Event()
         looks: AsyncGenerator[Tick | datetime] = answered_async(
@@ -268,14 +268,9 @@ class AsyncClient:
         base: str | None = None,
         options: QueryOptions | None = None,
     ) -> AsyncAnswer:
-        """Answer a query; for the arguments see `Client.query`.
+        """Answer a query; for the arguments and errors see `Client.query`.
 
         Nothing is requested before the answer is awaited or iterated.
-
-        Raises:
-            QuerySyntaxError: the text is not a query.
-            UnsupportedQueryError: it cannot be answered here.
-            QueryError: it lacks a variable that is bound.
         """
         query = self._queries.parsed(text, base, bindings)
         asked = replace(options or QueryOptions(), at=at, timeout=timeout)
@@ -327,13 +322,7 @@ class AsyncClient:
         budgets: Budgets | None = None,
         **settings: Any,
     ) -> AsyncStream:
-        """Keep the answer of a query up to date; `settings` are the arguments of `Client.stream`.
-
-        Raises:
-            QuerySyntaxError: the text is not a query.
-            UnsupportedQueryError: it cannot be answered continuously.
-            ValueError: seconds out of range, or a replay without an end.
-        """
+        """Keep the answer of a query up to date; see `Client.stream`."""
         how = StreamSettings(**settings)
         query = self._queries.parsed(text, base, bindings)
         streamer = self._queries.streamer(query, how, budgets)

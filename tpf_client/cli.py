@@ -278,7 +278,6 @@ def _time_limit(seconds: float | None, client: Client) -> Iterator[None]:
 def _watch(
     client: Client, stream: "Stream", seconds: float | None, board: bool, explain: bool
 ) -> int:
-    """Show updates until time is up or Ctrl-C; return their number."""
     timer = None if seconds is None else threading.Timer(seconds, stream.close)
     if timer is not None:
         timer.daemon = True

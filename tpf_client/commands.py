@@ -46,14 +46,7 @@ def printable(text: str) -> str:
 
 
 class _Command(NamedTuple):
-    """A command.
-
-    Args:
-        module: defines it.
-        attribute: a `typer.Typer` or a `click.Command`.
-        extras: what must be installed beside the client.
-        needs: modules of these extras that it loads only for some commands.
-    """
+    """A command; `needs` are modules of its extras that it loads only sometimes."""
 
     module: str
     attribute: str
@@ -139,7 +132,6 @@ def _typed(app: Any) -> Any:
 
 
 def _plain(command: Any) -> Any:
-    """The same for a command of click."""
     from copy import copy
 
     from click import Context, Option, Parameter
@@ -174,7 +166,6 @@ def _shouted(program: str) -> str:
 
 
 def _completed(command: Any, program: str) -> int:
-    """Answer a shell's completion request."""
     from typer.completion import get_completion_inspect_parameters
 
     get_completion_inspect_parameters()  # makes the shells known that typer completes for
@@ -252,7 +243,6 @@ def _what_failed(error: OSError) -> str:
 
 
 def _what_is_missing(error: ImportError, command: _Command) -> str:
-    """Name the extra to install; an `ImportError` if the missing module is ours."""
     ours = {each.module.partition(".")[0] for each in COMMANDS.values()} | {"annotations"}
     package = (error.name or "").partition(".")[0]
     if not package or package in ours or not isinstance(error, ModuleNotFoundError):

@@ -146,8 +146,6 @@ _SPARE = 4
 class SparqlEndpoint:
     """A WSGI application that answers SPARQL queries by a client; thread-safe.
 
-    Close it to stop the running queries.
-
     Args:
         client: answers.
         allowance: limits each query.
@@ -159,7 +157,7 @@ class SparqlEndpoint:
         streams_per_reader: the most of these per address; 0: all.
         min_interval: the least seconds between two evaluations of a followed answer.
         examples: queries that the page at ``/`` offers.
-        continuous: path of the same server's continuous queries; empty: none.
+        continuous: path of the same server's continuous queries.
         tiles: the background of the page's map.
 
     Raises:
@@ -281,7 +279,6 @@ class SparqlEndpoint:
     def _answer(
         self, environ: WsgiEnvironment, path: str
     ) -> tuple[str, bytes | StreamedBody | FollowedBody]:
-        """Return the media type and the body of an answer."""
         if path == WORDS:
             if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
                 raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} can only be read")
@@ -341,12 +338,6 @@ class SparqlEndpoint:
         return self._watch.watching(Budget(self._client.clock, self._allowance))
 
     def _follow(self, text: str, environ: WsgiEnvironment) -> FollowedBody:
-        """Follow an answer, once there is one.
-
-        Raises:
-            RefusedError: too many follow already.
-            ClientError: the query cannot be kept up to date, or its first evaluation failed.
-        """
         interval = seconds_of(environ, "max-interval", LEAST_PERIOD, 9_999_999)
         if interval is not None:
             interval = max(interval, self._min_interval)

@@ -1,23 +1,23 @@
 """Errors of the client.
 
 ClientError
-├── QueryError                the query itself
-│   ├── QuerySyntaxError      not SPARQL: line, column and a caret
-│   └── UnsupportedQueryError SPARQL that this client cannot answer; before the first request
-├── SourceError               a source of fragments; names the URL
-│   ├── ConnectionFailedError refused, timed out, cut off
-│   ├── HttpError             an error status
-│   ├── ParseError            not RDF of the announced type
-│   ├── PageError             RDF that is not a usable page of a fragment
-│   ├── PageTooLargeError     more bytes than allowed
-│   ├── OriginError           a link or redirect leads to another origin
-│   ├── ServiceError          a SERVICE SILENT failed; queries go on without it
-│   ├── HistoryError          the facts of a past instant are not available
-│   ├── SourceLimitError      more pages, bytes or time of reading than allowed
-│   └── UnstableError         facts expire faster than one evaluation can read them
-├── MapTilesError             an invalid template of map tiles
-├── LimitError                a query takes more time, rows or memory than allowed
-└── ClosedError               the client or the stream was closed meanwhile
+├── QueryError
+│   ├── QuerySyntaxError
+│   └── UnsupportedQueryError
+├── SourceError
+│   ├── ConnectionFailedError
+│   ├── HttpError
+│   ├── ParseError
+│   ├── PageError
+│   ├── PageTooLargeError
+│   ├── OriginError
+│   ├── ServiceError
+│   ├── HistoryError
+│   ├── SourceLimitError
+│   └── UnstableError
+├── MapTilesError
+├── LimitError
+└── ClosedError
 """
 
 

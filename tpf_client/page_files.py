@@ -1,8 +1,7 @@
 """The files of the page, for any static host or the endpoint.
 
-Queries run in the browser, by this package as Python in a worker (see `tpf_client.page_runtime`),
-or at the endpoint. File names contain hashes, for permanent caching; ``index.html`` names the
-current files. ``page.json`` has the datasets, examples and features.
+Queries run in the browser, by this package in a worker, or at the endpoint. File names contain
+hashes, for permanent caching; ``index.html`` names the current files.
 """
 
 import gzip

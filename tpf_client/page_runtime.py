@@ -1,11 +1,8 @@
-"""Python for the browser: fetched once, checked, trimmed, compiled, compressed.
+"""Python for the browser: fetched once, checked, trimmed, compressed.
 
-Pyodide's npm package is fetched from the configured registry when this project is installed or its
-wheel is built (by hand: `python -m tpf_client.page_runtime`), checked against the hash below, and
-cached for the user. Only the standard library is imported, for building a wheel.
-
-Where Node is installed, modules are compiled to bytecode, which only the same Python can do: then
-the tab starts in a third of the CPU time. A module that has changed since is sent as source.
+Pyodide's npm package is fetched from the configured registry at installation (by hand: `python -m
+tpf_client.page_runtime`), checked against the hash below, and cached. Only the standard library is
+imported, for building a wheel.
 """
 
 import ast
@@ -239,7 +236,7 @@ def _members(package: bytes) -> dict[str, bytes]:
 
 
 def _trimmed(library: bytes) -> bytes:
-    """Drop unused parts of the standard library; store uncompressed, as the file will be."""
+    """Stored uncompressed, as the whole file will be compressed."""
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(library)) as before, zipfile.ZipFile(made, "w") as after:
         for entry in sorted(before.infolist(), key=lambda each: each.filename):
@@ -288,7 +285,7 @@ def _compiled(archive: bytes, folder: Path) -> bytes | None:
 
 
 def _write(contents: dict[str, bytes], folder: Path, quality: int) -> None:
-    """Write each compressed, and their list last."""
+    """The list comes last."""
     try:
         import brotli
     except ImportError:

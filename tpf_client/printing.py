@@ -56,7 +56,7 @@ class LiveTable:
     """The present answer of a continuous query, for rich.
 
     New rows are green, changed cells yellow, late rows dim, and removed rows struck out until the
-    next update. Rows are single lines, as many as leave room for the status below.
+    next update.
     """
 
     def __init__(self, urls: Sequence[str] = ()) -> None:
@@ -100,10 +100,7 @@ class LiveTable:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """A table that leaves room for the lines `below`.
-
-    Of the `lines`, the first `present` are in the answer.
-    """
+    """A table that leaves room for the lines `below`."""
 
     variables: Sequence[str]
     lines: Sequence[Sequence[Text]]
@@ -152,7 +149,6 @@ def _styled(row: Row, before: Row | None, new: set[Row], *, late: bool) -> list[
 
 
 def _line(term: str | None) -> str:
-    """A cell without line ends."""
     return " ".join(cell(term).splitlines())
 
 
@@ -186,7 +182,6 @@ def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:
 
 
 def _time(instant: datetime | None, now: datetime) -> str:
-    """Format an instant: seconds, in UTC; with the date unless today."""
     if instant is None:
         return "—"
     utc = instant.astimezone(UTC)

@@ -118,7 +118,6 @@ def _parameters(text: str) -> dict[str, list[str]]:
 
 
 def _graphs(parameters: dict[str, list[str]], name: str) -> tuple[Term, ...]:
-    """The graphs that a parameter names."""
     found = []
     for each in parameters.get(name, ()):
         try:

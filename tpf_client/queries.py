@@ -47,9 +47,9 @@ OnProgress: TypeAlias = Callable[[int, int], object]
 class Answer:
     """The solutions of a query that is evaluated once, as they become known.
 
-    What comes out stays true until non-monotone operators are flushed before all input has come;
-    from then on output is held back to the end. If a fragment is much longer than promised and
-    nothing was handed out yet, the query is planned again; pages are not read again.
+    Once non-monotone operators had to be flushed early, output is held back to the end. If a
+    fragment is much longer than promised and nothing was handed out yet, the query is planned
+    again.
     """
 
     def __init__(self, driver: Driver, plan: _Plan, progress: OnProgress | None = None) -> None:
@@ -78,7 +78,6 @@ class Answer:
         return self
 
     def _surprised(self) -> bool:
-        """True if a longer fragment makes the plan a bad one."""
         self._outdated = self._outdated or not self._handed_out
         return self._outdated
 
@@ -109,7 +108,7 @@ class Answer:
             self.driver.restart()
 
     def _advance(self) -> Steps[Ask | bool]:
-        """Do some work; return ``False`` at the end, `Ask` to wait."""
+        """``False`` at the end, `Ask` to wait."""
         if self._outdated:
             self.driver.restart()
             yield from self.begin()

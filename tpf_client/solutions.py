@@ -102,7 +102,6 @@ class Solution(Mapping[str, "Identifier"]):
 
 
 def _shown(term: Term) -> "Identifier":
-    """Convert a term to rdflib, or N-Triples text where that is not installed."""
     try:
         return rdflib_term(term)
     except ImportError:

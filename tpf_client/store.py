@@ -27,7 +27,6 @@ _PLACES = ("s", "p", "o")
 
 
 def _term_of(node: Identifier) -> TermOrVariable:
-    """Convert an rdflib term; `TypeError` if no IRI, blank node or literal."""
     if isinstance(node, URIRef):
         return iri(str(node))
     if isinstance(node, BNode):

@@ -69,7 +69,6 @@ def _labelling(part: Detected) -> str:
 
 
 def _change(step: Step, evaluation: Evaluation) -> tuple[str | None, str]:
-    """Classify a step as ``dynamic`` or ``static`` (``None``: unknown), with the reason."""
     wanted = canonical_pattern(step.pattern)
     fragments = [each for each in evaluation.fragments() if _belongs(each, wanted)]
     facts = dict.fromkeys(quad for each in fragments for quad in each.quads())
@@ -105,10 +104,9 @@ class TimedSolution(Solution):
     Facts that change before their labels end, or that a query wants absent, may end it early.
 
     Attributes:
-        valid_from: the latest start of its facts; the evaluation's instant where none is known;
-            ``None``: always.
+        valid_from: the latest start of its facts, or the evaluation's instant; ``None``: always.
         valid_until: the earliest end of its facts, or, where these are unknown (see
-            ``docs/streaming.md``), of all facts read; ``None``: no end. Exclusive.
+            ``docs/streaming.md``), of all facts read; exclusive.
     """
 
     __slots__ = ("valid_from", "valid_until")
@@ -124,23 +122,23 @@ class TimedSolution(Solution):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The result of one evaluation of a continuous query.
+    """The result of one evaluation; instants are on the server's clock.
 
     Args:
-        at: its instant, on the server's clock.
+        at: its instant.
         added: new solutions, with multiplicity and validity.
         removed: solutions that are gone.
         valid_until: when the first fact read expires, if any does.
         error: why the evaluation failed; nothing changed, and it is tried again.
         warnings: errors in the data, each once.
         dynamic: the dataset can change at all.
-        wakes_at: the next evaluation, on the server's clock; ``None``: never.
+        wakes_at: the next evaluation; ``None``: never.
         ordered: the query orders its answer.
-        form: SELECT; ASK, true where it has a solution (without values); CONSTRUCT or DESCRIBE,
-            whose solutions are distinct triples with ``subject``, ``predicate`` and ``object``.
-        boolean: the answer of ASK, updated when it turns; ``None``: unknown, or another form.
+        form: of the query. ASK is true where it has a solution; CONSTRUCT and DESCRIBE have
+            distinct triples with ``subject``, ``predicate`` and ``object``.
+        boolean: the answer of ASK; ``None``: unknown, or another form.
         pages: pages read so far, cached ones included.
-        work: requests so far; one shared by several queries counts as merged for the others.
+        work: requests so far; shared ones count as merged for other queries.
         late: solutions present by grace alone: a label ended and was not renewed yet.
     """
 
@@ -200,11 +198,10 @@ class Update:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the update as a JSON object: ISO 8601 instants, SPARQL JSON bindings.
+        """Return a JSON object: ISO 8601 instants, SPARQL JSON bindings.
 
-        ``vars`` are the columns; ``valid`` has the span of each added solution, ``places`` its
-        index in an ordered answer; ``boolean`` is the answer of ASK (``null``: unknown); ``late``
-        are solutions present by grace alone.
+        ``valid`` has the spans of added solutions, ``places`` their indexes in an ordered answer;
+        ``boolean`` is the answer of ASK; ``late`` are solutions present by grace alone.
         """
         placed = self.placed()
         head = self.head(placed)
@@ -305,8 +302,8 @@ class Updates:
 class Stream(Updates):
     """A continuous query: iterate over its updates, or `start` it with a callback.
 
-    The next evaluation waits until the last update was taken, so a slow consumer gets one update
-    with all changes. Leaving the loop, `close`, or closing the client stops its requests.
+    The next evaluation waits until the last update was taken. Leaving the loop, `close`, or closing
+    the client stops its requests.
     """
 
     def __init__(

@@ -186,8 +186,6 @@ class Tab:
 
 
 class _Query:
-    """One query of a page; `all_work` returns the requests of all."""
-
     def __init__(
         self,
         message: TabMessage,
@@ -266,7 +264,6 @@ class _Query:
         self._tell("done", {"rows": count} | work)
 
     async def _watch(self) -> None:
-        """Keep the answer up to date, and start again after a failure."""
         failures = 0
         while True:
             stream = self._client.stream(
@@ -314,7 +311,6 @@ class _Query:
         self._tell("error", {"error": reason, "at": at, "now": at, "next_look": again})
 
     def _take(self, update: Update, rows: list[TimedSolution] | None) -> list[TimedSolution] | None:
-        """Post the changes; return the answer after them, ``None``: none yet."""
         if update.error is not None:
             return rows
         placed = update.placed()

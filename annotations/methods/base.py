@@ -18,10 +18,7 @@ NAMED_GRAPHS = Term("*")
 class Naming:
     """The vocabulary and the names of annotated data.
 
-    Args:
-        fact_base: prefix of minted IRIs, which depend only on the fact and its label's identity, so
-            that pages are stable.
-        fragment_url: the dataset, for IRIs of fragments as the form expands them.
+    `fact_base` is the prefix of minted IRIs, `fragment_url` the dataset of implicit graphs.
     """
 
     fact_base: str
@@ -32,9 +29,8 @@ class Naming:
 class FactPattern(NamedTuple):
     """A pattern of labelled facts; ``None`` leaves a position open.
 
-    `graph` is `DEFAULT_GRAPH`, `NAMED_GRAPHS` (all others) or a term. `identity` is the token of
-    minted names (see `annotations.methods.names.identity`). `repeats`: only facts with one term in
-    two positions.
+    `graph` may be `NAMED_GRAPHS`; `identity` is the token of minted names; `repeats`: only facts
+    with one term in two positions.
     """
 
     subject: Term | None = None
@@ -51,8 +47,8 @@ class FactPattern(NamedTuple):
 class Part(NamedTuple):
     """One quad of a method's shape that a pattern can match.
 
-    Every fact that matches `facts` and `residual` shows exactly one quad, ``render(fact)``, and
-    different facts show different quads; so counts are equal.
+    Facts that match `facts` and `residual` show exactly one quad each, ``render(fact)``, all
+    different; so counts are equal.
     """
 
     facts: FactPattern
@@ -74,12 +70,12 @@ class Rewriting(NamedTuple):
     """A triple pattern for data annotated by one method.
 
     Args:
-        patterns: match together; the first one matches the data. The original variables keep their
-            names. Graph variables include the default graph, which joins with no subject or object.
+        patterns: match together; the first one matches the data. Original variables keep their
+            names. Graph variables include the default graph.
         initial: variable of the label's start (intervals only).
-        final: variable of the label's end; the same as `initial` for single instants.
-        graph: variable of the fact's own graph, if the form states it.
-        derived: a variable computed from the match of the first pattern, if any.
+        final: variable of the label's end.
+        graph: variable of the fact's own graph, if stated.
+        derived: a variable computed from the first pattern's match.
     """
 
     patterns: tuple[QuadPattern, ...]

@@ -1,8 +1,8 @@
 """Implicit graphs: the IRI of a fact's own fragment carries the label (Taelman et al. 2016).
 
-``s p o`` stays in its own graph, and the label, in the default graph, is on the IRI
-``{dataset}?subject=s&predicate=p&object=o`` (with ``&graph=g`` for a named graph). A static quad
-that equals a labelled one counts as labelled.
+``s p o`` stays in its graph; the default graph has the label of
+``{dataset}?subject=s&predicate=p&object=o`` (with ``&graph=g`` for a named graph). An equal static
+quad counts as labelled.
 """
 
 from collections.abc import Callable, Iterator
@@ -65,10 +65,7 @@ class ImplicitGraph(Method):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """Ask the pattern, then the label of each match's fragment (`Rewriting.derived`).
-
-        A variable predicate also matches the triples of labels, whose fragments have no label.
-        """
+        """Ask the pattern, then the label of each match's fragment (`Rewriting.derived`)."""
         fragment, graph = fresh("fragment"), fresh("graph")
         label = label_patterns(fragment, labelling, fresh, naming.vocabulary)
         derived = Derived(fragment, lambda quad: fragment_iri(quad, naming))

@@ -1,8 +1,4 @@
-"""The interface of annotation methods: encode, decode, match and rewrite by shapes.
-
-Matching finds the labelled facts behind a quad pattern over annotated data, so the annotated quads
-need not exist anywhere.
-"""
+"""The interface of annotation methods: encode, decode, match and rewrite by shapes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,11 +43,10 @@ class Method(ABC):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """Return the pattern for data annotated by this method.
+        """Return the pattern for labelled facts in data annotated by this method.
 
-        It matches labelled facts only, one solution per fact and label. A variable predicate is the
-        fact's: annotations have no label. `fresh` makes new variables; `naming` is that of the
-        foreign server.
+        It has one solution per fact and label; a variable predicate is the fact's. `fresh` makes
+        new variables; `naming` is the foreign server's.
         """
 
     def encode(self, fact: Fact, naming: Naming) -> list[Quad]:
@@ -69,7 +64,7 @@ class Method(ABC):
     def match(self, pattern: QuadPattern, naming: Naming) -> Sequence[Part]:
         """Return the labelled facts that show quads matching `pattern`, and these quads.
 
-        The parts are disjoint and in a fixed order, so that pages are stable.
+        Parts are disjoint and ordered, for stable pages. The quads need not exist anywhere.
         """
         parts = (shape.match(pattern) for shape in _shapes(self, naming))
         return [part for part in parts if part is not None]
@@ -84,9 +79,9 @@ class Method(ABC):
     ) -> list[Fact]:
         """Return the facts of annotated quads, in order; unlabelled ones included.
 
-        Repeated quads count once. A fact with an unreadable label is left out, because without it
-        it would hold for ever; of overlapping labels the earliest is kept. `on_error` receives
-        every problem; without it the first one is raised.
+        A fact with an unreadable label is left out, or it would hold for ever; of overlapping
+        labels the earliest is kept. `on_error` receives every problem; without it the first one is
+        raised.
 
         Raises:
             DecodeError: an annotation is incomplete, contradicts itself or labels no fact; or there
@@ -119,10 +114,7 @@ def _shapes(method: Method, naming: Naming) -> tuple[Shape, ...]:
 
 
 def reads_as_annotation(fact: Fact, naming: Naming) -> bool:
-    """True for a fact that, stated plainly, would be read as an annotation.
-
-    No method can encode it, so stores refuse it.
-    """
+    """True for a fact that, stated plainly, would be read as an annotation."""
     predicate = fact.quad.predicate
     vocabulary = naming.vocabulary
     return predicate in vocabulary.label_predicates or (

@@ -71,11 +71,7 @@ class NamedGraph(Method):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """Ask the pattern of any graph, and the label of that graph.
-
-        A variable predicate ranges over labelled graphs. The fact's own graph is not bound, because
-        few data state it.
-        """
+        """Ask the pattern of any graph, and the label of that graph."""
         own = fresh("graph")
         label = label_patterns(own, labelling, fresh, naming.vocabulary)
         patterns = (QuadPattern(*pattern, own), *label.patterns)

@@ -1,9 +1,8 @@
 """Names minted for labelled facts, and the way back from a name to the fact.
 
-A minted name is ``{fact_base}{kind}/{token}``; the token is a digest of the fact and the start of
-its interval, so that it survives renewals. Implicit graphs mint nothing: their node is the IRI of
-the fact's fragment by the form's template (RFC 6570, section 3.2.8; terms explicit as in Hydra,
-IRIs and datatypes bare).
+``{fact_base}{kind}/{token}``: a token digests the fact and the start of its interval, so that it
+survives renewals. Implicit graphs use the fact's fragment, by the form's template (RFC 6570,
+section 3.2.8; Hydra's explicit representation, IRIs bare).
 """
 
 import re
@@ -73,10 +72,7 @@ def quad_of_fragment(term: str, naming: Naming) -> Quad | None:
 
 
 def read_fragment_iri(term: str) -> Quad | None:
-    """Return the quad in the query of a fragment's IRI, else ``None``.
-
-    Accepts any address, order and encoding of the parameters.
-    """
+    """Return the quad of any fragment's IRI, whatever address, order and encoding."""
     if not is_iri(term):
         return None
     try:

@@ -1,7 +1,7 @@
 """RDF 1.2 reifiers: a node reifies the fact's triple term (RDF 1.2 Concepts, section 1.5).
 
-``s p o . X rdf:reifies <<( s p o )>> .`` and the label on X, in the fact's graph. A static quad
-that equals a labelled one counts as labelled.
+``s p o . X rdf:reifies <<( s p o )>> .`` and the label on X, in the fact's graph. An equal static
+quad counts as labelled.
 """
 
 from collections.abc import Callable, Iterator

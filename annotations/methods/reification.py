@@ -1,7 +1,6 @@
-"""Reification: a node of type ``rdf:Statement`` describes the fact (RDF Schema 1.1, section 5.3).
+"""Reification: a labelled ``rdf:Statement`` (RDF Schema 1.1, section 5.3), in the fact's graph.
 
-The label is on the node, all in the fact's graph. The fact itself is not stated: it holds only for
-a while.
+The fact itself is not stated: it holds only for a while.
 """
 
 from collections.abc import Callable, Iterator
@@ -85,10 +84,7 @@ class Reification(Method):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """Ask each position of its part of the statement, a variable predicate too.
-
-        The type ``rdf:Statement`` is implied and not asked for.
-        """
+        """Ask each position of its part of the statement, a variable predicate too."""
         node, graph = fresh("statement"), fresh("graph")
         label = label_patterns(node, labelling, fresh, naming.vocabulary)
         patterns = (

@@ -1,7 +1,4 @@
-"""The shape of an annotation: the quads that every labelled fact shows, as templates.
-
-Encoding renders them and matching inverts them, so both always agree.
-"""
+"""The shape of an annotation: templates of quads, rendered to encode, inverted to match."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -236,7 +233,6 @@ class Shape(NamedTuple):
 
 
 def _equal(left: Slot, right: Slot, lookup: Lookup) -> Lookup | None:
-    """Narrow a lookup to facts with the same term in two slots."""
     if isinstance(left, FixedTerm):
         return right.require(left.value, lookup)
     if isinstance(right, FixedTerm):

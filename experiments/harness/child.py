@@ -1,7 +1,7 @@
-"""The program of child processes that follow orders: ``child MODULE:NAME [ARGUMENT…]``.
+"""The program of child processes: ``child MODULE:NAME [ARGUMENT…]``.
 
-NAME is a function of an order, or a class made of the arguments whose instance is called. Orders
-are lines of JSON on standard input; an answer repeats the ``id``.
+NAME is a function of an order, or a class whose instance is called. Orders are lines of JSON on
+standard input; an answer repeats the ``id``.
 """
 
 import json

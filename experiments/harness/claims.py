@@ -1,7 +1,7 @@
 """The claims of the papers (``claims.csv``), mostly ratios: their machines differ from ours.
 
-Papers: 000 CQELS, 001 the DEBS 2015 challenge, 002 the thesis on CQELS, 003 C-SPARQL, 004 query
-streamers over fragments.
+000 is CQELS, 001 the DEBS 2015 challenge, 002 the thesis on CQELS, 003 C-SPARQL, 004 query
+streamers.
 """
 
 import csv
@@ -34,5 +34,5 @@ def checks(experiment: str, found: Mapping[str, Callable[[], float | None]]) -> 
 
 
 def unmeasured(experiments: Collection[str]) -> list[Check]:
-    """Return the claims of these experiments as not measured."""
+    """Return these experiments' claims as not measured."""
     return [Check(claim, None) for claim in CLAIMS if claim.experiment in experiments]

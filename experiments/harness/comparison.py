@@ -219,7 +219,6 @@ def runs_together(runs: Sequence[FinishedRun]) -> FinishedRun:
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Explain why runs are not comparable."""
     sides = [{"seed": facts.get("seed"), **facts.get("settings", {})} for facts in (before, after)]
     for name, value in sides[0].items():
         if name in sides[1] and sides[1][name] != value:

@@ -1,7 +1,6 @@
-"""A proxy process that adds latency and counts requests and bytes.
+"""A proxy process that delays what clients send, and counts requests and bytes.
 
-Clients' bytes and connections arrive a delay later. The order ``{"delay": 20.0}`` (milliseconds) is
-answered with the counts since the last: ``{"requests": 1, "bytes": 2, "connections": 3}``. Clients
+The order ``{"delay": 20.0}`` (milliseconds) is answered with the counts since the last one. Clients
 must not pipeline requests.
 """
 

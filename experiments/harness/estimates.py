@@ -34,7 +34,7 @@ def estimate(values: Iterable[float]) -> MeanEstimate | None:
 def ratio_estimate(before: Sequence[float], after: Sequence[float]) -> MeanEstimate | None:
     """Return the ratio of geometric means with its 95 % interval, by Welch.
 
-    One value on a side has no interval; ``None`` where one is missing or not positive.
+    Single values have no interval; ``None`` where one is missing or not positive.
     """
     if not before or not after or min(*before, *after) <= 0:
         return None
@@ -54,7 +54,6 @@ def ratio_estimate(before: Sequence[float], after: Sequence[float]) -> MeanEstim
 
 
 def _quantile(degrees: float) -> float:
-    """Return Student's t quantile 0.975."""
     return float(stdtrit(degrees, 0.975))
 
 

@@ -19,12 +19,7 @@ ResultRow: TypeAlias = Mapping[str, CellValue]
 class Run:
     """The run that an experiment is part of.
 
-    Args:
-        seed: of the workload.
-        folder: for temporary files.
-        say: shows a line of progress.
-        output: the results of all experiments, if kept.
-        static: makes stores of static data.
+    `say` shows a line of progress; `static` makes stores of static data.
     """
 
     seed: int
@@ -38,11 +33,8 @@ class Run:
 class Measurement:
     """One measurement, which may give several rows.
 
-    Args:
-        key: the parameters; unique within an experiment.
-        measure: takes what the group opened; returns rows. `MeasurementError` and `OSError` make it
-            a failed one.
-        repetitions: ``None``: those of the run. Counts need none.
+    The `key` is unique. `measure` takes what the group opened; `MeasurementError` and `OSError`
+    make it a failed one. Counts need no `repetitions`.
     """
 
     key: Mapping[str, str | int | float]
@@ -54,8 +46,7 @@ class Measurement:
 class MeasurementGroup:
     """Measurements that share servers, data and client processes.
 
-    Their rounds alternate, so that other load meets all alike. `open` may raise `UnavailableError`
-    to leave the group out; `warm_up` is not measured.
+    Their rounds alternate, so that other load meets all alike. `open` may raise `UnavailableError`.
     """
 
     name: str
@@ -85,16 +76,16 @@ class Figure:
     Args:
         name: of its files.
         title: the heading.
-        x_label: name and unit of the horizontal axis.
-        y_label: name and unit of the vertical axis.
+        x_label: with its unit.
+        y_label: with its unit.
         series: points by series name.
-        kind: ``lines``, or ``bars`` side by side for texts as `x`.
+        kind: ``lines``, or ``bars`` for texts as `x`.
         log_x: logarithmic horizontal axis.
         log_y: logarithmic vertical axis.
-        markers: false for time lines of hundreds of points.
+        markers: false for hundreds of points.
         places: colour number by series, consistent over figures.
-        answer: the first of these heads the report, all are in the README.
-        marks: points of others on other hardware, by name and the series with their colour.
+        answer: the first one heads the report, all are in the README.
+        marks: points of others on other hardware, and the series with their colour.
     """
 
     name: str
@@ -122,10 +113,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A sentence computed from the data.
+    """A sentence computed from the data; another result must give another one.
 
-    Another result must give another sentence. A `headline` is in the summary of a published report;
-    an `answer` begins it.
+    A `headline` is in the published summary; an `answer` begins it.
     """
 
     text: str
@@ -135,15 +125,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target and its measured value.
-
-    Args:
-        what: the quantity, with its unit.
-        measured: ``None``: not in this run.
-        limit: the target.
-        at_most: an upper bound, not a lower one.
-        compared: the results of others.
-    """
+    """A target and its measured value; `at_most` makes it an upper bound."""
 
     what: str
     measured: float | None
@@ -161,18 +143,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of a paper.
+    """A claim of a paper, and the range of measured values that agree.
 
-    Args:
-        name: unique within its experiment.
-        experiment: checks it.
-        paper: its number.
-        where: section, figure or table.
-        says: the claim as a sentence.
-        figure: the paper's own number.
-        quantity: the measured quantity, with its unit.
-        at_most: largest value that agrees.
-        at_least: smallest value that agrees.
+    `figure` is the paper's own number, `where` its section, figure or table.
     """
 
     name: str

@@ -1,8 +1,4 @@
-"""Find the programs of others that experiments compare with.
-
-They are in ``.run/peers`` (``tests/peers/install``) or in ``TPF_PEERS``: npm packages, and Pathway
-in a Python environment of its own.
-"""
+"""Find the programs of others: in ``.run/peers`` (``tests/peers/install``) or ``TPF_PEERS``."""
 
 import hashlib
 import json

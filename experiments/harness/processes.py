@@ -1,7 +1,7 @@
 """Measured processes on loopback, with CPU and memory from the operating system.
 
-The CPU clock of a process (POSIX ``clock_getcpuclockid``) counts nanoseconds and includes ended
-threads, unlike ``/proc`` and psutil.
+The CPU clock (POSIX ``clock_getcpuclockid``) counts nanoseconds and includes ended threads, unlike
+``/proc``.
 """
 
 import ctypes
@@ -73,10 +73,7 @@ class Usage(NamedTuple):
 
 
 class Process:
-    """A process of ours with its children; methods raise `ProcessFailedError` once it ended.
-
-    `errors` is the file of its standard error.
-    """
+    """A process with its children; methods raise `ProcessFailedError` once it ended."""
 
     def __init__(self, name: str, popen: "subprocess.Popen[bytes]", errors: IO[bytes]) -> None:
         self.name = name
@@ -92,7 +89,7 @@ class Process:
         return self.popen.pid
 
     def usage(self) -> Usage:
-        """Return CPU with children, the ended ones as last seen, and the time."""
+        """Return CPU with children, and the time."""
         for process in self._family():
             try:
                 self._seen[process.pid] = cpu_time(process)

@@ -41,8 +41,8 @@ def publish_report(
 ) -> Path:
     """Write the published form of the results; return the path of the page.
 
-    Files of an earlier report in `folder` are removed. Between ``<!-- report -->`` and ``<!--
-    /report -->`` the `readme` gets a link, date and machine, the answer and its figures.
+    Earlier files in `folder` are removed. The `readme` gets a summary between ``<!-- report -->``
+    and ``<!-- /report -->``.
 
     Raises:
         ConfigurationError: there are no results, or they or other files are in the folder.
@@ -106,7 +106,6 @@ def unpack_report(folder: Path, output: Path) -> list[str]:
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """Make a folder that replaces another one, or is removed on failure."""
     new = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
@@ -125,7 +124,6 @@ def _pack(results: Path, target: Path) -> None:
 
 
 def _cleaned(value: Any) -> Any:
-    """Clean all texts of a JSON value."""
     match value:
         case str():
             return _clean(value)

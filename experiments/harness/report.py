@@ -128,7 +128,6 @@ def _lines(axes: "Axes", figure: Figure) -> None:
 
 
 def _limited(axes: "Axes", places: Sequence[tuple[float, float]]) -> None:
-    """Ring the points at which the machine was the limit."""
     if places:
         axes.plot(
             [x for x, _ in places], [y for _, y in places],
@@ -138,7 +137,7 @@ def _limited(axes: "Axes", places: Sequence[tuple[float, float]]) -> None:
 
 
 def _marks(axes: "Axes", figure: Figure) -> None:
-    """Draw values of others, measured on other hardware: hollow, without lines."""
+    """Draw values of others, measured on other hardware."""
     numbers = dict(zip(figure.series, _places(figure), strict=True))
     whose = list(dict.fromkeys(name for name, _ in figure.marks))
     for (name, series), points in figure.marks.items():
@@ -179,7 +178,6 @@ def _bars(axes: "Axes", figure: Figure) -> None:
 
 
 def _places(figure: Figure) -> list[int]:
-    """Return the colour number of each series: its own, or an unused one."""
     free = (place for place in itertools.count() if place not in figure.places.values())
     return [figure.places[name] if name in figure.places else next(free) for name in figure.series]
 
@@ -345,7 +343,6 @@ def _add(
 
 
 def _problems(results: Results) -> list[str]:
-    """Explain why results are incomplete; empty where complete."""
     problems = [f"Not measured: {name}. {reason}" for name, reason in results.left_out.items()]
     problems += [
         f"{'' if reason.startswith(MACHINE_LIMIT) else 'Failed: '}{name}: {reason}"
@@ -360,7 +357,7 @@ def _problems(results: Results) -> list[str]:
 
 
 def _in_words(figure: Figure) -> str:
-    """Describe a figure by the ends of its series, for screen readers."""
+    """Describe a figure for screen readers."""
     parts = []
     for name, points in figure.series.items():
         if points:

@@ -1,7 +1,6 @@
 """The raw data of an experiment: a CSV file that grows with each measurement.
 
-Own columns are ``repetition`` (from 0), ``line`` and ``lines`` (row number and count within the
-measurement) and ``error``. A measurement counts once all of its lines are there.
+A measurement counts once all of its ``lines`` are there.
 """
 
 import csv
@@ -152,14 +151,7 @@ class RawData:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Measured rows as texts, and failures.
-
-    Args:
-        rows: of all measurements that did not fail.
-        left_out: groups not measured, with the reason.
-        failures: failed measurements, with the reason.
-        missing: measurements not made; ``None``: the run never ended.
-    """
+    """Measured rows as texts, failures, and measurements not made (``None``: unknown)."""
 
     rows: Sequence[Mapping[str, str]]
     left_out: Mapping[str, str]

@@ -170,7 +170,7 @@ class Runner:
         }
 
     def _prepare(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the folder; return a resumed run's facts, which must have the same sizes."""
+        """Make the folder; return a resumed run's facts."""
         kept = folder / FACTS
         earlier: dict[str, Any] = {}
         if self._resume and kept.is_file():
@@ -197,7 +197,6 @@ class Runner:
         return max((self._repetitions(each) for each in group.measurements), default=0)
 
     def _planned(self, group: MeasurementGroup, raw: RawData) -> list[tuple[Measurement, int]]:
-        """Return the missing measurements, round after round."""
         return [
             (measurement, repetition)
             for repetition in range(self._most_repetitions(group))
@@ -213,7 +212,6 @@ class Runner:
         left_out: dict[str, str],
         task: Any,
     ) -> None:
-        """Measure; after a failure set everything up again."""
         todo = list(planned)
         while todo:
             self._progress.update(task, what=f"{group.name}: setting up")
@@ -241,7 +239,7 @@ class Runner:
     def _attempt(
         self, measurement: Measurement, repetition: int, opened: Any, raw: RawData
     ) -> bool:
-        """Make a measurement; return True if the opened resources can be used again."""
+        """Make a measurement; return True if its resources can be used again."""
         what = " ".join(str(value) for value in measurement.key.values())
         self._progress.update(self._progress.task_ids[-1], what=what)
         # What earlier ones left behind in cycles: else seconds of collection are this one's.
@@ -288,7 +286,6 @@ def _explain(error: Exception) -> str:
 
 
 def _begun_earlier(facts: dict[str, Any], earlier: Mapping[str, Any]) -> None:
-    """Record where and when a resumed run was measured."""
     for name in ("started", "load at the start"):
         facts[name] = earlier[name]
     commits = dict.fromkeys((*earlier["versions"]["commit"].split(", "), commit()))
@@ -296,7 +293,6 @@ def _begun_earlier(facts: dict[str, Any], earlier: Mapping[str, Any]) -> None:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    """Write a file atomically."""
     with replaced_file(path, durable=False) as file:
         json.dump(value, file, indent=1, ensure_ascii=False)
         file.write("\n")

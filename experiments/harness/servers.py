@@ -160,10 +160,7 @@ def reference_server(
 
 
 def _launcher(folder: Path) -> Path:
-    """Write a launcher of the reference server with its own packages only.
-
-    It loads components of all packages beside it, and those of newer clients stop it.
-    """
+    """Keep newer clients' components out: the server loads all packages beside it."""
     modules = folder / "node_modules"
     modules.mkdir(exist_ok=True)
     for name in ("@ldf", "n3"):
@@ -233,7 +230,6 @@ def http_cache(server_port: int, port: int, folder: Path) -> Iterator[Process]:
 
 
 def _site(server_port: int, port: int, folder: Path) -> str:
-    """Return the documented configuration with other ports and folders."""
     try:
         site = _DOCUMENTED.read_text(encoding="utf-8")
     except OSError as error:

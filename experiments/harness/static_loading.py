@@ -68,7 +68,6 @@ class StaticLoading:
 
     @contextmanager
     def _context(self) -> Iterator[Any]:
-        """Return a Spark context, or ``None``."""
         settings = SparkSettings.from_environment(os.environ)
         if self._missing is None:
             try:

@@ -43,13 +43,12 @@ class Workload:
     """Streams that are joined on one value.
 
     Args:
-        drift: the role that moves to the next stream in each phase: rare values, most elements,
-            both or none.
+        drift: the roles that move to the next stream in each phase.
         streams: their number.
         partners: average matches of a row in another window.
         rate: elements of the fastest stream relative to each other one.
-        window: elements of all streams in windows at a time.
-        rare: the stream with rare values, where that does not move.
+        window: elements in all windows.
+        rare: the stream with rare values, unless moving.
     """
 
     drift: Literal["nothing", "selectivity", "rate", "both"] = "both"
@@ -182,8 +181,6 @@ def _column(routing: Routing) -> str:
 
 
 class _Side:
-    """An engine with one of the routings."""
-
     def __init__(self, workload: Workload, routing: Routing) -> None:
         self.engine = Engine(routing=routing)
         self.rows = 0

@@ -181,13 +181,10 @@ _PAUSE = timedelta(milliseconds=50)
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
+    """Sizes of the experiment; times in seconds.
 
-    Args:
-        polls: most polls replayed with labels on the page (the railway's day has 1,284).
-        rewritten_polls: the same for rewritten patterns.
-        latencies: seconds added to each request.
-        periods: seconds between two evaluations of the naive clients.
+    `polls` are replayed with labels on the page (a day has 1,284), `rewritten_polls` with rewritten
+    patterns; `periods` are those of clients without memory.
     """
 
     polls: int = 1_300
@@ -359,7 +356,6 @@ def _by_latency(later: Results) -> dict[str, list[Point]]:
 
 
 def _growth(later: Results, labelling: str) -> float | None:
-    """Return requests in the last quarter by those in the first, with the cache."""
     ratios = []
     for labels in (ON_PAGE, REWRITTEN):
         chosen = later.where(labels=labels, labelling=labelling, cache="on")
@@ -390,8 +386,6 @@ def _open(recorded: Recording, run: Run) -> Iterator[Stage]:
 
 
 class _Playing:
-    """A recording replayed to an application, and the cost of evaluations."""
-
     def __init__(self, stage: Stage, app: Application, labelling: Labelling, polls: int) -> None:
         self._stage = stage
         self._app = app
@@ -456,7 +450,7 @@ def _delayed(
     polls: int,
     stage: Stage,
 ) -> list[ResultRow]:
-    """Run a continuous query; one replay gives the times of all latencies."""
+    """One replay gives the times of all latencies."""
     way = (method, labelling, labels, cache, polls)
     if stage.played[0] != way:
         stage.played = (way, _stream(method, labelling, labels, cache, polls, stage))
@@ -469,7 +463,6 @@ def _delayed(
 def _stream(
     method: str, labelling: Labelling, labels: str, cache: bool, polls: int, stage: Stage
 ) -> list[ResultRow]:
-    """Run a continuous query, evaluated when something expires."""
     settings: dict[str, Any] = {
         "annotation": method, "max_age": 3600.0, "page_labels": labels == ON_PAGE,
     }  # fmt: skip
@@ -499,7 +492,6 @@ def _stream(
 
 
 def _poll(period: float, polls: int, stage: Stage) -> list[ResultRow]:
-    """Run a client without memory that asks in a fixed period."""
     found: list[ResultRow] = []
     recorded = stage.recorded
     settings: dict[str, Any] = {"annotation": "plain", "max_age": 3600.0, "page_labels": False}

@@ -33,10 +33,10 @@ class Mode:
 
     Args:
         name: in figures.
-        engine: the server's query language, ``cqels`` or ``csparql``; ``""``: over fragments.
-        method: annotation method without labels on pages; ``""``: our pages with labels.
+        engine: ``cqels`` or ``csparql`` on the server; ``""``: over fragments.
+        method: annotation method; ``""``: labels on pages.
         cache: nginx in front.
-        shared: the queries of a process share one client.
+        shared: a process's queries share one client.
         spark: the server gives its queries to Spark.
     """
 
@@ -78,11 +78,8 @@ def need_java() -> None:
 class Times:
     """The times of a board, in seconds.
 
-    Args:
-        period: until all live facts are renewed.
-        lead: from the publication of a renewal to the expiry of the old facts.
-        jitter: over which clients spread their evaluations.
-        step: between two evaluations of a C-SPARQL query.
+    `lead` is from a renewal's publication to the old facts' expiry, `step` between two evaluations
+    of a C-SPARQL query.
     """
 
     period: float
@@ -178,11 +175,7 @@ BUSY = 75.0
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """How long a board is observed.
-
-    `first` is the least start time of the clients, `steady` the time observed after it, `grace`
-    that of late updates.
-    """
+    """The seconds of starting clients (at least), of observation, and for late updates."""
 
     first: float
     steady: float
@@ -320,7 +313,6 @@ def _marks(clients: Sequence[Process]) -> list[dict[str, Any]]:
 def _collected(
     clients: Sequence[Process], order: Mapping[str, Any], patience: float
 ) -> list[dict[str, Any]]:
-    """Send an order to all, then collect all answers."""
     numbers = [client.order(order) for client in clients]
     return [
         client.answer(number, patience) for client, number in zip(clients, numbers, strict=True)
@@ -337,8 +329,6 @@ _Usages = tuple[Usage, Usage | None, list[Usage], Usage]
 
 
 class _Watched:
-    """The CPU of server, cache, clients and feed, since the start and the last sample."""
-
     def __init__(self, side: Side, clients: Sequence[Process], feed: Process) -> None:
         self._server, self._cache, self._clients = side.server.process, side.cache, clients
         self._feed = feed
@@ -362,7 +352,6 @@ class _Watched:
 
 
 def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
-    """Return percent of a core; the mean over processes for the clients."""
     each = [one.since(other).percent_of_core for one, other in zip(now[2], before[2], strict=True)]
     cache = None if now[1] is None or before[1] is None else now[1].since(before[1])
     return {
@@ -374,7 +363,6 @@ def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
 
 
 def _failure(*looks: _Usages) -> type[MeasurementError]:
-    """Return `MachineLimitError` if these processes ever filled the machine."""
     limit = BUSY * len(os.sched_getaffinity(0))
     filled = any(_all_shares(now, before) > limit for before, now in pairwise(looks))
     return MachineLimitError if filled else MeasurementError

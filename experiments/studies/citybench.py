@@ -228,20 +228,10 @@ _START_PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
+    """Sizes of the experiment; times in seconds.
 
-    Args:
-        queries: of the benchmark.
-        spark_queries: measured on Spark too, once each.
-        spark_instances: other numbers of the first of these.
-        rates: readings per second of each sensor; the first is that of all queries.
-        instances: copies of the same query; the first is that of all queries and rates.
-        varied: queries measured by rate and by instances.
-        lead: seconds by which a reading is published before its predecessor expires.
-        jitter: seconds over which clients spread their evaluations.
-        processes: of clients.
-        seconds: of each measurement, after the start.
-        spark_grace: seconds for late answers of Spark.
+    Spark measures `spark_queries` once each, the first also in `spark_instances`. The first of
+    `rates` and `instances` are those of all queries; `varied` ones have them all.
     """
 
     queries: tuple[str, ...] = (*CITYBENCH_QUERIES, *UNNAMED)
@@ -460,7 +450,6 @@ def _text(name: str, mode: Mode, server: Server, number: int, opened: OpenedCity
 
 
 def _ticks(name: str, rate: float, opened: OpenedCity, start: float) -> Ticks:
-    """Make the readings once for each query and rate."""
     if (name, rate, start) not in opened.ticks:
         seconds = 2 * opened.settings.seconds + start
         readings = opened.city.readings(opened.city.sensors(name), int(rate * seconds))
@@ -470,7 +459,6 @@ def _ticks(name: str, rate: float, opened: OpenedCity, start: float) -> Ticks:
 
 
 def _no_arrivals(*_: object) -> ResultRow:
-    """For queries whose answers name no observations."""
     return {"expected": 0}
 
 
@@ -481,7 +469,7 @@ def _arrivals(
     sent: Sequence[float],
     within: tuple[float, float],
 ) -> ResultRow:
-    """Return when observations published in a time span reached the answers."""
+    """Return when published observations reached the answers."""
     published: dict[str, float] = {}
     for tick, at in enumerate(sent):
         if within[0] <= at <= within[1]:

@@ -134,7 +134,6 @@ class Shop:
                 yield f"{_iri(f'person{number}')} {_iri('knows')} {_iri(f'person{knows}')}"
 
     def _stocks(self) -> Iterator[str]:
-        """Yield the warehouses' stocks, each in a graph of its own."""
         chance = random.Random(self.seed)
         for number in range(0, max(1, self.triples // _TRIPLES_PER_PRODUCT), 2):
             stock, warehouse = _integer(chance.randrange(100)), chance.randrange(_WAREHOUSES)
@@ -199,8 +198,6 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A server behind its proxy."""
-
     server: Server
     proxy: Process
     url: str
@@ -338,7 +335,6 @@ def total(results: Results, column: str, queries: Sequence[str]) -> float | None
 
 
 def _totals(results: Results) -> Iterator[Item]:
-    """Return sums over all queries, by client, server and latency."""
     queries = results.distinct("query")
     rows = []
     for latency in results.distinct("latency_ms"):

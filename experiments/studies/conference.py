@@ -72,13 +72,8 @@ _Events = Sequence[tuple[int, tuple[str, str, str]]]
 class Sizes:
     """Sizes of the experiment.
 
-    Args:
-        static: triples of the bibliography.
-        events: measured detections.
-        periodic_events: the same for C-SPARQL.
-        constants: authors, one query each in turn; at most three beyond a million static triples.
-        instances: numbers of simultaneous queries, on the second static size.
-        periodic_instances: the same for C-SPARQL.
+    `static` are triples, `events` detections, `constants` authors with a query each (at most three
+    beyond a million triples), `instances` simultaneous queries; ``periodic_…`` those of C-SPARQL.
     """
 
     static: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -255,7 +250,6 @@ def _sentences(single: Results, together: Results) -> Iterator[Finding]:
 
 
 def _periodic_ratio(at_paper: Results) -> float | None:
-    """Return the largest time of a C-SPARQL evaluation by a CQELS event's."""
     by_engine = at_paper.series("query", "engine", "execution_us", numeric=False)
     pairs = [{point.x: point.y for point in points} for points in by_engine.values()]
     names = (CQELS_MODE.name, CSPARQL_MODE.name)
@@ -264,7 +258,6 @@ def _periodic_ratio(at_paper: Results) -> float | None:
 
 
 def _growth(ours: Results) -> float | None:
-    """Return the time with most by that with fewest static triples, of the worst query."""
     series = ours.series("query", "static", "us_mean")
     ratios = [
         points[-1].y / points[0].y
@@ -275,7 +268,6 @@ def _growth(ours: Results) -> float | None:
 
 
 def _with_most(together: Results) -> float | None:
-    """Return milliseconds with the paper's number of queries, if measured."""
     series = together.series("query", "instances", "us_mean", engine=CQELS_MODE.name)
     ends = [points[-1] for points in series.values()]
     return max((end.y / 1000 for end in ends if float(end.x) >= 1000), default=None)
@@ -305,7 +297,6 @@ def _opened(settings: Sizes, run: Run, size: int) -> Iterator[Opened]:
 
 
 def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[ResultRow]:
-    """Measure CQELS: an execution for each event."""
     engine = Engine()
     engine.attach(opened.bibliography)
     engine.attach(opened.floorplan, FLOORPLAN)
@@ -331,7 +322,6 @@ def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[
 
 
 def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[ResultRow]:
-    """Measure C-SPARQL: an execution of all queries each second of the stream."""
     engine = CsparqlEngine()
     engine.attach(opened.bibliography)
     engine.attach(opened.floorplan)
@@ -366,7 +356,6 @@ _MEASURES: dict[str, Callable[..., Iterable[ResultRow]]] = {
 
 
 def _pushed(push: Callable[..., object], events: _Events) -> tuple[list[float], float]:
-    """Return the microseconds of each event, and the CPU seconds of all."""
     clock = time.perf_counter
     taken = []
     begin = time.process_time()

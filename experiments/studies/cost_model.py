@@ -114,15 +114,15 @@ class Sizes:
 
     Args:
         clients: computed numbers of clients.
-        fit_most: largest number of clients for the fit; larger ones check it.
+        fit_most: most clients of the fit; larger numbers check it.
         utilisation: largest mean share of a core in use.
         deadline: seconds until everybody has the answer after a renewal.
         machine_cores: of a rented machine.
         machine_memory: in GiB.
         machine_network: in Gbit/s.
         machine_price: per month, in any currency.
-        traffic_price: of an outgoing gigabyte, in the same.
-        simulated: numbers of clients for which a simulation checks the formula.
+        traffic_price: of an outgoing gigabyte.
+        simulated: clients of simulations that check the formula.
         simulated_periods: their number.
     """
 
@@ -171,10 +171,7 @@ def instances(line: Line, clients: float, allowed: float) -> int:
 
 
 def size(costs: Costs, prices: Sizes, clients: float) -> Size:
-    """Return the resources for so many clients.
-
-    Each cache is taken to cause the load on the server of the measured one.
-    """
+    """Return the resources for so many clients; caches load the server as measured."""
     allowed = prices.allowed(costs.period)
     if costs.cache is None:
         caches, needed = 0, instances(costs.server, clients, allowed)
@@ -219,8 +216,7 @@ def simulated(
 ) -> dict[str, float]:
     """Simulate clients renewed at once, first come, first served, apart from the formula.
 
-    Clients are spread over instances at random, arrive within `spread` seconds after a renewal, and
-    are served for an exponentially distributed time.
+    They arrive within `spread` seconds and are served for exponentially distributed times.
 
     Returns:
         Load of instances in percent of a core, mean and maximum; seconds from arrival to the end of
@@ -342,7 +338,6 @@ class CostModel:
 
 
 def _added(lines: Mapping[str, Line], *clients: str) -> Line:
-    """Return the CPU of server and cache, and of the named clients."""
     each = [lines[name] for name in ("server", "cache", *clients) if name in lines]
     return Line(sum(line.fixed for line in each), sum(line.per_client for line in each))
 
@@ -416,7 +411,6 @@ def _points(opened: MeasuredTotals, mode: str, column: str) -> dict[float, float
 
 
 def _quantities(opened: MeasuredTotals, mode: str) -> dict[str, dict[float, float]]:
-    """Return the fitted quantities, by numbers of clients."""
     seconds = _points(opened, mode, "seconds")
     received = _points(opened, mode, "bytes")
     found = {
@@ -453,7 +447,6 @@ def _costs(opened: MeasuredTotals, mode: str) -> Costs:
 
 
 def _burst(opened: MeasuredTotals, mode: str) -> float:
-    """Return seconds between two instants at which all answers are due."""
     return opened.step if mode == CSPARQL_MODE.name else opened.period
 
 

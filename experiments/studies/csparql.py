@@ -109,16 +109,8 @@ _QUERIES = {
 class Sizes:
     """Sizes of the experiment.
 
-    Args:
-        static: triples of the bibliography.
-        seconds: of the stream that are measured.
-        windows: ranges of windows in seconds, for the rules.
-        brokers: static triples, for the rules.
-        spark_events: triples that Spark replays.
-        spark_warm_up: triples that it replays before; none: no warm-up.
-        cores: of Spark.
-        spark_windows: ranges for the rules on Spark; none: not measured.
-        spark_brokers: static triples, for the rules on Spark; the first are those of all windows.
+    `static` and `brokers` are static triples, `windows` ranges in seconds, for the rules;
+    ``spark_…`` the same on Spark.
     """
 
     static: tuple[int, ...] = (10_000, 100_000)
@@ -271,7 +263,6 @@ class PeriodicQueries:
 
 
 def _native(native: Results) -> Iterator[Item]:
-    """Compare with the original engine."""
     ratios = []
     for (name, size), original in _ORIGINAL.items():
         measured = native.mean("ms_median", query=name, static=size)
@@ -290,7 +281,6 @@ def _native(native: Results) -> Iterator[Item]:
 
 
 def _by_size(name: str, chosen: Results, column: str, unit: str) -> Iterator[Figure]:
-    """Return the time with each rule, by the size of window and data."""
     for x, label, other, choose in (
         ("window", "range of the window (s)", "static", min if "spark" in name else max),
         ("static", "static triples", "window", max),
@@ -306,7 +296,6 @@ def _by_size(name: str, chosen: Results, column: str, unit: str) -> Iterator[Fig
 
 
 def _effects(chosen: Results, column: str, what: str) -> Iterator[Finding]:
-    """Return the CPU with each rule relative to that without."""
     parts = [
         f"{label} {rounded(min(ratios))} to {rounded(max(ratios))}"
         for label in chosen.distinct("rules")
@@ -331,7 +320,6 @@ def _worst_of_aggregates(native: Results) -> float | None:
 
 
 def _ratios(chosen: Results, label: str, column: str) -> Iterator[float]:
-    """Return the cost with a rule relative to that without, in each case."""
     for row in chosen.where(rules=label).rows:
         case = {name: row[name] for name in ("query", "static", "window", "cores")}
         one, other = (chosen.mean(column, rules=each, **case) for each in (label, "none"))

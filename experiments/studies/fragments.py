@@ -174,8 +174,6 @@ def server(name: str, files: PeopleFiles, folder: Path) -> AbstractContextManage
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """The servers of a group by name, and the load generator."""
-
     files: PeopleFiles
     servers: Mapping[str, Server]
     generator: Process
@@ -248,10 +246,7 @@ def running_server(
 
 
 def mapped(server: Server) -> int:
-    """Return bytes of the worker's memory that are pages of a store.
-
-    The system can reclaim them; workers share them.
-    """
+    """Return bytes of the worker's memory that are pages of a store, shared and reclaimable."""
     sizes = server.process.resident_each()
     largest = max(sizes, key=lambda pid: sizes[pid])
     return sum(
@@ -265,17 +260,8 @@ def mapped(server: Server) -> int:
 class Sizes:
     """Sizes of the experiment.
 
-    Args:
-        triples: sizes of the data; the first compares servers and formats, the others are ours in
-            one format.
-        seconds: of each measurement.
-        warm_up_seconds: of each server.
-        connections: to the server.
-        servers: measured ones.
-        formats: requested ones.
-        seldom_rate: requests per second where they are seldom.
-        seldom_requests: how many of those are sent.
-        data: a folder that keeps the data for other runs.
+    The first of `triples` compares servers and formats, the others are ours; `seldom_rate` is in
+    requests per second; `data` keeps files for other runs.
     """
 
     triples: tuple[int, ...] = (1_000_000, 10_000_000)

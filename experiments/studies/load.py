@@ -162,7 +162,6 @@ def _load(engine: str, people: People, settings: Sizes, folder: Path) -> Iterato
 
 
 def _watch(process: Process) -> tuple[int, float]:
-    """Return the peak memory and the CPU of a process and its children."""
     peak, cpu = 0, 0.0
     until = time.perf_counter() + _MOST_SECONDS
     while process.popen.poll() is None:

@@ -474,8 +474,6 @@ class SensorFeed(BoardFeed):
 
 
 class _FollowedFeed:
-    """Handles the orders of a publishing process."""
-
     kind: type[BoardFeed]
 
     def __init__(self) -> None:
@@ -509,7 +507,6 @@ class SensorReadings(_FollowedFeed):
 
 
 def _rows_of_answer(query: str, url: str) -> Iterator[list[str | None]]:
-    """Return rows in N-Triples, ordered by variable name."""
     with Client(url) as client:
         result = client.query(query)
         if isinstance(result, Solutions):
@@ -525,11 +522,7 @@ def _rows_of_answer(query: str, url: str) -> Iterator[list[str | None]]:
 
 
 def answer_question(order: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Answer a query with a new client.
-
-    Returns:
-        The rows, or an error; seconds until the first row and the last; CPU seconds.
-    """
+    """Answer a query with a new client; return rows or an error, and its times."""
     wall, cpu = time.perf_counter(), time.process_time()
     rows: list[list[str | None]] = []
     first: float | None = None

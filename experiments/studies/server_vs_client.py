@@ -81,24 +81,24 @@ class Sizes:
     """Sizes of the experiment: numbers of simultaneous queries, and times in seconds.
 
     Args:
-        queries: with a client each; figures mark where the machine is the limit.
+        queries: with a client each.
         cached_queries: with nginx in front.
         shared_queries: with one client per process.
-        engine_queries: evaluated by the server; each reader holds a thread of it.
-        spark_queries: evaluated by Spark, with a job for each.
-        method_queries: over servers of others: patterns rewritten by annotation method.
-        methods: the annotation methods.
-        cached_methods: measure them with nginx in front, too.
+        engine_queries: on the server.
+        spark_queries: on Spark.
+        method_queries: over servers of others.
+        methods: the annotation methods of these.
+        cached_methods: measure them with nginx, too.
         processes: of clients.
         departures: on the board, each with three static and two live facts.
         period: until all live facts are renewed.
-        lead: from publishing a renewal to the expiry of the old facts.
+        lead: from a renewal's publication to the old facts' expiry.
         jitter: over which clients spread their evaluations.
         step: between two evaluations of a C-SPARQL query.
         first_seconds: least time for the start of the clients.
         periods: observed after the start.
         grace: for late updates.
-        spark_grace: the same for Spark, which answers by micro-batches.
+        spark_grace: the same for Spark.
         modes: only these; all where empty.
     """
 
@@ -220,7 +220,7 @@ class ServerVsClient:
 
 
 def _calm_size(totals: Results) -> str | None:
-    """Return 200 queries, or the most of all modes, preferably below the machine's limit."""
+    """Prefer 200 queries, and sizes below the machine's limit."""
     there = [mode for mode in _ENGINES if totals.where(mode=mode).rows]
     modes = (STREAMER.name, *there)
     sizes = [set(totals.where(mode=mode).distinct("queries")) for mode in modes]
@@ -277,7 +277,6 @@ def _targets(totals: Results) -> Iterator[Target]:
 
 
 def _answers(totals: Results, size: str | None) -> Iterator[Finding]:
-    """Return the cost of fragments for server and clients, and when to choose which."""
     there = [mode for mode in _ENGINES if totals.where(mode=mode, queries=size or "").rows]
     if size is None or not there:
         return
@@ -353,7 +352,6 @@ def _choice(totals: Results, modes: Sequence[str]) -> str:
 
 
 def _in_turn(sizes: Sequence[float], winners: Mapping[float, str]) -> dict[str, list[str]]:
-    """Return the sizes at which each wins, consecutive ones merged."""
     best: dict[str, list[str]] = {}
     for name, group in groupby(sizes, winners.__getitem__):
         run = [f"{n:,.0f}" for n in group]
@@ -362,7 +360,6 @@ def _in_turn(sizes: Sequence[float], winners: Mapping[float, str]) -> dict[str, 
 
 
 def _sums(totals: Results, mode: str, columns: Sequence[str]) -> Mapping[float, float]:
-    """Return the sum of columns of a mode, by number of queries."""
     found: dict[float, float] = {}
     for column in columns:
         for point in totals.points("queries", column, mode=mode):
@@ -389,7 +386,6 @@ def _cpu(totals: Results, mode: str) -> Mapping[float, float]:
 
 
 def _times(totals: Results) -> float | None:
-    """Return the CPU of engines relative to fragments, on average."""
     ours = _cpu(totals, STREAMER.name)
     ratios = [
         other / ours[size]
@@ -407,7 +403,6 @@ def _growth(totals: Results) -> float | None:
 
 
 def _slope(by_size: Mapping[float, float]) -> float | None:
-    """Return the cost of an added client, between the fewest and the most."""
     if len(by_size) < 2:
         return None
     few, many = min(by_size), max(by_size)

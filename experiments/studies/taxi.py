@@ -117,10 +117,7 @@ def counted_by_pathway(path: Path, minutes: int, commit: int, folder: Path) -> P
 
 
 def changed_counts(path: Path) -> Iterator[tuple[int, Counter[Route]]]:
-    """Yield the counts of routes after each commit that changed some.
-
-    The counts are the same object each time.
-    """
+    """Yield the same object of route counts after each commit that changed some."""
     counts: Counter[Route] = Counter()
     with path.open(encoding="ascii", newline="") as file:
         for instant, changes in groupby(csv.DictReader(file), lambda row: int(row["time"])):
@@ -152,10 +149,7 @@ QUESTIONS: Final = {"Q1": (_Q1,), "Q2": (_Q2,), "Q1 and Q2": (_Q1, _Q2)}
 
 
 class Player:
-    """The engine with the queries of a name, and the files of their answers.
-
-    `stack` closes them and the engine.
-    """
+    """The engine with the queries of a name, and the files of their answers."""
 
     def __init__(self, name: str, minutes: int, folder: Path, stack: ExitStack) -> None:
         self.paths = [folder / f"answers{number}.csv" for number in range(len(QUESTIONS[name]))]
@@ -214,13 +208,8 @@ def _of_block(block: TripColumns, first: int, number: int) -> tuple[datetime, da
 class Sizes:
     """Sizes of the experiment.
 
-    Args:
-        trips: synthetic ones.
-        minutes: lengths of the windows.
-        recorded: most recorded trips, with windows of the first length.
-        file: a file of the challenge, plain or gzip, with windows of all lengths.
-        file_trips: most trips of it; 0: all.
-        anew: trips for which every answer is recomputed, with windows of the first length.
+    Recorded trips have windows of the first length; a `file` of the challenge (`file_trips` of it,
+    0: all) those of all. Every answer of `anew` trips is recomputed.
     """
 
     trips: int = 40_000
@@ -352,13 +341,11 @@ class TaxiQueries:
 
 
 def _mean_delay(chosen: Results) -> float | None:
-    """Return the mean delay in milliseconds."""
     mean = chosen.mean("delay_mean_us", way=_SINGLE)
     return None if mean is None else mean / 1000
 
 
 def _growth(main: Results, lengths: Sequence[str]) -> float | None:
-    """Return the largest ratio of delays with the longest and the shortest windows."""
     delays = main.where(way=_SINGLE)
     ratios = [
         long / short
@@ -371,7 +358,6 @@ def _growth(main: Results, lengths: Sequence[str]) -> float | None:
 
 
 def _compared(main: Results) -> Iterator[Finding]:
-    """Compare CPU and answers with recomputation and Pathway."""
     for way in (ANEW, *COMMITS):
         chosen = main.where(way=way)
         factors = {query: chosen.mean("factor", query=query) for query in chosen.distinct("query")}
@@ -413,7 +399,7 @@ def _opened_for_peer(settings: Sizes, run: Run) -> Iterator[OpenedTrips]:
 
 @contextmanager
 def _set_aside() -> Iterator[None]:
-    """Exclude existing objects from garbage collection: a source keeps no trips."""
+    """Exclude existing objects from garbage collection."""
     # All that is set aside is taken back at once, also what others have set aside for good.
     others = gc.get_freeze_count() > 0
     gc.collect()
@@ -439,7 +425,6 @@ def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[ResultR
 
 
 def _beside_peer(minutes: int, commit: int, opened: Any) -> Iterable[ResultRow]:
-    """Measure Pathway's counts of routes, and the engine with all of Q1."""
     with ExitStack() as stack:
         player = Player("Q1", minutes, opened.folder, stack)
         stack.enter_context(_set_aside())
@@ -478,7 +463,6 @@ def _row(count: int, seconds: float, cpu: float, delays: Sequence[float]) -> dic
 
 
 def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[ResultRow]:
-    """Recompute every answer of some trips, and run the engine on the same."""
     part: list[Trip] = opened.single[:most]
     with ExitStack() as stack:
         player = Player(name, minutes, opened.folder, stack)

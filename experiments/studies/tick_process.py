@@ -1,8 +1,8 @@
 """A process that follows one continuous query with our client and reports its cost.
 
-Arguments: the dataset, the query, the number of updates, and the period of a second stream that
-mostly finds nothing new. Prints a line of JSON: requests, and milliseconds of CPU of the import
-(alone without arguments), the first answer, each update and each evaluation without one.
+Arguments: the dataset, the query, the number of updates, and the period of a stream that mostly
+finds nothing new. Prints requests and milliseconds of CPU as JSON; without arguments, those of the
+import.
 """
 
 import json
@@ -25,7 +25,6 @@ def main() -> None:
 
 
 def _follow(url: str, query: str, count: int, every: float) -> dict[str, Any]:
-    """Follow the query and measure its cost."""
     # That of streams comes with the first of them, and is no part of its start.
     import tpf_client.streaming.streamer  # noqa: F401
     from tpf_client import Client

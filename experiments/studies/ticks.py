@@ -52,14 +52,7 @@ _numbers = count()
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
-
-    Args:
-        facts: labelled facts, all renewed in each period, two for each departure.
-        ticks: updates per client.
-        period: seconds between two renewals.
-        wait: timeout of a client in seconds.
-    """
+    """Sizes of the experiment; labelled `facts` are all renewed in each `period` of seconds."""
 
     facts: tuple[int, ...] = (10, 100, 200, 1000)
     ticks: int = 20
@@ -126,7 +119,6 @@ def _open() -> Iterator[Process]:
 
 
 def _departures(wanted: int) -> Board:
-    """Return a board of a recording, some departures repeated under other names."""
     recorded = board(wanted)
     subjects, times, static = list(recorded.departures), list(recorded.times), list(recorded.static)
     for copy in range(1, -(-wanted // len(recorded.departures))):

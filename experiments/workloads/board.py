@@ -1,8 +1,7 @@
 """A board of departures whose live facts are all renewed in a fixed period.
 
 Source: Taelman et al. 2016, section 6: about 300 static triples, 200 dynamic ones renewed every ten
-seconds, queries with varying constants. The announced delay is the number of the renewal, which
-tells clients when it was published.
+seconds. A delay is the number of its renewal, which has the instant of publication.
 """
 
 import random

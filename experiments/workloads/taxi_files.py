@@ -1,8 +1,7 @@
 """The trips of the DEBS 2015 challenge as files, and its answers in the required format.
 
-Input: 17 columns without header, sorted by drop-off, plain or gzip. Output: a line whenever the ten
-best change: pick-up and drop-off, the ten (``NULL`` where fewer), and the delay in milliseconds.
-Source: http://www.debs2015.org/call-grand-challenge
+Output: a line whenever the ten best change: pick-up and drop-off, the ten (``NULL`` where fewer),
+and the delay in milliseconds. Source: http://www.debs2015.org/call-grand-challenge
 """
 
 import csv
@@ -63,7 +62,6 @@ def best_routes(counts: Mapping[Route, int]) -> list[_Row]:
 
 
 def _routes(trips: Iterable[Trip]) -> list[Route | None]:
-    """Return the route of each trip; ``None`` where a cell is outside."""
     found = []
     for trip in trips:
         route = (
@@ -117,7 +115,6 @@ def _areas(window: Sequence[_Derived], recent: int) -> list[_Row]:
 def _windows(
     trips: Sequence[Trip], derived: Sequence[_T], width: int
 ) -> Iterator[tuple[int, Sequence[_T]]]:
-    """Yield the time of each trip, and the derived values in its window."""
     first = 0
     for last, trip in enumerate(trips):
         while trips[first].at < trip.at - width:
@@ -126,7 +123,7 @@ def _windows(
 
 
 def _quotient(one: Decimal, other: Decimal) -> Decimal:
-    """Divide decimals as SPARQL engines do, to 18 digits."""
+    """Divide as SPARQL engines do, to 18 digits."""
     return _EXACT.divide(one, other).quantize(Decimal("1e-18"), ROUND_DOWN, _EXACT)
 
 
@@ -236,10 +233,7 @@ _Answer = Sequence[Sequence[Decimal | int]]
 
 
 class ChallengeAnswers:
-    """Write the lines of a query, and keep their delays.
-
-    `cells` are those per row, its first columns, by twos; `read_at` is by `time.perf_counter`.
-    """
+    """Write the lines of a query, and keep their delays; `cells` per row come by twos."""
 
     def __init__(self, file: TextIO, cells: int) -> None:
         self._write = file.write
@@ -252,10 +246,7 @@ class ChallengeAnswers:
         self._waiting: tuple[int, _Answer, str, float] | None = None
 
     def take(self, emission: Emission) -> None:
-        """Take an emission of the whole answer.
-
-        A change between two trips counts for the second one, if it lasts.
-        """
+        """Take an emission of the answer; between trips it counts for the next."""
         number = emission.sequence - 1
         between = number < self.first or emission.at != milliseconds(self.times(number)[1])
         number += between
@@ -287,7 +278,6 @@ class ChallengeAnswers:
         self.delays.append(delay)
 
     def _line(self, number: int, answer: _Answer) -> tuple[str, float]:
-        """Return the line after a trip, with its delay."""
         width = self._cells * 2
         parts = []
         for row in answer:
@@ -309,7 +299,6 @@ def _unknown(number: int) -> tuple[datetime, datetime]:
 
 @lru_cache(maxsize=1 << 16)
 def _number(term: str) -> Decimal:
-    """Parse a term; most are cached from the previous answer."""
     return Decimal(literal_parts(term).lexical)
 
 

@@ -1,8 +1,7 @@
 """The items of a dataflow: solutions with multiplicities.
 
-A solution is a tuple of term identifiers, one per variable of its schema; `UNBOUND` (0) for no
-value. A change is a solution with a count, negative for retractions. The counts of a solution sum
-to at least 0 at the end of a tick; within it they may not.
+A solution is a tuple of term identifiers; `UNBOUND` (0) for no value. A change is a solution with a
+count, negative for retractions; at the end of a tick counts sum to at least 0.
 """
 
 from collections import Counter

@@ -1,7 +1,6 @@
 """Compile generated Python, and keep its text readable in tracebacks and debuggers.
 
-Generated from column numbers, names of this package and constants passed as values, never from the
-text of a query or stream. Plans that differ in constants only share one compiled text.
+It is never made from the text of a query or stream. Plans that differ in constants only share it.
 """
 
 import itertools

@@ -38,8 +38,6 @@ NumbersT = TypeVar("NumbersT", bound=Shiftable)
 
 
 class _Texts(dict[TermId, Term]):
-    """Map identifiers to terms; texts of inlined values are made on demand."""
-
     def __init__(self, prefixes: Sequence[str]) -> None:
         super().__init__()
         self._prefixes = prefixes

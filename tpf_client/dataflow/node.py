@@ -1,8 +1,7 @@
 """The nodes of a dataflow, and how they are wired.
 
-A node connects its sinks to the nodes that it consumes. Changes pushed into `Input` nodes run
-through at once; `Dataflow.flush` declares the inputs of a tick complete (perhaps repeatedly), and
-operators send what they held back.
+Changes pushed into `Input` nodes run through at once; `Dataflow.flush` declares the inputs of a
+tick complete (perhaps repeatedly), and operators send what they held back.
 """
 
 import math
@@ -34,9 +33,9 @@ def _nobody_listens(_solution: Solution, _count: int) -> None:
 class Node:
     """A producer of changes.
 
-    A node with at most one solution per key may be *asked* instead of listened to: a group changes
-    with nearly every solution, and few of its changes matter. It then only notes the touched keys,
-    and its reader asks for their rows at the flush.
+    A node with at most one solution per key may be *asked* instead of listened to, as few changes
+    of a group matter: it only notes the touched keys, and its reader asks for their rows at the
+    flush.
 
     Attributes:
         schema: variables of its solutions, in order.
@@ -232,17 +231,13 @@ _AT_ONCE: Final = 4
 
 
 class Work:
-    """The budget of rows that joins may make or hold, and of text that expressions may read.
+    """The budget of rows that joins may still make, or hold.
 
     Args:
         most: the most at once.
         exceeded: called once when the budget is exceeded; ``None``: read `ended`.
         guards: count nodes behind joins of windows, too.
         held: rows that go make room for others.
-
-    Attributes:
-        left: the rest; below 0 it is over for good.
-        reason: what was exceeded, if it was not the rows of joins.
     """
 
     __slots__ = (
@@ -383,10 +378,9 @@ class Leaves(Protocol):
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
         """Build the joined solutions of at least one pattern, in the dataflow.
 
-        Its schema holds every variable of the patterns, hidden ones (``?.…``) included, all
-        certainly bound. A graph variable ranges over *named* graphs only. Where a `seed` is given
-        (distinct solutions of some of these variables), only solutions that agree with one are
-        needed.
+        All variables, hidden ones (``?.…``) included, are certainly bound; a graph variable ranges
+        over *named* graphs only. With a `seed` (distinct solutions of some variables), only
+        solutions that agree with one are needed.
         """
 
 
@@ -418,7 +412,7 @@ class CountingLeaves(Leaves, Protocol):
     ) -> None:
         """Read only as much for the nodes built since `mark` as leaves no solution missing.
 
-        `grows`: further facts take none away; `grows_but_for_absence`: only matches of OPTIONAL,
+        `grows`: further facts take none away; `grows_but_for_absence`: only those of OPTIONAL,
         MINUS and EXISTS do.
         """
 

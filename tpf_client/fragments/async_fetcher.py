@@ -199,7 +199,6 @@ class AsyncFetcher(Fetcher):
         self._deliver(entry, answer)
 
     async def _answer(self, entry: InFlight) -> FetchOutcome:
-        """The page, or the error."""
         url, work = entry.request.url, entry.work
         place = self._places.setdefault(origin(url), asyncio.Semaphore(self.parallelism))
         async with place:
@@ -227,11 +226,6 @@ class AsyncFetcher(Fetcher):
     async def _tried(
         self, url: str, headers: Mapping[str, str]
     ) -> Response | ConnectionFailedError:
-        """Return the response to one request, or the failure to retry.
-
-        Raises:
-            ConnectionFailedError: it takes too long, as a retry would.
-        """
         try:
             async with asyncio.timeout(self.limits.total_timeout):
                 return await self._http.get(url, headers)

@@ -167,11 +167,9 @@ class Request:
     """A request for a page.
 
     Args:
-        url: its URL.
         at: the instant, on the server's clock, at which it must hold; a page cached then or later
             will do. ``None``: now.
-        not_before: a cached page must be read at this instant or later, for servers whose freshness
-            cannot be trusted.
+        not_before: a cached page must be read at this instant or later.
         bare: all of it is data, without metadata, as endpoints answer.
     """
 
@@ -204,13 +202,7 @@ class InFlight:
 class Fetcher:
     """Fetch pages, by requests that a subclass sends. Thread-safe; one per client.
 
-    Args:
-        clock: our clock.
-        parallelism: requests in flight per host.
-        cache_bytes: memory for pages.
-        limits: timeouts, retries, sizes.
-        destinations: where redirects, links and forms may lead.
-        vocabulary: namespace of temporal metadata.
+    `parallelism` is per host; `cache_bytes` is the memory for pages.
     """
 
     def __init__(
@@ -277,7 +269,6 @@ class Fetcher:
                 entry.cancelled.set()
 
     def _begin(self, entry: InFlight) -> None:
-        """Send a request; `_deliver` its outcome."""
         raise NotImplementedError
 
     def _kept(self, request: Request, work: Statistics | None = None) -> Page | None:
@@ -306,7 +297,6 @@ class Fetcher:
             del self._in_flight[entry.request.url]
 
     def _asked(self, request: Request) -> tuple[Page | None, dict[str, str]]:
-        """Return the cached page, and the head of the request."""
         kept = self._cache.get(request.url)
         headers = {"Accept": ACCEPTED_FORMATS}
         if kept is not None and kept.media_type:
@@ -322,11 +312,6 @@ class Fetcher:
     def _taken(
         self, entry: InFlight, kept: Page | None, response: Response, over: Callable[[], bool]
     ) -> Page:
-        """Return the page of a response; `over` tells that nobody wants it any more.
-
-        Raises:
-            ClientError: it is none.
-        """
         if response.status == HTTPStatus.NOT_MODIFIED:
             self._count(entry.work, not_modified=1)
         page = self._page(entry.request, response, kept, over)
@@ -400,7 +385,6 @@ class Fetcher:
         )
 
     def _checked(self, about: PageMetadata, url: str) -> PageMetadata:
-        """Resolve and check a page's links."""
         led = self.destinations.led
         return replace(
             about,
@@ -423,7 +407,7 @@ class Fetcher:
             self._add(work, **done)
 
     def _add(self, work: Statistics | None, **done: int) -> None:
-        """Count in all and for one query; with the lock held."""
+        """With the lock held."""
         for each in (self.statistics, work):
             if each is not None:
                 for name, count in done.items():
@@ -431,19 +415,16 @@ class Fetcher:
 
 
 def _tag(headers: Mapping[str, str]) -> str | None:
-    """Return the entity tag, if it can be sent back."""
     tag = headers.get("ETag")
     return tag if tag and len(tag) < 1_000 and tag.isascii() and tag.isprintable() else None
 
 
 def _media_type(content_type: str) -> str:
-    """The format of a page, if it is one that is asked for."""
     name = content_type.partition(";")[0].strip().lower()
     return name if name in ACCEPTED_FORMATS else ""
 
 
 def _serves(running: Request, wanted: Request) -> bool:
-    """True if the response under way will do for another request."""
     if wanted.not_before is None:
         return True
     return running.not_before is not None and running.not_before >= wanted.not_before

@@ -70,10 +70,8 @@ class Form:
         subject: variable of the subject; likewise the others.
         graph: ``None`` for triples only (TPF, not QPF).
         default_graph: the IRI of the default graph in a QPF form.
-        page: variable of the page number.
         values: variable of a block of bindings (brTPF).
         limit: variable of the page size.
-        max_limit: the largest page size.
         max_values: the most rows of a block.
         at: variable of a past instant, where the server keeps history.
 
@@ -160,7 +158,7 @@ class Form:
 
 @lru_cache(_KNOWN)
 def _known_url(form: Form, pattern: QuadPattern) -> str:
-    """Cache URLs, which are used for counts, matches and revalidation."""
+    """Cached: counts, matches and revalidation use it."""
     return form._url(pattern, {})
 
 

@@ -89,8 +89,6 @@ def _term(text: str) -> Term:
 
 
 def _unescaped(text: str) -> str:
-    """Resolve numeric escapes in an IRI."""
-
     def character(match: re.Match[str]) -> str:
         four, eight, other = match.groups()
         if other is not None:

@@ -20,7 +20,6 @@ class PageMetadata:
         forms: that of the dataset; in a documentation those of all datasets.
         count: how many quads match the pattern.
         page_size: the most quads of a page.
-        next_page: absolute URL of the next page; ``None`` on the last one.
         dynamic: how many matches are labelled facts.
         method: the annotation method of this view (``plain``, ``named-graph``, …).
         labellings: the kinds of labels of the dataset.
@@ -97,19 +96,15 @@ class LineMemo:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a fragment.
+    """A page of a fragment; instants are on the server's clock.
 
     Args:
         url: the requested URL.
-        facts: its data quads with their labels.
-        metadata: counts, controls and temporal metadata.
-        evaluated_at: the instant that it shows, on the server's clock, or else its ``Date``.
-        fresh_until: until when HTTP lets us reuse it, on the server's clock.
-        etag: its entity tag.
-        media_type: its format.
+        evaluated_at: the instant that it shows, or else its ``Date``.
+        fresh_until: until when HTTP lets us reuse it.
         size: bytes of its body.
         warnings: errors in its labels.
-        documentation: where a page without a form says that the interface is described.
+        documentation: URL of the description of the interface, for a page without a form.
         digest: the hash of its body, in this process.
         memo: its parsed lines for the next reading; ``None`` if lines are not whole.
     """

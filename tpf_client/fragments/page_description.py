@@ -1,8 +1,7 @@
 """The metadata of a page: select its quads, and interpret them.
 
-Any data may describe forms, counts and topics. Metadata is only what is about this page: with
-graphs, those whose topic is the page or its fragment; without, statements about the page, its
-fragment, dataset, form, and labels.
+Metadata is only what is about this page: with graphs, those whose topic it or its fragment is;
+without, statements about page, fragment, dataset, form, and labels.
 
 Source: Triple Pattern Fragments (Hydra W3C Community Group), section 4; Quad Pattern Fragments;
 docs/client.md.
@@ -255,7 +254,7 @@ def _namespace(iri: str) -> str:
 
 
 def _datasets(said: Statements, containing: _Parts, pages: set[str], place: str) -> set[str]:
-    """Return the owners of the form: a form that leads here; one of a container; any."""
+    """A form that leads here, one of a container, or any."""
     places = {
         form: _template(said, form) for node in said.values() for form in node.get(_SEARCH, ())
     }
@@ -270,7 +269,6 @@ def _datasets(said: Statements, containing: _Parts, pages: set[str], place: str)
 
 
 def _template(said: Statements, form: str) -> str | None:
-    """Return a form's template without the query, if any."""
     node = said.get(form, {})
     template = next(filter(is_literal, node.get(_TEMPLATE, ())), None)
     if template is None or _MAPPING not in node:
@@ -298,7 +296,6 @@ def spoken_vocabulary(statements: Statements, vocabulary: Vocabulary) -> Vocabul
 
 
 def _preferred(statements: Statements, url: str) -> Sequence[str]:
-    """Return the subjects whose statements come first: the page's topics, and the page."""
     return [*(o for by in statements.values() for o in by.get(_PRIMARY_TOPIC, ())), f"<{url}>"]
 
 
@@ -341,7 +338,6 @@ def metadata_of(
 def _find(
     statements: Statements, predicates: Iterable[str], preferred: Iterable[str]
 ) -> str | None:
-    """Return the first predicate's object, of a preferred subject or of any."""
     for predicate in predicates:
         for subject in preferred:
             found = statements.get(subject, {}).get(predicate)

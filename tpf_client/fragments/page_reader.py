@@ -1,8 +1,7 @@
 """From the bytes of a response to the quads and the metadata of a page.
 
-A page that is read again is read line by line, if each line is a whole statement, directive, or
-start or end of a graph. Known lines under the same directives in the same graph are skipped, and of
-plain new ones only the new words are parsed, all together.
+If each line is a whole statement, directive, or start or end of a graph, only new lines, and of
+plain ones only new words, are parsed, all together.
 """
 
 import math
@@ -91,7 +90,7 @@ class PageReader:
     ) -> ReadPage:
         """Read a page; `before` are its lines at the last reading.
 
-        `bare`: all of it is data; `over` is polled to stop when the page is no longer needed.
+        `bare`: all of it is data; `over` is polled to stop.
 
         Raises:
             ParseError: the body is not RDF of the announced type.
@@ -140,12 +139,10 @@ def parse_page_body(
 ) -> list[Quad]:
     """Parse a decompressed body, with the document's blank nodes.
 
-    `media_type` is the ``Content-Type``, `most` bytes of memory; `over` is polled to stop.
-
     Raises:
         ParseError: not RDF, or not of the announced type.
-        PageTooLargeError: it takes more memory.
-        ClosedError: it is no longer needed.
+        PageTooLargeError: it takes more than `most` bytes of memory.
+        ClosedError: `over` was true.
     """
     kind = essence(media_type)
     quads: list[Quad] = []
@@ -168,12 +165,6 @@ def parse_page_body(
 
 
 def _parsed_lines(body: bytes, kind: str, url: str) -> Iterator[Quad]:
-    """Parse a body where only line formats can be read.
-
-    Raises:
-        ParseError: it has another format.
-        ValueError: it is malformed; raised during iteration.
-    """
     if kind not in LINE_FORMATS:
         reason = f"answered with {kind or 'no media type'} instead of N-Quads or N-Triples"
         raise ParseError(url, reason)
@@ -181,11 +172,6 @@ def _parsed_lines(body: bytes, kind: str, url: str) -> Iterator[Quad]:
 
 
 def _parsed(body: bytes, kind: str, url: str) -> Iterator[Quad]:
-    """Parse a body; for the errors see `quads_of_body`.
-
-    Raises:
-        ParseError: it is not RDF.
-    """
     rdf_format = ox.RdfFormat.from_media_type(kind) if kind else None
     if rdf_format is None:
         raise ParseError(url, f"answered with {kind or 'no media type'} instead of RDF")
@@ -205,8 +191,7 @@ def quads_of_body(body: bytes, rdf_format: "ox.RdfFormat", url: str) -> "Iterato
     """Parse a body with pyoxigraph.
 
     Raises:
-        NestingError: it cannot be parsed without harm, or has a term that is too long; the latter
-            is raised during iteration.
+        NestingError: it cannot be parsed without harm, or, during iteration, has too long a term.
         SyntaxError: it is malformed; raised during iteration.
         ValueError: the URL is no IRI.
     """
@@ -447,7 +432,6 @@ def read_lines(body: bytes, url: str, before: LineMemo, most: float = math.inf) 
 
 
 def _next_scope(previous: Scope | None, opening: bytes) -> Scope:
-    """Return an empty scope with the words of the last reading."""
     if previous is None:
         return Scope(None if opening else DEFAULT_GRAPH)
     few = len(previous.words) <= _WORDS * len(previous.lines)

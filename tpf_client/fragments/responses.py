@@ -59,13 +59,10 @@ class Limits:
         retries: how often a failed request is sent again.
         backoff: seconds before the first retry, doubled for each further one, with full jitter.
         max_backoff: the most seconds; a longer ``Retry-After`` fails the request.
-        max_page_bytes: the most bytes of a decompressed body; parsed it may take eight times as
-            much.
-        max_query_bytes: the most bytes of pages read by a query, or an evaluation of a continuous
-            one.
+        max_page_bytes: of a decompressed body; parsed it may take eight times as much.
+        max_query_bytes: of the pages read by a query, or an evaluation of a continuous one.
         max_query_requests: the most pages, cached ones included.
-        max_query_seconds: the most time of reading and work, without the caller's between
-            solutions.
+        max_query_seconds: the most time of reading and work.
 
     Raises:
         ValueError: seconds out of range.
@@ -148,7 +145,6 @@ def _retry_after(response: Response) -> float | None:
 
 
 def _explanation(response: Response) -> str:
-    """Return the first words of an error's body, if it is text for people."""
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     text = PHRASES.get(response.status, "")
     body = response.body[:_EXPLAINED]

@@ -70,9 +70,9 @@ class ThreadedFetcher(Fetcher):
     def events(
         self, url: str, last: str | None, seconds: float, over: threading.Event, most: int
     ) -> Iterator[ServerEvent]:
-        """Yield server-sent events behind `last` until the server ends them or `over`.
+        """Yield server-sent events after `last` until the server ends them or `over`.
 
-        `seconds` of silence lose the connection; `most` bounds the characters of an event.
+        `seconds` of silence lose the connection; `most` bounds an event.
 
         Raises:
             SourceError: they cannot be received, or are lost.
@@ -130,7 +130,6 @@ class ThreadedFetcher(Fetcher):
         self._deliver(entry, self._answer(entry, entry.cancelled))
 
     def _answer(self, entry: InFlight, cancelled: threading.Event | None) -> FetchOutcome:
-        """Return the page, or the error."""
         url, work = entry.request.url, entry.work
         kept, headers = self._asked(entry.request)
         try:

@@ -67,11 +67,7 @@ class _TooLongError(ValueError):
 class Exchange:
     """The limits of one request with its redirects; another thread can end it.
 
-    Args:
-        seconds: until the deadline.
-        pause: the most seconds between two bytes.
-        size: the most bytes, as sent.
-        connect: seconds until a connection stands.
+    `pause` is the most seconds between two bytes, `size` the most bytes as sent.
     """
 
     def __init__(self, seconds: float, pause: float, size: float, connect: float) -> None:
@@ -243,9 +239,8 @@ _Settings: TypeAlias = Mapping[str, Any]
 class _Requests:
     """Send GET requests through a session.
 
-    For our own session, what `requests` looks up for each request is cached (proxies, credentials,
-    TLS settings, the URL). A user's session heeds the limits from now on, except with other
-    adapters or proxies.
+    Our own caches proxies, credentials, TLS settings and URLs; a user's session heeds the limits
+    from now on, except with other adapters or proxies.
     """
 
     def __init__(self, session: requests.Session | None, size: int) -> None:
@@ -308,7 +303,6 @@ class _Requests:
 
 
 def _pieces(response: requests.Response, *, eager: bool = False) -> Iterator[bytes]:
-    """Yield the decompressed body; `eager`: each piece as soon as it came."""
     size: int | None = _PIECE
     if eager:
         chunked = response.headers.get("Transfer-Encoding", "").lower() == "chunked"
@@ -358,12 +352,8 @@ class Transport:
     ) -> Response:
         """Return the response with status 200 or 304, after retries.
 
-        Args:
-            url: the URL.
-            headers: of the request.
-            cancelled: set when nobody wants it any more.
-            on_request: called before each request, with ``True`` for a retry.
-            on_bytes: called with the size of each body.
+        `on_request` is called before each request, with ``True`` for a retry, `on_bytes` with body
+        sizes.
 
         Raises:
             SourceError: no such response; the leaf class says why.
@@ -403,7 +393,6 @@ class Transport:
     def _tried(
         self, url: str, headers: Mapping[str, str], cancelled: threading.Event | None
     ) -> Response | ConnectionFailedError:
-        """Return the response to one request, or the failure to retry."""
         exchange = self.exchange()
         try:
             return self._once(url, headers, exchange, cancelled)
@@ -444,7 +433,6 @@ class Transport:
 
     @contextmanager
     def _asking(self, url: str, exchange: Exchange) -> Iterator[None]:
-        """Let `close` end an exchange, and raise its errors as `SourceError`."""
         self._exchanges.add(exchange)
         try:
             yield

@@ -1,9 +1,7 @@
 """Which lookups can still change an answer, under DISTINCT and ORDER BY with LIMIT.
 
-Only one solution matters for each combination of the values shown, and none behind the last one of
-a LIMIT. So where those variables are bound, a few keys are looked up first, the others if still
-needed. This holds for joins, unions and filters, not where absence matters or solutions are
-counted.
+Where the variables shown are bound, a few keys are looked up first, the others if still needed.
+This holds for joins, unions and filters, not where absence matters or solutions are counted.
 """
 
 from bisect import insort
@@ -122,8 +120,6 @@ def _one_by_one(pattern: Pattern) -> bool:
 
 
 class _Different:
-    """SELECT DISTINCT: one solution for each combination of values."""
-
     def __init__(self, variables: Sequence[Variable]) -> None:
         self._variables = tuple(variables)
         self._seen: set[Solution] = set()
@@ -175,8 +171,6 @@ class _DifferentChoice:
 
 
 class _FirstOnes:
-    """ORDER BY with LIMIT."""
-
     def __init__(
         self,
         conditions: tuple[algebra.OrderCondition, ...],

@@ -1,9 +1,8 @@
 """Tasks and steps: the work of a query as generators, without I/O or waiting.
 
-A *task* yields requests and is resumed with their pages; a `Driver` runs many concurrently. *Steps*
-are the work of a whole query: they yield an `Ask` when only a response helps; `answered` runs them
-in a thread, `tpf_client.async_client` in an event loop. Everything else happens where steps are
-resumed, in order, so the dataflow needs no locks.
+A *task* yields requests and is resumed with their pages; a `Driver` runs many. *Steps* are a whole
+query: they yield an `Ask` when only a response helps, to a thread (`answered`) or an event loop.
+The dataflow needs no locks.
 """
 
 import threading
@@ -288,7 +287,6 @@ class Driver:
         return SourceLimitError(self._url, f"the query takes more than {limit}={most} allows")
 
     def _measured(self, answer: FetchOutcome) -> FetchOutcome:
-        """Return the answer, or the error that it exceeds a limit."""
         if isinstance(answer, Page):
             self._bytes += answer.size
             if self._bytes > self.fetcher.limits.max_query_bytes:
@@ -311,7 +309,6 @@ class Driver:
             self._send(where)
 
     def _send(self, where: Origin) -> None:
-        """Send requests to a host, as many as may be under way."""
         waiting = self._todo[where]
         while waiting and self._under_way[where] < self._most:
             self._under_way[where] += 1

@@ -57,11 +57,7 @@ class Lengths:
         return (source.url, canonical_pattern(pattern)) in self._pages
 
     def corrected(self, source: Source, pattern: QuadPattern, estimate: Estimate) -> Estimate:
-        """Correct a server's estimate.
-
-        A fragment of unknown length counts as four times the pages read, so that vain reading is a
-        fraction of the whole.
-        """
+        """Correct an estimate: an unknown length is four times the pages read."""
         pages = self._pages.get((source.url, canonical_pattern(pattern)))
         if pages is None or estimate.pages is None or estimate.count is None:
             return estimate
@@ -145,7 +141,6 @@ class Leaf:
     """A part of a query that requests.
 
     Args:
-        need: who needs it.
         at_rest: it has everything requested.
         found: all results of a looked-up solution; ``None``: there may be more.
         seed: the variables of the seed that it looks up first, if it does.
@@ -162,13 +157,7 @@ class Leaf:
 class Evaluation:
     """One query: its dataflow, fragments and requests.
 
-    Args:
-        driver: runs the requests.
-        source: answers patterns.
-        live: keep fragments up to date.
-        freshness: how long fragments hold.
-        lengths: corrections of estimates.
-        learned: estimates so far.
+    `live` keeps fragments up to date; `lengths` corrects estimates, `learned` has those so far.
     """
 
     def __init__(
@@ -248,7 +237,7 @@ class Evaluation:
         Args:
             pattern: of the fragment.
             subscriber: gets changes of quads.
-            dynamic: its content is known to change, even if nothing matches now.
+            dynamic: its content is known to change.
             source: answers; by default the source of the query.
             block: bindings that restrict it.
             enough: tells that the pages read will do.
@@ -326,7 +315,6 @@ class Evaluation:
         return self.driver.step()
 
     def _act(self, action: Callable[[], None]) -> None:
-        """Run a deferred action; repeat it once missing estimates are there."""
         sizes, later = [(each, len(each)) for each in self.built], len(self._later)
         try:
             action()
@@ -339,7 +327,6 @@ class Evaluation:
             missing.begin(lambda: self._later.append(action), self._errors.append)
 
     def _pump(self) -> bool:
-        """Let lookups send worthwhile requests; return whether any did."""
         moved = False
         for lookup in self.lookups:
             moved |= lookup.pump(complete=False)
@@ -389,7 +376,7 @@ class Evaluation:
         """Make every fragment hold at `instant` or later, and settle; return that instant.
 
         Raises:
-            SourceError: a fragment could not be read; the next call goes on from there.
+            SourceError: a fragment could not be read; the next call goes on.
             UnstableError: facts expire faster than they can be read.
             ClosedError: the query was closed.
         """
@@ -431,7 +418,6 @@ class Evaluation:
         return None if due == LAST else due
 
     def _surprised_by(self, fragment: LiveFragment) -> bool:
-        """True if a much longer fragment calls for a new plan."""
         expected = fragment.expected
         if self.on_surprise is None or expected is None or fragment.pages <= SURPRISE * expected:
             return False
@@ -504,7 +490,6 @@ class Evaluation:
         return list(dict.fromkeys(each.unlabelled for each in static if each.unlabelled))
 
     def _look_for_labels(self, at: datetime) -> None:
-        """Check the watched patterns for new labels: many with one request."""
         alike: dict[tuple[Source, QuadPattern, int], list[Unlabelled]] = {}
         for each in self._watched():
             whole = self._fragments.get((each.source, each.pattern, None))
@@ -581,7 +566,7 @@ class Evaluation:
 
 
 def _paced(task: Task[Content], fragment: LiveFragment) -> Task[Content]:
-    """Read a fragment, letting others go first after its first page."""
+    """Others go first after its first page, which may do."""
     try:
         requests = next(task)
         while True:

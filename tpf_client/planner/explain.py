@@ -66,7 +66,6 @@ class _Label:
 
 
 def _inside(pattern: object) -> tuple[object, ...]:
-    """Return the labelled operands of a pattern."""
     match pattern:
         case algebra.LeftJoin(left, right, condition):
             return left, _Label("OPTIONAL", right, *_exists(condition))
@@ -95,7 +94,6 @@ def _sides(union: algebra.Union) -> list[Pattern]:
 
 
 def _exists(value: object) -> list[_Label]:
-    """The patterns of EXISTS in an expression."""
     return [
         _Label("NOT EXISTS" if each.negated else "EXISTS", each.pattern)
         for each in everything(value, Exists)
@@ -104,7 +102,7 @@ def _exists(value: object) -> list[_Label]:
 
 
 def _said(pattern: object) -> tuple[str, str]:
-    """Return an operator's name and details; no name: it has no line."""
+    """No name: it has no line."""
     match pattern:
         case algebra.BGP(patterns):
             return ("match", "") if patterns else ("", "")
@@ -136,7 +134,6 @@ def _said(pattern: object) -> tuple[str, str]:
 
 
 def _names(value: object) -> str:
-    """The variables that an expression looks at."""
     found = dict.fromkeys(
         each.variable
         for each in everything(value, Exists)
@@ -150,13 +147,11 @@ def _predicates(path: algebra.Path) -> set[str]:
 
 
 def _shape(patterns: Sequence[QuadPattern]) -> _Shape:
-    """Normalise patterns: without order and graph, which FROM may have changed."""
+    """Without order, and without graphs, which FROM may have changed."""
     return frozenset(Counter((each[0], each[1], each[2]) for each in patterns).items())
 
 
 class _Parts:
-    """The parts of a plan not yet in the tree."""
-
     def __init__(self, steps: Sequence[Step]) -> None:
         patterns: dict[int, list[QuadPattern]] = {}
         for step in steps:

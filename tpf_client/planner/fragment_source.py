@@ -47,8 +47,6 @@ class FragmentSource:
     """The fragments of one dataset, as they are.
 
     Args:
-        fetcher: fetches the pages.
-        url: a page with the dataset's form: usually its URL.
         form: its form, if known.
         strict: cached pages must be read at the requested instant or later, for servers whose
             freshness ignores labels.
@@ -123,7 +121,6 @@ class FragmentSource:
         return self._form
 
     def _without_slash(self, error: SourceError) -> SourceError:
-        """Suggest the URL without its final slash."""
         missing, shorter = HTTPStatus.NOT_FOUND.value, self.url.rstrip("/")
         if not isinstance(error, HttpError) or error.status != missing or shorter == self.url:
             return error
@@ -131,7 +128,6 @@ class FragmentSource:
         return HttpError(self.url, missing, f"{reason} (try {shorter})")
 
     def _searched(self) -> Task[tuple[Page | None, Form]]:
-        """Return the page at the URL, and its form."""
         page: Page | None = None
         try:
             (page,) = yield [Request(self.url)]
@@ -148,7 +144,6 @@ class FragmentSource:
         return page, form
 
     def _endpoint(self, error: SourceError) -> Task[tuple[Page | None, Form]]:
-        """Probe for a SPARQL endpoint; otherwise raise the error."""
         form = sparql_form(self.url)
         question = probe(form)
         try:
@@ -160,11 +155,6 @@ class FragmentSource:
         return page, form
 
     def _described(self, documentation: str | None) -> Task[Form]:
-        """Return the form of the server's documentation.
-
-        Raises:
-            PageError: there is none.
-        """
         if documentation is None:
             raise PageError(self.url, "the page has no form to search a dataset with")
         (page,) = yield [Request(documentation)]
@@ -305,11 +295,7 @@ class FragmentSource:
         )
 
     def _refuse_blank_nodes(self, facts: Sequence[Fact]) -> None:
-        """Refuse joins on blank nodes, which endpoints rename each time.
-
-        Raises:
-            SourceError: there may be one.
-        """
+        """Endpoints rename them each time."""
         for fact in facts:
             for term in (fact.quad.subject, fact.quad.object):
                 if "_:" in term and not is_literal(term) and not askable(term):
@@ -320,7 +306,6 @@ class FragmentSource:
                     )
 
     def _nowhere(self, pattern: QuadPattern, form: Form) -> bool:
-        """True if nothing can match, without asking."""
         if isinstance(form, SparqlForm) and pattern.graph != DEFAULT_GRAPH:
             raise SourceError(self.url, "GRAPH is not asked of a SPARQL endpoint here")
         in_a_graph = form.graph is None and bool(pattern.graph) and not is_variable(pattern.graph)

@@ -104,8 +104,6 @@ class LookupReport:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Keys that are answered from one fragment."""
-
     keys: set[Solution]
     fragment: LiveFragment | None = None
     subscriber: OnQuadChanges | None = None
@@ -113,8 +111,6 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Key:
-    """A key that somebody looks up."""
-
     deliver: Deliver
     rows: dict[Solution, None] = field(default_factory=dict)
     batch: _Batch | None = None
@@ -198,7 +194,7 @@ class KeyAnswers:
             deliver([(row, 1) for row in rows])
 
     def _on_first_page(self) -> dict[Solution, dict[Solution, None]]:
-        """Return the matches of keys on the first page, which may do, or come first."""
+        """The first page may do, or at least come first."""
         if self._seen is None:
             self._seen = {}
             if not self._evaluation.live:
@@ -215,7 +211,6 @@ class KeyAnswers:
         self._let_go(key, entry)
 
     def _look_up_known(self, star: Star) -> None:
-        """Answer keys whose subjects were requested for another pattern of the star."""
         blocks: dict[Block | None, list[Solution]] = {}
         for key in self._waiting:
             if key in star.asked:
@@ -232,7 +227,6 @@ class KeyAnswers:
         return {name: decode(value) for name, value in zip(self._keys, key, strict=True)}
 
     def _ask(self, keys: Sequence[Solution], turn: int | None = None) -> None:
-        """Request these keys, as far as they can match."""
         star = self._star if self._star is not None and self._star.worthwhile else None
         pattern = self._pattern if star is None else star.pattern
         rows: list[tuple[tuple[Term, ...], Solution]] = []
@@ -279,7 +273,6 @@ class KeyAnswers:
         keys: Sequence[Solution],
         turn: int | None = None,
     ) -> None:
-        """Answer these waiting keys from one fragment."""
         batch = _Batch(set(keys))
         self._batches[batch] = None
         if not self._evaluation.live:
@@ -336,7 +329,6 @@ class KeyAnswers:
                 self._evaluation.unsubscribe(batch.fragment, batch.subscriber)
 
     def _repack(self) -> None:
-        """Request again, together, keys left over in many blocks (live fragments)."""
         block = self._estimate.block
         if not self._evaluation.live or block < 2:
             return
@@ -353,11 +345,9 @@ class KeyAnswers:
                 self._waiting[key] = entry
 
     def _requests(self, keys: int) -> int:
-        """Return the number of requests for so many keys."""
         return -(-keys // self._estimate.block)
 
     def _read_whole(self) -> None:
-        """Answer all keys from the whole fragment from now on."""
         self._waiting.clear()
         if self._star is not None:
             self._star.members.pop(self._pattern, None)
@@ -388,10 +378,7 @@ class KeyAnswers:
         )
 
     def _enough(self) -> bool:
-        """True to stop reading: there is enough, or keys would take fewer requests.
-
-        With a wrong count the length is unknown; some pages are risked for the possible gain.
-        """
+        """With a wrong count the length is unknown: some pages are risked for the gain."""
         whole, estimate = self.report.whole, self._estimate
         if self._need.met or whole is None or estimate.pages is None:
             return self._need.met
@@ -406,7 +393,6 @@ class KeyAnswers:
         return unfinished and not self._need.met and not self._evaluation.live
 
     def _back_to_keys(self) -> None:
-        """Return to requesting keys; the pages read stay."""
         whole, index = self.report.whole, self._index
         assert whole is not None
         assert index is not None

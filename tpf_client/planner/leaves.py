@@ -1,8 +1,7 @@
 """The leaves of a query's dataflow: basic graph patterns over fragments.
 
-Patterns are joined by count, from the seed or the smallest fragment, avoiding cross products. Each
-further pattern is looked up by the present keys; `FragmentLookup` chooses between that and reading
-the whole fragment.
+Patterns are joined by count, from the seed or the smallest fragment. Further ones are looked up by
+the present keys, or read whole, as `FragmentLookup` chooses.
 """
 
 import math
@@ -57,12 +56,7 @@ class FragmentLookup(KeyAnswers):
     """Answer keys from the fragments of a pattern; a `LookupSource`.
 
     Args:
-        evaluation: the query.
-        pattern: the pattern to look up.
-        keys: its variables that make a key.
-        estimate: of the whole pattern.
         star: may replace the pattern, where the key is its subject.
-        source: answers; by default the source of the query.
         bound: the most keys by counts, if known.
         expected: estimated keys; infinite: unknown.
         spread: factor by which there may be more.
@@ -157,11 +151,7 @@ class FragmentLookup(KeyAnswers):
             self._ask(list(self._waiting)[:full])
 
     def _promising(self, pages: int | None) -> bool:
-        """True if a few keys may do, for a limited need.
-
-        Behind a filter they may be in vain, so only a part of the cost of the whole (`pages`) is
-        risked, growing with success.
-        """
+        """Behind a filter, risk only a part of the cost of the whole, growing with success."""
         missing, wanted, asked = self._need.missing, self._missing, self.report.asked
         doubtful = self._doubtful or self._need.doubtful
         if not doubtful or pages is None or missing is None or wanted is None:
@@ -171,15 +161,14 @@ class FragmentLookup(KeyAnswers):
         return asked * wanted <= pages * (wanted - missing)
 
     def _surely_whole(self, pages: int) -> bool:
-        """True if enough keys will come to read the whole without waiting."""
         least = EARLY * pages * self._estimate.block
         return least <= self._expected < math.inf and not self._evaluation.live
 
     def scout(self) -> bool:
         """Request the first keys at once, for early solutions; return success.
 
-        Not where the whole fragment will probably be read, unless solutions wait for the absence of
-        a partner. One by one, doubled whenever the earlier ones gave no solution.
+        Not where the whole fragment will probably be read, unless absence must be shown. One by
+        one, doubled after failures.
         """
         need, waiting = self._need, self._waiting
         if not waiting or not need.hurried or need.limited or not self._evaluation.hurried:
@@ -204,7 +193,6 @@ class FragmentLookup(KeyAnswers):
         return self._scouting
 
     def _ask_chosen(self, choice: Choice) -> bool:
-        """Request some of the keys that matter, if that may cost less than all."""
         keys = choice.needed(self._waiting)
         if not keys:
             return True
@@ -218,7 +206,6 @@ class FragmentLookup(KeyAnswers):
         return True
 
     def _whole_cost(self) -> int | None:
-        """Return the requests of the alternative to asking for keys."""
         star = self._star
         if star is None or not star.worthwhile or not is_variable(self._pattern.object):
             # A pattern with a constant object leaves fewer subjects for the rest of its star.
@@ -231,7 +218,7 @@ class FragmentLookup(KeyAnswers):
         return own + min(whole - own, left)
 
     def _ask_some(self) -> None:
-        """Request a few keys; what is under way when a limit is met is in vain."""
+        """What is under way when a limit is met is in vain."""
         loading = sum(b.fragment is not None and b.fragment.loading for b in self._batches)
         room = max(self._room(loading) - loading, 0)
         # Those that had a match on the first page have led to something already.
@@ -241,7 +228,6 @@ class FragmentLookup(KeyAnswers):
         self._ask(keys)
 
     def _room(self, loading: int = 0) -> int:
-        """Return how many more requests may be under way for a limited need."""
         missing = self._need.missing
         self._missing = self._missing or missing
         if missing is not None and self._missing is not None and missing < self._missing:
@@ -263,10 +249,8 @@ class Step:
     """One step of a plan, for explanations.
 
     Args:
-        pattern: the matched pattern.
         how: ``scan`` (the whole fragment) or ``lookup`` (by keys).
         estimate: from its first page.
-        lookup: the work of a lookup.
         output: counts the output.
         fragment: read by a scan, once it is.
         part: number of its basic graph pattern; each step feeds the next one in it.
@@ -349,7 +333,6 @@ class FragmentLeaves:
         done: Callable[[], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Ask how much there is; see `Begin`."""
         driver, missing = self._evaluation.driver, set(names)
         estimates, lengths = self._evaluation.learned.estimates, self._evaluation.lengths
 
@@ -397,8 +380,8 @@ class FragmentLeaves:
     ) -> None:
         """Need the nodes built since then only until no solution is missing.
 
-        Retractions: a query asked once counts only final solutions; a continuous one goes on, and
-        reads everything that may retract.
+        A query asked once counts only final solutions; a continuous one reads everything that may
+        retract.
         """
         leaves = self._evaluation.leaves[since:]
         if not grows and self._evaluation.live:
@@ -509,11 +492,7 @@ class FragmentLeaves:
         pattern: QuadPattern,
         known: set[Variable],
     ) -> tuple[float, bool, int]:
-        """Rank a connected pattern by its matches, discounted by filters testable then.
-
-        Of equals, changing ones come last. `seeds` are the estimated rows that look up the first
-        pattern.
-        """
+        """Matches, discounted by filters testable then; of equals, changing ones come last."""
         estimate = self.estimate(pattern)
         free = sum(is_variable(term) and term not in known for term in pattern)
         changing = self._evaluation.live and bool(estimate.dynamic)
@@ -613,14 +592,12 @@ class FragmentLeaves:
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))
 
     def _bound(self, pattern: QuadPattern, bounds: dict[Variable, int]) -> None:
-        """Bound a variable's values by the matches of a pattern with it."""
         count = self.estimate(pattern).count
         if count is not None:
             for name in variables_of_quad(pattern):
                 bounds[name] = min(count, bounds.get(name, count))
 
     def _gather_stars(self, patterns: Iterable[QuadPattern]) -> None:
-        """Find patterns about properties of the same subject."""
         for pattern in patterns:
             if not is_variable(pattern.subject) or is_variable(pattern.predicate):
                 continue
@@ -643,7 +620,6 @@ class FragmentLeaves:
 
 
 def _while_sure(missing: Callable[[], int | None], flow: Dataflow) -> Callable[[], int | None]:
-    """Count the missing solutions against those that are final."""
     sure: int | None = None
 
     def still_missing() -> int | None:
@@ -656,7 +632,6 @@ def _while_sure(missing: Callable[[], int | None], flow: Dataflow) -> Callable[[
 
 
 def _tested(node: Node, waiting: list[EarlyFilter]) -> Node:
-    """Apply the conditions that can be tested on a node; remove them."""
     for each in [each for each in waiting if each.variables <= node.certain]:
         waiting.remove(each)
         node = each.attach(node)

@@ -86,24 +86,20 @@ class LiveFragment:
 
     Attributes:
         loaded: it was read at all, as far as needed.
-        loading: it is being read.
         evaluated_at: the instant of its content, on the source's clock.
         fresh_until: until when it may be reused.
-        expires: the first end of a match's label, if known.
-        changes: the first instant at which matches may end or begin, if known.
-        dynamic: its matches change over time.
+        expires: the first end of a match's label.
+        changes: the first instant at which matches may end or begin.
         pages: pages with matches of its first reading.
         expected: the number of its pages, if known.
         whole: somebody needs all of it, unless much longer than expected.
-        turn: see `Driver.spawn`.
         misses: consecutive readings without labelled facts, where there were some.
         late: content without a valid label, kept by grace.
         grace_ends: the first end of a grace, if any.
         stale: a signal says that it has changed.
         extent: pages of its last reading.
         complete: these were all.
-        in_step: its next change, if known, is the end of a match's label.
-        unlabelled: tells whether any match has got a label, to save a reading.
+        unlabelled: tells whether any match has got a label.
     """
 
     def __init__(
@@ -289,10 +285,7 @@ class LiveFragment:
 
 
 def _in_turn(come: Sequence[Quad], gone: Sequence[Quad]) -> QuadChanges:
-    """Order changes by subject, additions first.
-
-    Otherwise operators would drop a subject's state in between, and look it up again.
-    """
+    """Additions first, or operators would drop a subject's state in between."""
     old: dict[Term, list[Quad]] = {}
     for quad in gone:
         old.setdefault(quad.subject, []).append(quad)
@@ -307,10 +300,9 @@ def _in_turn(come: Sequence[Quad], gone: Sequence[Quad]) -> QuadChanges:
 
 
 class Unlabelled:
-    """A pattern without labelled matches, by its first page.
+    """A pattern whose first page says that no match is labelled.
 
-    While that page says so, no fragment of it need be read for labels. `block` is the most keys per
-    request.
+    Then no fragment of it need be read for labels.
     """
 
     def __init__(self, source: Source, pattern: QuadPattern, block: int) -> None:
@@ -348,13 +340,12 @@ class Freshness:
         floor: the least time, however short a server says (no busy loop).
         poll: the least time without labels.
         static_recheck: the least time for fragments without labelled matches; ``None``: for ever.
-            Labels are checked when the freshness by HTTP ends.
         look: the first pause when all labelled facts ended without successors; it grows.
         looks: how often to do so.
         replay: history is replayed: show every state.
         every: the most time, in a replay.
         grace: how long an expired fact stays unless replaced.
-        signalled: how often to look under a change signal; ``None``: there is none.
+        signalled: the period under a change signal, if there is one.
     """
 
     floor: timedelta = timedelta(milliseconds=100)

@@ -129,8 +129,6 @@ def _service_source(evaluation: Evaluation, query: Query, endpoint: Term) -> Fra
 
 
 class _NoFragments:
-    """Leaves that ask nobody, to check a query."""
-
     def __init__(self, dataflow: Dataflow) -> None:
         self._dataflow = dataflow
 
@@ -171,7 +169,6 @@ def patterns_of(value: Any) -> Iterator[QuadPattern]:
 
 
 def _joins(pattern: Any) -> bool:
-    """True if a pattern may join matches of quad patterns."""
     paths = any(isinstance(each, Path) for each in everything(pattern, Service))
     return paths or len(list(patterns_of(pattern))) > 1
 

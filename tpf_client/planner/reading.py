@@ -27,16 +27,8 @@ MAX_REPEATS = 8
 class Content:
     """The content of a fragment; ``None`` where not stated.
 
-    Args:
-        facts: its quads with their labels.
-        evaluated_at: the instant that it shows, on the server's clock.
-        fresh_until: until when HTTP lets us reuse it.
-        expires: the first end of a match's label.
-        changes: the first instant at which matches may end or begin.
-        dynamic: matches change over time.
-        warnings: errors in its labels.
-        pages: how many pages were read.
-        complete: these were all.
+    `evaluated_at` and later instants are on the server's clock: `expires` is the first end of a
+    match's label, `changes` the first end or beginning. `complete`: these were all `pages`.
     """
 
     facts: Sequence[Fact]
@@ -85,13 +77,8 @@ def read_pages(
 ) -> Task[Content]:
     """Read the fragment at `url` as it holds at an instant (``None``: now).
 
-    Args:
-        url: its first page.
-        at: on the server's clock.
-        strict: only pages read at `at` or later will do, fresh or not.
-        bare: it is one page, and all of it is data.
-        on_page: called with the facts of each page.
-        more: read on after so many pages? Asked when idle; ``None``: read all.
+    `strict`: only pages read then or later will do. `bare`: it is one page, and all data. `more` is
+    asked when idle whether to read on.
 
     Raises:
         PageError: the links to the next pages loop, or do not end.

@@ -53,7 +53,7 @@ class Estimate:
         pages: requests to read the rest.
         dynamic: labelled matches.
         block: the most keys per request; 1: one by one.
-        first: matches on the first page that further pages show alike, if there are others.
+        first: matches that all pages show alike, if there are further ones.
     """
 
     count: int | None
@@ -100,8 +100,7 @@ class Source(Protocol):
             pattern: the pattern.
             at: the instant at which they must hold, on this source's clock; ``None``: now.
             on_page: receives matches as they come.
-            block: bindings one of which each match must fit, if supported; the pattern's variables
-                are then those of `PATTERN_VARIABLES`.
+            block: bindings one of which each match must fit; the variables are `PATTERN_VARIABLES`.
             anew: revalidate even what HTTP calls fresh.
             more: read on after so many pages? ``None``: read all.
         """

@@ -103,7 +103,6 @@ class UnionSource:
         )
 
     def _asked(self, pattern: QuadPattern) -> list[Source]:
-        """Return the sources that may have matches."""
         return [
             source
             for source in self._sources
@@ -112,7 +111,6 @@ class UnionSource:
 
 
 def _covers(wider: QuadPattern, pattern: QuadPattern) -> bool:
-    """True if the wider pattern matches all of the other; repeated variables do not count."""
     return all(is_variable(one) or one == other for one, other in zip(wider, pattern, strict=True))
 
 
@@ -122,7 +120,6 @@ def _total(numbers: Sequence[int | None]) -> int | None:
 
 
 def _any(each: Sequence[bool | None]) -> bool | None:
-    """Three-valued disjunction."""
     return True if True in each else None if None in each else False
 
 

@@ -1,9 +1,9 @@
 """The SPARQL algebra: hashable, comparable values (SPARQL 1.1, section 18).
 
 Terms are canonical N-Triples texts, variables ``?name``; hidden ones begin with ``?.`` (blank nodes
-with ``?.b_``). GRAPH sets the graph position of the quad patterns inside. There `DEFAULT_GRAPH` is
-the default graph alone, and a *variable ranges over named graphs only*; ?g inside GRAPH ?g is
-renamed and compared afterwards (see `tpf_client.sparql.parser`).
+with ``?.b_``). GRAPH sets the graph position of quad patterns, where `DEFAULT_GRAPH` is the default
+graph alone, and a *variable ranges over named graphs only*; ?g inside GRAPH ?g is renamed and
+compared afterwards.
 """
 
 from collections.abc import Iterator

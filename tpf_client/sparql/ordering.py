@@ -134,8 +134,6 @@ def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> Sort
 
 
 class _Keys(Remembered[int, tuple[Any, ...]]):
-    """Cache the latest keys by identifier."""
-
     def __init__(self, typed: TypedTerms, descending: bool) -> None:
         super().__init__()
         self._typed = typed
@@ -155,7 +153,7 @@ class _Keys(Remembered[int, tuple[Any, ...]]):
 
 
 def _turned(part: Any) -> Any:
-    """Invert the order; numbers stay numbers, which compare fast."""
+    """Numbers stay numbers, which compare fast."""
     if isinstance(part, Decimal):
         return part.copy_negate()
     return -part if isinstance(part, (int, float)) else Descending(part)

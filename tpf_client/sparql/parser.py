@@ -1,8 +1,8 @@
 """Parse SPARQL text to algebra.
 
-Written by hand: literals keep their lexical forms, errors point at line and column, and a `Dialect`
-extends the grammar. A triple term with variables becomes a hidden variable, tested to be a triple
-term with these parts; ``<< >>``, ``~`` and ``{| |}`` become triples about a reifier.
+Literals keep their lexical forms, errors point at line and column, and a `Dialect` extends the
+grammar. A triple term with variables becomes a hidden variable, tested to have these parts; ``<<
+>>``, ``~`` and ``{| |}`` become triples about a reifier.
 
 Sources: SPARQL 1.1 Query Language, sections 15, 18.2 and 19.8; SPARQL 1.2 (draft), sections 4.1.5
 and 19.8.
@@ -130,18 +130,18 @@ BoundTerms: TypeAlias = tuple[tuple[Variable, Term], ...]
 class Dialect:
     """The clauses that a language adds to SPARQL, as functions that take the parser.
 
-    Attributes:
+    Args:
         elements: group elements by their keyword, which has been read; they return the group with
             the element in it.
         functions: builtins by their name, which is under the cursor.
         tokens: changes the tokens before parsing.
         after_form: reads the rest of the query form.
-        from_clause: reads the rest of ``FROM``; true if no graph IRI is left to read.
-        after_where: reads the rest after WHERE, given its pattern and whether it is the outermost.
+        from_clause: reads the rest of ``FROM``; true if no graph IRI is left.
+        after_where: reads the rest after WHERE; is it the outermost?
         after_group: reads the rest after a group in braces.
         template: reads the content of a CONSTRUCT template.
         select_names: GROUP BY and HAVING may use names of the SELECT clause.
-        stops_in_prologue: full stops may follow the declarations of the prologue.
+        stops_in_prologue: full stops may follow declarations.
     """
 
     elements: Mapping[str, Callable[["Parser", Pattern], Pattern]] = field(default_factory=dict)
@@ -513,7 +513,6 @@ class Parser(Cursor):
             known.add(name)
 
     def _lift(self, expression: Expression, lifted: dict[Aggregate, Variable]) -> Expression:
-        """Replace aggregates by variables that the grouping will bind."""
         match expression:
             case Aggregate():
                 if expression not in lifted:
@@ -639,7 +638,6 @@ class Parser(Cursor):
         return pattern, filters
 
     def _element(self, before: Pattern) -> Pattern:
-        """Parse an element of a group that is neither triples nor FILTER."""
         if self.token.kind == "word":
             word = self.token.text.upper()
             element = self._dialect.elements.get(word) or self._ELEMENTS.get(word)
@@ -736,7 +734,6 @@ class Parser(Cursor):
         return same_where_bound(pattern, inner, name)
 
     def _on_ground(self, pattern: Pattern, used: frozenset[Variable]) -> Pattern:
-        """Bind the variable of GRAPH to the left of a clause that uses these variables."""
         return grounded(pattern, self.graph, self.fresh) if self.graph in used else pattern
 
     def _inline_data(self) -> Values:
@@ -868,7 +865,6 @@ class Parser(Cursor):
         return path.predicate if isinstance(path, Link) else path
 
     def _node(self, emit: Emit) -> TermOrVariable:
-        """Parse a subject or an object."""
         if self.at("<<"):
             return self._reified_triple(emit)
         if self.at("[", "("):
@@ -905,7 +901,6 @@ class Parser(Cursor):
         return Variable(f"?.b_{label}")
 
     def _anonymous(self) -> TermOrVariable:
-        """Make a blank node without a label."""
         name = self.fresh()
         return Term(f"_:anon·{name[2:]}") if self._in_template else name
 
@@ -1163,7 +1158,6 @@ class Parser(Cursor):
         return self.token.kind == "variable" or self.at_literal()
 
     def _plain(self) -> Expression:
-        """A variable, a literal or an IRI."""
         if self.token.kind == "variable":
             return VariableRef(self.variable())
         return Constant(self.literal() if self.at_literal() else self.iri())
@@ -1181,7 +1175,6 @@ class Parser(Cursor):
         return Call("TRIPLE", (subject, verb, object_))
 
     def _bracketed(self) -> Expression:
-        """Parse an expression in brackets."""
         self.expect("(")
         inner = self.expression()
         self.expect(")")
@@ -1211,7 +1204,6 @@ class Parser(Cursor):
         return tuple(arguments)
 
     def _builtin(self) -> Expression:
-        """Parse a call of a builtin, an aggregate or EXISTS."""
         token = self.token
         name = token.text.upper() if token.kind == "word" else ""
         if name in AGGREGATES and self.ahead().text == "(":

@@ -85,10 +85,9 @@ class Matcher:
         derived: Derived | None = None,
         seeds: Sequence[Binding] = ({},),
     ) -> Task[Match]:
-        """Return all solutions of these patterns that extend a seed and hold at an instant.
+        """Return all solutions that extend a seed and hold at an instant (``None``: now).
 
-        `derived` is a variable computed from the match of the first pattern; ``None`` as instant is
-        now.
+        `derived` is a variable computed from the match of the first pattern.
         """
         result = Match([dict(seed) for seed in seeds])
         rest = list(patterns)
@@ -115,7 +114,6 @@ class Matcher:
     def _extend(
         self, result: Match, pattern: QuadPattern, at: datetime | None, derived: Derived | None
     ) -> Task[None]:
-        """Join the matches of one more pattern."""
         cost = yield from self._cost(pattern)
         plan = _plan(pattern, result.bindings, *cost)
         reads = [self._source.read(name, at, None, block) for name, block in plan.reads]
@@ -128,7 +126,6 @@ class Matcher:
             raise SourceLimitError(self._source.url, reason)
 
     def _cost(self, pattern: QuadPattern) -> Task[tuple[int | None, int]]:
-        """Return the requests to read a pattern whole, and the block size."""
         name = canonical_pattern(pattern)
         if name not in self._costs:
             estimate = yield from self._source.estimate(name)
@@ -139,8 +136,6 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How to read a pattern for some bindings, and in about how many requests."""
-
     reads: Sequence[tuple[QuadPattern, Block | None]]
     requests: float
 
@@ -384,12 +379,6 @@ class AnnotatedSource:
         )
 
     def _label(self, labelling: LabelForm, initial: Term | None, final: Term) -> list[Label]:
-        """Return a label; none of an expiration before the past instant.
-
-        Raises:
-            AnnotationError: there is no such label.
-            HistoryError: it is unknown whether the fact held at the past instant.
-        """
         end = instant_of_term(final)
         if labelling == "instant":
             return [at_instant(end)]
@@ -408,7 +397,6 @@ class AnnotatedSource:
         )
 
     def _may_meet_annotations(self, pattern: QuadPattern) -> bool:
-        """True if quads that only annotate may match as well."""
         if is_variable(pattern.predicate) or is_variable(pattern.graph):
             return True
         return pattern.predicate.startswith("<http://www.w3.org/1999/02/22-rdf-syntax-ns#")
@@ -458,7 +446,7 @@ def _named(quad: Quad) -> str:
 
 
 def _seeds(block: Block | None) -> Sequence[Binding]:
-    """Return a block's rows as seeds, without the graph, which differs in a rewriting."""
+    """Without the graph, which differs in a rewriting."""
     if block is None:
         return ({},)
     rows = [dict(zip(block.variables, row, strict=True)) for row in block.rows]
@@ -484,13 +472,11 @@ class Detected:
     """How a dataset is labelled.
 
     Args:
-        source: answers patterns with facts.
         how: ``labels`` (in the pages), ``rewriting``, ``freshness`` (only HTTP limits a page's
             validity) or ``static``.
         annotations: for ``rewriting``.
         parts: of several datasets read as one.
         settled: a later look can detect nothing else.
-        warnings: errors in what was read.
         changes: when labels of a new kind begin, if known.
         signals: URLs of change signals, if all servers have one.
         fresh_until: until when HTTP lets us reuse what was read.

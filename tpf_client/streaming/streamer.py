@@ -41,12 +41,11 @@ class Schedule:
     Args:
         min_interval: the least time between two evaluations.
         max_interval: the most; ``None``: until something expires.
-        every: a fixed period; ``None``: when something expires.
+        every: a fixed period, whatever expires.
         jitter: the most random delay, so that many clients do not come at once.
         least: a lower bound whatever the settings: no busy loop.
         retry: the first pause after a failure, doubled for each further one.
         max_retry: the longest pause after a failure.
-        chance: the source of jitter.
     """
 
     min_interval: timedelta = _ZERO
@@ -272,22 +271,11 @@ class PlannedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """One evaluation, in terms.
+    """One evaluation, in terms; instants are on the server's clock.
 
-    Args:
-        at: its instant, on the server's clock.
-        variables: of the rows.
-        added: new rows, repeated by multiplicity.
-        spans: when each of those holds.
-        removed: rows that are gone.
-        answer: decodes the whole current answer, in its order.
-        timed_answer: the same, with the span of each row.
-        valid_until: when the first fact read expires.
-        error: why this evaluation failed; it is tried again.
-        warnings: errors in the data, each once.
-        dynamic: something read can change.
-        wakes_at: the next evaluation, on the server's clock; ``None``: never.
-        late: rows present by grace alone.
+    `answer` and `timed_answer` decode the whole current answer; `valid_until` is when the first
+    fact read expires; after an `error` nothing changed, and it is tried again; `late` rows are
+    present by grace alone.
     """
 
     at: datetime
@@ -320,22 +308,15 @@ class Streamer:
     """One continuous query.
 
     Args:
-        fetcher: fetches the pages.
-        urls: the datasets, read as one.
-        build: builds the query's dataflow.
-        clock: our clock.
-        schedule: how often to evaluate.
         freshness: the default freshness of fragments.
         until: the last instant to evaluate at, on the server's clock.
         keep_checking: how often to look for new annotations; ``None``: a query with nothing dynamic
             ends.
         quiet: yield evaluations without changes, too.
         past: a clock by which history is replayed.
-        vocabulary: the namespace of time labels.
         services: failed SILENT services that `build` leaves out.
         budgets: entered for each evaluation; gives its budget.
         explain: count the output of each step.
-        signals: change signals, if followed.
     """
 
     def __init__(
@@ -427,8 +408,8 @@ class Streamer:
         """Evaluate now, and again whenever something expires, until closed.
 
         Raises:
-            SourceError: the first evaluation failed, by more than facts that expired meanwhile.
-                Later failures are ticks with an error, except in a replay, which ends.
+            SourceError: the first evaluation failed; later failures are ticks with an error, except
+                in a replay, which ends.
         """
         woken = threading.Event()
         with closing(self.looks(woken.set)) as looks:

@@ -1,9 +1,8 @@
 """The spans in which a continuous query's solutions hold, as far as labels tell.
 
-A solution holds while its facts do, which are found by putting it into the query's patterns: the
-dataflow carries no labels.
+A solution holds while its facts do, which are found by putting it into the query's patterns.
 
-- Join: the facts of both sides. Union: a solution for each branch whose facts are there.
+- Join: both sides. Union: each branch whose facts are there.
 - OPTIONAL that matched: both sides; otherwise, and for MINUS and NOT EXISTS, the left side, without
 a start.
 - DISTINCT: the last solution that shows the same.
@@ -206,7 +205,6 @@ class _Compiler:
                 raise _UnknownError
 
     def _bgp(self, patterns: Sequence[QuadPattern], *, sure: bool) -> _Derive:
-        """Generate a lookup of a row's facts; of certain ones only those with labels."""
         variables = list(dict.fromkeys(v for each in patterns for v in variables_of_quad(each)))
         if not variables:
             body = []

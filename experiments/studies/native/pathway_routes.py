@@ -1,8 +1,8 @@
 """Count the trips of each route in a sliding window with Pathway, in its own interpreter.
 
-Arguments: a file of trips, the window's minutes, trips per commit, and the output of changed
-counts. Prints a JSON object: version, trips, seconds. Parsing and the ends of windows come before:
-Pathway's own `Table.forget` is one commit late and several times slower.
+Arguments: a file of trips, the window's minutes, trips per commit, and the output. Prints version,
+trips and seconds as JSON. The ends of windows are computed first: Pathway's `Table.forget` is one
+commit late and several times slower.
 """
 
 import csv
@@ -26,7 +26,6 @@ _CELLS: Final = 301
 
 
 def _trips(path: Path) -> Iterator[tuple[int, list[int]]]:
-    """Yield each trip's drop-off in seconds, and its places in millionths of a degree."""
     with path.open(encoding="ascii", newline="") as file:
         for row in csv.reader(file):
             at = datetime.fromisoformat(row[_DROPOFF]).replace(tzinfo=UTC)
@@ -37,7 +36,6 @@ def _trips(path: Path) -> Iterator[tuple[int, list[int]]]:
 
 
 def _events(path: Path, seconds: int, commit: int) -> Iterator[tuple[int, ...]]:
-    """Yield insertions (1) and deletions (-1): a trip's number and places, Pathway's instant."""
     inside: deque[tuple[int, int, list[int]]] = deque()
     for number, (at, places) in enumerate(_trips(path)):
         instant = 2 * (1 + number // commit)
@@ -49,7 +47,7 @@ def _events(path: Path, seconds: int, commit: int) -> Iterator[tuple[int, ...]]:
 
 
 def _nearest(numerator: Any, denominator: int) -> Any:
-    """Divide, rounding halves up, exact as decimals in the queries."""
+    """Round halves up, exact as decimals in the queries."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 

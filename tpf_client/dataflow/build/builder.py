@@ -367,9 +367,7 @@ def _output(
 
 
 def build_service(builder: Construction, pattern: algebra.Service, seed: Node | None) -> Node:
-    """Build the solutions of a pattern at an endpoint, or at each that a variable names.
-
-    `seed` supplies the endpoints where a variable names them.
+    """Build the solutions of a pattern at an endpoint, or at those of `seed`.
 
     Raises:
         UnsupportedQueryError: there are no endpoints to ask, or nothing names them.
@@ -422,10 +420,9 @@ def build_query(
 ) -> Output:
     """Build the dataflow of a query.
 
-    SELECT gives its solutions, CONSTRUCT those for its template, ASK a solution where the answer is
-    yes, DESCRIBE the triples. With `kept` the answer is maintained: ASK gives the empty solution,
-    CONSTRUCT distinct triples. `leaves` add their nodes to `flow`; `watch` receives the core of a
-    SELECT query; for `defer` see `EachEndpoint`, for `on_change` `Output`.
+    ASK gives a solution where the answer is yes, DESCRIBE its triples. With `kept` the answer is
+    maintained: ASK gives the empty solution, CONSTRUCT distinct triples. `watch` receives the core
+    of a SELECT query.
 
     Raises:
         UnsupportedQueryError: something in the query cannot be evaluated; nothing has run yet.
@@ -539,8 +536,7 @@ class Builder(Construction):
     ) -> Node:
         """Combine a node's and a pattern's solutions; those without errors by the most keys.
 
-        A computed value is a key, too, unless it is an error. Solutions with errors are combined by
-        the keys they have; those of a SERVICE variable come first. `there` and `added` are the
+        Errors are no keys; those of a SERVICE variable come first. `bound` and `added` are the
         variables that node and pattern certainly bind.
         """
         unsure = (there & set(in_scope(pattern)) & set(node.schema)) - node.certain

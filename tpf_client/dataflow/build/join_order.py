@@ -100,7 +100,6 @@ class JoinOrder:
 
 
 def _connected(pattern: Pattern) -> list[Pattern]:
-    """Split a basic graph pattern into parts that share no variable."""
     match pattern:
         case BGP((_, *_) as patterns):
             return [BGP(tuple(quads)) for quads in components(patterns, variables_of_quad)]

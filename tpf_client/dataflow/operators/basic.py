@@ -67,9 +67,6 @@ class Extend(Node):
     """Add `variable` to solutions; `UNBOUND` where `compute` has an error.
 
     Args:
-        upstream: the input.
-        variable: not in `upstream`.
-        compute: the value.
         volatile: every copy gets its own value (RAND, UUID, blank nodes), which its retraction
             takes back.
         always: `compute` never gives `UNBOUND`.

@@ -24,7 +24,6 @@ class Closure(Node):
         starts: distinct start nodes, with their graph where that is a variable.
         edges: from, to, and graph where that is a variable.
         frontier: the input that seeds `edges`; ``None`` where `edges` has them all.
-        schema: variables of the output.
         shape: the output solution of a pair; ``None`` leaves it out.
         at_least_once: a node must be reached by a step to be its own end.
         many: more than one step may be taken.

@@ -1,9 +1,8 @@
 """The join of windows and static caches: each arriving row takes a route through the others.
 
-There is no join tree and no intermediate result. Each input's route is a generated function of
-nested loops, ordered greedily by expected partners, which are measured with recent rows or
-estimated. Routing ``reviewed`` reorders by current cardinalities, ``fixed`` keeps the first routes,
-``per-tuple`` sends each row to the smallest input next (paper 000 to the letter).
+A route is generated nested loops, ordered greedily by expected partners. Routing ``reviewed``
+reorders by current cardinalities, ``fixed`` keeps the first routes, ``per-tuple`` sends each row to
+the smallest input next (paper 000 to the letter).
 
 Source: paper 000, sections 3.3 and 4.4; paper 001, section 3.2 (indexed buffers).
 """

@@ -149,19 +149,15 @@ def _once(_key: Key) -> int:
 class TopK(Node):
     """The window of a sorted sequence; equal keys are ordered by identifiers.
 
-    With a limit only the best few are kept in order; when those run out, all others are read.
+    Only the best few are kept in order; when those run out, all others are read.
 
     Args:
-        upstream: the input.
-        key: the sorting key.
-        offset: how many to leave out.
-        limit: how many to let through, ``None`` for all.
         distinct: of solutions with the same value only the first counts, once (DISTINCT over fewer
             variables than the order needs).
         asks: ask for the solutions instead of keeping them (see `Node`).
 
     Attributes:
-        reserve: how many are kept in order, at least those shown; ``None``: all.
+        reserve: how many are kept in order; ``None``: all.
         rebuilt: how often these were chosen again, for tests that count work.
     """
 

@@ -129,7 +129,6 @@ class Median:
         self._entries[:] = [(key * factor, number) for key, number in self._entries]
 
     def _give_up(self) -> None:
-        """Compare values from now on: another kind of number has come."""
         self._inlined = False
         entries, self._entries = self._entries, []
         for _, number in entries:

@@ -49,8 +49,7 @@ class Grouping:
         values_of: the values of the keys, then the arguments of the accumulators.
         passes: the condition on keys.
         certain: variables of the output bound in every solution.
-        remembers: keep the values of a solution until it goes: where solutions go as often as they
-            come, and for volatile values.
+        remembers: keep the values of a solution until it goes, also volatile ones.
         expressions: what `values_of` computes; ``None``: the whole solution.
         condition: `passes` as written.
         written: the aggregates as written.

@@ -1,8 +1,7 @@
 """A sliding window, the groups of its rows, and the best of these: one state in C.
 
 It replaces windows, `Groups`, `SemiJoin`, `KeyedJoin` and `TopK` for a query that counts, takes
-medians and orders. Rows are columns of integers. `_ranked_groups.c` is compiled with the package
-where there is a compiler.
+medians and orders. `_ranked_groups.c` is compiled with the package where there is a compiler.
 """
 
 import ctypes
@@ -38,9 +37,9 @@ class Branch(NamedTuple):
         least: rows of this branch that a group needs to be shown; 1 or more.
         most: the most rows that it may have.
         medians: columns whose medians are taken; 0 with another window.
-        other_width: how long rows of an EXISTS's window stay. A row counts where one has the same
-            key and a larger value. `NONE`: each counts.
-        negated: it counts where none has.
+        other_width: how long rows of an EXISTS's window stay; a row counts if one has its key and a
+            larger value. `NONE`: each counts.
+        negated: it counts if none has.
     """
 
     width: int
@@ -73,14 +72,14 @@ class By(NamedTuple):
 class Ranking(NamedTuple):
     """Groups and their order.
 
-    A row has the cells of the key; then for each branch how many rows count, and `MIDDLES` cells
-    for each of its numbers.
+    A row has the key; then for each branch how many rows count, and `MIDDLES` cells for each of its
+    numbers.
 
     Args:
         keys: the number of key columns.
         branches: groups with rows from all of them are shown.
         order: the conditions of the order.
-        ties: positions whose cells break ties, all of the key among them.
+        ties: positions that break ties, all of the key among them.
         offset: how many of the first groups are not shown.
         wanted: how many groups are shown, with those.
         apart: stop before a row for which something went.
@@ -151,9 +150,8 @@ class RankedGroups:
     def batch(self, columns: Sequence[Any]) -> Any:
         """Convert rows for `run`: columns of 64-bit integers.
 
-        First the rows' instants, ascending; then for each branch its keys, whether a row counts,
-        and its numbers; with another window the row's key here and there, and the values here and
-        there.
+        First the instants, ascending; then for each branch its keys, whether a row counts, and its
+        numbers; with another window the row's key here and there, and the values here and there.
         """
         return np.ascontiguousarray(np.stack(columns, axis=1), np.int64)
 

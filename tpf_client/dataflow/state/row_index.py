@@ -1,9 +1,8 @@
 """Bags of rows with hash indexes over their columns; their maintenance is generated.
 
 An index over columns K maps the values of K to the rest's, with counts: a count alone where K is
-all columns (the one-way index of paper 001, section 3.2.2), else a dictionary (the ring index). One
-column is a bare identifier, more a tuple, none the empty tuple. An index exists while a route uses
-it, or longer where rows seldom change.
+all columns (the one-way index of paper 001, section 3.2.2), else a dictionary (the ring index). It
+exists while a route uses it, or longer where rows seldom change.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -59,7 +58,6 @@ class RowBag:
     """A bag of rows of the same width.
 
     Args:
-        width: the number of columns.
         source: gives the present rows with their counts, where they are held elsewhere anyway.
         keeps: unused indexes stay, for rows that seldom change.
         prepare: called when `maintenance` gives other code than before.
@@ -236,13 +234,10 @@ class JoinInput:
     """One input of a join: its variables, rows, and route for arriving rows.
 
     Attributes:
-        label: for people.
         takes_expired: rows that go must be routed, too.
-        route: takes a row and its count. Rows must be in `bag` before they are routed, and out of
-            it before they are routed as gone.
+        route: takes a row and its count, after `bag` did.
         order: the inputs in the order in which `route` visits them.
         candidate: another order that was better at the last review.
-        size: the number of rows; must cost nothing.
         recent: samples rows, the last ones where rows come all the time.
         seldom: route and indexes are made for a row and released afterwards.
     """

@@ -277,8 +277,6 @@ def free(_characters: int) -> None:
 
 
 class _Linear:
-    """A pattern on RE2."""
-
     def __init__(self, pattern: str, flags: str) -> None:
         self._pattern = f"(?m:{pattern})" if "m" in flags else pattern
         self._flags = flags
@@ -321,8 +319,6 @@ class _Linear:
 
 
 class _Backtracking:
-    """A pattern with back references, on the package regex."""
-
     def __init__(self, pattern: str, flags: str) -> None:
         import regex as backtracking
 

@@ -101,7 +101,6 @@ def _without_categories(pattern: str) -> str:
 
 
 def _is_open(parts: list[str]) -> bool:
-    """True inside a character class."""
     for part in reversed(parts):
         if part == "[":
             return True

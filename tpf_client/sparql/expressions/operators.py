@@ -205,7 +205,6 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def _equal_unknown(left: Term, right: Term) -> bool:
-    """Compare different terms, neither IRIs nor literals of known values."""
     if is_triple_term(left) and is_triple_term(right):
         pairs = zip(triple_of_term(left), triple_of_term(right), strict=True)
         # One part that differs is enough, whatever is not known of the others.

@@ -1,8 +1,7 @@
 """Push filters to the earliest place where they may stand.
 
-That is a part which binds their variables in every solution: not an optional or subtracted part,
-and below an aggregation only if whole groups are selected. EXISTS and volatile functions stay in
-place.
+That is a part which certainly binds their variables; not an optional or subtracted one, and below
+an aggregation only if whole groups are selected. EXISTS and volatile functions stay in place.
 
 Source: SPARQL 1.1 Query Language, section 18; Schmidt, Meier and Lausen, *Foundations of SPARQL
 Query Optimization*, ICDT 2010, figure 3 (family F); for C-SPARQL paper 003, section 5.1.
@@ -106,10 +105,7 @@ def filters_to_values(pattern: Pattern) -> Pattern:
 
 
 def _values(condition: Expression, pattern: BGP) -> algebra.Values | None:
-    """Return the terms that a condition leaves a variable of the pattern.
-
-    Only IRIs: equal numbers and texts may be different terms (section 17.4.1.7).
-    """
+    """Only IRIs: equal numbers and texts may be different terms (17.4.1.7)."""
     match condition:
         case Call("=", (VariableRef(variable), Constant(term))) | Call(
             "=", (Constant(term), VariableRef(variable))
@@ -228,7 +224,6 @@ def _patterns_of(pattern: Pattern) -> list[Pattern]:
 def _next_repeated(
     rest: list[Pattern], bound: list[frozenset[Variable]], given: frozenset[Variable]
 ) -> Pattern | None:
-    """Choose the pattern to join with each side: one that shares variables with all."""
     wanted = [each for each in rest if not given.isdisjoint(in_scope(each))]
     near = [
         each
@@ -246,7 +241,6 @@ def _unsure(sides: list[Pattern]) -> frozenset[Variable]:
 
 
 def _repeatable(pattern: Pattern) -> bool:
-    """True if a pattern has the same solutions each time: no sub-query, no RAND()."""
     match pattern:
         case BGP() | algebra.Path() | algebra.Values():
             return True
