@@ -213,7 +213,7 @@ class QueryPage:
     def __init__(self, site: Site) -> None:
         self._site = site
         settings = site.settings
-        self._told = PageSettings(
+        self._page_settings = PageSettings(
             examples=[read_example(file) for file in example_files(settings.query_examples)],
             continuous="../queries" if settings.continuous else "",
             tiles=map_tiles(settings.query_map_tiles, settings.query_map_attribution),
@@ -243,11 +243,11 @@ class QueryPage:
     def _file(self, base: str, name: str) -> Response:
         if self._files is None:
             # Put together when somebody first wants it: most workers serve fragments alone.
-            self._files = PageFiles(self._told)
+            self._files = PageFiles(self._page_settings)
         files = self._files
         if name == "page.json":
             urls = [base + each for each in self._site.datasets]
-            files = PageFiles(self._told.over(urls))
+            files = PageFiles(self._page_settings.over(urls))
         if name not in files:
             raise NotFoundError(f"the page has no {name}")
         status, headers, body = files.answer(request.environ, name)

@@ -1,13 +1,11 @@
-"""Bodies of pages: how they are encoded, which ones are kept, and deltas between them.
+"""Bodies of pages: encodings, a cache, and deltas between pages.
 
-When facts expire, everybody who looks at them asks for the same page. It is made, and encoded, once
-for all who ask before the next label of it begins or ends and before the next batch. A page states
-the instant at which it was made, as its tag does; ``Server-Timing`` says how long ago that is, so
-that clients can tell the time by it.
+When facts expire, many ask for the same page. It is made, and encoded, once for all who ask before
+the next label of it begins or ends and before the next batch. A page states the instant at which it
+was made; ``Server-Timing`` says how long ago that is.
 
-A live page is nearly the page of before. A client that accepts ``dcz`` names the page that it has
-by the SHA-256 of its text, and gets what differs: a hundred bytes instead of two thousand. Both
-pages are the same for all readers, so a delta is made once.
+A client that accepts ``dcz`` names the page that it has by the SHA-256 of its text, and gets the
+delta: a hundred bytes instead of two thousand. A delta is made once for all readers.
 
 Sources: RFC 9110, section 12.5.3; RFC 9842 (Compression Dictionary Transport); RFC 8878 (zstd).
 """
@@ -48,9 +46,10 @@ class Codings(NamedTuple):
 
     Args:
         whole: the best one of a whole body; ``None``: as it is.
-        dictionaries: true where the client may keep a page as a dictionary. Browsers name ``dcz``
-            only when they have one.
-        deltas: true where the client can take a delta.
+        dictionaries: the client may keep a page as a dictionary. Browsers name ``dcz`` only when
+            they
+            have one.
+        deltas: the client can take a delta.
     """
 
     whole: str | None
@@ -105,19 +104,16 @@ _OPTIONS: Final[dict[int, int]] = {
 
 
 def available_dictionary(field: str) -> bytes | None:
-    """The SHA-256 in an ``Available-Dictionary`` header; ``None`` where there is none."""
+    """Return the SHA-256 in an ``Available-Dictionary`` header, or ``None``."""
     match = _HASH.fullmatch(field)
     return None if match is None else b64decode(match[1])
 
 
 def dictionary_field(url: str) -> tuple[str, str] | None:
-    """The ``Use-As-Dictionary`` header of a page: for the next page of the same URL.
+    """Return the ``Use-As-Dictionary`` header for the next page of the same URL.
 
-    Only the ends of long parameters are matched. The page of another URL that matches, too, makes a
-    longer delta, not a wrong one.
-
-    Returns:
-        ``None`` where the URL has too many parameters for it.
+    Only the ends of long parameters are matched; a wrong match makes a longer delta. ``None``: the
+    URL has too many parameters.
     """
     query = "&".join(
         ("*" if len(part) > _MATCHED else "")
@@ -131,7 +127,7 @@ def dictionary_field(url: str) -> tuple[str, str] | None:
 
 
 def delta(dictionary: bytes, body: bytes) -> bytes:
-    """Encode a body as what differs from a dictionary."""
+    """Encode a body as its difference from a dictionary."""
     prefix = zstd.ZstdDict(dictionary, is_raw=True).as_prefix
     frame = zstd.compress(body, options=_OPTIONS, zstd_dict=prefix)
     return _MAGIC + sha256(dictionary).digest() + frame
@@ -144,14 +140,7 @@ _OVERHEAD: Final = 400
 
 
 class SentPage(NamedTuple):
-    """A page as it is sent.
-
-    Args:
-        tag: its entity tag.
-        instant: of its snapshot, in microseconds.
-        encoding: of the body, if any.
-        body: as it is sent.
-    """
+    """A page as it is sent; the instant of its snapshot is in microseconds."""
 
     tag: str
     instant: int
@@ -160,10 +149,10 @@ class SentPage(NamedTuple):
 
 
 class PageBodies:
-    """The pages that were used last, by their content and encoding.
+    """The last used pages, by content and encoding. Thread-safe.
 
     Contents are equal only where URL, format, versions of the stores and the next change by the
-    clock are. Thread-safe.
+    clock are.
     """
 
     def __init__(self) -> None:
@@ -176,12 +165,12 @@ class PageBodies:
     def get(
         self, content: str, encoding: str | None, instant: int, seconds: float
     ) -> SentPage | None:
-        """Find a page.
+        """Return a page, if it is cached.
 
         Args:
-            content: what decides about the text of the page, beside its instant.
+            content: digest of the text of the page, but for its instant.
             encoding: of the body; of a delta, also from which page.
-            instant: of the snapshot that was asked for, in microseconds.
+            instant: of the requested snapshot, in microseconds.
             seconds: how old it may be: its links are pinned to its instant, and must lead on.
         """
         with self._lock:
@@ -191,7 +180,7 @@ class PageBodies:
         return page
 
     def put(self, content: str, encoding: str | None, page: SentPage) -> None:
-        """Keep a page, for as long as there is room."""
+        """Keep a page while there is room."""
         if len(page.body) + _OVERHEAD <= _BYTES:
             with self._lock:
                 self._pages[content, encoding] = page
@@ -204,6 +193,6 @@ class PageBodies:
                 self._dictionaries[digest] = body
 
     def dictionary(self, digest: bytes) -> bytes | None:
-        """The text with this SHA-256, if it is still here."""
+        """Return the text with this SHA-256, if it is kept."""
         with self._lock:
             return self._dictionaries.get(digest)

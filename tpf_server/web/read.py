@@ -1,7 +1,4 @@
-"""``GET`` and ``HEAD`` of a page of a fragment: from a WSGI environment to status, fields and body.
-
-Called by the route of a page, and by the middleware before Flask.
-"""
+"""Answer ``GET`` and ``HEAD`` of a page of a fragment, for its route and for a middleware."""
 
 import re
 import time
@@ -98,7 +95,6 @@ def read_fragment(
 
     Raises:
         NotAcceptableError: the client accepts none of the formats.
-        RequestError: a malformed URL or header field.
         SnapshotExpired: the URL pins a snapshot that is no longer retained.
     """
     if chosen is None:
@@ -157,11 +153,10 @@ def read_fragment(
 def _freshness(
     query: PinnedRequest, chosen: Chosen, environ: WSGIEnvironment, *, brief: bool = False
 ) -> list[tuple[str, str]]:
-    """The header fields that say how long an answer is true.
+    """Return the header fields for freshness.
 
-    A browser keeps a dictionary only as long as it may show it. To one that asks each time
-    (``cache: "no-cache"``), a page of data is given for longer; others, and shared caches, would
-    show it.
+    A browser keeps a dictionary only as long as it may show it. One that asks each time (``cache:
+    "no-cache"``) may keep a page of data longer; others, and shared caches, would show it.
     """
     now, age = int(query.now.timestamp()), max_age(query)
     date, expires = ("Date", http_second(now)), ("Expires", http_second(now + age))
@@ -189,7 +184,7 @@ def _kind(chosen: Chosen) -> list[tuple[str, str]]:
 
 
 def _links(query: PinnedRequest) -> list[tuple[str, str]]:
-    """The header fields that stay the same from page to page."""
+    """Return the header fields that stay the same from page to page."""
     links = documentation_link(query.endpoint.base) + memento_links(query)
     headers = [("Link", links), *memento_fields(query)]
     modified = last_modified(query)
@@ -199,19 +194,11 @@ def _links(query: PinnedRequest) -> list[tuple[str, str]]:
 
 
 class _Page:
-    """The body of an answer: kept, or made and encoded now.
-
-    Args:
-        site: keeps the bodies.
-        query: what is answered.
-        chosen: the format.
-        content: digest of what decides about the text.
-        codings: the encodings that the client takes.
+    """The body of an answer, from the cache or new.
 
     Attributes:
-        shared: true where others get the same body. A page that is pinned to a snapshot says of
-            itself that it is old, and few ask for it.
-        announced: true where the client may use this page as a dictionary for the next.
+        shared: others get the same body. A pinned page states that it is old, and few ask for it.
+        announced: the client may use this page as a dictionary for the next.
     """
 
     def __init__(
@@ -230,16 +217,11 @@ class _Page:
         self._oldest = min(oldest, _SHOWN) if chosen.media_type == "text/html" else oldest
 
     def tag(self) -> str:
-        """The entity tag of the whole page."""
         kept = self._kept(self._codings.whole)
         return self._tag(self._instant) if kept is None else kept.tag
 
     def sent(self, available: str | None) -> SentPage:
-        """The page as it is sent.
-
-        Args:
-            available: the header field ``Available-Dictionary``.
-        """
+        """Return the page for a client with this ``Available-Dictionary``."""
         if not self.announced:
             return self._whole()
         # Its text is the next dictionary: what is sent must be made of this one.
@@ -258,7 +240,7 @@ class _Page:
         return made
 
     def _whole(self, text: SentPage | None = None) -> SentPage:
-        """The page, encoded as a whole; without a text, any that is not too old."""
+        """Return the page, encoded as a whole; without a text, any that is not too old."""
         coding = self._codings.whole
         made = self._kept(coding)
         if made is None or (text is not None and made.instant != text.instant):
@@ -272,7 +254,7 @@ class _Page:
         return made
 
     def _text(self) -> SentPage:
-        """The text of a page that is announced, which is kept as a dictionary."""
+        """Return the text of an announced page, which is kept as a dictionary."""
         made = self._kept(_TEXT)
         if made is None:
             made = SentPage(self._tag(self._instant), self._instant, None, self._made())
@@ -289,7 +271,6 @@ class _Page:
         return self._bodies.get(self._content, encoding, self._instant, self._oldest)
 
     def _tag(self, instant: int) -> str:
-        """The entity tag of the whole page, made at an instant."""
         coding = (self._codings.whole or "")[:1]
         return entity_tag(self._content, None if self._query.snapshot is None else instant, coding)
 
@@ -329,7 +310,7 @@ FAILURE: Final = "tpf_server.failure"
 
 
 class PageMiddleware:
-    """A WSGI application that answers ``GET`` and ``HEAD`` of pages, before another one."""
+    """Answer ``GET`` and ``HEAD`` of pages before another WSGI application."""
 
     def __init__(
         self, rest: WSGIApplication, site: Site, negotiator: Negotiator, metrics: Metrics

@@ -1,4 +1,4 @@
-"""A parsed C-SPARQL query, its windows and its answers."""
+"""A parsed C-SPARQL query, its windows, triggers and answers."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,8 +21,7 @@ class PeriodicAnswer:
     """The whole result at an instant (RStream).
 
     Args:
-        query: its name.
-        at: the instant, in milliseconds since 1970.
+        at: in milliseconds since 1970.
         form: SELECT, ASK, CONSTRUCT or DESCRIBE.
         variables: of the rows; ``?s``, ``?p`` and ``?o`` of triples.
         rows: ordered solutions, as a bag; distinct triples; one empty row for a true ASK.
@@ -46,12 +45,12 @@ class PeriodicAnswer:
 
     @property
     def elements(self) -> Sequence[Sequence[tuple[Term, Term, Term]]]:
-        """Group the triples into elements: one for each graph, and one without."""
+        """Group the triples by graph: one element each."""
         return [in_graph(name, triples) for name, triples in by_graph(self.rows)]
 
 
 def by_graph(rows: Iterable[Sequence[Any]]) -> Iterable[tuple[Any, list[Any]]]:
-    """Group triples by the names of their graphs; ``None`` without one."""
+    """Group triples by graph, or ``None``."""
     graphs: dict[Any, list[Any]] = {}
     for row in rows:
         named = len(row) == 4 and (row[3] is None or isinstance(row[3], str))
@@ -113,7 +112,7 @@ class LogicalWindow:
         return True
 
     def bounds(self, at: int) -> tuple[int, int]:
-        """Timestamps at an instant are in (lower, upper]."""
+        """Return the timestamps at an instant: (lower, upper]."""
         end = at // self.step * self.step
         return end - self.range, end
 
@@ -152,8 +151,7 @@ class StreamClause:
     Args:
         named: it is a named graph only, and no part of the default graph.
         position: index of the clause in the text.
-        name: of the window, if not its stream's; there may be several over one stream, and GRAPH
-            ?g ranges over none of them.
+        name: of the window, if not its stream's; GRAPH ?g ranges over none of these.
         in_graphs: it has the named graphs of elements, see `graph_variable`.
     """
 
@@ -166,7 +164,7 @@ class StreamClause:
 
     @property
     def input(self) -> Term:
-        """Key of its occurrences: of triples, or of triples with their graphs."""
+        """The key of its occurrences: of triples, or of triples with their graphs."""
         return with_graphs_of(self.stream) if self.in_graphs else self.stream
 
     @property
@@ -184,12 +182,12 @@ def with_graphs_of(stream: Term) -> Term:
 
 
 def graph_variable(place: int, number: int) -> Variable:
-    """Make a graph variable of the named graphs in the window of a clause."""
+    """Make a variable of the named graphs in the window of a clause."""
     return Variable(f"{_GRAPH}{place}.{number}")
 
 
 def place_of(graph: str) -> int | None:
-    """Find the clause of a graph variable."""
+    """Return the clause of a graph variable."""
     if not graph.startswith(_GRAPH):
         return None
     return int(graph[len(_GRAPH) :].partition(".")[0])
@@ -197,11 +195,7 @@ def place_of(graph: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Instants:
-    """The multiples of any of these periods.
-
-    Args:
-        periods: in milliseconds; empty where only arrivals count.
-    """
+    """The multiples of any of these periods; none where only arrivals count."""
 
     periods: tuple[int, ...]
 
@@ -247,12 +241,7 @@ _Kind = Literal["query", "stream"]
 
 @dataclass(frozen=True, slots=True)
 class RegisterClause:
-    """``REGISTER QUERY|STREAM name [COMPUTED EVERY d] AS``.
-
-    Args:
-        stream: its IRI, for REGISTER STREAM.
-        every: COMPUTED EVERY, in milliseconds.
-    """
+    """``REGISTER QUERY|STREAM name [COMPUTED EVERY d] AS``, in milliseconds."""
 
     kind: _Kind
     name: str
@@ -264,14 +253,14 @@ class RegisterClause:
 
 
 class Trigger:
-    """AnswerRows at the multiples of periods, or whenever so many triples have come.
+    """The decision to answer: at the multiples of periods, or whenever so many triples have come.
 
     Attributes:
         key: equal where queries that are registered together may share it.
-        timed: instants lie ahead; otherwise it is looked at after arrivals.
-        by_elements: these are elements, not triples.
+        timed: instants lie ahead; otherwise it is checked after arrivals.
+        by_elements: it counts elements, not triples.
         follows: `coming` and `came` are called.
-        decides: these say when it is due.
+        decides: these determine when it is due.
         queries: that have it.
     """
 
@@ -310,15 +299,15 @@ class Trigger:
         return None
 
     def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
-        """Note that an element is about to come; true if an instant is due."""
+        """Note an element about to come; true if an instant is due."""
         return False
 
     def came(self, stream: Term, at: int, number: int) -> bool:  # noqa: ARG002
-        """Note that it has entered the windows; true if an instant is due."""
+        """Note an element in the windows; true if an instant is due."""
         return False
 
     def wanted(self, done: int) -> int | None:
-        """The next instant that elements decided, after those `done`."""
+        """Return the next instant after `done` that elements decided."""
         raise NotImplementedError
 
     def arrived(self) -> bool:
@@ -331,11 +320,11 @@ class Trigger:
         return at
 
     def holds(self, instant: int) -> bool:  # noqa: ARG002
-        """True where there is something to answer; asked once for an instant."""
+        """True where there is something to answer; called once for an instant."""
         return True
 
     def equals(self, other: "Trigger") -> bool:  # noqa: ARG002
-        """True where both decide the same from now on, after they decided the same now."""
+        """True where both decide the same from now on, if they did until now."""
         return False
 
 
@@ -345,11 +334,10 @@ class CsparqlQuery:
 
     Args:
         query: the algebra; `Query.dataset` has FROM and FROM NAMED.
-        streams: the FROM STREAM clauses, in order.
         paths: of any length, with their indexes in the text.
         services: SERVICE clauses, which became static graphs.
         wanted: variables needed beside those of the template.
-        operator: which part of an answer is streamed.
+        operator: selects the streamed part of an answer.
         graphs: of the triples of the template, in order.
     """
 
@@ -371,7 +359,7 @@ class CsparqlQuery:
 
     @property
     def continuous(self) -> bool:
-        """True where something says when to evaluate it again."""
+        """True where it is evaluated more than once."""
         return bool(self.streams) or bool(self.instants.periods)
 
     @property
@@ -390,7 +378,7 @@ class CsparqlQuery:
         return bool(self.streams) and not self.instants.periods
 
     def trigger(self) -> Trigger:
-        """Make what decides when it answers."""
+        """Make its trigger."""
         return Trigger(self.instants, self.streams)
 
     def answer(

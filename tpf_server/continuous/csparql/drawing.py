@@ -1,7 +1,6 @@
-"""Draw operator graphs: as text, Mermaid flowcharts, and for Graphviz.
+"""Draw operator graphs as text, Mermaid flowcharts, and for Graphviz.
 
-As in the paper's figure 1, sources are below and results above. Graph patterns stand on their
-sources: static graphs, and windows over streams.
+As in the paper's figure 1, sources are below and results above.
 """
 
 from dataclasses import dataclass, field

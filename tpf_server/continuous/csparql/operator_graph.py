@@ -1,4 +1,4 @@
-"""The operator graph (O-graph) of a query, and which of its triple patterns are static.
+"""The operator graph (O-graph) of a query, and its static triple patterns.
 
 To the algebra the paper adds sources (graph, stream, window) and the aggregation. Source: paper
 003, sections 3.4 and 4.
@@ -66,12 +66,7 @@ from tpf_server.continuous.engine.static.service_clauses import is_service
 
 @dataclass(frozen=True, slots=True)
 class MergedSource:
-    """Parts of a graph.
-
-    Args:
-        static: names of static graphs.
-        streams: graphs of windows, see `StreamClause.graph`.
-    """
+    """Parts of a graph: names of static graphs, and graphs of windows (`StreamClause.graph`)."""
 
     static: tuple[Term, ...]
     streams: tuple[Term, ...]
@@ -346,7 +341,7 @@ PatternKind: TypeAlias = Literal["static", "streaming", "mixed"]
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What a plan may assume of the data.
+    """Assumptions of a plan about the data.
 
     Args:
         predicates: of windows, as far as known.
@@ -361,8 +356,7 @@ class Knowledge:
 class OperatorGraph:
     """A query as operators.
 
-    Args:
-        query: its graphs are constants, variables of `stamps`, or see `graph_variable`.
+    Its graphs are constants, variables of `stamps`, or `graph_variable`.
     """
 
     query: Query

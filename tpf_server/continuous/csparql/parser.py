@@ -109,7 +109,6 @@ class _Clauses:
         self._timestamps: list[tuple[Term | Variable | None, int]] = []
 
     def dialect(self) -> Dialect:
-        """What C-SPARQL adds to SPARQL."""
         return Dialect(
             functions={TIMESTAMP: self._timestamp},
             tokens=words_of_the_paper,
@@ -118,7 +117,6 @@ class _Clauses:
         )
 
     def query(self, parser: Parser) -> CsparqlQuery:
-        """Parse the whole text."""
         parser.prologue()
         registration, kind = _registration(parser)
         parser.prologue()

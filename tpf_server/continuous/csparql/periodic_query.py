@@ -1,4 +1,4 @@
-"""C-SPARQL queries that run, natively or elsewhere, and how often they are evaluated."""
+"""Running C-SPARQL queries, native or elsewhere, and the pace of their evaluation."""
 
 import itertools
 from collections import Counter
@@ -50,7 +50,7 @@ class ExecutedQuery(RunningQuery[PeriodicAnswer]):
 
 
 class Executor(Protocol):
-    """Runs C-SPARQL queries elsewhere.
+    """Run C-SPARQL queries elsewhere.
 
     It is called under the lock of the service and must not block; answers may come from any thread.
     """
@@ -90,7 +90,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     Attributes:
         late: elements that came after an answer that should have seen them.
         last: the last instant of evaluation.
-        trigger: decides when it answers.
         timely: it has NOW().
         ranges: it has GRAPH ?g, so it depends on the names of static graphs.
         rank: higher than that of each query whose triples it reads.
@@ -125,7 +124,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         )
 
     def decide_by(self, trigger: Trigger) -> None:
-        """Answer when a trigger says so, from now on."""
+        """Answer by this trigger from now on."""
         self.trigger = trigger
         trigger.queries[self] = None
 
@@ -136,7 +135,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return registration is not None and registration.every is not None
 
     def widen(self, factor: int, because: str) -> None:
-        """Multiply its steps, for this reason."""
+        """Multiply its steps."""
         self.trigger.instants = self.query.instants.wider(factor)
         self._widened = ("", "") if factor == 1 else (f"{factor} times ", f": {because}")
 
@@ -147,7 +146,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
 
     @property
     def every(self) -> str:
-        """What decides its instants, for people."""
+        """Describe its instants."""
         if not self.instants.periods:
             return "counted windows"
         times, because = self._widened
@@ -170,7 +169,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return self.evaluation.graph
 
     def _operators(self) -> list[str]:
-        """Its operators as text; shared ones last."""
         shared = drawn(self.graph).as_text().splitlines()
         parts = self.question.parts
         if parts is None or not self.evaluation.widened:
@@ -207,19 +205,19 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return result
 
     def share(self, evaluation: PeriodicEvaluation, question: Question) -> None:
-        """Go on with an equal evaluation."""
+        """Continue with an equal evaluation."""
         self.evaluation = evaluation
         self.question = question
 
     @property
     def changed(self) -> bool:
-        """True where its answer may differ from the last one, at the instant of its evaluation."""
+        """True where its answer may differ from the last one."""
         if self.query.operator == "RSTREAM" or self.timely:
             return True
         return self.evaluation.changed(self.question, self._seen)
 
     def answer(self, at: int) -> PeriodicAnswer | None:
-        """Answer at an instant; ``None``: there is nothing to say."""
+        """Answer at an instant, if there is an answer."""
         if not self._say_now(at):
             return None
         answers = self.evaluation.answers(at, self.question)
@@ -258,7 +256,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
 def rows_to_stream(
     operator: StreamOperator, before: Counter[Row], rows: Sequence[Row]
 ) -> tuple[list[Row], Counter[Row]]:
-    """Give what an answer has more (ISTREAM) or less (DSTREAM) than before, and its bag."""
+    """Return the rows that are new (ISTREAM) or gone (DSTREAM) in an answer, and its bag."""
     now = Counter(rows)
     if operator == "DSTREAM":
         return list((before - now).elements()), now
@@ -275,7 +273,7 @@ def rows_to_stream(
 def changed(
     operator: StreamOperator, before: Counter[Row], changes: Iterable[tuple[Row, int]]
 ) -> list[Row]:
-    """The same from a delta; `before` becomes the answer."""
+    """Return the same from a delta; `before` becomes the answer."""
     wanted = 1 if operator == "ISTREAM" else -1
     result: list[Row] = []
     for row, count in changes:
@@ -318,8 +316,8 @@ class Pace:
     """Widen the steps of queries by a common factor while evaluations take too long.
 
     The load is the sum of cost by step. The factor doubles above three quarters, and halves where
-    half of it keeps the load below a half. The cost is the shorter of the last two, so that a slow
-    first evaluation does not count.
+    half of it keeps the load below a half. The cost is the shorter of the last two, so a slow first
+    evaluation does not count.
     """
 
     def __init__(self, seconds: Callable[[], float], whose: Widen = Widen.UNSTATED) -> None:

@@ -1,21 +1,20 @@
-"""RSP-QL: SPARQL 1.1 with named windows over streams.
+"""Parse RSP-QL: SPARQL 1.1 with named windows over streams.
 
-The clauses of papers 005 and 006, and what implementations write in their places:
+The clauses of papers 005 and 006, and their variants in implementations:
 
 - ``REGISTER ISTREAM|DSTREAM|RSTREAM <output> AS`` before the query, or ``REGISTER STREAM <output>
   AS`` and the operator behind SELECT, CONSTRUCT or ASK; without any it is RSTREAM. REGISTER may be
   left out. The prologue may stand before and after it, with full stops behind its declarations.
 - ``FROM NAMED WINDOW <window> ON [STREAM] <stream> [window]``, or the window before ON, which some
-  leave out;
-  ``FROM [NAMED] GRAPH <graph>`` is ``FROM [NAMED] <graph>``.
+  leave out; ``FROM [NAMED] GRAPH <graph>`` is ``FROM [NAMED] <graph>``.
 - ``WINDOW <window> { … }`` where ``GRAPH`` may stand; ``WINDOW ?w { … }`` is a union over them all.
-- ``GRAPH`` inside ``WINDOW``: the named graphs that elements are; what stands outside of ``GRAPH``
-  sees all triples of the window.
+- ``GRAPH`` inside ``WINDOW``: the named graphs that elements are; patterns outside of ``GRAPH`` see
+  all triples of the window.
 - ``{ triple } BEGIN AT ?t`` binds the timestamp of the element (milliseconds since 1970).
 - ``GRAPH`` in the template of CONSTRUCT; names of the SELECT clause in GROUP BY and HAVING.
 
-What the papers leave to engines stands behind the output, where it is needed: ``REPORT strategy,
-…`` and ``TICK TIME|BATCH|TUPLE``; and ``STARTING AT "…"`` in a window.
+Behind the output stand policies that the papers leave to engines: ``REPORT strategy, …`` and ``TICK
+TIME|BATCH|TUPLE``; ``STARTING AT "…"`` is in a window.
 """
 
 import re
@@ -173,7 +172,6 @@ def _duration(cursor: Cursor) -> int:
 
 
 def _report_policy(cursor: Cursor) -> ReportPolicy:
-    """Parse strategies; all must hold."""
     policy = ReportPolicy()
     while True:
         position = cursor.token.position
@@ -202,7 +200,6 @@ def _report_policy(cursor: Cursor) -> ReportPolicy:
 
 
 def _tick_policy(cursor: Cursor) -> TickPolicy:
-    """Parse the word behind TICK."""
     tick = cursor.token.text.lower()
     if cursor.token.kind != "word" or tick not in TICKS:
         cursor.expected("TIME, BATCH or TUPLE")
@@ -278,7 +275,6 @@ class _Clauses:
         self._graphs: list[TermOrVariable | None] = []
 
     def dialect(self) -> Dialect:
-        """What RSP-QL adds to SPARQL."""
         return Dialect(
             elements={"WINDOW": self._window_clause, "GRAPH": self._graph_clause},
             after_form=self._form_operator,
@@ -290,7 +286,6 @@ class _Clauses:
         )
 
     def query(self, parser: Parser) -> RspqlQuery:
-        """Parse the whole text."""
         parser.prologue()
         position = parser.token.position
         registration = self._registration(parser)
@@ -437,7 +432,6 @@ class _Clauses:
         return join(before, named(pattern, hidden, graph, parser.fresh))
 
     def _graph_in(self, window: StreamClause) -> Variable:
-        """Make the variable of the named graphs of a window."""
         called = Term(window.graph.replace(_MARK, _GRAPHS_MARK, 1))
         known = [each.graph for each in self._in_graphs]
         if called not in known:

@@ -1,4 +1,4 @@
-"""A parsed RSP-QL query: policies, windows, and what decides when it answers."""
+"""A parsed RSP-QL query: policies, windows, and triggers."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
@@ -61,11 +61,7 @@ TICKS: Final[tuple[TickPolicy, ...]] = get_args(TickPolicy)
 
 @dataclass(frozen=True, slots=True)
 class ReportPolicy:
-    """Conditions of an answer; all must hold.
-
-    Args:
-        period: of ``periodic``, in milliseconds.
-    """
+    """Conditions of an answer, all of which must hold; the period is in milliseconds."""
 
     window_close: bool = False
     content_change: bool = False
@@ -250,7 +246,7 @@ class SlidingMarks:
         insort(self._marks, (at, number))
 
     def later(self, at: int) -> Sequence[object]:
-        """What decides about later instants."""
+        """Return the state that decides about later instants."""
         return self._marks[bisect_right(self._marks, self.window.bounds(at)[0], key=_timestamp) :]
 
     def closes(self, at: int) -> bool:
@@ -282,11 +278,7 @@ class SlidingMarks:
 
 
 class ElementMarks:
-    """Count the elements of a window that counts them.
-
-    Attributes:
-        closed: the last element closed it, and nobody has looked since.
-    """
+    """Count the elements of a window that counts them; `closed` until somebody asks."""
 
     def __init__(self, window: ElementWindow) -> None:
         self.window = window
@@ -308,7 +300,7 @@ class ElementMarks:
         return (self._last,) if self._came else None
 
     def later(self, at: int) -> Sequence[object]:  # noqa: ARG002
-        """What decides about later instants."""
+        """Return the state that decides about later instants."""
         return self._last, self._came % self.window.step
 
     def leaving(self, at: int) -> int | None:  # noqa: ARG002
@@ -325,12 +317,12 @@ def _timestamp(mark: tuple[int, int]) -> int:
 
 
 class ReportTrigger(Trigger):
-    """When queries with a report and a tick policy answer.
+    """The trigger of queries with a report and a tick policy.
 
-    Window close and periodic with TICK TIME have instants as C-SPARQL has. All others are decided
-    by elements: with TICK TIME where content enters or leaves a window; with TICK BATCH once for
-    each timestamp; with TICK TUPLE at each element: for windows that closed before it, and for
-    those that it closes or changes.
+    Window close and periodic with TICK TIME have instants, as C-SPARQL. All others are decided by
+    elements: with TICK TIME where content enters or leaves a window; with TICK BATCH once for each
+    timestamp; with TICK TUPLE at each element: for windows that closed before it, and for those
+    that it closes or changes.
     """
 
     widens = False
@@ -365,7 +357,7 @@ class ReportTrigger(Trigger):
         self._decided = (NEVER, 0)
 
     def passed(self, at: int) -> int | None:
-        """See `Trigger.passed`: what has closed before an element, looked at by tuples."""
+        """See `Trigger`: closed before an element, by tuples."""
         if self._begun is None or at < self._begun:
             self._begun = at
         if not self.by_elements or not self._report.timing:
@@ -374,7 +366,7 @@ class ReportTrigger(Trigger):
         return last if last is not None and last >= max(self._looked, self._begun) else None
 
     def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
-        """See `Trigger.coming`: what has closed before an element, looked at in batches."""
+        """See `Trigger`: closed before an element, in batches."""
         if self._tick != "batch" or not self._report.timing:
             return False
         last = self._reports.last(at)
@@ -382,7 +374,7 @@ class ReportTrigger(Trigger):
         return last is not None and last >= begun and self._plan(last)
 
     def came(self, stream: Term, at: int, number: int) -> bool:
-        """See `Trigger.came`: what is in windows now, or will be."""
+        """See `Trigger`: in windows now, or later."""
         here = [each for each in self._clauses if each.stream == stream]
         for each in here:
             if each.graph in self._marks:
@@ -407,7 +399,7 @@ class ReportTrigger(Trigger):
         return True
 
     def wanted(self, done: int) -> int | None:
-        """See `Trigger.wanted`."""
+        """See `Trigger`."""
         if self._report.timing:
             # What was closed is looked at once, whatever others have seen meanwhile.
             index = bisect_left(self._planned, self._looked + 1)
@@ -419,11 +411,11 @@ class ReportTrigger(Trigger):
         return min(result, default=None)
 
     def due_first(self, at: int) -> int | None:
-        """See `Trigger.due_first`."""
+        """See `Trigger`."""
         return self.wanted(at - 1) if self.decides else super().due_first(at)
 
     def due_after(self, at: int) -> int | None:
-        """See `Trigger.due_after`."""
+        """See `Trigger`."""
         if not self.decides:
             return super().due_after(at)
         del self._planned[: bisect_left(self._planned, at + 1)]
@@ -431,18 +423,18 @@ class ReportTrigger(Trigger):
         return self.wanted(at)
 
     def due_at_end(self, at: int) -> int:
-        """See `Trigger.due_at_end`."""
+        """See `Trigger`."""
         return at if self.decides else super().due_at_end(at)
 
     # ----------------------------------------------------------------------------- answers
 
     def arrived(self) -> bool:
-        """See `Trigger.arrived`: time alone says when sliding windows close."""
+        """See `Trigger`: time alone closes sliding windows."""
         closed = any(isinstance(m, ElementMarks) and m.closed for m in self._marks.values())
         return closed or not self._report.timing
 
     def instant(self, at: int) -> int:
-        """See `Trigger.instant`."""
+        """See `Trigger`."""
         return max(at, self._looked) if self.by_elements else at
 
     def holds(self, instant: int) -> bool:
@@ -465,7 +457,7 @@ class ReportTrigger(Trigger):
         return result
 
     def equals(self, other: Trigger) -> bool:
-        """See `Trigger.equals`."""
+        """See `Trigger`."""
         at = self._decided[0]
         return (
             isinstance(other, ReportTrigger)
@@ -531,7 +523,7 @@ class RspqlQuery(CsparqlQuery):
 
     @property
     def instants(self) -> Instants:
-        """The instants that time decides; none where elements do."""
+        """The instants that time decides."""
         if self.tick != "time" or not self.report.timing:
             return Instants(())
         return report_instants(self.report, [clause.window for clause in self.streams])
@@ -552,7 +544,7 @@ class RspqlQuery(CsparqlQuery):
         return True
 
     def trigger(self) -> Trigger:
-        """Make what decides when it answers."""
+        """Make its trigger."""
         return ReportTrigger(self)
 
     def answer(

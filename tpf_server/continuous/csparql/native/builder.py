@@ -1,4 +1,4 @@
-"""Operators to dataflow: what SPARQL has, and the aggregation of C-SPARQL."""
+"""Build the dataflow of operators: those of SPARQL, and the aggregation of C-SPARQL."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -43,12 +43,7 @@ from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
 
 
 class PatternInput:
-    """The matches of a triple pattern in a graph, static and in windows.
-
-    Args:
-        row_of: the row of a triple without its timestamp, or ``None``.
-        table: of static matches, unless a join looks them up.
-    """
+    """The matches of a triple pattern in a graph, static and in windows."""
 
     def __init__(
         self,
@@ -160,11 +155,7 @@ def _newest(windows: Iterable[WindowView], triple: EncodedTriple) -> int | None:
 
 
 class StaticJoin(HashJoin):
-    """A join with the rows of a table and a further set; rows in both count once.
-
-    Args:
-        most: a table of so many triples is read whole at once.
-    """
+    """A join with the rows of a table and a further set; rows in both count once."""
 
     _static: StaticIndex
 
@@ -455,7 +446,7 @@ def _row_of(pattern: QuadPattern, mask: Mask) -> Callable[[EncodedTriple], tuple
 def _row_of_named(
     pattern: QuadPattern, mask: Mask
 ) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
-    """The same of triples with their graph, which is the last column."""
+    """Make the same for triples with their graph, the last column."""
     row_of = _row_of(pattern, mask)
 
     def row(triple: Sequence[int]) -> tuple[int, ...] | None:

@@ -2,9 +2,7 @@
 
 A window holds elements that may match a pattern of its queries (a physical one, which counts, all
 of them). When it moves it notifies listeners of triples that came, went, or have a later timestamp.
-
-Queries share a window: elements have numbers, and a query sees those after its registration
-(`WindowView.since`).
+A query that shares it sees elements after its registration (`WindowView.since`).
 """
 
 from bisect import insort
@@ -29,11 +27,7 @@ _AT = itemgetter(0)
 
 
 class WindowContents:
-    """The content of a window.
-
-    Attributes:
-        newest: the latest timestamp that came.
-    """
+    """The content of a window."""
 
     def __init__(self, window: SteppedWindow) -> None:
         self.window = window
@@ -59,7 +53,7 @@ class WindowContents:
         return sum(each.number > since for part in (self._inside, self._coming) for each in part)
 
     def latest(self, triple: EncodedTriple, since: int) -> int | None:
-        """The latest timestamp of a triple among elements after a number."""
+        """Return the latest timestamp of a triple among elements after a number."""
         return _latest(self._occurrences.get(triple, ()), since)
 
     def add(self, occurrence: Occurrence) -> None:
@@ -185,11 +179,11 @@ class WindowView:
         self._changed = False
 
     def reveal(self) -> None:
-        """See all that is in the window from now on."""
+        """Show the whole window from now on."""
         self.since = 0
 
     def note_change(self) -> None:
-        """A listener is notified."""
+        """Note a notified listener."""
         self._changed = True
 
     def take_changed(self) -> bool:

@@ -33,7 +33,7 @@ from tpf_server.continuous.csparql.native.static_table import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.engine.elements.elements import date_time_at
 from tpf_server.continuous.engine.errors import JoinLimitError
-from tpf_server.continuous.engine.plans.constant_index import (
+from tpf_server.continuous.engine.plans.dispatch import (
     Comparison,
     ConstantIndex,
     comparison,
@@ -163,11 +163,7 @@ def _needed(
 
 @dataclass(frozen=True, slots=True)
 class EvaluationContext:
-    """Parts that all evaluations of an engine share.
-
-    Args:
-        join_rows: rows that the joins of one question may hold.
-    """
+    """Parts that all evaluations of an engine share."""
 
     tables: StaticTables
     dictionary: TermDictionary
@@ -176,11 +172,7 @@ class EvaluationContext:
 
 
 class Question:
-    """What equal queries ask of an evaluation.
-
-    Args:
-        parts: ``None`` where the query is not cut.
-    """
+    """The question that equal queries ask of an evaluation; no `parts`: the query is not cut."""
 
     def __init__(self, key: Hashable, query: Query, parts: PartedQuery | None) -> None:
         self.key = key
@@ -234,10 +226,9 @@ class QuestionPart:
 
 
 class AnswerRows:
-    """The rows of an output, and how its last flush changed them; read where somebody asks.
+    """The rows of an output, and the changes of its last flush.
 
-    Attributes:
-        version: counts flushes that changed it.
+    `version` counts changing flushes.
     """
 
     def __init__(
@@ -271,10 +262,9 @@ class AnswerRows:
         return self._rows
 
     def changes(self, seen: tuple["AnswerRows", int] | None) -> list[tuple[Row, int]] | None:
-        """Rows with how often they came (positive) or went since a version.
+        """Return rows with counts of additions (positive) or removals since a version.
 
-        Returns:
-            ``None`` where that is not known, or has an order: compare whole answers.
+        ``None``: unknown or ordered; compare whole answers.
         """
         if seen is None or seen[0] is not self or self.output.ordered:
             return None
@@ -444,7 +434,7 @@ class PeriodicEvaluation:
         self._work.end()
 
     def plan_anew(self, graph: OperatorGraph, parts: PartedQuery | None = None) -> None:
-        """Go on with other operators, or those of the shared part; windows stay as they are.
+        """Continue with other operators, or those of the shared part, and the same windows.
 
         Too many rows end its queries at their next answers.
         """
@@ -531,7 +521,7 @@ class PeriodicEvaluation:
         return part.answers
 
     def changed(self, question: Question, seen: tuple[AnswerRows, int] | None) -> bool:
-        """True where an answer may differ from a version, at the instant of the windows."""
+        """True where an answer may differ from a version."""
         if self._stale:
             return True
         if self._parts is None:
@@ -540,7 +530,7 @@ class PeriodicEvaluation:
         return part.stale or seen != (part.answers, part.answers.version)
 
     def move(self, instant: int) -> None:
-        """Move the windows; where something changed, bring the answers up to date."""
+        """Move the windows, and update the answers."""
         self._work.begin()
         for window in self.windows.values():
             window.contents.move(instant)
@@ -566,8 +556,8 @@ class PeriodicEvaluation:
 class EvaluationRegistry:
     """Find evaluations that can replace others.
 
-    A query sees what comes after its registration. So one that comes after elements begins alone,
-    and joins its equals when nothing in its windows is hidden. Those without a key stay alone.
+    A query that is registered after elements sees only later ones. It begins alone, and joins its
+    equals when nothing in its windows is hidden. Those without a key stay alone.
     """
 
     def __init__(self) -> None:
@@ -575,7 +565,7 @@ class EvaluationRegistry:
         self._whole: dict[Hashable, PeriodicEvaluation] = {}
 
     def fresh(self, key: Hashable, arrivals: int) -> PeriodicEvaluation | None:
-        """The evaluation of an equal query, if no element came since."""
+        """Return the evaluation of an equal query, if no element came since."""
         evaluation, since = self._fresh.get(key, (None, 0))
         return evaluation if since == arrivals else None
 

@@ -50,8 +50,8 @@ class IndexSource(Protocol):
 class StaticIndex(dict[Any, _Rests]):
     """Rows of a table by the values of some columns.
 
-    A key is looked up with its first use. It stays for a while, and as long as a user has partners
-    for it: then it follows changes. A whole table has all keys.
+    A key is looked up with its first use, and followed as long as a user has partners for it. A
+    whole table has all keys.
     """
 
     def __init__(self, source: IndexSource, key: tuple[int, ...], rest: tuple[int, ...]) -> None:
@@ -161,9 +161,6 @@ class StaticTable:
     """The static matches of a pattern, as rows of its variables.
 
     It is read whole where a user needs that or it is small; otherwise keys are looked up.
-
-    Attributes:
-        users: with their places in the order of joins.
     """
 
     def __init__(
@@ -191,9 +188,9 @@ class StaticTable:
 
     @property
     def holders(self) -> Iterable[object]:
-        """Holders of static terms alone.
+        """Return holders of static terms alone.
 
-        Looked-up parts are not: their terms may come with streams, and go.
+        Those of looked-up parts may come with streams, and go.
         """
         yield from (self, self.all, self._indexes)
         if self._whole:
@@ -380,8 +377,8 @@ class StaticTables:
     def change(self, change: GraphChange) -> None:
         """Apply a change of graphs.
 
-        First all tables change, then joins, the last of a query first. So each meets its old
-        state with the delta, and later the deltas from below with tables that are up to date.
+        First all tables change, then joins, the last of a query first. So each meets its old state
+        with the delta, and later the deltas from below with tables that are up to date.
         """
         told = [each for table in self._concerned(change) for each in table.change(change)]
         for _, tell, new in sorted(told, key=itemgetter(0), reverse=True):

@@ -77,7 +77,7 @@ def _change(pattern: Pattern) -> Pattern:
 
 
 def _collapsed(pattern: Pattern, visible: frozenset[Variable]) -> Pattern | None:
-    """The groups of an aggregation; ``None`` where that is not possible."""
+    """Return the groups of an aggregation, if possible."""
     conditions: list[Expression] = []
     while isinstance(pattern, Filter):
         if first_exists(pattern.condition) is not None:
@@ -155,7 +155,6 @@ def _change_totally(pattern: Pattern) -> Pattern:
 
 
 def _constant(pattern: Pattern, name: Variable) -> Term | None:
-    """The one value of a variable in all solutions, if known."""
     match pattern:
         case Values(variables, rows) if name in variables:
             result = {row[variables.index(name)] for row in rows}

@@ -1,8 +1,8 @@
 """A query on Spark: windows as a streaming query, operators in each micro-batch.
 
 Structured Streaming keeps the windows (event time, watermark, state store, checkpoint) and gives
-the content of complete instants. Operators run over it as ordinary Spark SQL, grouped by instant.
-One streaming plan cannot do it: append mode has no joins after aggregations over other keys, no
+the content of complete instants, over which operators run as Spark SQL, grouped by instant. One
+streaming plan cannot do it: append mode has no joins after aggregations over other keys, no
 anti-joins between streams, no order and no limit.
 """
 
@@ -71,7 +71,7 @@ ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSto
 def continuous_session(
     master: str, work: Path, *, memory: str | None = None, partitions: int = 2
 ) -> Iterator[SparkSession]:
-    """A Spark session for the block; the environment has further settings."""
+    """Start a Spark session for the block; the environment has further settings."""
     settings = SparkSettings.from_environment(
         os.environ,
         master=master,
@@ -161,7 +161,7 @@ class SparkRun:
         return self._progress
 
     def progress(self) -> Progress:
-        """The progress, but for micro-batches that end after `stop`.
+        """Return the progress, but for micro-batches that end after `stop`.
 
         Spark remembers a hundred micro-batches, so the execution asks after each.
         """
@@ -175,7 +175,7 @@ class SparkRun:
             return self._progress
 
     def wait(self, seconds: int | None = None) -> bool:
-        """Wait for the end, at most so many seconds (at least one); true if it has ended.
+        """Wait for the end, at most `seconds` (at least one); true if it has ended.
 
         Raises:
             ContinuousError: it failed; earlier answers are kept.
@@ -340,7 +340,6 @@ def _place(text: str, position: int) -> str:
 
 
 def _word(text: str, word: str) -> str:
-    """The place of the first such word."""
     for token in tokenize(text):
         if token.kind == "word" and token.text.upper() == word:
             return _place(text, token.position)
@@ -436,7 +435,7 @@ def window_content(
 
 
 def malformed(texts: Sequence[DataFrame]) -> DataFrame:
-    """The lines that are none."""
+    """Return the malformed lines."""
     return reduce(DataFrame.unionByName, texts).where(~sql.col("value").rlike(LINE))
 
 
@@ -481,17 +480,14 @@ class SparkExecution:
         streams: directory or URL of each stream, by IRI; files may be added.
         directory: of results and checkpoint, or its URL; a second run there resumes.
         predicates: of streams, if declared.
-        lateness: of elements, in milliseconds of stream time.
+        lateness: in milliseconds of stream time.
         strict: a malformed line stops the query; otherwise it is counted.
         rejects: directory or URL that gets malformed lines, which then stop nothing.
-        rules: that rewrite operators.
-        base: of relative IRIs.
         on_answer: takes each answer that is on the disk; after a failure some come again.
         sink: takes the answers of each micro-batch, likewise.
         reading: entered while static data are read.
 
     Raises:
-        ContinuousSyntaxError: the text is no query.
         UnsupportedContinuousQueryError: Spark cannot run it; with the clause.
         ContinuousError: a stream has no directory.
     """
@@ -558,9 +554,7 @@ class SparkExecution:
     # --------------------------------------------------------------------------------- runs
 
     def replay(self, *, files_per_trigger: int | None = None) -> Progress:
-        """Process what is there (``availableNow``).
-
-        What is later than the watermark stays open for a later run.
+        """Process present files (``availableNow``); instants after the watermark stay open.
 
         Raises:
             ContinuousError: the run failed; earlier answers are kept.
@@ -571,7 +565,7 @@ class SparkExecution:
         return run.progress()
 
     def start(self, every: str = "1 second") -> SparkRun:
-        """Process what comes, at this interval, until the run is stopped."""
+        """Process files as they come, at this interval, until the run is stopped."""
         with asking_java():
             return self._started({"processingTime": every}, None)
 
@@ -614,7 +608,6 @@ class SparkExecution:
     # ------------------------------------------------------------------------------ batches
 
     def _batch(self, data: DataFrame, batch: int) -> None:
-        """Answer each instant that this micro-batch closes."""
         watermark = self._watermark(batch)
         data = data.persist()
         try:
@@ -675,13 +668,11 @@ class SparkExecution:
         return in_scope(self.graph.pattern)
 
     def _watermark(self, batch: int) -> int:
-        """The watermark of a micro-batch, from the checkpoint."""
         log = self._folder.inner("checkpoint").inner("offsets").read(str(batch))
         _, metadata, *_ = log.splitlines()
         return int(json.loads(metadata)["batchWatermarkMs"])
 
     def _identifier(self) -> str:
-        """Spark's name of the query, also after restarts."""
         return str(json.loads(self._folder.inner("checkpoint").read("metadata"))["id"])
 
     # ------------------------------------------------------------------------------- static

@@ -1,10 +1,8 @@
-"""Registered queries as jobs of Structured Streaming in one Spark session.
+"""Run registered queries as jobs of Structured Streaming in one Spark session.
 
 A batch of elements becomes a file in the folder of each job that reads their stream. Spark starts
-in a thread with the first query, which is ``starting`` until then; elements wait.
-
-Equal queries share a job if neither an element nor a change of static data came between their
-registrations.
+with the first query, which is ``starting`` until then. Equal queries share a job if neither an
+element nor a change of static data came between their registrations.
 """
 
 import contextlib
@@ -46,12 +44,7 @@ from tpf_server.spark.session import JAVA_ENDED, SparkSettings, java_for
 
 @dataclass(frozen=True, slots=True)
 class JobQuestion:
-    """Equal for queries with the same answers.
-
-    Args:
-        graphs: of ``GRAPH ?g``.
-        version: of the static data.
-    """
+    """Equal for queries with the same answers."""
 
     query: Query
     clauses: tuple[StreamClause, ...]
@@ -224,12 +217,7 @@ _LOOK: Final = 1.0
 
 
 class SparkExecutor:
-    """See `Executor`.
-
-    Args:
-        shared: the URL of a folder of its own in which elements, results and checkpoints are, in
-            place of `work`; likewise.
-    """
+    """See `Executor`; `shared` is the URL of a folder to use in place of `work`."""
 
     def __init__(
         self,
@@ -311,7 +299,6 @@ class SparkExecutor:
                     each.fail(error)
 
     def _run(self, job: SparkJob) -> None:
-        """Run a job, in its thread."""
         reason: ContinuousError | None = None
         folder: Folder | None = None
         try:
@@ -357,7 +344,6 @@ class SparkExecutor:
 
     @contextlib.contextmanager
     def _taking_queries(self, job: SparkJob) -> Iterator[None]:
-        """Afterwards a job takes no more queries."""
         try:
             yield
         finally:

@@ -1,8 +1,8 @@
-"""Expressions as columns of Spark SQL.
+"""Translate expressions to columns of Spark SQL.
 
-A SPARQL error is null, which has the same three-valued logic. What Spark SQL does differently
-(decimal arithmetic in terms, most functions on strings and dates) is computed by our own closures
-over Arrow batches.
+A SPARQL error is null, which has the same three-valued logic. Where Spark SQL differs (decimal
+arithmetic in terms, most functions on strings and dates), our own closures compute over Arrow
+batches.
 """
 
 from collections.abc import Callable, Mapping
@@ -172,7 +172,6 @@ class Expressions:
                 return _effective(self._term(expression))
 
     def _string(self, expression: Expression) -> Column:
-        """The content of a string whose language does not matter."""
         if isinstance(expression, Constant) and is_literal(expression.term):
             return terms.content(sql.lit(str(expression.term)))
         if isinstance(expression, Call) and expression.name == "STR":
@@ -254,7 +253,6 @@ def _is_duration(expression: Expression) -> bool:
 
 
 def _unknown(term: Column) -> Column:
-    """True for literals of other datatypes."""
     return (
         (terms.datatype(term) != "")
         & terms.number(term).isNull()
@@ -264,7 +262,6 @@ def _unknown(term: Column) -> Column:
 
 
 def _effective(term: Column) -> Column:
-    """The effective boolean value of a term."""
     value = terms.number(term)
     return (
         sql.when(value.isNotNull(), (value != 0) & ~sql.isnan(value))

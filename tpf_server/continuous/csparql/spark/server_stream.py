@@ -1,6 +1,6 @@
-"""Push the triples of a query on Spark to a stream of a server.
+"""Push the triples of a query on Spark to a stream of a server, a micro-batch per request.
 
-Each micro-batch is one request with an identifier, so that a repeated one counts once.
+Its identifier makes a repeated batch count once.
 """
 
 import json
@@ -23,14 +23,7 @@ _TIMEOUT: Final = 30.0
 
 
 class ServerStream:
-    """Push to ``POST /streams/{name}``.
-
-    Args:
-        session: by default one that retries.
-
-    Attributes:
-        repeated: batches that the server had already.
-    """
+    """Push to ``POST /streams/{name}``, by default with retries."""
 
     def __init__(
         self, url: str, token: str | None = None, *, session: requests.Session | None = None
@@ -47,11 +40,7 @@ class ServerStream:
             self._headers["Authorization"] = f"Bearer {token}"
 
     def write(self, batch: str, answers: Sequence[PeriodicAnswer]) -> None:
-        """Push the triples of a micro-batch; those of an instant are one element.
-
-        Raises:
-            ContinuousError: the server cannot be reached, or refuses them.
-        """
+        """Push the triples of a micro-batch; those of an instant are one element."""
         lines = [
             json.dumps({"timestamp": answer.at, "triples": answer.rows}, ensure_ascii=False)
             for answer in answers

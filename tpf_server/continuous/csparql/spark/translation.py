@@ -1,4 +1,4 @@
-"""Operators to data frames."""
+"""Translate operators to data frames."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -164,7 +164,6 @@ def union(left: Frame, right: Frame) -> Frame:
 
 
 def _renamed(frame: Frame, names: Sequence[Variable]) -> tuple[Frame, dict[Variable, str]]:
-    """Rename these columns and the instant; give the names."""
     renamed = {name: "r_" + column(name) for name in names}
     data = frame.data.withColumnsRenamed(
         {column(name): new for name, new in renamed.items()} | {AT: "r_" + AT}
@@ -340,7 +339,6 @@ class LeafFrames:
         return union(inside, beside)
 
     def _streaming(self, pattern: QuadPattern) -> Frame:
-        """The matches of a pattern in windows."""
         source = self.graph.source_of(pattern)
         data = self.content.where(sql.col("stream").isin(*map(str, source.streams)))
         places: dict[str, str] = {}
@@ -670,7 +668,6 @@ class Translation:
         return keyed, replace(result, data=result.data.dropDuplicates())
 
     def _keyed(self, frame: Frame, names: Sequence[Variable]) -> tuple[Frame, Variable]:
-        """Add a variable that is the same for rows with the same values."""
         key = self._hidden()
         parts = [sql.col(column(name)) for name in names]
         # JSON leaves out what is null, and names the rest.

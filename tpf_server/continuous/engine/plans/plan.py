@@ -25,8 +25,7 @@ from tpf_client.sparql.rewrite.visitor import conjuncts, everything, movable
 from tpf_client.sparql.scopes import in_scope, variables_in
 from tpf_server.continuous.engine.delivery import Delivery
 from tpf_server.continuous.engine.errors import JoinLimitError
-from tpf_server.continuous.engine.plans.constant_index import comparison
-from tpf_server.continuous.engine.plans.dispatch import Dispatch
+from tpf_server.continuous.engine.plans.dispatch import Dispatch, comparison
 from tpf_server.continuous.engine.plans.leaves import (
     STAMP,
     ContinuousLeaves,

@@ -36,7 +36,7 @@ from tpf_client.sparql.algebra import (
     walk,
 )
 from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, everything
-from tpf_server.continuous.engine.plans.constant_index import comparison_in, lifted_variable
+from tpf_server.continuous.engine.plans.dispatch import comparison_in, lifted_variable
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery, WindowClause

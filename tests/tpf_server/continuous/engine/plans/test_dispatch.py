@@ -16,7 +16,7 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.elements.elements import EPOCH, date_time_of
-from tpf_server.continuous.engine.plans.constant_index import MIRRORED, ConstantIndex
+from tpf_server.continuous.engine.plans.dispatch import MIRRORED, ConstantIndex
 from tpf_server.continuous.engine.semantics import PAPER
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
