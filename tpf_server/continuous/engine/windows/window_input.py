@@ -1,8 +1,8 @@
 """A pattern over a window of a stream: where rows enter the joins of all queries that have it.
 
-The window decides when rows come and go; the pattern (see `TripleWindow` and `StarWindow`) decides
-which rows an element brings. Both are hidden behind three calls: `arrive` for the triples of an
-element, `expire` and `admit` for the passing of time.
+The window decides when rows come and go; the pattern (see `TripleWindow` and `StarWindow`) which
+rows an element brings. The interface is `arrive` for the triples of an element, `expire` and
+`admit` for time.
 """
 
 from collections import deque
@@ -40,33 +40,32 @@ class WindowInput:
     """Rows of triple patterns in a window.
 
     Args:
-        window: which elements count.
+        window: selects elements.
         matcher: of the patterns.
         width: the number of columns of a row.
         time: of the stream.
-        number: the place in the order in which all inputs of an engine take an element. An input
-            stores a row before its consumers hear of it, so that of several new rows that join
-            exactly one, the last, finds all others.
-        touch: is called when rows come or go again, for those who `hold`.
+        number: the position among all inputs of an engine that take an element. An input stores a
+            row
+            before it notifies its consumers, so that of several new rows that join exactly one, the
+            last, meets all others.
+        touch: is called when rows come or go, for those who `hold`.
         watermark: where it is given, rows have one more column: their stamp.
 
     Attributes:
-        watermark: see above.
-        elsewhere: how many rows somebody else keeps for it (see `FusedPlan`).
+        elsewhere: the count of rows that another object keeps for it (see `FusedPlan`).
         used: the stamp of the last row that came, or 1; 0 where none ever did.
-        consumers: who hears of rows.
         holders: plans that hold something back, to be flushed after rows came or went.
-        calm: whether no row came or went since these were flushed.
-        netted: how many of its consumers are of plans that emit differences, to which it matters
-            when something leaves it; 0 where it slides, and so changes at boundaries only.
-        scheduled: whether it is known when the oldest row goes, or nobody wants to know.
-        recent: some rows that came lately, to measure with.
-        arrive_row: takes the row of a single triple: its timestamp (or number, see `arrive`) and
-            its row.
-        expire: lets go what the window lacks at an instant of the engine (or at the number of the
-            last triple).
-        arrive_star: takes an element that holds the whole star of its subject: its timestamp, the
-            subject and the row.
+        calm: no row came or went since these were flushed.
+        netted: the count of its consumers of plans that emit differences, to which expiries matter;
+            0
+            where it slides, and so changes at boundaries only.
+        scheduled: the expiry of the oldest row is known, or nobody needs it.
+        recent: a sample of new rows, to measure with.
+        arrive_row: takes the row of a single triple with its timestamp (or number, see `arrive`).
+        expire: expires rows at an instant of the engine (or at the number of the last triple).
+        arrive_star: takes an element that holds the whole star of its subject: timestamp, subject
+            and
+            row.
     """
 
     arrive_row: Callable[[int, Solution], None]
@@ -115,7 +114,7 @@ class WindowInput:
         self._sliding: dict[WindowInput, None] = {}
 
     def connect(self, consumer: Consumer, *, nets: bool) -> None:
-        """Let a join hear of rows."""
+        """Add a consumer."""
         self.consumers.append(consumer)
         self.netted += nets and not self.slides
         if consumer.takes_expired:
@@ -127,12 +126,12 @@ class WindowInput:
         self._prepare()
 
     def release(self, plan: Any) -> None:
-        """That plan is gone."""
+        """Remove a plan that holds."""
         if plan in self.holders:
             self.holders.remove(plan)
 
     def order(self, schedule: Callable[["WindowInput", int], None]) -> None:
-        """Say from now on what the timestamp of the oldest row is, when there is one again."""
+        """Report from now on the timestamp of the oldest row, when there is one again."""
         self._schedule_at = schedule
         self.scheduled = False
         if self._log:
@@ -140,7 +139,7 @@ class WindowInput:
         self._prepare()
 
     def slide_among(self, sliding: dict["WindowInput", None]) -> None:
-        """Stand among the windows that have something, whenever this one has."""
+        """Be in this set whenever the window has something."""
         self._sliding = sliding
 
     def came_since(self, number: int) -> bool:
@@ -155,19 +154,19 @@ class WindowInput:
         return all(each[0][0] > position for each in entries if each)
 
     def disconnect(self, consumer: Consumer, *, nets: bool) -> None:
-        """A join wants to hear no more; see `connect`."""
+        """Remove a consumer; see `connect`."""
         self.consumers.remove(consumer)
         self.netted -= nets and not self.slides
         if consumer in self._leavers:
             self._leavers.remove(consumer)
 
     def keep_rows(self) -> None:
-        """Keep all rows from now on, also where there is no log and nobody asks for them yet."""
+        """Keep all rows from now on, also without a log or a reader."""
         assert self.bag is not None
 
     @property
     def bag(self) -> RowBag:
-        """The rows with their indexes; made when first asked for.
+        """Return the rows with their indexes; made with the first call.
 
         That must be before any row comes, where the window keeps no log to fill indexes from.
         """
@@ -181,7 +180,7 @@ class WindowInput:
         return self._bag
 
     def _present(self) -> Iterable[tuple[Solution, int]]:
-        """The rows that it holds, with their counts."""
+        """Return its rows with their counts."""
         raise NotImplementedError
 
     def _prepare(self) -> None:
@@ -199,7 +198,7 @@ class WindowInput:
 
     @property
     def held(self) -> int:
-        """How many entries the window holds, for the limit on memory."""
+        """Count the entries, for the limit on memory."""
         kept = len(self._log) + len(self._waiting) + len(self._hidden)
         return kept + self.elsewhere if self.keeps_log else kept + self._rows
 
@@ -215,7 +214,8 @@ class WindowInput:
 
         Args:
             at: the element's timestamp, or, for a window that counts triples, the number of the
-                first triple (the others follow).
+                first
+                triple (the others follow).
             triples: for a star all triples of one subject, otherwise those that match.
         """
         raise NotImplementedError
@@ -242,19 +242,15 @@ class WindowInput:
         self._come(entry)
 
     def _entry(self, at: int, item: Any) -> tuple[Any, ...]:
-        """Make the entry of the log for an item."""
         raise NotImplementedError
 
     def _item(self, entry: tuple[Any, ...]) -> Any:
-        """Return the item of an entry of the log."""
         raise NotImplementedError
 
     def _come(self, entry: tuple[Any, ...]) -> None:
-        """An entry of the log is in the window."""
         raise NotImplementedError
 
     def _go(self, entry: tuple[Any, ...]) -> None:
-        """It is not any more."""
         raise NotImplementedError
 
     def _rouse(self) -> None:
@@ -284,21 +280,21 @@ class WindowInput:
 
     @property
     def width(self) -> int:
-        """How many milliseconds a row stays (before the slide is taken into account)."""
+        """Milliseconds for which a row stays, without the slide."""
         return self._width
 
     def last_instant(self, at: int) -> int:
-        """The last instant at which the window has an element with this timestamp."""
+        """Return the last instant at which the window has an element with this timestamp."""
         if self._slide is None:
             return at + self._width
         return ((at + self._width) // self._slide + 1) * self._slide - 1
 
     def _first(self, at: int) -> int:
-        """The first instant whose elements the window has at an instant of its stream."""
+        """Return the first instant whose elements the window has at an instant of its stream."""
         return (at if self._slide is None else at // self._slide * self._slide) - self._width
 
     def _hide(self, front: int) -> None:
-        """Let go what is too old, and keep what the stream may come back to."""
+        """Expire old rows, but keep those to which the stream may come back."""
         log, hidden, time = self._log, self._hidden, self.time
         first, kept = self._first(time.at(front)), self._first(time.latest)
         while log and log[0][0] < first:
@@ -310,14 +306,14 @@ class WindowInput:
             time.hide(self)
 
     def trim(self) -> bool:
-        """Let go of what is hidden and was passed by the stream; whether nothing is left."""
+        """Drop hidden rows that the stream has passed; True: none is left."""
         hidden, first = self._hidden, self._first(self.time.latest)
         while hidden and hidden[0][0] < first:
             hidden.popleft()
         return not hidden
 
     def set_back(self, at: int) -> None:
-        """Its stream is at an instant at which others have been already."""
+        """Move to an instant of its stream that others have passed."""
         if not self.moves:
             return
         log, hidden, waiting = self._log, self._hidden, self._waiting
@@ -338,7 +334,7 @@ class WindowInput:
         hidden.clear()
 
     def next_change(self, *, gone: bool) -> int | None:
-        """The next boundary of the slide at which rows come in, or also at which some are gone."""
+        """Return the next boundary of the slide at which rows come in (or, also, are gone)."""
         assert self._slide is not None
         found = []
         if self._waiting:
@@ -349,16 +345,16 @@ class WindowInput:
 
     @property
     def log(self) -> deque[tuple[Any, ...]]:
-        """The entries of the window, oldest first; each begins with its time (or number)."""
+        """Return the entries of the window, oldest first; each begins with its time (or number)."""
         return self._log
 
     @property
     def empty(self) -> bool:
-        """True if it has nothing, and nothing that may come back."""
+        """True if it has no rows, hidden ones included."""
         return not (self._log or self._waiting or self._hidden)
 
     def admit(self, front: int) -> None:
-        """Let in what has waited for the slide, if a boundary has passed."""
+        """Admit the rows that waited for the slide, if a boundary has passed."""
         assert self._slide is not None
         boundary = self.time.at(front) // self._slide * self._slide
         if self._boundary is not None and boundary <= self._boundary:

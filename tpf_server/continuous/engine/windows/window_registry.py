@@ -26,21 +26,22 @@ _FEW: Final = 16
 
 
 class Expiring(Protocol):
-    """Anything that lets go what is too old."""
+    """A thing with rows that expire."""
 
     def expire(self, now: int, /) -> None:
-        """Let go what is too old at an instant."""
+        """Expire rows at an instant."""
 
 
 class Expiries:
     """Windows that time empties.
 
-    Few are looked at one by one. Many are in a heap, by the instant of the engine after which
-    something leaves them at the earliest, or by an earlier one.
+    Few are checked one by one. Many are in a heap, by an instant of the engine until which nothing
+    leaves them.
 
     Attributes:
-        timed: what to look at when time passes: things that begin with an instant, oldest first;
-            how long they stay; and who lets them go.
+        timed: rows to check when time passes: sequences that begin with an instant, oldest first;
+            how
+            long they stay; and the object that expires them.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class Expiries:
         self._ordered = False
 
     def add(self, window: WindowInput) -> None:
-        """Look after a window."""
+        """Add a window."""
         self._windows[window.number] = window
         if self._ordered:
             window.order(self.schedule)
@@ -68,7 +69,7 @@ class Expiries:
         ]
 
     def remove(self, window: WindowInput) -> None:
-        """A window is gone."""
+        """Remove a window."""
         if self._windows.pop(window.number, None) is None:
             return
         self._due.give_up(window.number)
@@ -80,14 +81,14 @@ class Expiries:
             self._list()
 
     def schedule(self, window: WindowInput, at: int) -> None:
-        """The oldest row of a window has this timestamp now, and nobody knows when it goes."""
+        """Schedule a window whose oldest row has this timestamp."""
         self._plan(window, window.last_instant(at) + window.time.lag)
 
     def _plan(self, window: WindowInput, due: int) -> None:
         self._due.plan(due, window.number, window.number)
 
     def moved(self, time: StreamTime, windows: Iterable[WindowInput]) -> None:
-        """Windows have another time than the engine from now on, or hold older rows again."""
+        """Note windows with another time than the engine from now on, or with older rows again."""
         if not self._ordered:
             self._list()
             return
@@ -99,7 +100,7 @@ class Expiries:
                     self._plan(window, due)
 
     def expire(self, now: int, /) -> None:
-        """Let go what is too old at an instant, of those that are in the heap."""
+        """Expire rows of windows in the heap."""
         while (found := self._due.first(now)) is not None:
             self._expire_first(self._windows[found[1]], now)
 
@@ -116,9 +117,9 @@ class Expiries:
         window.scheduled = False
 
     def next_gone(self, before: int) -> int | None:
-        """The first instant of the engine at which something leaves a window that is `netted`.
+        """Return the first instant of the engine at which a `netted` window loses something.
 
-        Others may let go what is too old by then.
+        Others may expire rows until then.
         """
         if not self._ordered:
             soonest = before
@@ -191,7 +192,7 @@ class TripleWindow(WindowInput):
         self._changed(entry[1], -1)
 
     def _prepare(self) -> None:
-        """Make the code by which rows of single triples come and go, with the indexes of now."""
+        """Compile the loops over rows of single triples, for the present indexes."""
         names: dict[str, Any] = {
             "window": self,
             "watermark": self.watermark,
@@ -260,21 +261,19 @@ _Key = tuple[object, ...]
 class WindowRegistry:
     """All window inputs.
 
-    There are two kinds. What is registered before any element came, or alone, takes a plain window,
-    whose rows all its queries see. What is registered later than others shares a window whose rows
-    are stamped, and sees those that came after it (see `Watermark`).
+    A query that is registered before any element came, or alone, takes a plain window, whose rows
+    all its queries see. Later ones share a window of stamped rows (see `Watermark`).
 
     Args:
         stream: gives the stream of a name.
         watermark: counts registrations.
         streams: all that there are.
-        numbers: of which each window takes one, so that there is an order of all.
+        numbers: of windows, for an order of all.
 
     Attributes:
         touched: windows in which rows came or went, and whose plans hold something back.
-        streams: see above.
-        timed: what to look at when time passes (see `Expiries`).
-        sliding: windows whose elements wait for a boundary, as far as they have any.
+        timed: rows to check when time passes (see `Expiries`).
+        sliding: windows with elements that wait for a boundary.
     """
 
     def __init__(
@@ -298,14 +297,15 @@ class WindowRegistry:
     def window_input(
         self, clause: WindowClause, key: PatternKey, taken: Sequence[WindowInput], *, opens: bool
     ) -> WindowInput:
-        """An input for these patterns that is none of `taken`, shared with other queries.
+        """Return an input for these patterns that is none of `taken`, shared with other queries.
 
         Args:
             clause: the stream and the window.
             key: the patterns.
-            taken: those that the query has already.
-            opens: whether other queries are to share its plan whenever they come, so that its rows
-                must be stamped. Otherwise they are only where the window is in use already.
+            taken: the inputs of the query.
+            opens: other queries may share its plan at any time, so that its rows must be stamped;
+                else only
+                those of a window in use are.
         """
         share_key = (clause.stream, clause.window, key)
         share = [each for each in self._shared.get(share_key, ()) if each not in taken]
@@ -345,12 +345,12 @@ class WindowRegistry:
         return window
 
     def position(self, window: WindowInput) -> int:
-        """The time, or the number, of the last that came in the stream of a window."""
+        """Return the time, or the number, of the last arrival in the stream of a window."""
         stream, _ = self._streams[window]
         return stream.triples if window.by_count else stream.latest
 
     def slides(self, clauses: Iterable[WindowClause]) -> list[tuple[StreamTime, int]]:
-        """The slides that clauses speak of, each with the time of its stream."""
+        """Return the slides of clauses, each with the time of its stream."""
         found: dict[tuple[StreamTime, int], None] = {}
         for clause in clauses:
             if isinstance(clause.window, Range) and clause.window.slide is not None:
@@ -359,12 +359,12 @@ class WindowRegistry:
         return list(found)
 
     def drop_idle(self) -> None:
-        """Drop the windows that nobody listens to."""
+        """Drop windows without consumers."""
         for window in [each for each in self._streams if not each.consumers]:
             self.drop(window)
 
     def drop(self, window: WindowInput) -> None:
-        """Nobody listens to this window any more."""
+        """Drop a window."""
         stream, key = self._streams.pop(window)
         stream.leave(window)
         self._expiries.remove(window)
@@ -377,13 +377,13 @@ class WindowRegistry:
             del self._shared[key]
 
     def expire(self, front: int) -> None:
-        """Let go what is too old when the engine is at an instant."""
+        """Expire rows when the engine is at an instant."""
         for log, width, each in self.timed:
             if log and log[0][0] < front - width:
                 each.expire(front)
 
     def admit(self, front: int) -> None:
-        """Let in what has waited for its slide."""
+        """Admit rows that waited for their slide."""
         for window in tuple(self.sliding):
             if window.empty:
                 del self.sliding[window]
@@ -391,15 +391,13 @@ class WindowRegistry:
                 window.admit(front)
 
     def moved(self, stream: ElementStream) -> None:
-        """The time of a stream has another distance from that of the engine, or went back."""
+        """Note that a stream has another distance in time from the engine, or went back."""
         self._expiries.moved(stream, stream.inputs)
 
     def boundary(self, before: int | None) -> int | None:
-        """The first instant at which a window with a slide changes; ``None`` where there is none.
+        """Return the first instant before another at which a window with a slide changes.
 
-        Args:
-            before: an instant of the engine that it must be before; ``None`` asks for those only at
-                which what waits comes in.
+        Without the other, only those at which waiting rows come in.
         """
         gone = before is not None
         found = [
@@ -410,11 +408,11 @@ class WindowRegistry:
         return _first(found, before)
 
     def next_gone(self, before: int) -> int | None:
-        """The first instant at which something leaves a window of a plan that emits differences."""
+        """Return the first instant at which a window of a plan that emits differences loses rows."""
         return self._expiries.next_gone(before)
 
     def next_gone_of(self, streams: Iterable[ElementStream], before: int) -> int | None:
-        """The same for some streams, as an instant of these."""
+        """Return the same for some streams, as an instant of these."""
         found = [
             window.last_instant(window.log[0][0]) + 1
             for stream in streams
@@ -424,7 +422,7 @@ class WindowRegistry:
         return _first(found, before)
 
     def boundary_of(self, streams: Container[ElementStream], before: int) -> int | None:
-        """The same for some streams, as an instant of these."""
+        """Return the same for some streams, as an instant of these."""
         found = [
             change
             for each in self.sliding
