@@ -408,7 +408,7 @@ class WindowRegistry:
         return _first(found, before)
 
     def next_gone(self, before: int) -> int | None:
-        """Return the first instant at which a window of a plan that emits differences loses rows."""
+        """Return the first instant at which a window of a plan with differences loses rows."""
         return self._expiries.next_gone(before)
 
     def next_gone_of(self, streams: Iterable[ElementStream], before: int) -> int | None:
