@@ -55,17 +55,17 @@ _instant_term = lru_cache(maxsize=4096)(instant_term)
 
 def _label_triples(page: LabelledRows, vocabulary: Vocabulary) -> list[Triple]:
     columns, labels = page
-    places = list(zip(columns.subjects, columns.predicates, columns.graphs, strict=True))
+    positions = list(zip(columns.subjects, columns.predicates, columns.graphs, strict=True))
     spots: dict[_Spot, Label | None] = {}
     ambiguous: set[_Spot] = set()
-    for spot, label in zip(places, labels, strict=True):
+    for spot, label in zip(positions, labels, strict=True):
         first_label = spots.setdefault(spot, label)
         # Labels of one batch are one object, and comparing those takes longer than looking.
         if first_label is not label and first_label != label:
             ambiguous.add(spot)
     shared: dict[tuple[Term, Term, Label], dict[Term, None]] = {}
     single: list[tuple[_Spot, Term, Label]] = []
-    for spot, value, label in zip(places, columns.objects, labels, strict=True):
+    for spot, value, label in zip(positions, columns.objects, labels, strict=True):
         if label is None:
             continue
         if ambiguous and spot in ambiguous:

@@ -55,7 +55,9 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def find_java(
-    java_home: str | None, environment: Mapping[str, str], places: tuple[str, ...] = _USUAL_PLACES
+    java_home: str | None,
+    environment: Mapping[str, str],
+    positions: tuple[str, ...] = _USUAL_PLACES,
 ) -> Path:
     """Return the home of a Java that is new enough."""
     if java_home is not None:
@@ -66,7 +68,7 @@ def find_java(
             raise JavaNotFoundError(_too_old({java_home: version}))
         return Path(java_home)
     old: dict[str, int] = {}
-    for home in _candidates(environment, places):
+    for home in _candidates(environment, positions):
         version = _version_of(home)
         if version is not None and version >= MINIMUM_VERSION:
             return home
@@ -85,12 +87,12 @@ def _too_old(versions: Mapping[str, int]) -> str:
     return f"Spark needs Java {MINIMUM_VERSION} or later; found only {listed}"
 
 
-def _candidates(environment: Mapping[str, str], places: tuple[str, ...]) -> Iterator[Path]:
+def _candidates(environment: Mapping[str, str], positions: tuple[str, ...]) -> Iterator[Path]:
     if home := environment.get("JAVA_HOME"):
         yield Path(home)
     if program := shutil.which("java", path=environment.get("PATH", "")):
         yield Path(os.path.realpath(program)).parent.parent
-    for pattern in places:
+    for pattern in positions:
         yield from (
             Path(path) for path in sorted(glob.glob(os.path.expanduser(pattern)), reverse=True)
         )

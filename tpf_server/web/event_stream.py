@@ -223,8 +223,8 @@ def _rows(endpoint: Endpoint, described: _Described) -> Iterator[str]:
     for about in described.values():
         if RDF_SUBJECT not in about:
             continue
-        places = (("subject", RDF_SUBJECT), ("predicate", RDF_PREDICATE), ("object", RDF_OBJECT))
-        shown = [cells.cell(position, about[name][0]) for position, name in places]
+        positions = (("subject", RDF_SUBJECT), ("predicate", RDF_PREDICATE), ("object", RDF_OBJECT))
+        shown = [cells.cell(position, about[name][0]) for position, name in positions]
         shown.append(cells.cell("graph", about[tmp.graph][0]) if tmp.graph in about else "")
         start, end = _text(about, tmp.initial), _text(about, tmp.final)
         valid = f"{start} to {end}" if start else _text(about, tmp.expiration)

@@ -181,9 +181,9 @@ def with_graphs_of(stream: Term) -> Term:
     return Term(f"GRAPHS {stream}")
 
 
-def graph_variable(place: int, number: int) -> Variable:
+def graph_variable(position: int, number: int) -> Variable:
     """Make a variable of the named graphs in the window of a clause."""
-    return Variable(f"{_GRAPH}{place}.{number}")
+    return Variable(f"{_GRAPH}{position}.{number}")
 
 
 def place_of(graph: str) -> int | None:

@@ -263,10 +263,10 @@ class _Timestamps:
 
     def _latest(self, variable: Variable, streams: tuple[Term, ...]) -> Expression:
         """The highest timestamp of a variable; adds timestamps to the inner pattern."""
-        found: list[Variable] = []
-        self._inner = self._stamped(self._inner, variable, streams, found)
+        results: list[Variable] = []
+        self._inner = self._stamped(self._inner, variable, streams, results)
         result: Expression | None = None
-        for name in dict.fromkeys(found):
+        for name in dict.fromkeys(results):
             one: Expression = VariableRef(name)
             if result is None:
                 result = one
@@ -281,21 +281,21 @@ class _Timestamps:
         pattern: Pattern,
         variable: Variable,
         streams: tuple[Term, ...],
-        found: list[Variable],
+        result: list[Variable],
     ) -> Pattern:
         match pattern:
             case BGP(quads):
-                return BGP(tuple(self._stamped_quads(quads, variable, streams, found)))
+                return BGP(tuple(self._stamped_quads(quads, variable, streams, result)))
             case Join(left, right) | Union(left, right) | LeftJoin(left, right):
                 return replace(
                     pattern,
-                    left=self._stamped(left, variable, streams, found),
-                    right=self._stamped(right, variable, streams, found),
+                    left=self._stamped(left, variable, streams, result),
+                    right=self._stamped(right, variable, streams, result),
                 )
             case Minus(left):
-                return replace(pattern, left=self._stamped(left, variable, streams, found))
+                return replace(pattern, left=self._stamped(left, variable, streams, result))
             case Filter(inner) | Extend(inner) | OrderBy(inner) | Reduced(inner):
-                return replace(pattern, input=self._stamped(inner, variable, streams, found))
+                return replace(pattern, input=self._stamped(inner, variable, streams, result))
             case _:
                 return pattern
 
@@ -304,7 +304,7 @@ class _Timestamps:
         quads: tuple[QuadPattern, ...],
         variable: Variable,
         streams: tuple[Term, ...],
-        found: list[Variable],
+        results: list[Variable],
     ) -> list[QuadPattern]:
         result = list(quads)
         plain = dict.fromkeys(quad._replace(graph=self._graph_of(quad)) for quad in quads)
@@ -320,11 +320,11 @@ class _Timestamps:
                 if each[:3] == quad[:3] and self.stamps.get(Variable(each.graph)) == stamp
             ]
             if known:
-                found += known
+                results += known
                 continue
             name = Variable(f"{_PREFIX}{len(self.stamps)}")
             self.stamps[name] = stamp
-            found.append(name)
+            results.append(name)
             # It has the same solutions as the pattern without a timestamp.
             if quad in result:
                 result.remove(quad)

@@ -380,7 +380,7 @@ class Names:
         bits, rows = self._bits[kept], self._sorted[kept]
         new = new[in_use[new]].astype(np.int32)
         new = new[np.argsort(tokens[new], kind="stable")]
-        places = np.searchsorted(bits, tokens[new])
-        self._bits = np.insert(bits, places, tokens[new])
-        self._sorted = np.insert(rows, places, new)
+        positions = np.searchsorted(bits, tokens[new])
+        self._bits = np.insert(bits, positions, tokens[new])
+        self._sorted = np.insert(rows, positions, new)
         self._recent, self._added = {}, 0

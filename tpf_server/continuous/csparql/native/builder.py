@@ -63,10 +63,10 @@ class PatternInput:
         for window in self._windows:
             window.listen(mask, self._listener(window))
 
-    def follow(self, place: int) -> None:
+    def follow(self, position: int) -> None:
         """Follow the static triples."""
         if self._table is not None:
-            self._table.follow(self, place)
+            self._table.follow(self, position)
 
     def open(self) -> None:
         """Push the static triples."""
@@ -172,9 +172,9 @@ class StaticJoin(HashJoin):
             tuple(index for index, name in enumerate(schema) if name not in left.schema),
         )
 
-    def follow(self, place: int) -> None:
+    def follow(self, position: int) -> None:
         """Follow the table."""
-        self._static = self._table.index(*self._places, self, place, self._most)
+        self._static = self._table.index(*self._places, self, position, self._most)
 
     def close(self) -> None:
         """Stop following."""
@@ -420,16 +420,16 @@ class CsparqlLeaves:
 
 def _row_of(pattern: QuadPattern, mask: Mask) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
     """Make a function from triples to rows of a pattern, without timestamps."""
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     same: list[tuple[int, int]] = []
     constants = [(index, term) for index, term in enumerate(mask) if term is not None]
     for index, term in enumerate(pattern[:3]):
         if is_variable(term):
-            if term in places:
-                same.append((places[term], index))
+            if term in positions:
+                same.append((positions[term], index))
             else:
-                places[term] = index
-    wanted = tuple(places.values())
+                positions[term] = index
+    wanted = tuple(positions.values())
 
     def row(triple: EncodedTriple) -> tuple[int, ...] | None:
         for index, constant in constants:

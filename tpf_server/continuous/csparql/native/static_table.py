@@ -201,13 +201,13 @@ class StaticTable:
         """True while it has users."""
         return bool(self.users or self._indexes)
 
-    def follow(self, user: TableUser, place: int) -> None:
+    def follow(self, user: TableUser, position: int) -> None:
         """Add a user of all rows."""
-        self.users[user] = place
+        self.users[user] = position
         self.read()
 
     def index(
-        self, key: _Places, rest: _Places, user: IndexUser, place: int, most: int
+        self, key: _Places, rest: _Places, user: IndexUser, position: int, most: int
     ) -> StaticIndex:
         """Add a user of an index; up to `most` triples are read whole."""
         self.read(most)
@@ -216,17 +216,17 @@ class StaticTable:
             index = self._indexes[key, rest] = StaticIndex(self, key, rest)
             if self._whole:
                 index.fill(self.all)
-        index.users[user] = place
+        index.users[user] = position
         return index
 
     def leave(self, user: Any) -> None:
         """Remove a user."""
         left = self.users.pop(user, None) is not None
-        for places, index in tuple(self._indexes.items()):
+        for positions, index in tuple(self._indexes.items()):
             if index.users.pop(user, None) is not None:
                 left = True
                 if not index.users:
-                    del self._indexes[places]
+                    del self._indexes[positions]
         if left and not self.used:
             self._idle()
 
@@ -309,18 +309,18 @@ class StaticTable:
         if result is None:
             return None
         schema, come, gone = result
-        places = [int(name[1:]) for name in schema]
+        positions = [int(name[1:]) for name in schema]
         encode = self._dictionary.encode
         changes: list[RowChange] = []
         for rows, there in ((gone, False), (come, True)):
             for terms in rows:
-                values = {**bound, **dict(zip(places, map(encode, terms), strict=True))}
+                values = {**bound, **dict(zip(positions, map(encode, terms), strict=True))}
                 changes.append((tuple([values[k] for k in range(len(self._places))]), there))
         return changes
 
     def _encoded(self, quads: Iterable[Quad]) -> Iterator[Solution]:
-        encode, places = self._dictionary.encode, self._places
-        return (tuple([encode(quad[index]) for index in places]) for quad in quads)
+        encode, positions = self._dictionary.encode, self._places
+        return (tuple([encode(quad[index]) for index in positions]) for quad in quads)
 
     def _with(self, bound: Bound) -> QuadPattern:
         decode = self._dictionary.decode

@@ -86,9 +86,9 @@ def _collapsed(pattern: Pattern, visible: frozenset[Variable]) -> Pattern | None
         pattern = pattern.input
     parts = operands(pattern, Union)
     needed = visible.union(*map(variables_in, conditions))
-    found = [_group(part, needed) for part in parts]
-    groups = [each for each in found if each is not None]
-    if len(groups) < len(found):
+    results = [_group(part, needed) for part in parts]
+    groups = [each for each in results if each is not None]
+    if len(groups) < len(results):
         return None
     result = combined(groups, Union)
     for condition in reversed(conditions):

@@ -442,10 +442,10 @@ def malformed(texts: Sequence[DataFrame]) -> DataFrame:
 def all_windows(parts: Sequence[DataFrame]) -> DataFrame:
     """The content of all windows at each instant `AT`; each triple has its latest timestamp."""
     result = reduce(DataFrame.unionByName, parts)
-    found = result.groupBy(KEY, "stream", "s", "p", "o").agg(sql.max("ts").alias("ts"))
+    results = result.groupBy(KEY, "stream", "s", "p", "o").agg(sql.max("ts").alias("ts"))
     # Without `KEY` Spark knows no partitioning of this. With one, uses of it in a join are no
     # longer the frame that a micro-batch keeps, and each reads and commits the state anew.
-    return found.select((sql.unix_millis(KEY) - 1).alias(AT), "stream", "s", "p", "o", "ts")
+    return results.select((sql.unix_millis(KEY) - 1).alias(AT), "stream", "s", "p", "o", "ts")
 
 
 def _wanted(graph: OperatorGraph, clause: StreamClause) -> Column:
@@ -512,10 +512,12 @@ class SparkExecution:
     ) -> None:
         parsed = parse(text, base)
 
-        def found(pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
+        def matches_static(pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
             return has_static(static, pattern, graphs)
 
-        initial = operator_graph(parsed, static.names, Knowledge(dict(predicates or {}), found))
+        initial = operator_graph(
+            parsed, static.names, Knowledge(dict(predicates or {}), matches_static)
+        )
         self.graph = optimised(initial, rules)
         check_supported(parsed, self.graph)
         self._streams: dict[Term, Path | str] = {}

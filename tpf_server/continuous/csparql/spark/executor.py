@@ -83,9 +83,9 @@ class SparkJob:
         ended: set when everything is removed.
     """
 
-    def __init__(self, query: CsparqlQuery, place: str) -> None:
+    def __init__(self, query: CsparqlQuery, position: str) -> None:
         self.query = query
-        self.place = place
+        self.place = position
         self.question: JobQuestion | None = None
         self.queries: list[SparkQuery] = []
         self.run: SparkRun | None = None

@@ -341,16 +341,18 @@ class LeafFrames:
     def _streaming(self, pattern: QuadPattern) -> Frame:
         source = self.graph.source_of(pattern)
         data = self.content.where(sql.col("stream").isin(*map(str, source.streams)))
-        places: dict[str, str] = {}
+        positions: dict[str, str] = {}
         for index, each in zip("spo", pattern[:3], strict=True):
             if not is_variable(each):
                 data = data.where(sql.col(index) == str(each))
-            elif each in places:
-                data = data.where(sql.col(index) == sql.col(places[each]))
+            elif each in positions:
+                data = data.where(sql.col(index) == sql.col(positions[each]))
             else:
-                places[each] = index
-        columns = [sql.col(index).alias(column(Variable(name))) for name, index in places.items()]
-        schema = tuple(Variable(name) for name in places)
+                positions[each] = index
+        columns = [
+            sql.col(index).alias(column(Variable(name))) for name, index in positions.items()
+        ]
+        schema = tuple(Variable(name) for name in positions)
         certain = frozenset(schema)
         if is_variable(pattern.graph):
             name = Variable(pattern.graph)

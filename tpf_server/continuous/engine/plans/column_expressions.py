@@ -153,10 +153,10 @@ class ColumnExpressions:
         most = _bounded(2 * up * left.most + 2 * divisor)
         self._exact = self._exact & (left.values >= 0)
         if name == "ROUND":
-            found = (left.values * (2 * up) + divisor) // (2 * divisor)
+            result = (left.values * (2 * up) + divisor) // (2 * divisor)
         else:
-            found = left.values * up // divisor
-        return _Numbers(found, DECIMAL, 0, most // divisor)
+            result = left.values * up // divisor
+        return _Numbers(result, DECIMAL, 0, most // divisor)
 
 
 def _number(value: _Numbers) -> _Numbers:
@@ -199,12 +199,12 @@ def _whole(name: str, value: _Numbers) -> _Numbers:
         raise _UnsupportedError
     match name:
         case "ROUND":
-            found = (2 * value.values + one) // (2 * one)
+            result = (2 * value.values + one) // (2 * one)
         case "FLOOR":
-            found = value.values // one
+            result = value.values // one
         case _:
-            found = -(-value.values // one)
-    return _Numbers(found, value.tag, 0, most)
+            result = -(-value.values // one)
+    return _Numbers(result, value.tag, 0, most)
 
 
 def _packed(values: Column, scale: int) -> Column:

@@ -73,11 +73,11 @@ class ConstantIndex:
 
     def queries(self, value: TermId) -> list[int]:
         """Return the queries whose constants compare."""
-        found: list[int] = []
+        result: list[int] = []
         queries = self._queries
         for constant in self._constants(value):
-            found += queries[constant]
-        return found
+            result += queries[constant]
+        return result
 
     def _constants(self, value: TermId) -> list[TermId]:
         if value == UNBOUND:
@@ -89,11 +89,11 @@ class ConstantIndex:
         tried: list[TermId] = list(self._literals)
         if number is None:
             tried += [constant for _, constant in self._numbers]
-            found = []
+            result = []
         else:
-            found = self._ordered(number)
+            result = self._ordered(number)
         self.tried += len(tried)
-        return found + [constant for constant in tried if self._test((value, constant))]
+        return result + [constant for constant in tried if self._test((value, constant))]
 
     def _ordered(self, value: _Number) -> list[TermId]:
         numbers = self._numbers
@@ -196,8 +196,8 @@ class Dispatch(Node):
         *,
         nets: bool,
     ) -> None:
-        kept = [place for place, name in enumerate(upstream.schema) if name not in stamps]
-        schema = [upstream.schema[place] for place in kept]
+        kept = [position for position, name in enumerate(upstream.schema) if name not in stamps]
+        schema = [upstream.schema[position] for position in kept]
         apart = INSTANCE in schema
         super().__init__(
             schema if apart else (*schema, INSTANCE),
@@ -244,15 +244,15 @@ class Dispatch(Node):
         if not numbers:
             return
         if self._stamps:
-            seen = min([solution[place] for place in self._stamps])
+            seen = min([solution[position] for position in self._stamps])
             numbers = [number for number in numbers if number <= seen]
-        for place, comparison in enumerate(others, start=1):
+        for position, comparison in enumerate(others, start=1):
             value, test = comparison.value(solution), comparison.test
-            numbers = [n for n in numbers if test((value, self._constants[n][place]))]
+            numbers = [n for n in numbers if test((value, self._constants[n][position]))]
         if not numbers:
             return
         if self._kept is not None:
-            solution = tuple([solution[place] for place in self._kept])
+            solution = tuple([solution[position] for position in self._kept])
         if self._kept is None or not self._nets:
             self.emit((*solution, tuple(numbers)), count)  # type: ignore[arg-type]
             return

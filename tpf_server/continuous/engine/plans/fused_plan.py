@@ -267,8 +267,8 @@ class FusedPlan:
 
     def _look_at_keys(self, keys: Cells) -> None:
         """Check that equal keys are the same: numbers of one type, without trailing zeros."""
-        for place, cell in enumerate(keys):
-            tag = self._key_tags.setdefault(place, cell & TAG)
+        for position, cell in enumerate(keys):
+            tag = self._key_tags.setdefault(position, cell & TAG)
             zero = not (cell >> TAG_BITS + SCALE_BITS) % 10
             long = tag == DECIMAL and cell & _KIND != tag and zero
             if long or cell & TAG != tag:
@@ -276,15 +276,15 @@ class FusedPlan:
 
     def _part(self, group: GroupShape, keys: Cells, shown: Cells) -> Solution:
         own = [UNBOUND] * len(keys)
-        for cell, place in zip(keys, group.keys, strict=True):
-            own[place] = cell
+        for cell, position in zip(keys, group.keys, strict=True):
+            own[position] = cell
         values: list[TermId] = []
         aggregates = group.group.groups.how.aggregates
-        for (_, factory), place in zip(aggregates, group.shown, strict=True):
+        for (_, factory), position in zip(aggregates, group.shown, strict=True):
             if factory is None:
                 values.append(shown[0] << TAG_BITS | INTEGER)
                 continue
-            low, high = shown[place : place + MIDDLES]
+            low, high = shown[position : position + MIDDLES]
             if low != high:
                 mean = factory()
                 mean.add(low, 1)
@@ -298,11 +298,11 @@ class FusedPlan:
     def _group_columns(
         self, rows: FusedRows, number: int, group: GroupShape, count: int
     ) -> tuple[list[Column], int]:
-        window, places = group.source
+        window, positions = group.source
         how = group.group.groups.how
         width = len(how.keys)
         cells = rows.cells[window]
-        columns = {name: cells[place][:count] for name, place in places.items()}
+        columns = {name: cells[position][:count] for name, position in positions.items()}
         # In the order of the operator's input, as `values_of` takes them.
         columns = {name: columns[name] for name in group.group.upstream.schema}
         expressions = [each for each in how.expressions if each is not None]
@@ -310,7 +310,7 @@ class FusedPlan:
         keys, numbers = values[:width], values[width:]
         wanted = self._wanted(group, keys, count)
         count = self._numbers_only(number, keys, numbers, wanted, count)
-        result = [*[keys[place] for place in group.keys], wanted, *numbers]
+        result = [*[keys[position] for position in group.keys], wanted, *numbers]
         if group.gate is not None:
             some, count = self._gate_columns(rows, number, group, group.gate, count)
             result += some
@@ -357,9 +357,9 @@ class FusedPlan:
         """Count the first rows with numbers where these are needed, and keys for a join."""
         wrong = np.zeros(count, np.bool_)
         own = self._shape.groups[number].keys
-        for place, _, _ in self._shape.ranking.order:
-            if place < len(keys):
-                wrong |= ~are_numbers(keys[own[place]][:count], MOST_PLACES)
+        for position, _, _ in self._shape.ranking.order:
+            if position < len(keys):
+                wrong |= ~are_numbers(keys[own[position]][:count], MOST_PLACES)
         for each in numbers:
             # The mean of two has one more digit.
             wrong |= ~are_numbers(each[:count], MOST_PLACES - 1)

@@ -104,15 +104,15 @@ class _Reader:
         if below is None:
             raise _NotFusibleError
         if type(node) is Project:
-            source, places = node.taken
+            source, positions = node.taken
             while below is not source:
                 self.seen.add(below)
                 if below.below is None:
                     raise _NotFusibleError
                 below = below.below
             values, row = self.part(source)
-            taken = tuple([values[place] if place >= 0 else None for place in places])
-            return _Part(taken, _projected(row, places))
+            taken = tuple([values[position] if position >= 0 else None for position in positions])
+            return _Part(taken, _projected(row, positions))
         values, row = self.part(below)
         if type(node) is Filter:
             self._limit(node, values)
@@ -121,8 +121,8 @@ class _Reader:
             compute = node.compute
 
             def extended(parts: Sequence[Solution]) -> Solution:
-                found = row(parts)
-                return (*found, compute(found))
+                result = row(parts)
+                return (*result, compute(result))
 
             value = self._quotient(node.expression, dict(zip(below.schema, values, strict=True)))
             return _Part((*values, value), extended)
@@ -152,8 +152,8 @@ class _Reader:
                 negated=gate is not None and gate.node.negated,
             )
         )
-        values = [_Value(place) for place in range(keys)]
-        values += [_Value(first + place) for place in shown]
+        values = [_Value(position) for position in range(keys)]
+        values += [_Value(first + position) for position in shown]
         return _Part(tuple(values), lambda parts: parts[number])
 
     def _join(self, node: KeyedJoin) -> _Part:
@@ -165,9 +165,9 @@ class _Reader:
         assert other is not None
         # The keys of the whole are those of the left.
         order = [other.index(name) for name in own]
-        for place in range(first, len(self.groups)):
-            keys = self.groups[place].keys
-            self.groups[place] = self.groups[place]._replace(
+        for position in range(first, len(self.groups)):
+            keys = self.groups[position].keys
+            self.groups[position] = self.groups[position]._replace(
                 keys=tuple([keys[each] for each in order])
             )
         moved = [
@@ -196,11 +196,11 @@ class _Reader:
         if value is None or not self.is_size(value) or cell & TAG != INTEGER:
             raise _NotFusibleError
         number = cell >> TAG_BITS
-        place = self.sizes[value.place]
-        branch = self.branches[place]
+        position = self.sizes[value.place]
+        branch = self.branches[position]
         least = {">": number + 1, ">=": number}.get(name, 1)
         most = {"<": number - 1, "<=": number}.get(name, MOST_SIZE)
-        self.branches[place] = branch._replace(
+        self.branches[position] = branch._replace(
             least=max(branch.least, least), most=min(branch.most, most)
         )
 
@@ -247,11 +247,12 @@ class _Reader:
         names = {name: name for name in node.schema}
         if type(node) is Project:
             self.seen.add(node)
-            inner, places = node.taken
-            if NONE in places:
+            inner, positions = node.taken
+            if NONE in positions:
                 raise _NotFusibleError
             names = {
-                name: inner.schema[place] for name, place in zip(node.schema, places, strict=True)
+                name: inner.schema[position]
+                for name, position in zip(node.schema, positions, strict=True)
             }
             node = inner
         self.seen.add(node)
@@ -264,8 +265,8 @@ class _Reader:
             if window.watermark is not None or window.width >= _MOST_WIDTH:
                 break
             self.used.add(entry)
-            found = dict(zip(node.schema, columns, strict=True))
-            return RowSource(window, {name: found[own] for name, own in names.items()})
+            result = dict(zip(node.schema, columns, strict=True))
+            return RowSource(window, {name: result[own] for name, own in names.items()})
         raise _NotFusibleError
 
 
@@ -316,8 +317,8 @@ def plan_shape(plan: Plan) -> PlanShape | None:
 
 def _ranking(reader: _Reader, part: _Part, by: Sequence[tuple[int, bool]]) -> Ranking:
     order = []
-    for place, descending in by:
-        value = part.values[place]
+    for position, descending in by:
+        value = part.values[position]
         if value is None:
             raise _NotFusibleError
         order.append(By(value.place, value.over, descending))
@@ -349,10 +350,10 @@ def _ranking(reader: _Reader, part: _Part, by: Sequence[tuple[int, bool]]) -> Ra
     )
 
 
-def _projected(row: RowOf, places: Sequence[int]) -> RowOf:
+def _projected(row: RowOf, positions: Sequence[int]) -> RowOf:
     def projected(parts: Sequence[Solution]) -> Solution:
-        found = row(parts)
-        return tuple([found[place] if place >= 0 else UNBOUND for place in places])
+        result = row(parts)
+        return tuple([result[position] if position >= 0 else UNBOUND for position in positions])
 
     return projected
 

@@ -188,9 +188,9 @@ class ContinuousLeaves:
         inner: list[list[Expression]] = [[] for _ in parts]
         rest: list[Expression] = []
         for condition in conditions:
-            for place, part in enumerate(parts):
+            for position, part in enumerate(parts):
                 if set(variables_in(condition)) <= set(occurrences(tuple(part))):
-                    inner[place].append(condition)
+                    inner[position].append(condition)
                     break
             else:
                 rest.append(condition)

@@ -93,9 +93,9 @@ class OwnSlices(Node):
             numbers = (numbers,)
         before, after = solution[:column], solution[column + 1 :]
         for number in numbers:
-            found = self._parts.get(number)
-            if found is not None:
-                entry, part = found
+            result = self._parts.get(number)
+            if result is not None:
+                entry, part = result
                 touched[part] = None
                 entry.push((*before, number, *after), count)
 
@@ -209,9 +209,9 @@ class PlanBuilder(Builder):
 
     def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
         """Assign the solutions of a node to the instances whose constants compare."""
-        found = [comparison(each, node.schema, self.environment) for each in conditions]
+        result = [comparison(each, node.schema, self.environment) for each in conditions]
         stamps = [name for name in node.schema if name.startswith(STAMP)]
-        dispatch = Dispatch(node, found, stamps, self.leaves.dictionary, nets=self.leaves.nets)
+        dispatch = Dispatch(node, result, stamps, self.leaves.dictionary, nets=self.leaves.nets)
         self.dispatches.append(dispatch)
         return self.flow.add(dispatch)
 
@@ -600,15 +600,15 @@ class Plan:
             for each in self.leaves.unions
         ]
         reasons = filter(None, map(self.leaves.reason, self.leaves.unions))
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         if unions:
-            found = {"streams": unions}
+            result = {"streams": unions}
         for reason in reasons:
-            found |= {"state": "waiting", "reason": reason}
+            result |= {"state": "waiting", "reason": reason}
             break
         # First: what windows hold may be known there.
-        found["batches"] = self.batches()
-        return found | {
+        result["batches"] = self.batches()
+        return result | {
             "operators": [type(node).__name__ for node in self.flow.nodes],
             "joins": [
                 {"rerouted": join.rerouted, "inputs": join.explain()} for join in self.leaves.joins

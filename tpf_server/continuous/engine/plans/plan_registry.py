@@ -225,16 +225,16 @@ def shares_of(
         numbers: Any = solutions[0][0][column]
         yield numbers if isinstance(numbers, tuple) else (numbers,), solutions
         return
-    places: dict[int, list[int]] = {}
-    for place, (solution, _) in enumerate(solutions):
+    positions: dict[int, list[int]] = {}
+    for position, (solution, _) in enumerate(solutions):
         numbers = solution[column]
         for number in numbers if isinstance(numbers, tuple) else (numbers,):
-            places.setdefault(number, []).append(place)
+            positions.setdefault(number, []).append(position)
     alike: dict[tuple[int, ...], list[int]] = {}
-    for number, own in places.items():
+    for number, own in positions.items():
         alike.setdefault(tuple(own), []).append(number)
-    for shared, found in alike.items():
-        yield found, [solutions[place] for place in shared]
+    for shared, result in alike.items():
+        yield result, [solutions[position] for position in shared]
 
 
 # Which plans are looked at between elements, and when.
@@ -282,22 +282,22 @@ class TickingPlans:
 
     def boundary(self, front: int, before: int) -> int | None:
         """Return the first instant of the engine at which a plan emits everything."""
-        found = [
+        result = [
             _multiple(time.at(front) + 1, slide) + time.lag
             for plan in self._speaking(front)
             for time, slide in plan.slides
         ]
-        return min((each for each in found if each < before), default=None)
+        return min((each for each in result if each < before), default=None)
 
     def boundary_of(self, streams: Container[StreamTime], front: int, before: int) -> int | None:
         """Return the same for some streams, as an instant of these."""
-        found = [
+        result = [
             _multiple(time.at(front) + 1, slide)
             for plan in self._speaking(front)
             for time, slide in plan.slides
             if time in streams
         ]
-        return min((each for each in found if each < before), default=None)
+        return min((each for each in result if each < before), default=None)
 
     def _speaking(self, front: int) -> list[Plan]:
         if front == NEVER:
@@ -406,9 +406,9 @@ class PlanRegistry:
         fresh = all(each.numbers is None or each.plan.unused for each in members)
         partner: tuple[int, ...] = next(
             (
-                found
+                result
                 for first, numbers, plan in members
-                if numbers is None and plan.unused and (found := differing(first, template))
+                if numbers is None and plan.unused and (result := differing(first, template))
             ),
             (),
         )
@@ -621,7 +621,7 @@ class PlanRegistry:
     ) -> list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]]:
         """Take the due emissions: queries, solutions, and whether these left the result."""
         waiting = []
-        found: list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]] = []
+        result: list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]] = []
         for delivery in self.awake:
             plan = self._plan_of[delivery]
             if due is not None and not due(plan):
@@ -640,12 +640,12 @@ class PlanRegistry:
                 continue
             owners = self._owners[plan]
             if not plan.lifted:
-                found.append((tuple(owners.values()), solutions, removed))
+                result.append((tuple(owners.values()), solutions, removed))
                 continue
             column = plan.schema.index(INSTANCE)
             for numbers, own in shares_of(solutions, column):
                 wanted = [owners[number] for number in numbers if number in owners]
                 if wanted:
-                    found.append((wanted, own, removed))
+                    result.append((wanted, own, removed))
         self.awake[:] = waiting
-        return found
+        return result

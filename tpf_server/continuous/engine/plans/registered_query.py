@@ -145,8 +145,8 @@ class RegisteredQuery(RunningQuery[Emission]):
 
     def explain(self) -> dict[str, Any]:
         """Return its state, its plan with present cardinalities and routes."""
-        found = super().explain()
-        return found if self.plan is None else {**found, **self.plan.explain()}
+        result = super().explain()
+        return result if self.plan is None else {**result, **self.plan.explain()}
 
 
 def _no_plan(_solutions: Sequence[tuple[Solution, int]]) -> tuple[tuple[Row, ...], EncodedTriples]:

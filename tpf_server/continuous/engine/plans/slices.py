@@ -41,9 +41,9 @@ class OrderNews:
     def extent(self) -> tuple[int, int]:
         """Return the first and the last position of change."""
         first, last = sys.maxsize, -1
-        for places in (self.came, self.went):
-            if places:
-                first, last = min(first, places[0]), max(last, places[-1])
+        for positions in (self.came, self.went):
+            if positions:
+                first, last = min(first, positions[0]), max(last, positions[-1])
         if len(self.came) != len(self.went):
             # All that stand behind have moved.
             last = max(len(self.now), len(self.before)) - 1
@@ -67,9 +67,9 @@ class OrderNews:
         entered = kept[a : min(b, c)] + kept[max(a, d) : b]
         left = kept[c : min(d, a)] + kept[max(c, b) : d]
         if first < last:
-            entered += [self.now[place] for place in came[first:last]]
+            entered += [self.now[position] for position in came[first:last]]
         if first_gone < last_gone:
-            left += [self.before[place] for place in went[first_gone:last_gone]]
+            left += [self.before[position] for position in went[first_gone:last_gone]]
         return entered, left
 
 
@@ -85,21 +85,23 @@ def differences(
     went = _found(before, gone, len(before))
     # What has been pushed out of `now` are the last ones of `before`.
     survive = tail - len(came)
-    place = len(before)
+    position = len(before)
     rest = set(went)
     kept = len(before) - len(went)
     while kept > survive:
-        place -= 1
-        if place not in rest:
-            insort(went, place)
+        position -= 1
+        if position not in rest:
+            insort(went, position)
             kept -= 1
     return [*came, *range(tail, len(now))], went
 
 
 def _found(entries: list[Entry], wanted: Iterable[Entry], end: int) -> list[int]:
     """Return the positions before `end` of these entries."""
-    places = ((bisect_left(entries, each, 0, end), each) for each in wanted)
-    return sorted(place for place, each in places if place < end and entries[place] == each)
+    positions = ((bisect_left(entries, each, 0, end), each) for each in wanted)
+    return sorted(
+        position for position, each in positions if position < end and entries[position] == each
+    )
 
 
 _ARRIVED = Variable("?.arrived")
@@ -175,13 +177,13 @@ class Slices(TopK):
         wanted: Callable[[], bool],
     ) -> None:
         super().__init__(source, key or _last, 0, 1, asks=True)
-        kept = [place for place, name in enumerate(source.schema) if name != _ARRIVED]
+        kept = [position for position, name in enumerate(source.schema) if name != _ARRIVED]
         self._width = len(kept)
-        self.schema = (*(source.schema[place] for place in kept), INSTANCE)
-        places = [place for place in kept if source.schema[place] in visible]
+        self.schema = (*(source.schema[position] for position in kept), INSTANCE)
+        positions = [position for position in kept if source.schema[position] in visible]
         # Whether rows that are equal to a reader stand beside each other.
-        self._exact = key is not None and len(places) == len(kept)
-        self._places = None if len(places) == len(source.schema) else places
+        self._exact = key is not None and len(positions) == len(kept)
+        self._places = None if len(positions) == len(source.schema) else positions
         self._leaving = leaving
         self._is_wanted = wanted
         self._prefix: list[Entry] = []
@@ -242,8 +244,8 @@ class Slices(TopK):
         if self._leaving:
             before, now, came, went = now, before, went, came
         kept = before[:]
-        for place in reversed(went):
-            del kept[place]
+        for position in reversed(went):
+            del kept[position]
         news = OrderNews(before, now, kept, came, went)
         sign = -1 if self._leaving else 1
         self._tell_limits(news, sign)
@@ -252,10 +254,10 @@ class Slices(TopK):
 
     def _tell_limits(self, news: OrderNews, sign: int) -> None:
         """Notify queries without an offset, together between two positions of change."""
-        places = sorted({*news.came, *news.went})
+        positions = sorted({*news.came, *news.went})
         limits, numbers = self._limits, self._numbers
-        for place, following in zip(places, [*places[1:], sys.maxsize], strict=True):
-            begin, end = bisect_right(limits, place), bisect_right(limits, following)
+        for position, following in zip(positions, [*positions[1:], sys.maxsize], strict=True):
+            begin, end = bisect_right(limits, position), bisect_right(limits, following)
             if begin == end:
                 continue
             came = news.came[: bisect_left(news.came, limits[begin])]
@@ -293,14 +295,14 @@ class Slices(TopK):
     ) -> bool:
         """True if a row that comes may be equal to one that goes."""
         seen = self._seen
-        rows = {seen(news.now[place]) for place in came}
-        if any(seen(news.before[place]) in rows for place in went):
+        rows = {seen(news.now[position]) for position in came}
+        if any(seen(news.before[position]) in rows for position in went):
             return True
         if self._exact:
             return any(
-                0 <= other < len(news.now) and seen(news.now[other]) == seen(news.now[place])
-                for place in came
-                for other in (place - 1, place + 1)
+                0 <= other < len(news.now) and seen(news.now[other]) == seen(news.now[position])
+                for position in came
+                for other in (position - 1, position + 1)
             )
         first, last = news.crossing(limits[0])[0], news.crossing(limits[-1])[1]
         return any(seen(each) in rows for each in news.kept[first:last])
@@ -316,19 +318,19 @@ class Slices(TopK):
             (come,), (gone_,) = entered, left
             return [] if seen(come) == seen(gone_) else [(come[1], 1)]
         gone = Counter(map(seen, left))
-        found = []
+        result = []
         for each in entered:
             key = seen(each)
             if gone[key] > 0:
                 gone[key] -= 1
             else:
-                found.append((each[1], 1))
-        return found
+                result.append((each[1], 1))
+        return result
 
     def _seen(self, entry: Entry) -> Solution:
         """Project a row to the part that a reader sees."""
         row = entry[1]
-        return row if self._places is None else tuple([row[place] for place in self._places])
+        return row if self._places is None else tuple([row[position] for position in self._places])
 
     def _send(
         self, rows: Iterable[tuple[Solution, int]], numbers: tuple[int, ...], sign: int

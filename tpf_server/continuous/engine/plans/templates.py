@@ -102,14 +102,14 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
     constants: list[Term] = []
     patterns = []
     for each in bgp.patterns:
-        places: list[TermOrVariable] = []
-        for place, term in enumerate(each):
-            if place in (0, 2) and not is_variable(term):
+        positions: list[TermOrVariable] = []
+        for position, term in enumerate(each):
+            if position in (0, 2) and not is_variable(term):
                 constants.append(Term(term))
-                places.append(Variable(f"?.c{len(constants) - 1}"))
+                positions.append(Variable(f"?.c{len(constants) - 1}"))
             else:
-                places.append(term)
-        patterns.append(QuadPattern(*places))
+                positions.append(term)
+        patterns.append(QuadPattern(*positions))
     pattern = _with_bgp(pattern, BGP(tuple(patterns)))
     matched = len(constants)
     groups = any(isinstance(each, Group) for each in walk(pattern))
@@ -158,10 +158,10 @@ def _comparing(pattern: Pattern, constants: list[Term], wanted: Collection[int] 
 def _compared(
     condition: Expression, constants: list[Term], wanted: Collection[int] | None
 ) -> Expression:
-    found = comparison_in(condition)
-    if found is None:
+    result = comparison_in(condition)
+    if result is None:
         return condition
-    operator, left, constant = found
+    operator, left, constant = result
     constants.append(constant)
     number = len(constants) - 1
     if wanted is not None and number not in wanted:
@@ -208,17 +208,17 @@ def common_query(
     count = 0
     patterns = []
     for each in bgp.patterns:
-        places: list[TermOrVariable] = []
-        for place, term in enumerate(each):
-            if place in (0, 2) and not is_variable(term):
-                places.append(lifted_variable(count) if count in numbers else term)
+        positions: list[TermOrVariable] = []
+        for position, term in enumerate(each):
+            if position in (0, 2) and not is_variable(term):
+                positions.append(lifted_variable(count) if count in numbers else term)
                 count += 1
             else:
-                places.append(term)
-        patterns.append(QuadPattern(*places))
+                positions.append(term)
+        patterns.append(QuadPattern(*positions))
     matched = [number for number in numbers if number < count]
-    found = [Term("")] * count
-    pattern = _comparing(_with_bgp(pattern, BGP(tuple(patterns))), found, numbers)
+    result = [Term("")] * count
+    pattern = _comparing(_with_bgp(pattern, BGP(tuple(patterns))), result, numbers)
     compares = len(matched) < len(numbers)
     pattern = _apart(pattern, below=bool(matched) or not compares)
     common = replace(query.query, pattern=pattern)

@@ -146,13 +146,13 @@ def _offset(buffer: bytes, position: int) -> int:
 def _field(buffer: bytes, table: int, slot: int) -> int:
     """Return the position of a field of a table in a flatbuffer, or 0."""
     (back,) = struct.unpack_from("<i", buffer, table)
-    places = table - back
-    if places < 0:
-        raise IndexError(places)
-    (size,) = struct.unpack_from("<H", buffer, places)
+    positions = table - back
+    if positions < 0:
+        raise IndexError(positions)
+    (size,) = struct.unpack_from("<H", buffer, positions)
     if slot >= size:
         return 0
-    (offset,) = struct.unpack_from("<H", buffer, places + slot)
+    (offset,) = struct.unpack_from("<H", buffer, positions + slot)
     return table + offset if offset else 0
 
 
@@ -166,13 +166,13 @@ def _unfolded(name: str, column: pa.Array) -> int:
         times = np.diff(np.clip(ends - column.offset, 0, count), prepend=0)
         column = column.values
     elif pa.types.is_dictionary(column.type):
-        places = whole_numbers(column.indices.drop_null())
+        positions = whole_numbers(column.indices.drop_null())
         column = column.dictionary
         # It is looked at for each batch that has it.
         size = _written_out(column)
-        if len(places) and not 0 <= places.min() <= places.max() < len(column):
+        if len(positions) and not 0 <= positions.min() <= positions.max() < len(column):
             raise ElementError(f"{in_short(name)}: a value that is not in its dictionary")
-        times = np.bincount(places, minlength=len(column))
+        times = np.bincount(positions, minlength=len(column))
     if pa.types.is_run_end_encoded(column.type) or pa.types.is_dictionary(column.type):
         raise ElementError(f"{in_short(name)}: it is encoded twice")
     return size + _written_out(column, count, times)

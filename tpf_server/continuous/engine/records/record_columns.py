@@ -206,7 +206,7 @@ def _of_strings(
     try:
         cells: Column = np.array(terms, np.int64)[indexes]
     except OverflowError:
-        return [terms[place] for place in indexes.tolist()]
+        return [terms[position] for position in indexes.tolist()]
     hold(terms)
     return cells
 

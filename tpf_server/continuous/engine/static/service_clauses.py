@@ -69,7 +69,7 @@ def with_graphs(query: Query) -> tuple[Query, tuple[ServiceClause, ...]]:
     Raises:
         UnsupportedContinuousQueryError: a service is named by a variable, or GRAPH stands inside.
     """
-    found: dict[ServiceClause, None] = {}
+    result: dict[ServiceClause, None] = {}
 
     def change(pattern: Pattern) -> Pattern:
         if not isinstance(pattern, Service):
@@ -80,7 +80,7 @@ def with_graphs(query: Query) -> tuple[Query, tuple[ServiceClause, ...]]:
             )
         parts = tuple(dict.fromkeys(_parts(pattern.pattern, pattern.endpoint)))
         clause = ServiceClause(Term(pattern.endpoint), parts, pattern.silent)
-        found[clause] = None
+        result[clause] = None
 
         def there(each: Pattern) -> Pattern:
             if isinstance(each, BGP):
@@ -92,7 +92,7 @@ def with_graphs(query: Query) -> tuple[Query, tuple[ServiceClause, ...]]:
             return answered
         return Union(answered, BGP((QuadPattern(*clause.failure),)))
 
-    return replace(query, pattern=transformed(query.pattern, change)), tuple(found)
+    return replace(query, pattern=transformed(query.pattern, change)), tuple(result)
 
 
 def _parts(pattern: Pattern, endpoint: str) -> Iterator[tuple[QuadPattern, ...]]:

@@ -52,18 +52,18 @@ def touched(
     Their difference before and after the change is that of all solutions.
     """
     schema = tuple(dict.fromkeys(name for each in patterns for name in variables_of_quad(each)))
-    found: set[BoundRow] = set()
-    for place, pattern in enumerate(patterns):
+    result: set[BoundRow] = set()
+    for position, pattern in enumerate(patterns):
         quads = list(dataset.seen(pattern, change))
         if quads:
             names = variables_of_quad(pattern)
-            places = [pattern.index(name) for name in names]
-            rows = [tuple([quad[at] for at in places]) for quad in quads]
-            others = [*patterns[:place], *patterns[place + 1 :]]
+            positions = [pattern.index(name) for name in names]
+            rows = [tuple([quad[at] for at in positions]) for quad in quads]
+            others = [*patterns[:position], *patterns[position + 1 :]]
             columns, rows = _evaluate(dataset, others, names, rows)
             order = [columns.index(name) for name in schema]
-            found.update(tuple([row[at] for at in order]) for row in rows)
-    return schema, found
+            result.update(tuple([row[at] for at in order]) for row in rows)
+    return schema, result
 
 
 def _evaluate(
@@ -98,7 +98,7 @@ def _join(
     shared = tuple(name for name in names if name in schema)
     new = tuple(name for name in names if name not in schema)
     at = [schema.index(name) for name in shared]
-    keys = {tuple(row[place] for place in at) for row in rows}
+    keys = {tuple(row[position] for position in at) for row in rows}
     partners: dict[BoundRow, list[BoundRow]] = {}
     # Counts are estimates: where there is more than was thought, reading is given up.
     worthwhile = len(keys) * LOOKUP_COST if shared else None
@@ -113,21 +113,23 @@ def _join(
     else:
         for row in read:
             partners.setdefault(row[: len(shared)], []).append(row[len(shared) :])
-    found = []
+    result = []
     if most is not None:
         most = max(most, _SHARE * (len(rows) + sum(map(len, partners.values()))))
     for row in rows:
-        found += [row + each for each in partners.get(tuple([row[place] for place in at]), ())]
-        if most is not None and len(found) > most:
+        result += [
+            row + each for each in partners.get(tuple([row[position] for position in at]), ())
+        ]
+        if most is not None and len(result) > most:
             raise JoinLimitError(f"the static patterns of the query have more than {most} rows")
-    return schema + new, found
+    return schema + new, result
 
 
 def _values(
     dataset: Dataset, pattern: QuadPattern, filled: QuadPattern, names: Iterable[Variable]
 ) -> Iterator[BoundRow]:
-    places = [pattern.index(name) for name in names]
-    return (tuple([quad[place] for place in places]) for quad in dataset.match(filled))
+    positions = [pattern.index(name) for name in names]
+    return (tuple([quad[position] for position in positions]) for quad in dataset.match(filled))
 
 
 def read_at_most(values: Iterable[T], most: int | None) -> list[T] | None:
@@ -251,11 +253,11 @@ class StaticCache:
         return finish
 
     def _take(self, instance: Instance | None, number: TermId, change: GraphChange) -> None:
-        found = change.prepared.difference(self._dataset, self._patterns(instance, number))
-        if found is None:
+        result = change.prepared.difference(self._dataset, self._patterns(instance, number))
+        if result is None:
             self.refresh(instance, limited=False)
             return
-        schema, come, gone = found
+        schema, come, gone = result
         delta = self._encoded(schema, come.elements(), number)
         delta.subtract(self._encoded(schema, gone.elements(), number))
         self._change(number, delta)
@@ -357,19 +359,19 @@ class StaticCache:
             ([schema.index(name) for name in condition.variables], condition.check)
             for condition in self._conditions
         ]
-        places = [schema.index(name) for name in self._kept]
+        positions = [schema.index(name) for name in self._kept]
         suffix = (number,) if number else ()
         result: Counter[Solution] = Counter()
         numbers: dict[Term, TermId] = {}
         for terms in rows:
             row = []
             for term in terms:
-                found = numbers.get(term)
-                if found is None:
-                    found = numbers[term] = encode(term)
-                row.append(found)
+                results = numbers.get(term)
+                if results is None:
+                    results = numbers[term] = encode(term)
+                row.append(results)
             if all(check(tuple([row[at] for at in columns])) for columns, check in tests):
-                result[(*[row[place] for place in places], *suffix)] += 1
+                result[(*[row[position] for position in positions], *suffix)] += 1
         return result
 
 
@@ -402,14 +404,14 @@ class StaticCaches:
 
         A query that has the same sub-query twice must see one of them change after the other.
         """
-        found = self._shared.get(key)
-        if found is None:
-            found = self._shared[key] = make()
-            self._keys[found] = key
-            found.refresh(None)
-        elif found in taken:
+        result = self._shared.get(key)
+        if result is None:
+            result = self._shared[key] = make()
+            self._keys[result] = key
+            result.refresh(None)
+        elif result in taken:
             return make()
-        return found
+        return result
 
     def changing(self, change: GraphChange) -> list[Callable[[], None]]:
         """Prepare a change of static graphs; call the results afterwards."""

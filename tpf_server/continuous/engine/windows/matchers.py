@@ -75,13 +75,13 @@ class TripleMatcher:
         self.width = len({value for variable, value in positions if variable})
         takes: list[int] = []
         self._same: list[tuple[int, int]] = []
-        for place, (variable, column) in enumerate(positions):
+        for position, (variable, column) in enumerate(positions):
             if not variable:
                 continue
             if column < len(takes):
-                self._same.append((takes[column], place))
+                self._same.append((takes[column], position))
             else:
-                takes.append(place)
+                takes.append(position)
         self._takes = tuple(takes)
         self.row: Callable[[EncodedTriple], Solution | None] = self._row
         """The row of a triple whose constants fit; ``None`` where repeated variables differ."""
@@ -92,7 +92,7 @@ class TripleMatcher:
         for one, other in self._same:
             if triple[one] != triple[other]:
                 return None
-        return tuple([triple[place] for place in self._takes])
+        return tuple([triple[position] for position in self._takes])
 
 
 class StarMatcher:
@@ -102,12 +102,12 @@ class StarMatcher:
         self.subject = key.patterns[0][0]
         self.predicates = tuple(pattern[1][1] for pattern in key.patterns)
         self.objects = tuple(pattern[2] for pattern in key.patterns)
-        places = [self.subject, *self.objects]
-        self.width = len({value for variable, value in places if variable})
+        positions = [self.subject, *self.objects]
+        self.width = len({value for variable, value in positions if variable})
         # Where each column is first met: -1 is the subject, else the number of the pattern.
         first: dict[int, int] = {}
         self._same: list[tuple[int, int]] = []
-        for at, (variable, column) in enumerate(places, start=-1):
+        for at, (variable, column) in enumerate(positions, start=-1):
             if not variable:
                 continue
             if column in first:
@@ -137,8 +137,8 @@ class StarMatcher:
             return None
         if any(predicates.count(own) != 1 for own in self.predicates):
             return None
-        found = [predicates.index(own) for own in self.predicates]
-        return tuple([-1 if at < 0 else found[at] for at in self._sources])
+        result = [predicates.index(own) for own in self.predicates]
+        return tuple([-1 if at < 0 else result[at] for at in self._sources])
 
     def parts(self, row: Solution) -> list[list[Any]]:
         """Return the objects of a row for each pattern, as `values` does."""
@@ -245,15 +245,15 @@ class ByConstants(Generic[ItemT]):
         of_predicate = self.of_predicates.get(triple[1], [])
         if not self.of_masks:
             return of_predicate
-        found = of_predicate[:]
-        for places, table in self.of_masks.items():
+        result = of_predicate[:]
+        for positions, table in self.of_masks.items():
             mask = (
-                triple[0] if places[0] else None,
-                triple[1] if places[1] else None,
-                triple[2] if places[2] else None,
+                triple[0] if positions[0] else None,
+                triple[1] if positions[1] else None,
+                triple[2] if positions[2] else None,
             )
-            found += table.get(mask, ())
-        return found
+            result += table.get(mask, ())
+        return result
 
 
 def _places(mask: Mask) -> tuple[bool, bool, bool]:

@@ -118,8 +118,8 @@ class StarContent:
     ) -> Iterator[tuple[Solution, int]]:
         """Return the rows in which `value` is the object of `pattern`."""
         choices = [
-            [(value, 1)] if place == pattern else list(objects.items())
-            for place, objects in enumerate(content.objects)
+            [(value, 1)] if position == pattern else list(objects.items())
+            for position, objects in enumerate(content.objects)
         ]
         for choice in product(*choices):
             row = self._matcher.row(subject, [each for each, _ in choice])

@@ -98,8 +98,10 @@ class ElementStream(StreamTime):
                 # The subject comes last, so that its place, -1, is the place in this list too.
                 terms = [triple[2] for triple in triples]
                 terms.append(subject)
-                for entry, places in shape:
-                    entry.arrive_star(at, subject, tuple([terms[place] for place in places]))
+                for entry, positions in shape:
+                    entry.arrive_star(
+                        at, subject, tuple([terms[position] for position in positions])
+                    )
                 return
         calls: list[tuple[int, int, WindowInput, Sequence[EncodedTriple]]] = []
         for offset, triple in enumerate(triples):
@@ -126,15 +128,15 @@ class ElementStream(StreamTime):
     def _find_shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
         if self._of_masks or any(each in self._of_predicates for each in predicates):
             return None
-        found: dict[int, tuple[WindowInput, tuple[int, ...]]] = {}
+        result: dict[int, tuple[WindowInput, tuple[int, ...]]] = {}
         for predicate in predicates:
             for entry in self._stars.get(predicate, ()):
                 assert isinstance(entry.matcher, StarMatcher)
-                places = entry.matcher.places(predicates)
-                if places is None:
+                positions = entry.matcher.places(predicates)
+                if positions is None:
                     return None
-                found[entry.number] = (entry, places)
-        return [found[number] for number in sorted(found)]
+                result[entry.number] = (entry, positions)
+        return [result[number] for number in sorted(result)]
 
     def _call_stars(
         self,
@@ -144,16 +146,16 @@ class ElementStream(StreamTime):
         subjects: dict[TermId, list[EncodedTriple]] = {}
         for triple in triples:
             subjects.setdefault(triple[0], []).append(triple)
-        for place, group in enumerate(subjects.values()):
+        for position, group in enumerate(subjects.values()):
             interested: dict[int, WindowInput] = {}
             for _, predicate, _ in group:
                 for entry in self._stars.get(predicate, ()):
                     interested[entry.number] = entry
             for number, entry in interested.items():
-                calls.append((number, place, entry, group))
+                calls.append((number, position, entry, group))
 
     def _interested(self, triple: EncodedTriple) -> list[_Listener]:
-        found = self._listeners.of(triple)
+        result = self._listeners.of(triple)
         if self._of_masks:
-            found.sort(key=lambda listener: listener[0].number)
-        return found
+            result.sort(key=lambda listener: listener[0].number)
+        return result

@@ -336,12 +336,12 @@ class WindowInput:
     def next_change(self, *, gone: bool) -> int | None:
         """Return the next boundary of the slide at which rows come in (or, also, are gone)."""
         assert self._slide is not None
-        found = []
+        result = []
         if self._waiting:
-            found.append(-(-self._waiting[0][0] // self._slide) * self._slide)
+            result.append(-(-self._waiting[0][0] // self._slide) * self._slide)
         if gone and self._log:
-            found.append(self.last_instant(self._log[0][0]) + 1)
-        return min(found, default=None)
+            result.append(self.last_instant(self._log[0][0]) + 1)
+        return min(result, default=None)
 
     @property
     def log(self) -> deque[tuple[Any, ...]]:

@@ -101,8 +101,8 @@ class Expiries:
 
     def expire(self, now: int, /) -> None:
         """Expire rows of windows in the heap."""
-        while (found := self._due.first(now)) is not None:
-            self._expire_first(self._windows[found[1]], now)
+        while (result := self._due.first(now)) is not None:
+            self._expire_first(self._windows[result[1]], now)
 
     def _expire_first(self, window: WindowInput, now: int) -> None:
         due, log = self._due, window.log
@@ -351,12 +351,12 @@ class WindowRegistry:
 
     def slides(self, clauses: Iterable[WindowClause]) -> list[tuple[StreamTime, int]]:
         """Return the slides of clauses, each with the time of its stream."""
-        found: dict[tuple[StreamTime, int], None] = {}
+        result: dict[tuple[StreamTime, int], None] = {}
         for clause in clauses:
             if isinstance(clause.window, Range) and clause.window.slide is not None:
                 every = self.streams.values() if clause.varies else (self._stream(clause.stream),)
-                found.update({(each, clause.window.slide): None for each in every})
-        return list(found)
+                result.update({(each, clause.window.slide): None for each in every})
+        return list(result)
 
     def drop_idle(self) -> None:
         """Drop windows without consumers."""
@@ -400,12 +400,12 @@ class WindowRegistry:
         Without the other, only those at which waiting rows come in.
         """
         gone = before is not None
-        found = [
+        result = [
             change + each.time.lag
             for each in self.sliding
             if (change := each.next_change(gone=gone)) is not None
         ]
-        return _first(found, before)
+        return _first(result, before)
 
     def next_gone(self, before: int) -> int | None:
         """Return the first instant at which a window of a plan with differences loses rows."""
@@ -413,23 +413,23 @@ class WindowRegistry:
 
     def next_gone_of(self, streams: Iterable[ElementStream], before: int) -> int | None:
         """Return the same for some streams, as an instant of these."""
-        found = [
+        result = [
             window.last_instant(window.log[0][0]) + 1
             for stream in streams
             for window in stream.inputs
             if window.netted and window.moves and window.log
         ]
-        return _first(found, before)
+        return _first(result, before)
 
     def boundary_of(self, streams: Container[ElementStream], before: int) -> int | None:
         """Return the same for some streams, as an instant of these."""
-        found = [
+        result = [
             change
             for each in self.sliding
             if self._streams[each][0] in streams
             and (change := each.next_change(gone=True)) is not None
         ]
-        return _first(found, before)
+        return _first(result, before)
 
     def __len__(self) -> int:
         return len(self._streams)
