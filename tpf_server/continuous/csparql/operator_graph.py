@@ -110,8 +110,8 @@ class Sources:
         if graph == DEFAULT_GRAPH:
             return MergedSource(self._default, self._unnamed)
         streams = graph in self._unnamed or graph in self._streams
-        known = graph in self._named or is_service(graph) or (self._any and not streams)
-        static = (graph,) if known else ()
+        is_static = graph in self._named or is_service(graph) or (self._any and not streams)
+        static = (graph,) if is_static else ()
         if graph in self._unnamed:
             return MergedSource(tuple(dict.fromkeys((*self._default, *static))), (graph,))
         if graph in self._streams:
@@ -314,13 +314,13 @@ class _Timestamps:
             if variable not in quad[:3] or not relevant:
                 continue
             stamp = Stamp(Term(quad.graph), relevant)
-            known = [
+            stamps = [
                 Variable(each.graph)
                 for each in result
                 if each[:3] == quad[:3] and self.stamps.get(Variable(each.graph)) == stamp
             ]
-            if known:
-                results += known
+            if stamps:
+                results += stamps
                 continue
             name = Variable(f"{_PREFIX}{len(self.stamps)}")
             self.stamps[name] = stamp

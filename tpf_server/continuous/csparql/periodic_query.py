@@ -175,8 +175,8 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
             return shared
         *own, gap = drawn(replace(self.graph, query=parts.own)).as_text().splitlines()
         indent = " " * (len(gap) - len(gap.lstrip()))
-        said = f"{indent}shared by queries with other constants: {self.evaluation.owners}"
-        return [*own, said, *(f"{indent}  {line}" for line in shared)]
+        sharing = f"{indent}shared by queries with other constants: {self.evaluation.owners}"
+        return [*own, sharing, *(f"{indent}  {line}" for line in shared)]
 
     def explain(self) -> dict[str, Any]:
         """State, instants, windows and operators."""
@@ -274,7 +274,7 @@ def changed(
     operator: StreamOperator, before: Counter[Row], changes: Iterable[tuple[Row, int]]
 ) -> list[Row]:
     """Return the same from a delta; `before` becomes the answer."""
-    wanted = 1 if operator == "ISTREAM" else -1
+    sign = 1 if operator == "ISTREAM" else -1
     result: list[Row] = []
     for row, count in changes:
         total = before[row] + count
@@ -282,7 +282,7 @@ def changed(
             before[row] = total
         else:
             del before[row]
-        result += [row] * (wanted * count)
+        result += [row] * (sign * count)
     return result
 
 

@@ -296,7 +296,7 @@ class _Clauses:
                 "FROM NAMED WINDOW is missing: nothing says when to evaluate this", position
             )
         self._check_policies(parser, position)
-        wanted = frozenset(Variable(each) for each in self._graphs if each and is_variable(each))
+        variables = frozenset(Variable(each) for each in self._graphs if each and is_variable(each))
         own = self._tick != "time"
         windows = tuple(
             replace(each, window=replace(each.window, own=True))
@@ -310,7 +310,7 @@ class _Clauses:
             registration,
             parser.text,
             services=services,
-            wanted=wanted,
+            wanted=variables,
             operator=self._operator or "RSTREAM",
             report=self._policy,
             tick=self._tick,
@@ -402,8 +402,8 @@ class _Clauses:
         else:
             graphs = [_graph_of(parser.iri())]
             if graphs[0] not in [each.name for each in self._windows]:
-                known = ", ".join(f"<{each.graph[len(_MARK) + 1 :]}" for each in self._windows)
-                parser.fail(f"FROM NAMED WINDOW names no such window, but {known}", position)
+                windows = ", ".join(f"<{each.graph[len(_MARK) + 1 :]}" for each in self._windows)
+                parser.fail(f"FROM NAMED WINDOW names no such window, but {windows}", position)
         start = parser.mark()
         if not parser.at("{"):
             parser.expected("'{'")
@@ -433,12 +433,12 @@ class _Clauses:
 
     def _graph_in(self, window: StreamClause) -> Variable:
         called = Term(window.graph.replace(_MARK, _GRAPHS_MARK, 1))
-        known = [each.graph for each in self._in_graphs]
-        if called not in known:
+        graphs = [each.graph for each in self._in_graphs]
+        if called not in graphs:
             self._in_graphs.append(replace(window, name=called, in_graphs=True))
-            known.append(called)
+            graphs.append(called)
         self._graph_patterns += 1
-        return graph_variable(len(self._windows) + known.index(called), self._graph_patterns)
+        return graph_variable(len(self._windows) + graphs.index(called), self._graph_patterns)
 
     def _begin_at(self, parser: Parser, pattern: Pattern, position: int) -> Pattern:
         if parser.at_word("WITH") and parser.ahead().text.upper() == "DURATION":

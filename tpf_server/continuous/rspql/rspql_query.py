@@ -79,13 +79,13 @@ class ReportPolicy:
         return self.content_change or self.non_empty
 
     def __str__(self) -> str:
-        said = (
+        strategies = (
             (self.window_close, "window close"),
             (self.content_change, "content change"),
             (self.non_empty, "non-empty content"),
             (self.period is not None, f"periodic {self.period}ms"),
         )
-        return ", ".join(name for holds, name in said if holds)
+        return ", ".join(name for holds, name in strategies if holds)
 
 
 WINDOW_CLOSE: Final = ReportPolicy(window_close=True)

@@ -339,8 +339,8 @@ class CsparqlLeaves:
                 self._bounds.append(bound)
                 node.connect(bound.take)
         assert node is not None
-        wanted = variables_of_bgp(tuple(patterns))
-        return node if node.schema == wanted else self._flow.add(Project(node, wanted))
+        schema = variables_of_bgp(tuple(patterns))
+        return node if node.schema == schema else self._flow.add(Project(node, schema))
 
     def check_product(self, patterns: Iterable[QuadPattern]) -> None:
         """Check that patterns without common variables have no large product."""
@@ -429,7 +429,7 @@ def _row_of(pattern: QuadPattern, mask: Mask) -> Callable[[EncodedTriple], tuple
                 same.append((positions[term], index))
             else:
                 positions[term] = index
-    wanted = tuple(positions.values())
+    columns = tuple(positions.values())
 
     def row(triple: EncodedTriple) -> tuple[int, ...] | None:
         for index, constant in constants:
@@ -438,7 +438,7 @@ def _row_of(pattern: QuadPattern, mask: Mask) -> Callable[[EncodedTriple], tuple
         for one, other in same:
             if triple[one] != triple[other]:
                 return None
-        return tuple([triple[index] for index in wanted])
+        return tuple([triple[index] for index in columns])
 
     return row
 

@@ -98,13 +98,13 @@ class StaticIndex(dict[Any, _Rests]):
         """The values of all keys."""
         return map(self._bound, self)
 
-    def refresh(self, known: Callable[[Bound], Iterable[RowChange] | None]) -> _New:
+    def refresh(self, prepared_changes: Callable[[Bound], Iterable[RowChange] | None]) -> _New:
         """Look all keys up again; give the delta."""
         new: _New = []
         self.let_go()
         for key, before in list(self.items()):
             bound = self._bound(key)
-            changes = known(bound)
+            changes = prepared_changes(bound)
             if changes is not None:
                 new += self.change(changes)
                 continue
@@ -146,7 +146,7 @@ class StaticIndex(dict[Any, _Rests]):
 
 
 _Places: TypeAlias = tuple[int, ...]
-_Told: TypeAlias = tuple[int, Callable[..., None], Sequence[tuple[Any, ...]]]
+_Notice: TypeAlias = tuple[int, Callable[..., None], Sequence[tuple[Any, ...]]]
 """Where somebody is in the order of joins, how he is told of a change, and what he is told."""
 
 
@@ -272,15 +272,15 @@ class StaticTable:
         for bound in asked:
             prepared.ask(self._dataset, (self._with(bound),))
 
-    def change(self, change: GraphChange) -> list[_Told]:
+    def change(self, change: GraphChange) -> list[_Notice]:
         """Apply a change of its graphs; give users and their deltas."""
-        known = partial(self._known, change.prepared)
-        told: list[_Told] = []
+        prepared_changes = partial(self._known, change.prepared)
+        notices: list[_Notice] = []
         if change.triples is None and not self._whole:
             for index in self._indexes.values():
-                told += _told(index.users, index.refresh(known))
-            return told
-        changes = known({}) if change.triples is None else self._current(change.triples)
+                notices += _notices(index.users, index.refresh(prepared_changes))
+            return notices
+        changes = prepared_changes({}) if change.triples is None else self._current(change.triples)
         if changes is None:
             now = set(self.rows({}))
             changes = [(row, False) for row in self.all - now]
@@ -291,10 +291,10 @@ class StaticTable:
             ]
             for row, count in new:
                 (self.all.add if count > 0 else self.all.remove)(row)
-            told += _told(self.users, new)
+            notices += _notices(self.users, new)
         for index in self._indexes.values():
-            told += _told(index.users, index.change(changes))
-        return told
+            notices += _notices(index.users, index.change(changes))
+        return notices
 
     def _current(self, triples: Iterable[tuple[Term, Term, Term]]) -> list[RowChange]:
         """The matching triples, and which of them are there now."""
@@ -332,7 +332,7 @@ class StaticTable:
 UserT = TypeVar("UserT", TableUser, IndexUser)
 
 
-def _told(users: Mapping[UserT, int], new: Sequence[tuple[Any, ...]]) -> list[_Told]:
+def _notices(users: Mapping[UserT, int], new: Sequence[tuple[Any, ...]]) -> list[_Notice]:
     return [(index, user.static_change, new) for user, index in users.items()] if new else []
 
 
@@ -380,8 +380,8 @@ class StaticTables:
         First all tables change, then joins, the last of a query first. So each meets its old state
         with the delta, and later the deltas from below with tables that are up to date.
         """
-        told = [each for table in self._concerned(change) for each in table.change(change)]
-        for _, tell, new in sorted(told, key=itemgetter(0), reverse=True):
+        notices = [each for table in self._concerned(change) for each in table.change(change)]
+        for _, tell, new in sorted(notices, key=itemgetter(0), reverse=True):
             for each in new:
                 tell(*each)
 

@@ -156,7 +156,7 @@ class SparkRun:
             return self._queries[0].isActive
 
     @property
-    def known(self) -> Progress:
+    def last_progress(self) -> Progress:
         """The last known progress, without asking Spark."""
         return self._progress
 
@@ -405,7 +405,7 @@ def window_content(
         f"filter(sequence(ceil(ts / {common}) * {common}, ts + {window.range + step}, {common}), "
         f"t -> ({is_instant}) and t - t % {step} >= ts and t - t % {step} - {window.range} < ts)"
     )
-    wanted = _wanted(graph, clause)
+    may_match = _may_match(graph, clause)
     nothing = sql.lit(None).cast("string")
     marks = sql.struct(
         sql.expr(f"cast({first} as bigint)").alias("at"),
@@ -423,7 +423,7 @@ def window_content(
     )
     rows = (
         sql.when(sql.col("s").isNull(), sql.array(punctuation))
-        .when(wanted, sql.concat(sql.array(marks), entries))
+        .when(may_match, sql.concat(sql.array(marks), entries))
         .otherwise(sql.array(marks))
     )
     exploded = elements.select("ts", sql.explode(rows).alias("row")).select(
@@ -448,7 +448,7 @@ def all_windows(parts: Sequence[DataFrame]) -> DataFrame:
     return results.select((sql.unix_millis(KEY) - 1).alias(AT), "stream", "s", "p", "o", "ts")
 
 
-def _wanted(graph: OperatorGraph, clause: StreamClause) -> Column:
+def _may_match(graph: OperatorGraph, clause: StreamClause) -> Column:
     """True for triples that may match: conditions pushed to the source."""
     predicates: set[str] = set()
     for each in patterns_in(graph.pattern):

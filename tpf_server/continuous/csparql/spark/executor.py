@@ -204,7 +204,7 @@ class SparkQuery(ExecutedQuery):
         if self.stream is not None:
             result["stream"] = self.stream[1:-1]
         if self.job.run is not None:
-            progress = self.job.run.known
+            progress = self.job.run.last_progress
             result["job"] = {
                 "batches": progress.batches, "lines": progress.lines, "late": progress.late,
             }  # fmt: skip

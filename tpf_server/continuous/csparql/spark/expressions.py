@@ -214,7 +214,7 @@ class Expressions:
         text, texts = terms.content(first), terms.content(second)
         earlier, later = terms.moment(first), terms.moment(second)
         this, that = terms.boolean_value(first), terms.boolean_value(second)
-        spoken, said = terms.spoken(first), terms.spoken(second)
+        spoken_first, spoken_second = terms.spoken(first), terms.spoken(second)
         return (
             sql.when(
                 one.isNotNull() & other.isNotNull(),
@@ -223,7 +223,10 @@ class Expressions:
             .when(text.isNotNull() & texts.isNotNull(), compare(text, texts))
             .when(earlier["kind"] == later["kind"], compare(earlier["value"], later["value"]))
             .when(this.isNotNull() & that.isNotNull(), compare(this, that))
-            .when(spoken["language"] == said["language"], compare(spoken["text"], said["text"]))
+            .when(
+                spoken_first["language"] == spoken_second["language"],
+                compare(spoken_first["text"], spoken_second["text"]),
+            )
         )
 
 

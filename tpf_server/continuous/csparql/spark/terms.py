@@ -154,13 +154,13 @@ def order_key(term: Column) -> Column:
         .when(is_literal(term), 3)
         .otherwise(4)
     )
-    value, when, said = number(term), moment(term), spoken(term)
+    value, when, spoken_value = number(term), moment(term), spoken(term)
     class_ = (
         sql.when(kind < 3, 0)
         .when(value.isNotNull(), sql.when(sql.isnan(value), -1).otherwise(0))
         .when(boolean_value(term).isNotNull(), 1)
         .when(is_simple(term), 2)
-        .when(said.isNotNull(), 3)
+        .when(spoken_value.isNotNull(), 3)
         .when(when.isNotNull(), 4)
         .when(datatype(term).isin(*_DURATIONS), 5)
         .otherwise(6)
@@ -172,7 +172,7 @@ def order_key(term: Column) -> Column:
         class_.alias("class"),
         value.alias("value"),
         boolean_value(term).alias("truth"),
-        said.alias("spoken"),
+        spoken_value.alias("spoken"),
         when.alias("moment"),
         sql.when(
             class_.isin(0, 2, 4, 5, 6),

@@ -84,14 +84,14 @@ class Frame:
 
     def project(self, names: Sequence[Variable]) -> "Frame":
         """Keep these variables; absent ones are null."""
-        wanted = [
+        columns = [
             sql.col(column(name))
             if name in self.schema
             else sql.lit(None).cast("string").alias(column(name))
             for name in names
         ]
         return Frame(
-            self.data.select(*self.time, *wanted),
+            self.data.select(*self.time, *columns),
             tuple(names),
             self.certain & frozenset(names),
             self.timed,

@@ -308,9 +308,9 @@ class FusedPlan:
         expressions = [each for each in how.expressions if each is not None]
         values, count = self._cells(expressions, columns, how.values_of, count)
         keys, numbers = values[:width], values[width:]
-        wanted = self._wanted(group, keys, count)
-        count = self._numbers_only(number, keys, numbers, wanted, count)
-        result = [*[keys[position] for position in group.keys], wanted, *numbers]
+        counted = self._counted(group, keys, count)
+        count = self._numbers_only(number, keys, numbers, counted, count)
+        result = [*[keys[position] for position in group.keys], counted, *numbers]
         if group.gate is not None:
             some, count = self._gate_columns(rows, number, group, group.gate, count)
             result += some
@@ -351,7 +351,7 @@ class FusedPlan:
         number: int,
         keys: Sequence[Column],
         numbers: Sequence[Column],
-        wanted: Column,
+        counted: Column,
         count: int,
     ) -> int:
         """Count the first rows with numbers where these are needed, and keys for a join."""
@@ -366,9 +366,9 @@ class FusedPlan:
         if len(self._shape.groups) > 1:
             for each in keys:
                 wrong |= each[:count] == UNBOUND
-        return _first_of(wrong & (wanted[:count] != 0), count)
+        return _first_of(wrong & (counted[:count] != 0), count)
 
-    def _wanted(self, group: GroupShape, keys: Sequence[Column], count: int) -> Column:
+    def _counted(self, group: GroupShape, keys: Sequence[Column], count: int) -> Column:
         how = group.group.groups.how
         if how.condition is None or not count:
             return np.ones(count, np.int64)
@@ -378,10 +378,10 @@ class FusedPlan:
             truth, exact = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         else:
             truth, exact = computed[0] >> TAG_BITS != 0, computed[1]
-        wanted = truth.astype(np.int64)
+        counted = truth.astype(np.int64)
         for row in np.flatnonzero(~exact).tolist():
-            wanted[row] = how.passes(tuple([int(column[row]) for column in keys]))
-        return wanted
+            counted[row] = how.passes(tuple([int(column[row]) for column in keys]))
+        return counted
 
     def _gate_columns(
         self, rows: FusedRows, number: int, group: GroupShape, gate: GateShape, count: int

@@ -222,11 +222,11 @@ class PlanBuilder(Builder):
         key: SortKeyOf | None,
         *,
         leaving: bool,
-        wanted: Callable[[], bool],
+        is_wanted: Callable[[], bool],
     ) -> Slices:
         """Return the parts of queries that differ in OFFSET and LIMIT (see `Slices`)."""
         keyed = node if key is not None and node.askable else self.flow.add(Copies(node))
-        return self.flow.add(Slices(keyed, key, variables, leaving=leaving, wanted=wanted))
+        return self.flow.add(Slices(keyed, key, variables, leaving=leaving, wanted=is_wanted))
 
     def sliced_apart(self, node: Node, key: SortKeyOf | None) -> OwnSlices:
         """Return the parts of queries that differ in other constants, too (see `OwnSlices`)."""
@@ -279,21 +279,21 @@ class SolutionOrder:
 
     def sort(self, solutions: list[tuple[Solution, int]]) -> None:
         """Sort solutions with their counts."""
-        key, known = self._key, self._known
+        key, cached = self._key, self._known
         if key is None or len(solutions) < 2:
             return
-        if known is None or len(solutions) > _MOST:
+        if cached is None or len(solutions) > _MOST:
             # Of so many, none is asked for again before they are forgotten.
             solutions.sort(key=lambda each: key(each[0]))
             return
         for solution, _ in solutions:
-            if solution not in known:
-                known[solution] = key(solution)
-        solutions.sort(key=lambda each: known[each[0]])
-        if len(known) > _MOST:
-            present = {solution: known[solution] for solution, _ in solutions}
-            known.clear()
-            known.update(present)
+            if solution not in cached:
+                cached[solution] = key(solution)
+        solutions.sort(key=lambda each: cached[each[0]])
+        if len(cached) > _MOST:
+            present = {solution: cached[solution] for solution, _ in solutions}
+            cached.clear()
+            cached.update(present)
 
 
 _NUMBERS: Final = frozenset(("+", "-", "*", "/", "neg", "pos", "ROUND", "FLOOR", "CEIL"))
@@ -353,7 +353,7 @@ class Plan:
                 variables if semantics.output == "difference" else node.schema,
                 self.order,
                 leaving=semantics.relation == "dstream",
-                wanted=delivery.takes,
+                is_wanted=delivery.takes,
             )
         self.schema = node.schema
         if not {*self.schema} <= {*variables, INSTANCE}:

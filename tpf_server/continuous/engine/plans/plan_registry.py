@@ -644,8 +644,8 @@ class PlanRegistry:
                 continue
             column = plan.schema.index(INSTANCE)
             for numbers, own in shares_of(solutions, column):
-                wanted = [owners[number] for number in numbers if number in owners]
-                if wanted:
-                    result.append((wanted, own, removed))
+                queries = [owners[number] for number in numbers if number in owners]
+                if queries:
+                    result.append((queries, own, removed))
         self.awake[:] = waiting
         return result

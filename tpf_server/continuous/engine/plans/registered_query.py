@@ -61,13 +61,13 @@ class RowMaker:
     ) -> None:
         self._feeds = feeds
         self._names: dict[str, Any] = {"texts": dictionary.texts, "encode": dictionary.encode}
-        wanted = wanted_variables(query)
-        self._values = {name: f"v{at}" for at, name in enumerate(schema) if name in wanted}
+        variables = wanted_variables(query)
+        self._values = {name: f"v{at}" for at, name in enumerate(schema) if name in variables}
         taken = [self._values.get(name, "_") for name in schema]
         unpacked = f"({''.join(f'{name}, ' for name in taken)})"
         values = self._values.values()
         decoded = [f"{name} = texts[{name}] if {name} else None" for name in values]
-        row = f"({''.join(f'{self._values.get(name)}, ' for name in wanted)})"
+        row = f"({''.join(f'{self._values.get(name)}, ' for name in variables)})"
         head = f"for {unpacked}, count in solutions:"
         if again and query.form != "CONSTRUCT":
             # No integer is given twice, so that rows are right also where their terms are gone.

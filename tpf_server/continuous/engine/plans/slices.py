@@ -96,9 +96,9 @@ def differences(
     return [*came, *range(tail, len(now))], went
 
 
-def _found(entries: list[Entry], wanted: Iterable[Entry], end: int) -> list[int]:
+def _found(entries: list[Entry], chosen: Iterable[Entry], end: int) -> list[int]:
     """Return the positions before `end` of these entries."""
-    positions = ((bisect_left(entries, each, 0, end), each) for each in wanted)
+    positions = ((bisect_left(entries, each, 0, end), each) for each in chosen)
     return sorted(
         position for position, each in positions if position < end and entries[position] == each
     )

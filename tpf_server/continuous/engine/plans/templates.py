@@ -143,20 +143,22 @@ def _at_once(windows: Sequence[WindowClause]) -> tuple[WindowClause, ...]:
     return tuple([replace(each, window=Now()) for each in windows])
 
 
-def _comparing(pattern: Pattern, constants: list[Term], wanted: Collection[int] | None) -> Pattern:
+def _comparing(pattern: Pattern, constants: list[Term], numbers: Collection[int] | None) -> Pattern:
     """Replace the constants in comparisons of the last FILTER by variables."""
     match pattern:
         case Project(inner) | Extend(inner) | OrderBy(inner):
-            return replace(pattern, input=_comparing(inner, constants, wanted))
+            return replace(pattern, input=_comparing(inner, constants, numbers))
         case Filter(inner, condition):
-            whole = conjunction(_compared(each, constants, wanted) for each in conjuncts(condition))
+            whole = conjunction(
+                _compared(each, constants, numbers) for each in conjuncts(condition)
+            )
             assert whole is not None
-            return Filter(_comparing(inner, constants, wanted), whole)
+            return Filter(_comparing(inner, constants, numbers), whole)
     return pattern
 
 
 def _compared(
-    condition: Expression, constants: list[Term], wanted: Collection[int] | None
+    condition: Expression, constants: list[Term], numbers: Collection[int] | None
 ) -> Expression:
     result = comparison_in(condition)
     if result is None:
@@ -164,7 +166,7 @@ def _compared(
     operator, left, constant = result
     constants.append(constant)
     number = len(constants) - 1
-    if wanted is not None and number not in wanted:
+    if numbers is not None and number not in numbers:
         return condition
     return Call(operator, (left, VariableRef(lifted_variable(number))))
 

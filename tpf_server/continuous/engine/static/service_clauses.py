@@ -49,8 +49,8 @@ class ServiceClause:
     @property
     def graph(self) -> Term:
         """The name of the graph."""
-        said = sha256(repr((self.endpoint, self.parts, self.silent)).encode()).hexdigest()[:24]
-        return Term(f"{_MARK}{said}>")
+        digest = sha256(repr((self.endpoint, self.parts, self.silent)).encode()).hexdigest()[:24]
+        return Term(f"{_MARK}{digest}>")
 
     @property
     def failure(self) -> Quad:

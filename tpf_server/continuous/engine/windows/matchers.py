@@ -146,8 +146,8 @@ class StarMatcher:
 
     def values(self, subject: TermId, triples: Sequence[EncodedTriple]) -> list[list[Any]]:
         """Return the objects of these triples of `subject` for each pattern."""
-        variable, wanted = self.subject
-        if not variable and wanted != subject:
+        variable, constant = self.subject
+        if not variable and constant != subject:
             return [[] for _ in self.predicates]
         return [
             [

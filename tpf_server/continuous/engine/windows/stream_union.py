@@ -95,9 +95,9 @@ class StreamBranch:
         return True
 
     @takes_expired.setter
-    def takes_expired(self, wanted: bool) -> None:
+    def takes_expired(self, takes: bool) -> None:
         """Set it on the input of the join."""
-        self._union.entry.takes_expired = wanted
+        self._union.entry.takes_expired = takes
 
     def _route(self, row: Solution, count: int) -> None:
         made = self.made(row)
