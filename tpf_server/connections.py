@@ -1,8 +1,8 @@
 """Watch the connections of a worker from outside, and close those that hold it up.
 
-The HTTP server closes idle connections and those without a whole request head. It knows no limit
-per address, and waits for a body for ever. So a thread checks all connections once a second through
-the system's own tables: requests pay nothing for it.
+The HTTP server closes idle connections, but knows no limit per address, and waits for a body for
+ever. A thread checks all connections once a second through the system's own tables, so requests pay
+nothing for it.
 """
 
 import os

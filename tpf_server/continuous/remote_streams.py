@@ -1,8 +1,8 @@
 """Read streams of other servers, and push to them.
 
-A stream is remote where its IRI is a URL of a server in `allow_streams`. Reading takes the results
-of another query as server-sent events, resumed after the last one taken. A query's emissions are
-pushed in batches with identifiers, so that a repeated batch counts once. Both retry with backoff.
+A stream is remote where its IRI is a URL of a server in `allow_streams`. Reading resumes another
+query's server-sent events. Emissions are pushed in batches with identifiers, so that a repeated one
+counts once. Both retry with backoff.
 
 Source: paper 003, section 2.3; paper 001, section 3; the HTML standard, "Server-sent events".
 """

@@ -1,21 +1,4 @@
-"""Continuous queries over HTTP.
-
-===========================  =====================================================================
-``GET /streams``             the streams
-``GET /streams/{name}``      how much came through a stream
-``PUT /streams/{name}``      make a stream; with a body also push it; ``?predicate=IRI`` says which
-                             predicates it has
-``POST /streams/{name}``     push elements: NDJSON, TSV lines, records of Arrow, or RDF with
-                             ``?timestamp=``; ``?batch=ID`` makes repetition harmless
-``DELETE /streams/{name}``   forget a stream that no query reads or makes
-``GET /queries``             the queries
-``POST /queries``            start a query: CQELS-QL or C-SPARQL, or JSON with ``query``, ``name``,
-                             ``semantics``, ``into``, ``engine``; ``Location`` says where it is
-``GET /queries/{id}``        state and plan, with live counts
-``GET …/{id}/results``       server-sent events, NDJSON or Arrow; ``Last-Event-ID`` or ``?after=``
-                             resumes
-``DELETE /queries/{id}``     stop a query
-===========================  =====================================================================
+"""Continuous queries over HTTP: `CONTINUOUS_RESOURCES`.
 
 A stream's name is an IRI (percent-encoded) or relative to the base of the engine.
 """

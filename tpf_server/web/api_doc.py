@@ -1,11 +1,8 @@
 """``/api-doc``: the Hydra ApiDocumentation, built with hydra-python-core.
 
-It is made of the rules of Flask (`RESOURCES`) and the controls of pages (`mappings`): a class for
-every resource with its operations, a link or template from the entry point to each, and the
-datasets and views as collections with their search forms.
-
-The library's context leaves ``SupportedProperty``, ``Error``, ``Status`` and ``Collection``
-undefined and binds ``xsd`` to a web page, and every status embeds a remote context; so the document
+From `RESOURCES` and `mappings` it has a class for every resource with its operations, a link or
+template from the entry point to each, and the datasets and views as collections with their search
+forms. The library's context is incomplete, and every status embeds a remote one; so the document
 gets its own.
 """
 

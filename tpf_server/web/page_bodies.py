@@ -1,11 +1,9 @@
 """Bodies of pages: encodings, a cache, and deltas between pages.
 
 When facts expire, many ask for the same page. It is made, and encoded, once for all who ask before
-the next label of it begins or ends and before the next batch. A page states the instant at which it
-was made; ``Server-Timing`` says how long ago that is.
-
+the next label of it begins or ends and before the next batch; ``Server-Timing`` says how long ago.
 A client that accepts ``dcz`` names the page that it has by the SHA-256 of its text, and gets the
-delta: a hundred bytes instead of two thousand. A delta is made once for all readers.
+delta, made once for all readers: a hundred bytes instead of two thousand.
 
 Sources: RFC 9110, section 12.5.3; RFC 9842 (Compression Dictionary Transport); RFC 8878 (zstd).
 """

@@ -1,11 +1,9 @@
 """Forget the terms of the table that nothing holds: mark and sweep.
 
 Operators hold the terms in use, all reachable from the plans by `gc.get_referents`. Every integer
-that is met counts as a term; a count or timestamp may keep one too many, but none is lost. Values
-in `Remembered` hold nothing.
-
-A sweep waits until the table has grown by a share of the objects to traverse. Terms of static data
-and queries are traversed when they have doubled, and when queries close.
+that is met counts as a term, so that none is lost; values in `Remembered` hold nothing. A sweep
+waits until the table has grown by a share of the objects to traverse; terms of static data and
+queries, until they have doubled or queries close.
 """
 
 import gc

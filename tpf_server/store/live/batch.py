@@ -6,7 +6,6 @@ The rules, for facts with one key (an expiring fact counts as starting now):
 - An interval ends an interval that is open at its start, and replaces one with the same start. An
   expiring fact that lasts beyond its start is replaced or, for a future start, ended there.
 - A label that reaches into an interval that starts later is refused.
-- A fact that is there already, with the same label, stays as it is.
 
 A withdrawal cuts the versions that hold within an interval, or from now on: an interval may fall
 into two, an expiring fact ends at its first cut. Withdrawals precede the facts of their batch.

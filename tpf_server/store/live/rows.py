@@ -5,8 +5,8 @@ instant of any state. A *row* is one version: its object, when it holds (`start`
 microseconds), and in which states it exists (`added` up to, not including, `removed`, sequence
 numbers). Rows change only in `removed`, so an older state is a filter, never an undo.
 
-This is the bitemporal model (valid time and transaction time): Snodgrass, *Developing Time-
-Oriented Database Applications in SQL*, 1999, chapter 10.
+This is the bitemporal model: Snodgrass, *Developing Time-Oriented Database Applications in SQL*,
+1999, chapter 10.
 """
 
 from array import array

@@ -1,9 +1,8 @@
 """Keep the log of a live store in one SQLite file, for all processes of one machine.
 
 WAL mode with ``synchronous=FULL``: a commit returns when the batch is on the disk, and readers
-never wait. A file beside has the number of the newest batch, so that a log that has lost batches is
-refused. Sources: https://www.sqlite.org/wal.html and
-https://www.sqlite.org/pragma.html#pragma_data_version.
+never wait. A second file has the number of the newest batch, to refuse a log that has lost batches.
+Sources: https://www.sqlite.org/wal.html and https://www.sqlite.org/pragma.html#pragma_data_version.
 """
 
 import logging

@@ -13,19 +13,16 @@
             equal.<position>.npy the quads in which two positions hold the same term
             verified.json       which files have been checked against the manifest's checksums
 
-**Terms and ids.** A term is its canonical N-Triples text in UTF-8; ids are dense and ascend with
-its bytes. Id 0 is `DEFAULT_GRAPH`, the empty text, so that a graph is a term like the others.
+A term is its canonical N-Triples text in UTF-8; ids are dense and ascend with its bytes. Id 0 is
+`DEFAULT_GRAPH`, the empty text, so that a graph is a term like the others.
 
-**Orders.** An order is a permutation of the positions; its rows are the quads, sorted. A pattern is
-answered by the order whose first positions are the bound ones, so its matches are one range. Three
-orders answer the eight shapes of triples. Named graphs need six, one for each pair of positions:
-three that end in the graph (for a variable as the graph) and three that start with it.
-
-The first column of an order is stored as `starts`, so that the first bound position costs two array
-reads. Only the first order, which also answers the open pattern, stores its first column itself
-too: a page is then a slice.
-
-**Repeated variables** (``?x ?p ?x``) are answered from `equal`; real data have few of them.
+An order is a permutation of the positions; its rows are the quads, sorted. A pattern is answered by
+the order whose first positions are the bound ones, so its matches are one range. Three orders
+answer the eight shapes of triples. Named graphs need six, one for each pair of positions: three
+that end in the graph (for a variable as the graph) and three that start with it. The first column
+of an order is stored as `starts`, so that the first bound position costs two array reads; the first
+order, which also answers the open pattern, stores it itself too. Repeated variables (``?x ?p ?x``)
+are answered from `equal`.
 """
 
 from typing import Final

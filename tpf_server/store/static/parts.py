@@ -1,8 +1,7 @@
 """Stores in parts: sorted pieces in an object store, of which fetching makes a store.
 
-Several machines write one store, each some pieces of the dictionary and of every order, as Arrow
-streams; the manifest is written last. Fetching passes them to the step that all writers share, so
-the files are, byte for byte, those of a store that one machine wrote.
+Several machines write some pieces of the dictionary and of every order each, as Arrow streams; the
+manifest is written last. The fetched files are, byte for byte, those of a store of one machine.
 """
 
 import hashlib

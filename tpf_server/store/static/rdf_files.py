@@ -1,11 +1,9 @@
-"""Read RDF files as quads of canonical N-Triples texts.
+"""Read RDF files as quads of canonical N-Triples texts, by the endings of their names.
 
-By the file name's ending: N-Triples, N-Quads, Turtle, TriG, N3, RDF/XML and JSON-LD, also
-compressed (``.gz``, ``.bz2``, ``.zst``), parsed by pyoxigraph; and HDT.
-
-Blank nodes are scoped per file. In N-Triples and N-Quads, which several processes may read in
-parts, ``_:x`` of file number 3 becomes ``_:f3-x``; in other formats blank nodes are numbered as
-they appear: ``_:f3n0``. So the same files always give the same store.
+N-Triples, N-Quads, Turtle, TriG, N3, RDF/XML and JSON-LD, also compressed (``.gz``, ``.bz2``,
+``.zst``), are parsed by pyoxigraph; HDT by `hdt_files`. Blank nodes are scoped per file: in
+N-Triples and N-Quads, which several processes may read in parts, ``_:x`` of file number 3 becomes
+``_:f3-x``; in other formats they are numbered as they appear: ``_:f3n0``.
 """
 
 import bz2

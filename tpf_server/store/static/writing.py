@@ -1,9 +1,8 @@
 """Write a static store, and switch to the new content atomically: the last step of every writer.
 
-A writer brings sorted terms and sorted rows of ids, in pieces of any size. Sortedness, ids and the
-agreement of the orders are checked. The files go to a new folder and are flushed; then the
-manifest, replaced in one rename, points at them. Readers of the old generation keep its mapped
-files. A killed writer leaves the old generation in force, and its litter to the next writer.
+A writer brings sorted terms and sorted rows of ids, in pieces of any size, which are checked. The
+files go to a new folder and are flushed; then the manifest, replaced in one rename, points at them.
+Readers of the old generation keep its mapped files. A killed writer leaves its litter to the next.
 """
 
 import secrets

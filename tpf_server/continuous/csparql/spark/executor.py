@@ -1,8 +1,8 @@
 """Run registered queries as jobs of Structured Streaming in one Spark session.
 
 A batch of elements becomes a file in the folder of each job that reads their stream. Spark starts
-with the first query, which is ``starting`` until then. Equal queries share a job if neither an
-element nor a change of static data came between their registrations.
+with the first query. Equal queries share a job if neither an element nor a change of static data
+came between their registrations.
 """
 
 import contextlib

@@ -1,9 +1,8 @@
 """Evaluate expressions over whole columns of term integers, where that is exact.
 
-As `tpf_client.dataflow.arithmetic` does for a row: values are inside the integers; tag and scale
-are those of the first row. Other rows, and those for which SPARQL has another rule (rounding of a
-negative dividend), are marked inexact, for the caller to compute one by one. Numbers have at most
-64 bits.
+As in `tpf_client.dataflow.arithmetic`, values are inside the integers, with at most 64 bits; tag
+and scale are those of the first row. Rows that differ, or for which SPARQL has another rule
+(rounding of a negative dividend), are marked inexact, for the caller to compute one by one.
 """
 
 from collections.abc import Callable, Mapping

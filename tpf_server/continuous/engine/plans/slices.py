@@ -1,9 +1,8 @@
 """OFFSET and LIMIT of many queries that differ in nothing else: one order, each has a part.
 
-The rows are sorted once, as many as the largest limit needs. The change of each part follows from
-positions alone: a new row is new to all whose limit reaches it, and at each limit the rows behind
-it move one on. So queries between two positions of change are notified together; only where rows
-move up each query gets a row of its own.
+The change of each part follows from positions alone: a new row is new to all whose limit reaches
+it, and at each limit the rows behind it move one on. So queries between two positions of change are
+notified together; only where rows move up each query gets a row of its own.
 """
 
 import sys

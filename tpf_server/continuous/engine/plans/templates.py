@@ -1,16 +1,14 @@
 """Templates: the common part of queries that differ in constants only.
 
-Differing subjects and objects of triple patterns become variables, one plan computes the common
-text once, and a table of instances is joined in. So an arrival costs as many instances as match it.
+Differing subjects and objects of triple patterns become variables, and a table of instances is
+joined in, so an arrival costs as many instances as match it. Constants in comparisons of the last
+FILTER or HAVING are lifted too (see `Dispatch`). Only queries whose instances do not disturb each
+other are merged: a basic graph pattern under filters, BIND, grouping by keys, projection and
+DISTINCT. Queries of any kind that differ in OFFSET and LIMIT alone share one order (see `Slices`);
+with other differences, each has its own (see `OwnSlices`).
 
-Only queries whose instances do not disturb each other are merged: a basic graph pattern under
-filters, BIND, grouping by keys, projection and DISTINCT. Constants in comparisons of the last
-FILTER or HAVING are lifted too (see `Dispatch`). Queries of any kind that differ in OFFSET and
-LIMIT alone share one order (see `Slices`); with other differences, each has its own (see
-`OwnSlices`).
-
-Where solutions come of one triple of a stream, and only additions are emitted, the content of a
-window meets nothing that comes later, so queries that differ in RANGE share a plan.
+Where solutions come of one triple of a stream, and only additions are emitted, queries that differ
+in RANGE share a plan: the content of their windows meets nothing that comes later.
 """
 
 from collections.abc import Collection, Sequence

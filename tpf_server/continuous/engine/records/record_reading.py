@@ -2,8 +2,7 @@
 
 Columns are ``timestamp`` (milliseconds since 1970, or instants with a time zone), ``subject``
 (terms), and one for each predicate, named by its IRI: terms (N-Triples), numbers, booleans or
-instants with a time zone. They may be encoded by dictionaries or runs. Rows are in the order of
-time; none is missing.
+instants, maybe encoded by dictionaries or runs. Rows are in the order of time; none is missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
