@@ -46,9 +46,11 @@ class Mode:
     cache: bool = False
     shared: bool = False
     spark: bool = False
+    deltas: bool = True
 
 
 STREAMER = Mode("query streamer")
+WITHOUT_DELTAS = Mode("query streamer, no deltas", deltas=False)
 CACHED = Mode(f"query streamer{_BEHIND}", cache=True)
 SHARED = Mode("query streamer, shared client", shared=True)
 CQELS_MODE = Mode("CQELS mode", engine="cqels")
@@ -56,7 +58,9 @@ CSPARQL_MODE = Mode("C-SPARQL mode", engine="csparql")
 SPARK_MODE = Mode("C-SPARQL mode on Spark", engine="csparql", spark=True)
 PLACES = {
     mode.name: place
-    for place, mode in enumerate((STREAMER, CACHED, SHARED, CQELS_MODE, CSPARQL_MODE, SPARK_MODE))
+    for place, mode in enumerate(
+        (STREAMER, CACHED, SHARED, CQELS_MODE, CSPARQL_MODE, SPARK_MODE, WITHOUT_DELTAS)
+    )
 }
 """In the order of colours: a mode has the same one in all figures of all experiments."""
 REWRITING = tuple(
@@ -121,7 +125,9 @@ def side(
             "do": "start", "period": times.period, "lead": times.lead, "token": TOKEN,
             "departures": board.departures,
         }  # fmt: skip
-        order: dict[str, Any] = {"do": "start", "shared": mode.shared, "whole": False}
+        order: dict[str, Any] = {
+            "do": "start", "shared": mode.shared, "whole": False, "deltas": mode.deltas,
+        }  # fmt: skip
         if mode.engine:
             stream = f"{server.url}{_STREAM}"
             feed |= {"mode": "stream", "url": stream}
@@ -289,8 +295,10 @@ def watch(
             ),
             "start_bytes": sum(mark["bytes"] for mark in begin),
             "seconds": after[0].since(before[0]).wall,
-            "requests": _sum(end, "requests") - _sum(begin, "requests"),
-            "bytes": _sum(end, "bytes") - _sum(begin, "bytes"),
+            **{
+                name: _sum(end, name) - _sum(begin, name)
+                for name in ("requests", "bytes", "head_bytes", "sent_bytes")
+            },
             "server_memory_mib": memory / 2**20,
             "cores": len(os.sched_getaffinity(0)),
             **arrived,

@@ -310,6 +310,7 @@ class CityBenchQueries:
         "completeness", "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "expected",
         "server_percent", "clients_percent", "server_memory_mib", "requests", "bytes", "seconds",
         "updates", "failed", "start_seconds", "cores", "why",
+        "head_bytes", "sent_bytes",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:

@@ -37,10 +37,17 @@ from experiments.harness.items import (
 )
 from experiments.harness.report import FACTS, RAW, rounded, shown_value
 from experiments.harness.results import RawData, Results
-from experiments.studies.boards import CACHED, CQELS_MODE, CSPARQL_MODE, PLACES, STREAMER
+from experiments.studies.boards import (
+    CACHED,
+    CQELS_MODE,
+    CSPARQL_MODE,
+    PLACES,
+    STREAMER,
+    WITHOUT_DELTAS,
+)
 from experiments.studies.server_vs_client import ServerVsClient
 
-MODES = (STREAMER.name, CACHED.name, CQELS_MODE.name, CSPARQL_MODE.name)
+MODES = (STREAMER.name, WITHOUT_DELTAS.name, CACHED.name, CQELS_MODE.name, CSPARQL_MODE.name)
 FIT, CHECK, SIZE_PART, SIMULATION = "fit", "held out", "size", "simulation"
 """The parts of the results."""
 _TABLES = {
@@ -412,11 +419,12 @@ def _points(opened: MeasuredTotals, mode: str, column: str) -> dict[float, float
 
 def _quantities(opened: MeasuredTotals, mode: str) -> dict[str, dict[float, float]]:
     seconds = _points(opened, mode, "seconds")
-    received = _points(opened, mode, "bytes")
+    received, heads = (_points(opened, mode, name) for name in ("bytes", "head_bytes"))
     found = {
         "server": _points(opened, mode, "server_percent"),
         "clients": _points(opened, mode, "clients_percent"),
         "traffic": {n: received[n] / seconds[n] for n in received},
+        "of which heads": {n: heads[n] / seconds[n] for n in heads},
         "memory": _points(opened, mode, "server_memory_mib"),
     }
     if mode == CACHED.name:

@@ -15,7 +15,9 @@ A feed answers ``start`` at its first batch, and ``stop`` with the instants of a
 """
 
 import json
+import math
 import random
+import re
 import socket
 import threading
 import time
@@ -51,16 +53,54 @@ from tpf_client.solutions import Solutions
 from tpf_client.stream import Update
 
 
-class WireBytes:
-    """Count the bytes that sockets opened from now on receive.
+class _Heads:
+    """Tells the heads of responses from their bodies, in what a connection receives."""
 
-    Libraries report decompressed bodies, so `recv` and `recv_into` are replaced.
+    def __init__(self) -> None:
+        self._head = b""
+        self._body = 0.0
+
+    def size(self, content: bytes) -> int:
+        """Return how many of these bytes are part of a head."""
+        size = 0
+        while content:
+            if self._body:
+                taken = int(min(self._body, len(content)))
+                self._body -= taken
+                content = content[taken:]
+                continue
+            head, end, rest = (self._head + content).partition(b"\r\n\r\n")
+            size += len(content) - len(rest)
+            content, self._head = rest, b"" if end else head
+            if end:
+                self._body = _body_length(head)
+        return size
+
+
+def _body_length(head: bytes) -> float:
+    """Return the length of the body after a head; infinite where it does not say."""
+    if head[9:12] in (b"204", b"304"):
+        return 0
+    stated = re.search(rb"(?im)^content-length: *([0-9]+)", head)
+    return math.inf if stated is None else int(stated[1])
+
+
+class WireBytes:
+    """Count the bytes that sockets opened from now on send and receive.
+
+    Libraries report decompressed bodies, so the methods of sockets are replaced.
     """
 
     def __init__(self) -> None:
-        self.received = 0
+        self._counts = Counter[str]()
         self._lock = threading.Lock()
         self._sockets: WeakSet[socket.socket] = WeakSet()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The ``bytes`` received, ``head_bytes`` among them, and ``sent_bytes``."""
+        with self._lock:
+            return {name: self._counts[name] for name in ("bytes", "head_bytes", "sent_bytes")}
 
     def install(self) -> None:
         """Start counting in this process."""
@@ -69,24 +109,34 @@ class WireBytes:
         class CountingSocket(socket.socket):
             def connect(self, address: Any) -> None:
                 super().connect(address)
+                self.heads = _Heads()
                 counts.opened(self)
 
             def recv(self, *arguments: Any, **named: Any) -> bytes:
                 content = super().recv(*arguments, **named)
-                counts.add(len(content))
+                counts.received(self.heads, content)
                 return content
 
-            def recv_into(self, *arguments: Any, **named: Any) -> int:
-                size = super().recv_into(*arguments, **named)
-                counts.add(size)
+            def recv_into(self, buffer: Any, *arguments: Any, **named: Any) -> int:
+                size = super().recv_into(buffer, *arguments, **named)
+                counts.received(self.heads, bytes(memoryview(buffer)[:size]))
                 return size
+
+            def sendall(self, content: Any, *arguments: Any) -> None:
+                super().sendall(content, *arguments)
+                counts.sent(len(content))
 
         socket.socket = CountingSocket  # type: ignore[misc]
 
-    def add(self, size: int) -> None:
+    def received(self, heads: _Heads, content: bytes) -> None:
         """Count received bytes."""
         with self._lock:
-            self.received += size
+            self._counts.update(bytes=len(content), head_bytes=heads.size(content))
+
+    def sent(self, size: int) -> None:
+        """Count sent bytes."""
+        with self._lock:
+            self._counts["sent_bytes"] += size
 
     def opened(self, connected: socket.socket) -> None:
         """Note a new connection."""
@@ -174,6 +224,15 @@ class Seen:
             }
 
 
+class _WithoutDeltas(requests.Session):
+    """Ask for pages as they were before there were deltas."""
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        """Send a request."""
+        request.headers["Accept-Encoding"] = "gzip, br"
+        return super().send(request, **options)
+
+
 class Streamers:
     """Query streamers over fragments, with a client each or one shared client."""
 
@@ -181,12 +240,16 @@ class Streamers:
         self._seen = seen
         self._open = ExitStack()
         queries = order["queries"]
+        # A session of its own asks for what it says.
+        session = None if order.get("deltas", True) else _WithoutDeltas()
         if order["shared"]:
             client = self._open.enter_context(Client(order["url"]))
             self._clients = [client] * len(queries)
         else:
             self._clients = [
-                self._open.enter_context(Client(order["url"], parallelism=_PARALLELISM))
+                self._open.enter_context(
+                    Client(order["url"], parallelism=_PARALLELISM, session=session)
+                )
                 for _ in queries
             ]
         for number, (client, query) in enumerate(zip(self._clients, queries, strict=True)):
@@ -316,7 +379,7 @@ class BoardClients:
         self._wire.install()
         self._running: Streamers | Readers | None = None
         self._seen = Seen(0)
-        self._before = 0
+        self._before = self._wire.counts
 
     def __call__(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Follow an order."""
@@ -325,7 +388,7 @@ class BoardClients:
         running = self._running
         answer = {
             "requests": 0 if running is None else running.requests,
-            "bytes": self._wire.received - self._before,
+            **{name: n - self._before[name] for name, n in self._wire.counts.items()},
         }
         if order["do"] == "stop":
             if running is not None:
@@ -337,7 +400,7 @@ class BoardClients:
 
     def _start(self, order: Mapping[str, Any]) -> dict[str, Any]:
         self._seen = seen = Seen(len(order["queries"]), order["whole"])
-        self._before, self._running = self._wire.received, None
+        self._before, self._running = self._wire.counts, None
         try:
             self._running = (Streamers if order["mode"] == "facts" else Readers)(order, seen)
         except (ClientError, OSError) as error:

@@ -39,6 +39,7 @@ from experiments.studies.boards import (
     SHARED,
     SPARK_MODE,
     STREAMER,
+    WITHOUT_DELTAS,
     Looks,
     MachineLimits,
     Mode,
@@ -63,7 +64,9 @@ _COLUMNS = {
     "start_seconds": "until all had answers, s", "start_server_cpu_s": "server CPU for that, s",
     "latency_p50_ms": "latency, median ms", "latency_p95_ms": "95 %",
     "completeness": "completeness", "requests": "requests", "bytes": "bytes",
-    "seconds": "in so many seconds", "failed": "failed", "server_memory_mib": "server MiB",
+    "seconds": "in so many seconds", "look_requests": "requests per look",
+    "look_sent": "bytes sent per look", "look_heads": "of heads per look",
+    "look_bodies": "of bodies per look", "failed": "failed", "server_memory_mib": "server MiB",
 }  # fmt: skip
 _CPU = "% of a core"
 _FIGURES = (
@@ -84,6 +87,7 @@ class Sizes:
         queries: with a client each.
         cached_queries: with nginx in front.
         shared_queries: with one client per process.
+        whole_queries: with clients that take no deltas.
         engine_queries: on the server.
         spark_queries: on Spark.
         method_queries: over servers of others.
@@ -105,6 +109,7 @@ class Sizes:
     queries: tuple[int, ...] = (10, 50, 100, 200, 500, 1000)
     cached_queries: tuple[int, ...] = (10, 50, 100, 200, 500, 1000)
     shared_queries: tuple[int, ...] = (10, 200, 1000)
+    whole_queries: tuple[int, ...] = (10, 50, 100)
     engine_queries: tuple[int, ...] = (10, 50, 100, 200, 500, 1000)
     spark_queries: tuple[int, ...] = (1, 10, 50, 100, 200, 500, 1000)
     method_queries: tuple[int, ...] = (50,)
@@ -126,7 +131,7 @@ class Sizes:
     def quick(cls) -> Self:
         """Few queries, renewed every two seconds."""
         return cls(
-            queries=(10, 30), cached_queries=(10, 30), shared_queries=(),
+            queries=(10, 30), cached_queries=(10, 30), shared_queries=(), whole_queries=(10, 30),
             engine_queries=(10, 30), spark_queries=(1,), method_queries=(), methods=(),
             processes=2, period=2.0, first_seconds=1.0, periods=1, grace=1.5, spark_grace=25.0,
         )  # fmt: skip
@@ -137,6 +142,7 @@ class Sizes:
             (STREAMER, self.queries),
             (CACHED, self.cached_queries),
             (SHARED, self.shared_queries),
+            (WITHOUT_DELTAS, self.whole_queries),
             (CQELS_MODE, self.engine_queries),
             (CSPARQL_MODE, self.engine_queries),
             (SPARK_MODE, self.spark_queries),
@@ -180,7 +186,8 @@ class ServerVsClient:
         "kind", "second", "server_percent", "cache_percent", "client_percent", "clients_percent",
         "client_first_percent", "start_seconds", "start_server_cpu_s", "start_client_cpu_s",
         "start_bytes", "seconds", "requests", "bytes", "updates", "failed", "latency_p50_ms",
-        "latency_p95_ms", "completeness", "server_memory_mib", "cores", "why",
+        "latency_p95_ms", "completeness", "server_memory_mib", "cores", "why", "head_bytes",
+        "sent_bytes", "look_requests", "look_sent", "look_heads", "look_bodies",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
@@ -430,6 +437,20 @@ def _open(
         yield OpenedBoard(departures, store, run.folder, clients, feed, settings, run.seed, limits)
 
 
+def _with_looks(total: ResultRow, queries: int, period: float) -> ResultRow:
+    """Add what a client's look at a renewal takes of requests and bytes, by part."""
+    wire = ("requests", "sent_bytes", "head_bytes", "bytes", "seconds")
+    asked, sent, heads, received, seconds = (float(str(total[name])) for name in wire)
+    looks = queries * seconds / period
+    return {
+        **total,
+        "look_requests": asked / looks,
+        "look_sent": sent / looks,
+        "look_heads": heads / looks,
+        "look_bodies": (received - heads) / looks,
+    }
+
+
 def _measure(mode: Mode, queries: int, opened: OpenedBoard) -> list[ResultRow]:
     settings = opened.settings
     windows = opened.board.windows(queries, opened.seed)
@@ -445,6 +466,7 @@ def _measure(mode: Mode, queries: int, opened: OpenedBoard) -> list[ResultRow]:
             side(mode, windows, opened.board, opened.store, opened.folder, times) as opposite,
         ):
             arrivals = partial(renewals, windows)
-            return watch(opposite, opened.clients, opened.feed, looks, arrivals)
+            rows = watch(opposite, opened.clients, opened.feed, looks, arrivals)
+            return [*rows[:-1], _with_looks(rows[-1], queries, settings.period)]
     except UnavailableError as error:
         raise MeasurementError(str(error)) from error

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from experiments.harness.items import Finding, Measurement, ResultRow
 from experiments.harness.report import FACTS, RAW
 from experiments.harness.results import RawData, Results
-from experiments.studies.boards import CACHED, CQELS_MODE, CSPARQL_MODE, STREAMER
+from experiments.studies.boards import CACHED, CQELS_MODE, CSPARQL_MODE, STREAMER, WITHOUT_DELTAS
 from experiments.studies.cost_model import (
     CostModel,
     Costs,
@@ -131,7 +131,8 @@ def measured(folder: Path, per_client: dict[str, float]) -> None:
             key = {"source": "irail", "mode": mode, "queries": n}
             row: ResultRow = {
                 "kind": "total", "server_percent": 1 + each * n, "clients_percent": n / 10,
-                "bytes": 1000 * n, "seconds": 20.0, "server_memory_mib": 100 + n / 10,
+                "bytes": 1000 * n, "head_bytes": 500 * n, "seconds": 20.0,
+                "server_memory_mib": 100 + n / 10,
                 "cache_percent": n / 1000 if mode == CACHED.name else None,
             }  # fmt: skip
             raw.add(Measurement(key, lambda _: []), 0, [row])
@@ -146,6 +147,7 @@ def said(results: Results) -> str:
 
 def test_the_model_from_measurements(tmp_path: Path) -> None:
     modes = {STREAMER.name: 0.01, CACHED.name: 0.0, CQELS_MODE.name: 0.03, CSPARQL_MODE.name: 0.5}
+    modes[WITHOUT_DELTAS.name] = 0.01
     measured(tmp_path, modes)
     sizes = {"clients": [1000], "simulated": [1000], "simulated_periods": 1}
     results = run(tmp_path, CostModel(), tables={"cost-model": sizes})
@@ -176,5 +178,5 @@ def test_a_mode_that_was_measured_once_is_left_out(tmp_path: Path) -> None:
     sizes = {"clients": [1000], "simulated": [1000], "simulated_periods": 1, "fit_most": 1000}
     results = run(tmp_path, CostModel(), tables={"cost-model": sizes})
     assert all("measured with 0 numbers" in reason for reason in results.failures.values())
-    assert len(results.failures) == 12
+    assert len(results.failures) == 16
     assert "so nothing measured checks it" in said(results)
