@@ -4,7 +4,7 @@ Orders and answers:
 
     {"id": 1, "port": 1, "connections": 2, "seconds": 1.0, "status": 200, "pause": 0.0,
      "requests": ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", …]}
-    {"id": 1, "latencies": [0.001, …], "bytes": 123, "seconds": 1.0}
+    {"id": 1, "latencies": [0.001, …], "bytes": 123, "head_bytes": 456, "seconds": 1.0}
 """
 
 import selectors
@@ -31,6 +31,11 @@ class _Connection:
         self._received.clear()
         self.sent = time.perf_counter()
         self.socket.sendall(request)
+
+    @property
+    def head_bytes(self) -> int:
+        """Size of the head of the response."""
+        return self._received.find(b"\r\n\r\n") + 4
 
     def receive(self) -> tuple[int, int] | None:
         """Read available bytes; return status and body size of a complete response."""
@@ -87,7 +92,7 @@ def generate(
     """Send the requests in a loop until time is up."""
     opened = [_Connection(port) for _ in range(connections)]
     latencies: list[float] = []
-    total, turn = 0, 0
+    total, heads, turn = 0, 0, 0
     try:
         with selectors.DefaultSelector() as selector:
             begin = time.perf_counter()
@@ -111,6 +116,7 @@ def generate(
                         raise MeasurementError(f"status {answer[0]} instead of {status}")
                     latencies.append(now - connection.sent)
                     total += answer[1]
+                    heads += connection.head_bytes
                     if now < until:
                         if pause:
                             time.sleep(pause)
@@ -118,7 +124,10 @@ def generate(
                         turn += 1
                     else:
                         waiting -= 1
-            return {"latencies": latencies, "bytes": total, "seconds": now - begin}
+            return {
+                "latencies": latencies, "bytes": total, "head_bytes": heads,
+                "seconds": now - begin,
+            }  # fmt: skip
     finally:
         for connection in opened:
             connection.socket.close()

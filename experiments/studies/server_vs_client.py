@@ -99,7 +99,7 @@ class Sizes:
         lead: from a renewal's publication to the old facts' expiry.
         jitter: over which clients spread their evaluations.
         step: between two evaluations of a C-SPARQL query.
-        first_seconds: least time for the start of the clients.
+        first_seconds: least time for the start of the clients and their first, whole pages.
         periods: observed after the start.
         grace: for late updates.
         spark_grace: the same for Spark.
@@ -121,7 +121,7 @@ class Sizes:
     lead: float = 0.25
     jitter: float = 0.5
     step: float = 1.0
-    first_seconds: float = 10.0
+    first_seconds: float = 15.0
     periods: int = 2
     grace: float = 3.0
     spark_grace: float = 30.0
@@ -133,7 +133,7 @@ class Sizes:
         return cls(
             queries=(10, 30), cached_queries=(10, 30), shared_queries=(), whole_queries=(10, 30),
             engine_queries=(10, 30), spark_queries=(1,), method_queries=(), methods=(),
-            processes=2, period=2.0, first_seconds=1.0, periods=1, grace=1.5, spark_grace=25.0,
+            processes=2, period=2.0, first_seconds=3.0, periods=1, grace=1.5, spark_grace=25.0,
         )  # fmt: skip
 
     def planned(self) -> Iterator[tuple[Mode, int]]:

@@ -11,7 +11,7 @@ from experiments.harness.items import CellValue, Item, Target
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.harness.servers import CONSTANT, OURS, REFERENCE
-from experiments.studies.fragments import FORMATS, PATTERNS, Fragments
+from experiments.studies.fragments import FORMATS, PATTERNS, RENEWED, Fragments
 from tests.experiments.harness.test_runner import run
 
 SMALL: dict[str, Any] = {
@@ -49,6 +49,10 @@ def test_every_pattern_and_format_on_the_real_server(tmp_path: Path) -> None:
     assert 1 <= seldom.numbers("requests", triples=1000)[0] <= 6
     not_modified = results.where(pattern="304", server=OURS)
     assert set(not_modified.numbers("body_bytes")) == {0.0}
+    whole, delta = (
+        max(results.where(pattern=each, server=OURS).numbers("body_bytes")) for each in RENEWED
+    )
+    assert 0 < delta < whole / 4
     assert all(seconds > 0 for seconds in results.numbers("start_seconds"))
     # Another run may use the data.
     kept = sorted(path.relative_to(data).as_posix() for path in data.glob("*/people*"))
