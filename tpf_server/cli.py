@@ -13,17 +13,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from annotations.clock import SystemClock
-from annotations.instants import to_micros
 from annotations.whole_files import replaced_path
 from tpf_server.claimed_port import claimed_port
 from tpf_server.configuration import (
@@ -33,20 +30,15 @@ from tpf_server.configuration import (
     settings_help,
 )
 from tpf_server.connections import allow_many_descriptors, most_connections
-from tpf_server.errors import CorruptStoreError, ServerError, SettingsError, StoreError
-from tpf_server.settings import DatasetSettings, Settings, table
+from tpf_server.errors import ServerError, SettingsError
+from tpf_server.settings import Settings, table
 from tpf_server.sources import (
     LOOK_SECONDS,
     check_sources,
     dataset_of_path,
     each_name_once,
-    log_location,
     sources_changed,
 )
-from tpf_server.store.live.log import Contents, decode
-from tpf_server.store.live.logs import POSTGRESQL, open_log
-from tpf_server.store.live.sqlite_log import SqliteLog
-from tpf_server.store.live.sqlite_tables import read_backup
 from tpf_server.store.static.file_systems import is_store_url
 from tpf_server.workers import (
     ADDRESS_VARIABLE,
@@ -107,6 +99,9 @@ class _Command(click.Command):
         **extra: Any,
     ) -> click.Context:
         if args and args[0] in _OTHERS:
+            # The server loads nothing of what they need.
+            from tpf_server.backup import BACKUP_COMMANDS
+
             name = args.pop(0)
             return BACKUP_COMMANDS[name].make_context(f"{info_name} {name}", args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
@@ -360,116 +355,3 @@ def _is_ready(address: str, port: int) -> bool:
             return connection.recv(1024).startswith(b"HTTP/1.1 200 ")
     except OSError:
         return False
-
-
-# ``tpf-server backup`` and ``tpf-server restore``: copies of the live facts of a dataset.
-
-# Backups of live stores, and going on with what they hold.
-
-
-def back_up(location: str | Path, file: Path, name: str = "live") -> int:
-    """Write the log of a live store to a new file; return the number of its newest batch."""
-    if not _is_url(location) and not Path(location).exists():
-        raise StoreError(f"there is no live store {location}")
-    with closing(open_log(location, None, name)) as log:
-        log.save(file)
-    batches = read_backup(file).batches
-    return batches[-1][0] if batches else 0
-
-
-def restore(location: str | Path, file: Path | None, published: int, name: str = "live") -> int:
-    """Replace the log of a live store by a backup; without a file, by what is left in it.
-
-    Returns the number that the log goes on behind; numbers are not reused. Running servers read the
-    log anew. A log that cannot be read is renamed with the ending ``.damaged``; running servers
-    must then be restarted.
-    """
-    log = open_log(location, None, name) if _is_url(location) else None
-    with closing(log or _what_is_left(Path(location), aside=file is not None)) as result:
-        contents = read_backup(file) if file is not None else result.contents()
-        _check(contents, str(file or location))
-        return result.replace(contents, published)
-
-
-def _is_url(location: str | Path) -> bool:
-    return isinstance(location, str) and location.startswith(POSTGRESQL)
-
-
-def _what_is_left(path: Path, *, aside: bool) -> SqliteLog:
-    try:
-        return SqliteLog(path)
-    except CorruptStoreError:
-        pass
-    try:
-        log = SqliteLog(path, refuse_loss=False)
-        log.contents()
-        return log
-    except StoreError:
-        if not aside:
-            raise
-    for ending in ("", "-wal", "-shm"):
-        part = path.with_name(path.name + ending)
-        if part.exists():
-            part.rename(part.with_name(f"{part.name}.damaged"))
-    return SqliteLog(path, refuse_loss=False)
-
-
-def _check(contents: Contents, where: str) -> None:
-    for sequence, published, _, payload in contents.batches:
-        decode(sequence, published, payload)
-    if "key" not in contents.settings:
-        raise StoreError(f"{where} is no live store")
-
-
-_OPTIONS: Final = (
-    click.Option(["--config"], type=click.Path(exists=True, dir_okay=False), help="TOML file"),
-    click.Option(["--data-dir"], help="where the logs of live facts are kept"),
-)
-
-
-def _log_of(dataset: str, config: str | None, flags: Mapping[str, Any]) -> Path | str:
-    server, datasets = read_configuration(Path(config) if config else None, os.environ, flags)
-    by_name = {each.name: each for each in datasets}
-    if datasets and dataset not in by_name:
-        raise SettingsError(f"there is no dataset {dataset!r}; there are {', '.join(by_name)}")
-    settings = by_name.get(dataset) or DatasetSettings(name=dataset, live=True)
-    location = log_location(settings, server)
-    if location is None:
-        raise SettingsError(f"dataset {dataset!r} has no live facts")
-    return location
-
-
-def _backup(dataset: str, file: str, config: str | None, **flags: Any) -> None:
-    newest = back_up(_log_of(dataset, config, flags), Path(file), dataset)
-    click.echo(f"tpf-server: {file} holds {dataset} up to batch {newest}", err=True)
-
-
-def _restore(dataset: str, file: str | None, config: str | None, **flags: Any) -> None:
-    location = _log_of(dataset, config, flags)
-    now = to_micros(SystemClock().now())
-    newest = restore(location, Path(file) if file else None, now, dataset)
-    click.echo(f"tpf-server: {dataset} goes on behind batch {newest}", err=True)
-
-
-BACKUP_COMMANDS: Final = {
-    "backup": click.Command(
-        "backup",
-        params=[click.Argument(["dataset"]), click.Argument(["file"]), *_OPTIONS],
-        callback=_backup,
-        help="Write the live facts of DATASET to a new FILE, while the server runs.",
-    ),
-    "restore": click.Command(
-        "restore",
-        params=[
-            click.Argument(["dataset"]),
-            click.Argument(["file"], required=False, type=click.Path(exists=True, dir_okay=False)),
-            *_OPTIONS,
-        ],
-        callback=_restore,
-        help="Put the backup FILE in the place of the live facts of DATASET; without FILE, go on "
-        "with what is left of them where some were lost. Servers that run show it at once, unless "
-        "the log could not be read (it is put aside then): start them again. Numbers of batches "
-        "that were given are not given again.",
-    ),
-}
-"""The commands, by what stands first on the command line."""

@@ -15,7 +15,7 @@ from annotations.labels import Expiration, Fact
 from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
 from tests.support.postgres import Address
-from tpf_server.cli import back_up, restore
+from tpf_server.backup import back_up, restore
 from tpf_server.errors import CorruptStoreError, StoreError
 from tpf_server.store.live.sqlite_log import Acknowledged, Last
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
