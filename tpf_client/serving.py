@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
-from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Protocol
 
@@ -19,10 +18,13 @@ from waitress.server import create_server
 from annotations.seconds import seconds_from
 from tpf_client.client import Client
 from tpf_client.endpoint import PATH, SparqlEndpoint, StartResponse
-from tpf_client.errors import MapTilesError
 from tpf_client.fragments.destinations import not_a_url
-from tpf_client.map_tiles import map_tiles as named_tiles
-from tpf_client.page_files import read_example
+from tpf_client.page_command import (
+    ExampleFiles,
+    TilesAttribution,
+    TilesTemplate,
+    offers,
+)
 from tpf_client.planner.budget import Allowance
 from tpf_client.protocol import MAX_BODY, WsgiEnvironment
 
@@ -213,25 +215,9 @@ def serve(
         list[str] | None,
         typer.Option(help="an origin whose web pages may ask, or *; can be repeated"),
     ] = None,
-    example: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="a query that the page at / offers; its first comment is its title; "
-            "can be repeated",
-        ),
-    ] = None,
-    map_tiles: Annotated[
-        str,
-        typer.Option(
-            metavar="TEMPLATE",
-            help="URL with {z}, {x} and {y} of tiles that browsers get for the page's map from "
-            "there; unset: none",
-        ),
-    ] = "",
-    map_attribution: Annotated[
-        str, typer.Option(metavar="TEXT", help="whose tiles these are, to be named below the map")
-    ] = "",
+    example: ExampleFiles = None,
+    map_tiles: TilesTemplate = "",
+    map_attribution: TilesAttribution = "",
     signal_: Annotated[
         bool,
         typer.Option(
@@ -250,14 +236,7 @@ def serve(
     for url in urls:
         if wrong := not_a_url(url):
             raise typer.BadParameter(wrong, param_hint="URL")
-    try:
-        examples = [read_example(each) for each in example or ()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(str(error), param_hint="--example") from error
-    try:
-        tiles = named_tiles(map_tiles, map_attribution)
-    except MapTilesError as error:
-        raise typer.BadParameter(str(error), param_hint="--map-tiles") from error
+    examples, tiles = offers(example, map_tiles, map_attribution)
     try:
         listener = listen(host, port)
     except OSError as error:

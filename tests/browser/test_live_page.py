@@ -34,6 +34,7 @@ QUERY = (
     "ORDER BY ?name"
 )
 TRAINS = 60
+TABS = 8
 HOSTILE = "<img src=x onerror=\"window.pwned='cell'\">"
 FOREVER = timedelta(hours=1)
 
@@ -708,3 +709,24 @@ def test_all_is_reached_by_keys(browser: Browser, endpoint: Serving) -> None:
         "filter",
         "scroll",
     } <= set(reached)
+
+
+def _is_up_to_date(browser: Browser, script: str) -> bool:
+    return bool(browser.evaluate(script) == "up to date")
+
+
+def test_more_tabs_than_a_browser_has_connections_to_a_host(
+    browser: Browser, endpoint: Serving
+) -> None:
+    watch(browser, endpoint.url)
+    try:
+        for number in range(TABS):
+            url = f"{endpoint.url}#query={quote(f'{QUERY} LIMIT {900 + number}')}"
+            opening = f"void (window.tabs ??= []).push(window.open({json.dumps(url)}))"
+            browser.call("Runtime.evaluate", expression=opening, userGesture=True)
+            shown = f"window.tabs[{number}].document.getElementById('state')?.textContent"
+            until(partial(_is_up_to_date, browser, shown), f"tab {number} is blank")
+    finally:
+        browser.evaluate("window.tabs.forEach((each) => each.close())")
+    browser.call("Page.bringToFront")
+    until(lambda: state(browser) == "up to date", "the first tab does not come back")

@@ -188,6 +188,26 @@ def test_the_state_cannot_lie(browser: Browser, server: RunningServer, host: Sta
     until(lambda: state(browser) == "up to date", "it does not come back", 120)
 
 
+def test_a_tab_that_was_frozen_catches_up(
+    browser: Browser, server: RunningServer, host: StaticHost
+) -> None:
+    go(browser, link(host.url, QUERY, server.origin + "trains"))
+    browser.call("Page.setWebLifecycleState", state="frozen")
+    publish(server, 7, "while frozen", FOREVER)
+    time.sleep(3)
+    browser.call("Page.setWebLifecycleState", state="active")
+    until(lambda: cells(browser)[7][2] == "while frozen", "it does not catch up", 60)
+    assert state(browser) == "up to date"
+
+
+def test_a_cell_has_its_label_as_title(
+    browser: Browser, server: RunningServer, host: StaticHost
+) -> None:
+    go(browser, link(host.url, QUERY, server.origin + "trains"))
+    title = "document.querySelector('#table tbody tr.row td').title"
+    until(lambda: browser.evaluate(title) == f"Train 00\n{EX}train/0", "no label")
+
+
 def test_the_second_visit_loads_nothing(
     server: RunningServer, host: StaticHost, tmp_path: Path
 ) -> None:

@@ -2,11 +2,31 @@
 import { follow } from "./events.js";
 import { endpointOf, streamOf } from "./sharing.js";
 
+const HIDDEN = 2000; // milliseconds
+
 export class EndpointEngine {
   state = "ready";
 
+  /** A browser has six connections to a host, so a tab that nobody sees gives its own back. */
   follow(query, settings, on) {
-    return follow(streamOf(query, settings), on);
+    let stop = null;
+    let leaving = 0;
+    const look = () => {
+      clearTimeout(leaving);
+      if (!document.hidden) stop ??= follow(streamOf(query, settings), on);
+      else if (stop) leaving = setTimeout(leave, HIDDEN);
+    };
+    const leave = () => {
+      stop?.();
+      stop = null;
+    };
+    document.addEventListener("visibilitychange", look);
+    look();
+    return () => {
+      document.removeEventListener("visibilitychange", look);
+      clearTimeout(leaving);
+      leave();
+    };
   }
 
   async ask(query, at, on) {

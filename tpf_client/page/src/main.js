@@ -11,7 +11,7 @@ import { drawPlan } from "./plan.js";
 import { commandOf, csvOf, curlOf, jsonOf, linkOf, pythonOf, save } from "./sharing.js";
 import { TabEngine, whyNot } from "./tab.js";
 import { Table } from "./table.js";
-import { prefixesOf } from "./terms.js";
+import { labelsIn, prefixesOf } from "./terms.js";
 
 const at = (id) => document.getElementById(id);
 const FIRST = "SELECT * WHERE {\n  ?subject ?predicate ?object\n}\nLIMIT 100";
@@ -137,7 +137,9 @@ function tick() {
   if (table.vars) table.run(now, least);
   if (hosted && stop && at("plan").open && performance.now() - looked > LOOK) look();
   judge(now);
-  if (stop && next !== null) at("next").textContent = `in ${Math.max(0, Math.ceil((next - now) / 1000))} s`;
+  // Four times a second; the same text again would be drawn again.
+  const left = `in ${Math.max(0, Math.ceil((next - now) / 1000))} s`;
+  if (stop && next !== null && at("next").textContent !== left) at("next").textContent = left;
   if (unsaid && performance.now() - lastSaid > SAID) {
     const { added, changed, removed } = unsaid;
     at("said").textContent = `${added} rows added, ${changed} changed, ${removed} removed; ${answer.live.length} in all`;
@@ -206,6 +208,7 @@ function heard(name, told) {
     return;
   } else if (name === "plan") {
     plan = told;
+    table.label(labelsIn(plan.steps));
     showPlan();
     return;
   } else if (name === "error") {

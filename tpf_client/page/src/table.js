@@ -19,10 +19,19 @@ export class Table {
     this.drawn = new Map();
     this.rows = [];
     this.vars = null;
+    this.labels = {};
     this.above = space();
     this.below = space();
     scroll.addEventListener("scroll", () => this.draw(), { passive: true });
     new ResizeObserver(() => this.draw()).observe(scroll);
+  }
+
+  /** Which columns name others, for the titles of their cells. */
+  label(labels) {
+    if (JSON.stringify(labels) === JSON.stringify(this.labels)) return;
+    this.labels = labels;
+    this.drawn.clear();
+    this.draw();
   }
 
   show(vars, rows, prefixes) {
@@ -132,7 +141,8 @@ export class Table {
       const full = fullTextOf(term);
       if (cell.full !== full) {
         cell.full = full;
-        cell.title = full;
+        const label = row.cells[this.labels[name]];
+        cell.title = label ? `${label.value}\n${full}` : full;
         cell.replaceChildren(nodeOf(term, this.prefixes));
       }
       const changed = row.kind === "changed" && row.columns.has(name);
@@ -146,7 +156,7 @@ export class Table {
       const bar = line.cells[this.vars.length].firstChild;
       if (row.late) {
         bar.hidden = false;
-        bar.firstChild.style.transform = "scaleX(0)";
+        bar.firstChild.style.transform = bar.scale = "scaleX(0)";
         bar.title = "late: not renewed in time";
         continue;
       }
@@ -158,8 +168,12 @@ export class Table {
         row.whole = Math.max(until - now, 1);
       }
       const left = Math.max(until - now, 0);
-      bar.firstChild.style.transform = `scaleX(${Math.min(left / row.whole, 1)})`;
+      // A bar is some 70 pixels wide: nothing is drawn for what nobody would see.
+      const scale = `scaleX(${Math.round(Math.min(left / row.whole, 1) * 100) / 100})`;
+      const drawn = bar.scale === scale;
+      if (drawn && !line.matches(":hover")) continue;
       bar.title = `at least ${Math.ceil(left / 1000)} s more`;
+      if (!drawn) bar.firstChild.style.transform = bar.scale = scale;
     }
   }
 }

@@ -61,6 +61,16 @@ export function compare(one, other) {
   return collator.compare(textOf(one), textOf(other));
 }
 
+/** The columns that name others, by the patterns of a plan: with `?train rdfs:label ?name`, of train it is name. */
+export function labelsIn(steps) {
+  const found = {};
+  for (const { pattern } of steps) {
+    const [, thing, name] = /^\?(\w+) <[^<>]*[#/](?:label|name|prefLabel|title)> \?(\w+)/.exec(pattern) ?? [];
+    if (thing) found[thing] ??= name;
+  }
+  return found;
+}
+
 /** What a cell says: an element for a link, else a text. */
 export function nodeOf(term, prefixes) {
   const text = textOf(term, prefixes);
