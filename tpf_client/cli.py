@@ -9,11 +9,12 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, Self
 
 import typer
 from rich.live import Live
 
+from annotations.clock import SystemClock
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
 from annotations.seconds import seconds_from
@@ -21,6 +22,7 @@ from tpf_client.client import Client
 from tpf_client.commands import printable
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.fragments.destinations import not_a_url
+from tpf_client.planner.budget import Allowance, Budget
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
 from tpf_client.printing import (
@@ -189,7 +191,7 @@ def query(
     started = monotonic()
     count = 0
     plan: list[Step] | None = [] if explain else None
-    with asking as client:
+    with asking as client, _TimeLimit(seconds) as limit:
         try:
             if watch:
                 board = sys.stdout.isatty() and format is not Format.NDJSON
@@ -203,12 +205,15 @@ def query(
                     keep_checking=keep_checking,
                     grace=grace,
                     quiet=board,
+                    budgets=None if seconds is None else limit.budget,
                     explain=explain,
                 )
-                count = _watch(client, stream, seconds, board, explain)
+                limit.ends.append(stream.close)
+                count = _watch(client, stream, board, explain)
             else:
-                with _time_limit(seconds, client):
-                    options = QueryOptions(plan=plan)
+                limit.ends.append(client.close)
+                with limit.budget() as budget:
+                    options = QueryOptions(plan=plan, budget=None if seconds is None else budget)
                     answer = client.query(sparql, at=instant, options=options)
                     count = print_answer(answer, format)
         except QuerySyntaxError as error:
@@ -262,31 +267,42 @@ def _fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-@contextmanager
-def _time_limit(seconds: float | None, client: Client) -> Iterator[None]:
-    timer = None if seconds is None else threading.Timer(seconds, client.close)
-    if timer is not None:
-        timer.daemon = True
-        timer.start()
-    try:
-        yield
-    finally:
-        if timer is not None:
-            timer.cancel()
+class _TimeLimit:
+    """Ends evaluations, and what `ends` says, when seconds are over; ``None``: never."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._timer = None if seconds is None else threading.Timer(seconds, self._end)
+        self._budget = Budget(SystemClock(), Allowance())
+        self.ends: list[Callable[[], None]] = []
+
+    def __enter__(self) -> Self:
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @contextmanager
+    def budget(self) -> Iterator[Budget]:
+        """Give the budget of one evaluation."""
+        self._budget, before = Budget(SystemClock(), Allowance()), self._budget
+        if before.error is not None:
+            self._budget.stop(before.error)
+        yield self._budget
+
+    def _end(self) -> None:
+        self._budget.stop(ClosedError("its time is over"))
+        for end in self.ends:
+            end()
 
 
-def _watch(
-    client: Client, stream: "Stream", seconds: float | None, board: bool, explain: bool
-) -> int:
-    timer = None if seconds is None else threading.Timer(seconds, stream.close)
-    if timer is not None:
-        timer.daemon = True
-        timer.start()
+def _watch(client: Client, stream: "Stream", board: bool, explain: bool) -> int:
     count = 0
     with ExitStack() as ending:
         ending.callback(stream.close)
-        if timer is not None:
-            ending.callback(timer.cancel)
         ending.enter_context(suppress(KeyboardInterrupt))
         show: Callable[[Update], None] | None = None
         for update in stream:

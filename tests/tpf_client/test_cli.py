@@ -138,6 +138,26 @@ def test_watch_prints_json_lines_and_ends_after_its_seconds(
     assert first["at"] < first["valid_until"]
 
 
+_FOUR_TIMES = ', "(.)", "$1$1$1$1")'
+
+
+@pytest.mark.parametrize("options", [[], ["--watch"]])
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT (COUNT(*) AS ?n) {{ {' '.join(f'?a{n} ?b{n} ?c{n} .' for n in range(30))} }}",
+        f"SELECT ({'REPLACE(' * 11}'aaaa'{_FOUR_TIMES * 11} AS ?n) {{ ?s ?p ?o }}",
+    ],
+)
+def test_seconds_end_what_needs_no_request(
+    run: Run, url: str, query: str, options: list[str]
+) -> None:
+    """Joins and expressions take as long as they like, without a page that could end them."""
+    result = run(url, "-q", query, "--seconds", "2", *options)
+    over = "no complete answer within 2.0 s"
+    assert (result.returncode, over in result.stderr) == ((0, False) if options else (1, True))
+
+
 def test_the_answer_as_of_another_instant(run: Run, url: str) -> None:
     query = f"SELECT ?o {{ ?s <{EX}p> ?o }}"
     past = run(url, "-q", query, "--format", "json", "--at", "2001-02-03T04:05:06+07:00")
@@ -204,7 +224,7 @@ def test_a_plan_is_explained_once_there_is_an_answer(monkeypatch: pytest.MonkeyP
         def close(self) -> None:
             pass
 
-    assert _watch(cast(Any, None), cast(Any, Told(updates)), None, False, True) == 3
+    assert _watch(cast(Any, None), cast(Any, Told(updates)), False, True) == 3
     assert told == ["update 0", "plan", "update 1", "update 2"]
 
 
