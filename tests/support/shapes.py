@@ -217,18 +217,28 @@ class RandomShape:
         limit = self._random.choice([1, 3, 10])
         return f"SELECT * {{ {self._body} FILTER({test}) }} LIMIT {limit}"
 
+    def limited(self) -> str:
+        """A limit."""
+        return f"SELECT * {{ {self._body} }} LIMIT {self._random.choice([1, 3, 10, 100])}"
+
     def absent(self) -> str:
         """A limit, and a pattern that may have no match."""
-        names = [name for name, kind in self._kinds.items() if kind in _EDGES]
-        name = self._random.choice(names)
-        predicate, there = self._random.choice(list(_EDGES[self._kinds[name]].items()))
-        constant = self._constant(there) if self._random.random() < 0.5 else ""
-        without = f"{name} :{predicate} {constant or '?there'}"
-        if self._random.random() < 0.3:
-            without = f"?from :{self._into(self._kinds[name])} {name}"
+        more = self._more()
         word = self._random.choice(["FILTER NOT EXISTS", "MINUS"])
         limit = self._random.choice([1, 3, 10])
-        return f"SELECT * {{ {self._body} {word} {{ {without} }} }} LIMIT {limit}"
+        return f"SELECT * {{ {self._body} {word} {{ {more} }} }} LIMIT {limit}"
+
+    def without(self) -> str:
+        """A pattern that may have no match."""
+        more = self._more()
+        word = self._random.choice(["FILTER NOT EXISTS", "FILTER EXISTS", "MINUS"])
+        return f"SELECT * {{ {self._body} {word} {{ {more} }} }}"
+
+    def optional(self) -> str:
+        """A pattern that may have no match, and perhaps a limit."""
+        more = self._more()
+        limit = self._random.choice(["", " LIMIT 3", " LIMIT 10", " LIMIT 100"])
+        return f"SELECT * {{ {self._body} OPTIONAL {{ {more} }} }}{limit}"
 
     def different(self) -> str:
         """The distinct values of one variable."""
@@ -247,6 +257,16 @@ class RandomShape:
     @property
     def _body(self) -> str:
         return " . ".join(self._patterns)
+
+    def _more(self) -> str:
+        """A pattern that may have no match for a solution."""
+        names = [name for name, kind in self._kinds.items() if kind in _EDGES]
+        name = self._random.choice(names)
+        predicate, there = self._random.choice(list(_EDGES[self._kinds[name]].items()))
+        constant = self._constant(there) if self._random.random() < 0.5 else ""
+        if self._random.random() < 0.3:
+            return f"?from :{self._into(self._kinds[name])} {name}"
+        return f"{name} :{predicate} {constant or '?there'}"
 
     def _variable(self, kind: str) -> str:
         name = f"?v{len(self._kinds)}"

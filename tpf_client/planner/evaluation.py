@@ -145,6 +145,8 @@ class Leaf:
         found: all results of a looked-up solution; ``None``: there may be more.
         seed: the variables of the seed that it looks up first, if it does.
         choose: restricts it to keys that matter.
+        whole: about how many requests it takes to read all that it may need.
+        asked: how many requests for keys it has sent.
     """
 
     need: Need
@@ -152,6 +154,8 @@ class Leaf:
     found: Callable[[Solution], list[Solution] | None] | None = None
     seed: Schema | None = None
     choose: Callable[[Demand], None] | None = None
+    whole: float = 0
+    asked: Callable[[], int] = lambda: 0
 
 
 class Evaluation:
@@ -217,6 +221,11 @@ class Evaluation:
         """True if this fragment is read anyway, to its end."""
         fragment = self._fragments.get((source, canonical_pattern(pattern), block))
         return fragment is not None and (fragment.complete or fragment.whole)
+
+    def reads(self, pattern: QuadPattern, source: Source) -> bool:
+        """Whether this fragment is being read anyway, as far as somebody needs it."""
+        fragment = self._fragments.get((source, canonical_pattern(pattern), None))
+        return fragment is not None and fragment.loading and fragment.wanted
 
     def subscribe(
         self,

@@ -41,8 +41,8 @@ _WINDOW = 32
 """Requests under way at a time, at most, where only a few solutions are wanted."""
 
 CAUTION = 16
-"""The part of the requests for a whole fragment that is risked, beside one, so that the first
-solutions come soon."""
+"""The part of the requests for whole fragments that is risked, so that the first solutions come
+soon: beside one where all are wanted, and all together where a limit may never be met."""
 
 EARLY = 2
 """How many times more keys than pages must be expected for the whole fragment to be read before
@@ -98,6 +98,8 @@ class FragmentLookup(KeyAnswers):
         self._scouts = 0
         self._scouting: list[LiveFragment] = []
         self._missing: int | None = None
+        self._bet: int | None = None
+        """How many pages are read in place of keys, which are asked for then; 0: they are."""
         evaluation.lookups.append(self)
 
     @property
@@ -108,7 +110,10 @@ class FragmentLookup(KeyAnswers):
     def pump(self, *, complete: bool) -> bool:
         """Request waiting keys, or the whole fragment where that takes fewer requests."""
         if self._index is not None and self._given_up():
+            estimate = self._estimate
             self._back_to_keys()
+            if self._bet:
+                self._estimate, self._bet = estimate, 0
         waiting = len(self._waiting)
         if waiting and self._star is not None and self._star.asked:
             self._look_up_known(self._star)
@@ -133,13 +138,18 @@ class FragmentLookup(KeyAnswers):
         if pages is not None:
             next_ones = self._requests(len(self._waiting))
             if eager:
-                next_ones = min(next_ones, self._room())
+                next_ones = min(next_ones, self._free())
+                if not next_ones:
+                    # What is under way may be enough.
+                    return
             # Keys that come one after the other, as on a path, may soon come to an end.
             spent = asked if eager or self._evaluation.live else asked - (PATIENCE - 1) * pages
             if max(spent, 0) + next_ones >= max(pages, 1):
                 self._read_whole()
                 return
-        if eager:
+        if eager and self._by_pages(pages):
+            self._read_whole()
+        elif eager:
             self._ask_some()
         elif complete:
             self._repack()
@@ -151,14 +161,56 @@ class FragmentLookup(KeyAnswers):
             self._ask(list(self._waiting)[:full])
 
     def _promising(self, pages: int | None) -> bool:
-        """Behind a filter, risk only a part of the cost of the whole, growing with success."""
+        """Behind a filter, risk only a part of the cost of all fragments, growing with success."""
         missing, wanted, asked = self._need.missing, self._missing, self.report.asked
         doubtful = self._doubtful or self._need.doubtful
         if not doubtful or pages is None or missing is None or wanted is None:
             return True
         if missing == wanted:
-            return asked <= pages // CAUTION
-        return asked * wanted <= pages * (wanted - missing)
+            limited = [each for each in self._evaluation.leaves if each.need.limited]
+            whole = sum(each.whole for each in limited)
+            return sum(each.asked() for each in limited) * CAUTION <= whole
+        return asked * missing <= pages * (wanted - missing + 1)
+
+    def _by_pages(self, pages: int | None) -> bool:
+        """True where pages of the fragment probably meet a limit with fewer requests than keys.
+
+        That is so where partners lie anywhere in their fragments: a part of each has the product
+        of these parts of all solutions. Else keys are asked for after as many pages.
+        """
+        missing, wanted, count = self._need.missing, self._missing, self._estimate.count
+        if self._bet is not None or not pages or not missing or not count or self._need.decides:
+            return False
+        if self._evaluation.reads(self._pattern, self._source) and all(
+            each.rows for each in self._waiting.values()
+        ):
+            # It is read anyway, and has matches of all that came from it.
+            return True
+        parts = len(self._evaluation.learned.estimates)
+        if self._evaluation.live or self._estimate.block > 1 or parts < 2:
+            return False
+        keys = missing
+        if wanted is not None and missing < wanted:
+            keys = math.ceil(missing * self._tried / (wanted - missing))
+        elif self._doubtful or self._need.doubtful:
+            return False
+        keys = min(keys, len(self._waiting))
+        left = max(min(self._expected, count), 1)
+        most = max(count, self._expected if self._expected < math.inf else 0)
+        read = most ** (1 - 1 / parts) * missing ** (1 / parts)
+        if read > left:
+            # All of it is there before: the others must make up for that.
+            read = most * (missing / left) ** (1 / (parts - 1))
+        if min(read * parts / (count / (pages + 1)), pages) >= keys:
+            return False
+        self._bet = keys
+        return True
+
+    def _enough(self) -> bool:
+        """See `KeyAnswers`; so it is where pages bring less than keys would."""
+        whole = self.report.whole
+        lost = whole is not None and 0 < (self._bet or 0) < whole.pages
+        return lost or super()._enough()
 
     def _surely_whole(self, pages: int) -> bool:
         least = EARLY * pages * self._estimate.block
@@ -219,15 +271,19 @@ class FragmentLookup(KeyAnswers):
 
     def _ask_some(self) -> None:
         """What is under way when a limit is met is in vain."""
-        loading = sum(b.fragment is not None and b.fragment.loading for b in self._batches)
-        room = max(self._room(loading) - loading, 0)
+        room = self._free()
         # Those that had a match on the first page have led to something already.
         keys = sorted(self._waiting, key=lambda key: bool(self._waiting[key].rows))
         keys = keys[: room * self._estimate.block]
         self._tried += len(keys)
         self._ask(keys)
 
-    def _room(self, loading: int = 0) -> int:
+    def _free(self) -> int:
+        """How many more requests may be under way now."""
+        loading = sum(b.fragment is not None and b.fragment.loading for b in self._batches)
+        return max(self._room(loading) - loading, 0)
+
+    def _room(self, loading: int) -> int:
         missing = self._need.missing
         self._missing = self._missing or missing
         if missing is not None and self._missing is not None and missing < self._missing:
@@ -524,7 +580,11 @@ class FragmentLeaves:
         step = Step(pattern, "scan", estimate, None, None)
         need, turn = Need(), len(evaluation.leaves)
         evaluation.leaves.append(
-            Leaf(need, lambda: step.fragment is not None and step.fragment.loaded)
+            Leaf(
+                need,
+                lambda: step.fragment is not None and step.fragment.loaded,
+                whole=estimate.pages or 0,
+            )
         )
 
         def begin() -> None:
@@ -588,7 +648,17 @@ class FragmentLeaves:
         def choose(demand: Demand) -> None:
             source.choice = demand.choice(left.schema, join.left_of)
 
-        evaluation.leaves.append(Leaf(need, source.at_rest, found, seed, choose))
+        evaluation.leaves.append(
+            Leaf(
+                need,
+                source.at_rest,
+                found,
+                seed,
+                choose,
+                min(estimate.pages or 0, rows[0] * rows[1]),
+                lambda: source.report.asked,
+            )
+        )
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))
 
     def _bound(self, pattern: QuadPattern, bounds: dict[Variable, int]) -> None:

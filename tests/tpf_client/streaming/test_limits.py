@@ -193,6 +193,9 @@ SHAPES = [
     'ASK { ?s :p ?o MINUS { ?s :q "2" } }',
 ]
 WATCHED = {
+    # Who goes on watching asks for keys, where two pages do for whoever asks once.
+    "SELECT * { ?s :p ?o ; :q ?v } LIMIT 10": (1, 0),
+    "SELECT * { ?s :p ?o . ?s :r ?t . ?t :q ?v } LIMIT 10": (3, 0),
     # The whole optional fragment, three pages, in place of one page of it and a key.
     "SELECT * { ?s :p ?o OPTIONAL { ?s :q ?v } } LIMIT 10": (1, 0),
     # All solutions of the first page are asked for what may take them away: a block more.
