@@ -130,7 +130,7 @@ class Followed(Protocol):
 
 
 def close_on_signals(*services: Followed) -> None:
-    """Close services at SIGTERM or SIGINT, from a thread; called in the main thread, once."""
+    """Close services at SIGTERM or SIGINT, from a thread; call it once, in the main thread."""
     for service in services:
         atexit.register(_wait_for_followers, service)
     here, there = socket.socketpair()
@@ -148,7 +148,7 @@ def close_on_signals(*services: Followed) -> None:
 
 
 def _wait_for_followers(service: Followed) -> None:
-    """Let the threads of followers end: they must not wake up in an interpreter that is gone."""
+    """Let the threads of followers end before the interpreter does."""
     service.close()
     if service.slots.wait_until_empty(_PATIENCE):
         # What the server does with a thread after its last word is out of our sight.
@@ -172,8 +172,7 @@ def create_app(
 ) -> Flask:
     """Return the fragment server as a Flask application.
 
-    It does not close the stores of the datasets. `base_url` in the settings is the beginning of the
-    URLs in pages; parts that are not given are made.
+    It does not close the stores of the datasets; parts that are not given are made.
     """
     app = Flask("tpf_server", static_folder=None)
     app.url_rule_class = AnyMethod
@@ -197,11 +196,10 @@ def create_blueprint(
 ) -> Blueprint:
     """Return the fragment server as a part of another Flask application.
 
-    All paths below its ``url_prefix`` are its own; without a prefix, all that the application has
-    no rule for. `base_url` in the settings is the URL with the prefix. Nobody closes the datasets'
-    stores. The service of continuous queries, if any, is
-    ``app.extensions["tpf_server.continuous"]``: `start` it to read remote graphs again by a timer,
-    and `close` it in the end.
+    All paths below its ``url_prefix`` are its own; without one, all that the application has no
+    rule for. `base_url` includes the prefix. Nobody closes the datasets' stores. The service of
+    continuous queries, if any, is ``app.extensions["tpf_server.continuous"]``: `start` it to read
+    remote graphs again by a timer, and `close` it in the end.
     """
     blueprint = Blueprint(name, __name__)
     site = _site(settings, datasets, clock)

@@ -84,8 +84,6 @@ def read_configuration(
 ) -> Configuration:
     """Merge the sources: file < environment < flags; ``None`` is a flag that was not given.
 
-    The file has the server's settings and one table ``[datasets.NAME]`` per dataset.
-
     Raises:
         SettingsError: an unknown setting, or a bad value.
     """

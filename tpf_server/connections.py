@@ -53,7 +53,7 @@ class Connections:
 
     @contextmanager
     def exchange_with(self, address: str) -> Iterator[None]:
-        """Mark that a body is read from an address, or something is sent to it."""
+        """Mark that a body comes from an address, or goes to it."""
         with self._lock:
             number = next(self._numbers)
             self._bodies[number] = address, time.monotonic()
@@ -130,14 +130,14 @@ _DESCRIPTORS: Final = "/proc/self/fd"
 
 
 def allow_many_descriptors() -> None:
-    """Raise the limit of descriptors, also for child processes, as far as the system allows."""
+    """Raise the limit of descriptors, also for child processes."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def most_connections() -> int:
-    """Return how many connections a worker may hold, so that descriptors are left for its files."""
+    """Return how many connections leave descriptors for a worker's files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return _MOST_CONNECTIONS

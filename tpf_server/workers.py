@@ -42,7 +42,7 @@ class RespawnBackoff(dict[int, float]):
         super().__setitem__(worker, at)
 
     def get(self, worker: int, default: float | None = None) -> float | None:  # type: ignore[override]
-        """Return when a worker that has just died was replaced, if that should end the server."""
+        """Return when a dead worker was replaced, if that should end the server."""
         if not self._is_ready():
             # However long its start took: one that dies later has done well.
             since = time.monotonic() - self._replaced.get(worker, -_LONGEST_START_SECONDS)
@@ -74,8 +74,7 @@ def join_surely(process: BaseProcess, timeout: float | None = None) -> None:
 def join_workers_surely(server: Any) -> None:
     """Let a server of granian wait for its workers by `join_surely`.
 
-    It would else report now and then that it killed a worker that has ended by itself, and signal a
-    number that may be another process's.
+    It could else signal the number of a worker that has ended, which may be another process's.
     """
     spawn = server._spawn_worker
 

@@ -551,9 +551,9 @@ class ChangingGraphs:
         self._live = kept
 
     def pending(self, now: datetime) -> Pending:
-        """Take the deltas up to an instant.
+        """Take the deltas up to an instant, which never goes back.
 
-        Time never goes back, also where the clock does. A store that cannot be read is read later.
+        A failing store is read later.
         """
         self._now = max(self._now, to_micros(now))
         sources: list[_Source] = [*self._others]
@@ -694,7 +694,7 @@ class StaticUpdates:
         self.update()
 
     def update(self) -> None:
-        """Apply the pending deltas; an exchange of stores under way does so itself."""
+        """Apply the pending deltas, unless stores are being exchanged."""
         with self._turn:
             self._turn.wait_for(lambda: self._doing != "update")
             if self._doing:

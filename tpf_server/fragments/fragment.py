@@ -149,7 +149,7 @@ def max_age(query: PinnedRequest) -> int:
 
 
 def kept_until(query: PinnedRequest) -> int | None:
-    """Return the last whole second (Unix time) in which nginx may show an answer; ``None``: any.
+    """Return the last whole second (Unix time) in which nginx may show an answer, if any.
 
     nginx shows an answer up to a second longer than ``max-age``, after its labels have ended; its
     field ``X-Accel-Expires: @TIME`` takes precedence.
@@ -161,7 +161,7 @@ def kept_until(query: PinnedRequest) -> int | None:
 
 
 def content_digest(query: PinnedRequest, media_type: str) -> str:
-    """Return a digest of all that determines a page in one format, but for its instant."""
+    """Digest all that determines a page in one format, but for its instant."""
     snapshot = query.snapshot
     text = f"{query.endpoint.version}\n{media_type}\n{query.request.page_url}"
     if snapshot is not None:
@@ -182,7 +182,7 @@ def entity_tag(content: str, instant: int | None, coding: str = "") -> str:
 
 
 def matching_tag(field: str, tag: str) -> str | None:
-    """Return the tag of an ``If-None-Match`` field that matches this one, by weak comparison."""
+    """Return the tag of an ``If-None-Match`` field that matches this one weakly."""
     if field == tag or field.strip() == "*":
         return tag
     own = _TAG.fullmatch(tag)

@@ -70,9 +70,9 @@ def java_for(settings: SparkSettings, environment: Mapping[str, str]) -> Path:
     """Return the Java that Spark would start with.
 
     Raises:
-        SparkSettingError: executors of a cluster could not reach the driver; Spark would replace
-            those
-            that fail, for ever.
+        SparkSettingError: executors of a cluster could not reach the driver, and Spark would
+            replace
+            them for ever.
         JavaNotFoundError: no Java, or none that is new enough.
     """
     if _is_loopback(settings.host) and not settings.master.startswith("local"):
@@ -123,13 +123,10 @@ def spark_context(
 ) -> Iterator["SparkContext"]:
     """Start a Spark context; stop it, with its Java, at the end of the block.
 
-    `options` override those that every session has. For errors of the kinds in `harmless`, the log
-    of Spark is not kept.
+    `options` override common ones. After errors in `harmless`, the log of Spark is not kept.
 
     Raises:
-        SparkError: Spark is missing or did not start, one runs already, or its Java ended within
-            the
-            block.
+        SparkError: Spark is missing or did not start, one runs already, or its Java has ended.
     """
     java = java_for(settings, os.environ if environment is None else environment)
     try:

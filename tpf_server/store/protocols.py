@@ -52,7 +52,7 @@ class StaticStore(Protocol):
     def count(self, pattern: QuadPattern) -> int:
         """Return the exact number of matches; repeated variables must be equal.
 
-        A variable for the graph matches every graph, the default graph included.
+        A variable for the graph matches the default graph, too.
         """
 
     def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:

@@ -32,9 +32,9 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
 
     Raises:
         MediaTypeError: an unknown format.
-        BodyError: the body is malformed (the message names the line), nested too deep, or much
-            larger
-            when its prefixes are written out.
+        BodyError: it is malformed (with the line), nested too deep, or much larger when its
+            prefixes are
+            written out.
     """
     rdf_format = pyoxigraph.RdfFormat.from_media_type(media_type) if media_type else None
     if rdf_format is None:
@@ -98,9 +98,7 @@ class BodyReader:
         """Return the whole body.
 
         Raises:
-            LengthRequiredError: a chunked body that broke off looks complete, so half a batch would
-                be
-                published.
+            LengthRequiredError: a chunked body that broke off looks complete.
             BodyTooLargeError: the body is over the limit; none of it is read.
             BodyError: the body broke off.
             BusyError: too many bodies are arriving.

@@ -37,8 +37,7 @@ def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
 
     Raises:
         NotFoundError: the dataset has no live facts.
-        PastUnknown: the state of the requested instant is unknown.
-        SnapshotExpired: it is no longer retained.
+        PastUnknown, SnapshotExpired: see `pin`.
     """
     live = endpoint.dataset.live
     if live is None:
@@ -130,7 +129,7 @@ def at_accepted_datetime(
 
 
 def memento_links(query: PinnedRequest) -> str:
-    """Return what the ``Link`` of an answer that shows live facts adds; nothing for a long URL."""
+    """Return the links of an answer that shows live facts; none for a long URL."""
     original = query.request.original_url
     if query.snapshot is None or len(original) > _LONGEST_LINKED:
         return ""

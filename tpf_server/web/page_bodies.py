@@ -169,7 +169,7 @@ class PageBodies:
             content: digest of the text of the page, but for its instant.
             encoding: of the body; of a delta, also from which page.
             instant: of the requested snapshot, in microseconds.
-            seconds: how old it may be: its links are pinned to its instant, and must lead on.
+            seconds: how old it may be: its links, pinned to its instant, must lead on.
         """
         with self._lock:
             page = self._pages.get((content, encoding))

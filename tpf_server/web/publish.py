@@ -153,7 +153,6 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
     Raises:
         ForbiddenError: the dataset takes no facts, or no token is set.
         UnauthorizedError: no token, or a wrong one.
-        RequestError, BodyError: a bad parameter, a malformed body.
         PublishError: the facts cannot be published.
     """
     dataset = endpoint.dataset

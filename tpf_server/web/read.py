@@ -155,8 +155,8 @@ def _freshness(
 ) -> list[tuple[str, str]]:
     """Return the header fields for freshness.
 
-    A browser keeps a dictionary only as long as it may show it. One that asks each time (``cache:
-    "no-cache"``) may keep a page of data longer; others, and shared caches, would show it.
+    A browser that asks each time (``cache: "no-cache"``) may keep a page as a dictionary for
+    longer; others, and shared caches, would show it.
     """
     now, age = int(query.now.timestamp()), max_age(query)
     date, expires = ("Date", http_second(now)), ("Expires", http_second(now + age))

@@ -177,7 +177,7 @@ class StreamClause:
 
 
 def with_graphs_of(stream: Term) -> Term:
-    """Name the triples of a stream together with their graphs; no stream has this name."""
+    """Name the triples of a stream together with their graphs."""
     return Term(f"GRAPHS {stream}")
 
 
@@ -384,7 +384,7 @@ class CsparqlQuery:
     def answer(
         self, name: str, at: int, query: Query, variables: Sequence[Variable], rows: Sequence[Row]
     ) -> PeriodicAnswer:
-        """Make an answer of solutions; `query` is its algebra, or that of an equal query."""
+        """Make an answer of solutions; `query` is its algebra, or an equal one."""
         return answer_of(name, at, query, variables, rows)
 
     def explain(self) -> dict[str, Any]:

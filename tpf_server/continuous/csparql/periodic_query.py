@@ -60,7 +60,7 @@ class Executor(Protocol):
     ) -> ExecutedQuery:
         """Start a query; it sees later elements.
 
-        Later failures are a state of the query (`RunningQuery.stop`).
+        Later failures are its state (`RunningQuery.stop`).
 
         Raises:
             UnsupportedContinuousQueryError: it cannot be run here.

@@ -115,11 +115,11 @@ class Delivery:
 
     @property
     def answers(self) -> bool:
-        """True if the whole result is emitted when it changes, and a reader sees all of it."""
+        """True if the whole result is emitted when it changes, and readers see all of it."""
         return self._relation == "answer" and self.visible is None
 
     def answer(self, solutions: list[tuple[Solution, int]]) -> None:
-        """Emit this whole result, which has changed; call `hold` before the next changes."""
+        """Emit this changed result; call `hold` before the next changes."""
         self.ready = solutions
         self.rouse()
 

@@ -65,8 +65,7 @@ class Forgetting:
     def sweep(self, *, everything: bool = False) -> int:
         """Forget the terms that nothing holds; return how many.
 
-        No term may be on its way from one holder to another. `everything` includes terms of static
-        data and of queries.
+        No term may be on its way between holders. `everything` includes static data and queries.
         """
         dictionary, engines = self._dictionary, self.engines
         apart = [dictionary, *dictionary.tables, *chain(*(each.apart() for each in engines))]

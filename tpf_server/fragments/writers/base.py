@@ -52,9 +52,9 @@ def lines_in_graph(lines: str, graph: Term) -> str:
 
 
 def open_data(fragment: Fragment) -> QuadColumns:
-    """Return the data of a page for formats that do not separate them from metadata.
+    """Return the data of a page, without quads that read like metadata.
 
-    Quads that read like metadata of our pages are left out.
+    It is for formats that do not separate these.
     """
     authority, data = fragment.query.endpoint.authority, fragment.rows.columns
     if authority.may_control(data.predicates):
@@ -63,7 +63,7 @@ def open_data(fragment: Fragment) -> QuadColumns:
 
 
 def triples_of_page(fragment: Fragment) -> str:
-    """Return data, then metadata, as lines of N-Triples; a triple of several graphs once."""
+    """Return data and metadata as N-Triples; a triple of several graphs once."""
     triples = zip(*open_data(fragment)[:3], strict=True)
     lines = dict.fromkeys([f"{s} {p} {o} .\n" for s, p, o in triples])
     return "".join(lines) + metadata_lines(metadata(fragment))

@@ -358,7 +358,7 @@ def plan(
     """Return the effects of a batch on the newest state of an index, which stays unchanged.
 
     Without effects or on failure, `undo` frees the numbers that were taken. A label that reaches
-    into an interval that was published to start later is a `PublishError`.
+    into a later published interval is a `PublishError`.
     """
     effects = Effects()
     planners: dict[tuple[str, ...], _WithdrawingPlanner] = {}

@@ -173,7 +173,7 @@ def continued(
 ) -> tuple[dict[str, str], Record | None]:
     """Return the settings of a log that gets other contents, and the empty record behind these.
 
-    Its number leaves one out, so that followers read the log anew. ``None``: the log was empty.
+    Its number leaves one out, so that followers read the log anew; no record: the log was empty.
     """
     before, floor = 0, Floor()
     if contents.batches:

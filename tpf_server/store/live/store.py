@@ -90,7 +90,7 @@ class Cleaner:
         return NO_START if self._history is None else now - max(self._history, self._retention)
 
     def record(self, index: FactIndex, effects: Effects, now: int) -> Record:
-        """Return the record of a batch, in the transaction: append it, then call `clean`."""
+        """Return the record of a batch, in the transaction; then append it and call `clean`."""
         rows, floor = index.rows, index.floor
         since = now - self._retention
         oldest = floor.sequence
@@ -568,7 +568,7 @@ class IndexedLiveStore:
         """See `LiveStore`.
 
         An expiration has no start, so the past of such facts is known only if none of them was
-        changed since, or if the state of that time is still retained.
+        changed since, or if that state is still retained.
         """
         at, until = to_micros(instant), None if known is None else to_micros(known)
         with self._reading():

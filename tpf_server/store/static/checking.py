@@ -52,8 +52,8 @@ def checked_manifest(path: Path) -> Manifest:
 def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path:
     """Return the checked store of static data: the source itself, or one indexed of its RDF files.
 
-    The index is used again as long as the files have the same names, sizes and times. One process
-    indexes, others wait for it.
+    An index is used while the files have the same names, sizes and times. One process indexes,
+    others wait for it.
     """
     if is_store(source):
         checked_manifest(source)

@@ -43,7 +43,6 @@ def fetch_store(url: str, cache: Path, environment: Mapping[str, str]) -> Path:
     Raises:
         StoreFormatError: there is no store, or it is of another version or corrupt.
         StoreUnreachableError: the object store does not answer, or refuses.
-        OSError: this disk is full or not writable.
     """
     # Who fetches nothing loads no numpy.
     from tpf_server.store.static.parts import PartsManifest, store_of_parts

@@ -90,9 +90,9 @@ def distinct_rows(ascending: Keys) -> Keys:
 def sorted_orders(subjects: Ids, predicates: Ids, objects: Ids, graphs: Ids) -> dict[
     str, Iterator[RowColumns]
 ]:  # fmt: skip
-    """Sort quads, given by columns of ids, into the orders that `write_store` takes.
+    """Sort columns of quads into the orders that `write_store` takes, without duplicates.
 
-    Duplicates are left out. An order is sorted when it is iterated, so one is in memory at a time.
+    An order is sorted when it is iterated, so one is in memory at a time.
     """
     given = {"s": subjects, "p": predicates, "o": objects}
     names: tuple[str, ...] = layout.TRIPLE_ORDERS
@@ -133,10 +133,7 @@ def index_files(
     source: str = "",
     progress: Callable[[Path, int], None] | None = None,
 ) -> Manifest:
-    """Index RDF files as a static store, or replace the store there.
-
-    An `RdfInputError` says which file cannot be read, and where.
-    """
+    """Index RDF files as a static store; an `RdfInputError` says which is malformed, and where."""
     indexer = QuadIndexer()
     prefixes: list[Mapping[str, str]] = []
     for number, path in enumerate(rdf_files(inputs)):

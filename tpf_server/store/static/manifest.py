@@ -144,9 +144,8 @@ def lists_its_files(manifest: Manifest) -> bool:
 def verify_files(folder: Path, manifest: Manifest, *, again: bool = False) -> None:
     """Check every file of a generation against the manifest (`CorruptStoreError`).
 
-    Sizes are checked always, checksums once: a stamp beside the files records what was checked
-    (inode, size, times of change), so opening again takes milliseconds, and a changed file is
-    checked anew.
+    Checksums are checked once: a stamp records what was checked (inode, size, times of change), so
+    opening again takes milliseconds, and a changed file is checked anew.
     """
     if not lists_its_files(manifest):
         raise CorruptStoreError(f"{folder}: the manifest does not list the files of its orders")
@@ -160,7 +159,7 @@ def verify_files(folder: Path, manifest: Manifest, *, again: bool = False) -> No
 
 
 def stamp_verified(folder: Path, manifest: Manifest) -> None:
-    """Record that the files of a folder are as the manifest says: their writer just read them."""
+    """Record that the files of a folder, which were just read, are as the manifest says."""
     _write_stamp(folder, _fingerprint(folder, manifest))
 
 

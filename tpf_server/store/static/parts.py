@@ -114,9 +114,7 @@ def put_part(folder: RemoteFolder, generation: str, name: str, content: bytes) -
 def store_of_parts(folder: RemoteFolder, manifest: PartsManifest, store: Path) -> Manifest:
     """Make the store of these parts, or replace the one there atomically.
 
-    Raises:
-        CorruptStoreError: a part is missing, or is not what the manifest says.
-        StoreUnreachableError: the object store does not give them.
+    A part that is missing, or is not what the manifest says, is a `CorruptStoreError`.
     """
 
     def columns(name: str) -> Iterator[pa.RecordBatch]:

@@ -62,9 +62,9 @@ def rdf_format(path: PurePath) -> ox.RdfFormat | None:
 
 
 def rdf_files(inputs: Iterable[Path]) -> list[Path]:
-    """Return the RDF files that are named, or lie in a named directory, at any depth.
+    """Return the RDF files that are named, or lie in a named directory, at any depth, by name.
 
-    Directories give their files by name, without hidden ones and those of unknown endings.
+    Hidden files and those of unknown endings are left out.
     """
     files = [file for path in inputs for file in files_in(path)]
     if not files:

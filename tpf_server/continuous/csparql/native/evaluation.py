@@ -82,7 +82,7 @@ class PartedQuery:
 
 
 def parted(query: algebra.Query) -> PartedQuery | None:
-    """Cut a query; ``None`` where no comparison with a constant is at its end."""
+    """Cut a query, if comparisons with constants are at its end."""
     if query.form == "DESCRIBE":
         return None
     above: list[_Above] = []
@@ -262,7 +262,7 @@ class AnswerRows:
         return self._rows
 
     def changes(self, seen: tuple["AnswerRows", int] | None) -> list[tuple[Row, int]] | None:
-        """Return rows with counts of additions (positive) or removals since a version.
+        """Return rows with counts of additions or (negative) removals since a version.
 
         ``None``: unknown or ordered; compare whole answers.
         """
@@ -507,7 +507,7 @@ class PeriodicEvaluation:
         self._leaves.close()
 
     def answers(self, instant: int, question: Question | None = None) -> AnswerRows:
-        """Answer a question, or the only one, at an instant; instants never go back."""
+        """Answer a question, or the only one, at an instant, never an earlier one."""
         self.evaluations += 1
         self.move(instant)
         if self._parts is None or question is None:

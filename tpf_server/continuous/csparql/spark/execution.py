@@ -163,7 +163,7 @@ class SparkRun:
     def progress(self) -> Progress:
         """Return the progress, but for micro-batches that end after `stop`.
 
-        Spark remembers a hundred micro-batches, so the execution asks after each.
+        Spark remembers a hundred of them, so the execution asks after each.
         """
         with self._lock, asking_java():
             for each in self._queries[0].recentProgress:
@@ -440,7 +440,7 @@ def malformed(texts: Sequence[DataFrame]) -> DataFrame:
 
 
 def all_windows(parts: Sequence[DataFrame]) -> DataFrame:
-    """The content of all windows at each instant `AT`; each triple has its latest timestamp."""
+    """Return the content of all windows at each instant `AT`, with latest timestamps."""
     result = reduce(DataFrame.unionByName, parts)
     results = result.groupBy(KEY, "stream", "s", "p", "o").agg(sql.max("ts").alias("ts"))
     # Without `KEY` Spark knows no partitioning of this. With one, uses of it in a join are no

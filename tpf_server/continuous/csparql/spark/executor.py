@@ -55,7 +55,7 @@ class JobQuestion:
 
     @classmethod
     def of(cls, graph: OperatorGraph, version: int) -> "JobQuestion | None":
-        """The question of a query; ``None`` where its blank nodes are its own."""
+        """Return the question of a query without blank nodes of its own."""
         if any(is_blank_node(term) for each in graph.query.template for term in each):
             return None
         return cls(
@@ -148,7 +148,7 @@ class SparkJob:
         self._waiting.put(None)
 
     def write(self, folders: Sequence[Folder], seconds: float) -> None:
-        """Write what was handed on as one file of each stream; wait for it if need be."""
+        """Write pending elements as one file of each stream; wait for it if need be."""
         waiting: list[_Files] = []
         with contextlib.suppress(queue.Empty):
             result = self._waiting.get(timeout=seconds)

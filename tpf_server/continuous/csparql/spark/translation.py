@@ -657,8 +657,7 @@ class Translation:
     def _found(self, frame: Frame, pattern: Pattern) -> tuple[Frame, Frame]:
         """Key the frame, and find the keys of rows with a match.
 
-        All rows are evaluated at once: each leaf is joined with the distinct ones (SPARQL 1.1,
-        section 18.6).
+        Each leaf is joined with all distinct rows at once (SPARQL 1.1, section 18.6).
         """
         seen = [name for name in frame.schema if name in mentioned(pattern)]
         keyed, key = self._keyed(frame, seen)

@@ -44,7 +44,7 @@ LATEST: Final = 253_402_300_799_999
 def milliseconds(timestamp: object) -> int:
     """Return milliseconds since 1970 of an instant (rounded down), or such a number itself.
 
-    A `TimestampError` is a naive datetime, no instant at all, or not of the years 1 to 9999.
+    A `TimestampError` is no instant of the years 1 to 9999, or naive.
     """
     if isinstance(timestamp, datetime):
         if timestamp.tzinfo is None:
@@ -95,7 +95,7 @@ class _GraphElement(tuple[tuple[Term, Term, Term], ...]):
 def in_graph(
     name: str | None, triples: Iterable[tuple[Term, Term, Term]]
 ) -> tuple[tuple[Term, Term, Term], ...]:
-    """Put triples into the graph of this name; a name that is no IRI or blank node means none."""
+    """Put triples into the graph of this name, if it is an IRI or blank node."""
     if name is None or not name.startswith(_NAMES):
         return tuple(triples)
     element = _GraphElement(triples)
@@ -205,7 +205,7 @@ def elements_of(lines: Iterable[str], now: int | None = None) -> Iterator[Elemen
 def read_file(stream: str, path: Path) -> Iterator[tuple[int, str, Element | ElementError]]:
     """Return the elements of a file of lines, each with its timestamp and its stream.
 
-    A malformed line is an error in its place, at the time of the element before it.
+    A malformed line is an error, at the time of the element before it.
     """
     last = 0
     # What is no UTF-8 is in no term: its line is malformed, and the next one need not be.
@@ -308,7 +308,7 @@ RDF_TYPES = {
 
 
 def read_rdf(body: bytes, rdf_format: ox.RdfFormat, at: int) -> list[Element]:
-    """Return the elements of an RDF body: one for each graph, all with the same timestamp.
+    """Return the elements of an RDF body, one for each graph, with the same timestamp.
 
     An `ElementError` names the line that is malformed, nested too deep, or much larger when its
     prefixes are written out.

@@ -69,10 +69,7 @@ class ColumnExpressions:
     def cells(
         self, expression: Expression, columns: Mapping[Variable, Column]
     ) -> tuple[Column, RowMask] | None:
-        """Return the integers of the values by row, and the rows for which they are right.
-
-        ``None``: for none.
-        """
+        """Return the integers of the values by row, and the rows for which they are right."""
         rows = len(next(iter(columns.values())))
         self._exact = np.ones(rows, np.bool_)
         if isinstance(expression, VariableRef):
@@ -124,7 +121,6 @@ class ColumnExpressions:
         raise _UnsupportedError
 
     def _unpacked(self, column: Column) -> _Numbers:
-        """Unpack the numbers of a column that have the type and scale of the first."""
         first = int(column[0])
         tag = first & TAG
         if tag not in (INTEGER, DECIMAL):
@@ -142,7 +138,7 @@ class ColumnExpressions:
     def _whole_quotient(self, name: str, left: _Numbers, right: _Numbers) -> _Numbers:
         """Compute ROUND and FLOOR of a quotient by a positive constant.
 
-        The quotient of a negative dividend is truncated before it is rounded.
+        A negative one is truncated before it is rounded.
         """
         left, right = _number(left), _number(right)
         if len(right.values) != 1 or right.values[0] <= 0:

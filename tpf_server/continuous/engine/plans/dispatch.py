@@ -164,7 +164,7 @@ def comparison_in(condition: Expression) -> tuple[str, Expression, Term] | None:
 def comparison(
     condition: Expression, schema: Sequence[Variable], environment: Environment
 ) -> Comparison:
-    """Return a condition between a value and the variable that stands for a constant."""
+    """Compare a value with the variable that stands for a constant."""
     match condition:
         case Call(operator, (left, VariableRef(variable))):
             whole = Call(operator, tuple(map(VariableRef, _SIDES)))

@@ -102,7 +102,7 @@ class PlanShape(NamedTuple):
 
 
 def are_numbers(column: Column, most: int) -> RowMask:
-    """Mark the cells that are numbers with at most so many digits behind the point."""
+    """Mark the numbers with at most so many decimal digits."""
     tag, scale = column & TAG, column >> TAG_BITS & MOST_SCALE
     marked: RowMask = (tag == INTEGER) | ((tag == DECIMAL) & (scale <= most))
     return marked
@@ -189,7 +189,7 @@ class FusedPlan:
     # --------------------------------------------------------------------------------- rows
 
     def prepared(self, rows: FusedRows, count: int) -> tuple[list[Column], int]:
-        """Return the columns for the state, and how many of the first `count` rows can be taken."""
+        """Return the columns for the state, and how many of the first rows can be taken."""
         columns = [rows.times]
         for number, group in enumerate(self._shape.groups):
             some, count = self._group_columns(rows, number, group, count)
@@ -214,10 +214,7 @@ class FusedPlan:
         self.changed = state.changed
 
     def pass_to(self, until: int) -> int:
-        """Let time pass until an instant, or until the answer may have changed.
-
-        Return where it stopped.
-        """
+        """Let time pass until an instant, or until the answer may have changed; return when."""
         self.changed = self._state.pass_to(until)
         return self._state.passed if self.changed else until
 
@@ -237,8 +234,7 @@ class FusedPlan:
     def _answers_as_they_are(self) -> bool:
         """True if groups are in the order of the query; else the operators sort them.
 
-        That holds as long as no two keys have the same value; these are in the order of their
-        arrival.
+        That holds as long as no two keys have the same value.
         """
         if not self._alike:
             self._leave_answers()
@@ -354,7 +350,7 @@ class FusedPlan:
         counted: Column,
         count: int,
     ) -> int:
-        """Count the first rows with numbers where these are needed, and keys for a join."""
+        """Count the first rows with numbers where they are needed."""
         wrong = np.zeros(count, np.bool_)
         own = self._shape.groups[number].keys
         for position, _, _ in self._shape.ranking.order:
@@ -425,6 +421,6 @@ def _first_of(marks: RowMask, count: int) -> int:
 
 
 def _is_total(plan: Plan, shape: PlanShape) -> bool:
-    """True if the order of the query is that of the state, and has all keys of groups."""
+    """True if the state has the order of the query, and all keys of groups."""
     keys = {by.place for by in shape.ranking.order if by.over == NONE}
     return plan.order is shape.order.sorts_by and keys >= {*range(shape.ranking.keys)}

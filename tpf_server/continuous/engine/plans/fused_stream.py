@@ -66,9 +66,7 @@ class FusedStream:
 
         Args:
             rows: at least one; none is older than the one before it, nor than the engine.
-            passed: is called after rows came, with the time of the last one and their number, and
-                with
-                none at instants between rows at which something changed; it emits the changes.
+            passed: emits changes; it gets the time and the number of rows since the last call.
         """
         if not self.active and not all(each.is_empty for each in self._plans):
             return 0
@@ -133,7 +131,7 @@ class FusedStream:
             plan.begin()
 
     def _batches(self, rows: FusedRows) -> tuple[list[Any], int]:
-        """Return the batch of each plan, and how many of the first rows all can take."""
+        """Return the batch of each plan, and how many first rows all can take."""
         count = self._new_subjects(rows.subjects)
         prepared = []
         for plan in self._plans:
@@ -149,7 +147,7 @@ class FusedStream:
         return [plan.batch(columns, count) for plan, columns in plans], count
 
     def _new_subjects(self, subjects: Column) -> int:
-        """Count the first rows with subjects that no other row here has."""
+        """Count the first rows whose subjects are new."""
         own = [each.rows.subjects[: each.taken] for each in self._blocks]
         every = np.concatenate([*own, subjects])
         first = np.unique(every, return_index=True)[1]

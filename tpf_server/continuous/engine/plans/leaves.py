@@ -156,9 +156,9 @@ class ContinuousLeaves:
         patterns: Sequence[QuadPattern],
         seed: Node | None,  # noqa: ARG002 (the protocol has it)
     ) -> Node:
-        """Return a node of the solutions of these patterns (see `tpf_client.dataflow.node.Leaves`).
+        """Return a node of the solutions (see `tpf_client.dataflow.node.Leaves`).
 
-        A seed is not used: windows and caches are local, and a join follows.
+        A seed is not used.
         """
         return self.join(patterns, ())
 
@@ -238,9 +238,9 @@ class ContinuousLeaves:
         *,
         alone: bool,
     ) -> JoinInput:
-        """Return an input with a cache of static patterns, shared where present rows do no harm.
+        """Return an input with a cache of static patterns, shared if a window is joined with it.
 
-        They do where no window is joined with them: then they are a result that was not sent.
+        Without one, present rows are a result that was not sent.
         """
         names = tuple(dict.fromkeys(Variable(t) for p in part for t in p if is_variable(t)))
         schema = tuple(name for name in names if name in kept and name not in self._lifted)
@@ -272,7 +272,7 @@ class ContinuousLeaves:
         return JoinCondition(names, check)
 
     def _seen(self, entry: JoinInput) -> JoinCondition:
-        """Return the condition that a row of a window came after the query, or the instance."""
+        """Return the condition that a row came after the query, or the instance."""
         (stamp,) = (name for name in entry.variables if name.startswith(STAMP))
         if self._lifted:
             return JoinCondition(
@@ -298,7 +298,7 @@ class ContinuousLeaves:
     def _union_inputs(
         self, graph: str, members: list[QuadPattern], stream: Variable
     ) -> Iterator[JoinInput]:
-        """Return inputs with the windows of every stream, and a column for the stream."""
+        """Return inputs with the windows of every stream, and its name."""
         for clause, key, names, label in self._keyed(graph, members):
             union = StreamUnion(clause, key, label, names, stream, self._since)
             self.unions.append(union)
@@ -328,7 +328,7 @@ class ContinuousLeaves:
         return gone
 
     def reason(self, union: StreamUnion) -> str | None:
-        """Return why windows over every stream have nothing for a query, or ``None``."""
+        """Return why windows over every stream have nothing for a query."""
         name = union.clause.stream
         if not union.branches:
             return f"{name}: there is no stream"
@@ -356,7 +356,7 @@ class ContinuousLeaves:
             yield clause, key, names, f"STREAM {clause.stream} [{clause.window}] {{ {text} }}"
 
     def _instance_input(self, inputs: Sequence[JoinInput]) -> JoinInput | None:
-        """Return the table of instances, where windows have constants that differ between them."""
+        """Return the table of instances, where their windows have different constants."""
         if not self._lifted:
             return None
         variables = {name for each in inputs for name in each.variables}

@@ -145,7 +145,7 @@ class EmittingGroup(Node):
 
 
 def emitting_group(query: algebra.Query) -> algebra.Group | None:
-    """Return the grouping whose rows are the rows of the query; ``None`` where there is more to it.
+    """Return the grouping whose rows are the rows of the query, if there is nothing more to it.
 
     Where an operator above reads all its rows (an order with a limit, a join), the rows must stay.
     """
@@ -208,7 +208,6 @@ class PlanBuilder(Builder):
         return node
 
     def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
-        """Assign the solutions of a node to the instances whose constants compare."""
         result = [comparison(each, node.schema, self.environment) for each in conditions]
         stamps = [name for name in node.schema if name.startswith(STAMP)]
         dispatch = Dispatch(node, result, stamps, self.leaves.dictionary, nets=self.leaves.nets)
@@ -239,7 +238,7 @@ class PlanBuilder(Builder):
         return self.flow.add(OwnSlices(node, make))
 
     def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
-        """Return a grouping under HAVING; conditions on keys alone are decided once for a group."""
+        """Return a grouping under HAVING; conditions on keys are decided once for a group."""
         keys = {name for name, _ in pattern.keys}
         early = [c for c in conditions if keys and movable(c) and variables_in(c) <= keys]
         node = build_group(self, pattern, self.build(pattern.input, None), early)
@@ -504,7 +503,7 @@ class Plan:
         return [self._position(window) for window, _ in self.leaves.subscriptions]
 
     def caught_up(self, other: "Plan") -> bool:
-        """True if the windows of this plan hold nothing that some query of either has not seen."""
+        """True if the windows of this plan hold nothing unseen by some query of either."""
         if len(self._began) != len(other._began):
             return False
         windows = [window for window, _ in self.leaves.subscriptions]
@@ -541,10 +540,7 @@ class Plan:
             dispatch.remove(number)
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
-        """Prepare a change of static graphs; call the result afterwards.
-
-        Shared caches are not included.
-        """
+        """Prepare a change of static graphs outside shared caches; call the result afterwards."""
         finishing = [
             cache.changing(instance, change)
             for cache in self._own_caches
@@ -627,7 +623,7 @@ class Plan:
 
 
 def _volatile(query: algebra.Query) -> bool:
-    """True if some BIND gives another value each time, so its node must keep them."""
+    """True if some BIND gives another value each time."""
     return any(
         isinstance(each, algebra.Extend) and is_volatile(each.expression)
         for each in algebra.walk(query.pattern)
@@ -635,7 +631,7 @@ def _volatile(query: algebra.Query) -> bool:
 
 
 def _follows(query: algebra.Query) -> bool:
-    """True if the state of a plan follows from the content of its windows, not from the past."""
+    """True if the state of a plan follows from the content of its windows alone."""
     if _volatile(query):
         return False
     for each in algebra.walk(query.pattern):

@@ -363,7 +363,7 @@ class PlanRegistry:
         self._known_as: dict[Plan, list[object]] = {}
 
     def add(self, registered: RegisteredQuery, policy: Semantics) -> None:
-        """Give a query a plan, that of equal queries (but for constants) if it feeds no stream.
+        """Give a query a plan, shared with equal ones (but for constants) if it feeds no stream.
 
         Raises:
             UnsupportedContinuousQueryError: it cannot be run.
@@ -392,7 +392,7 @@ class PlanRegistry:
     ) -> bool:
         """Make a query an instance of a plan of similar ones, if there are any.
 
-        Unused plans are shared as they are. Later one plan is made for all new queries.
+        Unused plans are shared as they are; later one plan is made for all new queries.
         """
         members = self._templates.get(key)
         if not members:

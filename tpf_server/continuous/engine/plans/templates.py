@@ -62,7 +62,7 @@ class Template:
     width: int | None = None
 
     def opens(self, numbers: Collection[int]) -> bool:
-        """True if instances that differ in these constants may be added while elements flow.
+        """True if instances with these constants may be added later.
 
         A group holds earlier elements.
         """
@@ -84,7 +84,7 @@ _SLICE: Final = -2
 
 
 def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
-    """Return the template of a query; one that shares a plan with equals only has no constants."""
+    """Return the template of a query; without constants, if it shares with equals only."""
     pattern = query.query.pattern
     sliced: Slice | None = None
     part: tuple[int, int | None] | None = None
@@ -127,7 +127,7 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
 
 
 def _passing_width(query: ContinuousQuery, bgp: BGP) -> int | None:
-    """Return the width of a window over single triples that meet nothing that comes later."""
+    """Return the width of a window over single triples that meet nothing later."""
     streamed = [each for each in bgp.patterns if query.window_of(each.graph) is not None]
     if len(streamed) != 1 or len(query.windows) != 1:
         return None

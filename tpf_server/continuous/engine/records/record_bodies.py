@@ -179,7 +179,7 @@ def _unfolded(name: str, column: pa.Array) -> int:
 
 
 def _written_out(column: pa.Array, count: int | None = None, times: Column | None = None) -> int:
-    """Return the bytes of a column that is not encoded, or of so many of its values by times."""
+    """Return the bytes of a column without encoding, or of its first values by times."""
     count = len(column) if count is None else count
     lengths = _lengths(column)
     if lengths is None:

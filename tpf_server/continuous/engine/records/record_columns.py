@@ -74,8 +74,8 @@ def column_cells(
         column: strings, booleans, integers, decimals, floats, or instants with a time zone.
         value: the integer of a Python value.
         term: the integer of a term.
-        known: the integer of a term that needs no check; else ``None``.
-        hold: is given the different integers of terms, which nothing else holds in an array.
+        known: the integer of a term that needs no check, or ``None``.
+        hold: is given the integers of terms, which nothing else holds in an array.
     """
     if column.null_count:
         row = column.is_null().index(True).as_py()
@@ -212,10 +212,7 @@ def _of_strings(
 
 
 def odd_terms(column: pa.Array) -> list[str]:
-    """Return the different texts of a column that a quick check does not prove to be terms.
-
-    A missing one counts as none.
-    """
+    """Return the texts of a column that need a full check, also for a missing one."""
     different = column.unique()
     simple = pc.match_substring_regex(different, _SIMPLE)
     odd: list[str] = different.filter(

@@ -62,7 +62,7 @@ def column_encoder(
 ) -> list[str]:
     """Return statements that encode `v` into `target`, fast for values like the example.
 
-    `names` receives the globals of the statements; `value` encodes any other value.
+    `names` receives their globals; `value` encodes any other value.
     """
     careful = f"        {target} = value(v)"
     kind = type(example)
@@ -128,8 +128,7 @@ def _instant(value: datetime) -> TermId | None:
 def term_text(value: object) -> str:
     """Return the term of a Python value; a string is one already.
 
-    An `ElementError` is ``None``, a decimal that is no number, an instant without a time zone, or
-    of another type.
+    An `ElementError` is ``None``, no finite decimal, a naive instant, or of another type.
     """
     if isinstance(value, str):
         return value
@@ -246,9 +245,9 @@ class RecordColumns(NamedTuple):
 def opened_batches(
     source: pa.NativeFile, location: str, name: Callable[[str], Term]
 ) -> Iterator[tuple[list[Term], Iterator[tuple[str, pa.RecordBatch]]]]:
-    """Return the predicates of records, and these, batch by batch, each with its name in errors.
+    """Return the predicates of records, and these in batches with their names in errors.
 
-    The types of their columns are right, and their encoding is intact (`ElementError`).
+    Column types and encodings are checked (`ElementError`).
     """
     name_in_errors = location
 

@@ -267,8 +267,8 @@ class StaticCache:
     ) -> None:
         """Evaluate (for an instance, where rows are per instance) and send the delta.
 
-        Without `sends`, the delta is known to meet no row of a window. For `limited` see
-        `evaluate_static`; present rows may grow.
+        Without `sends`, it meets no row of a window. For `limited` see `evaluate_static`; present
+        rows may grow.
         """
         number = self._number(instance)
         if number is not None:
@@ -278,7 +278,7 @@ class StaticCache:
             self._replace(number, self._encoded(schema, rows, number), sends=sends)
 
     def _number(self, instance: Instance | None) -> TermId | None:
-        """Return the number of an instance, 0 for rows of all; ``None``: nothing is to be done."""
+        """Return the number of an instance, 0 for all, or ``None``: nothing is to be done."""
         if not self.per_instance:
             return 0
         return None if instance is None else instance.number
@@ -402,7 +402,7 @@ class StaticCaches:
     ) -> StaticCache:
         """Return the cache of this key; a new one where there is none outside `taken`.
 
-        A query that has the same sub-query twice must see one of them change after the other.
+        A query with the same sub-query twice must see one change after the other.
         """
         result = self._shared.get(key)
         if result is None:

@@ -118,8 +118,7 @@ class ElementStream(StreamTime):
     def shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
         """Return the windows that take an element with one subject and these predicates.
 
-        ``None``: some pattern takes single triples of it, or only a part of a star (see
-        `StarMatcher.places`).
+        ``None``: some pattern takes single triples, or a part of a star (see `StarMatcher.places`).
         """
         if predicates not in self._shapes:
             self._shapes.remember(predicates, self._find_shape(predicates))
