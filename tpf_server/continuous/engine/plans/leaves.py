@@ -111,7 +111,7 @@ class ContinuousLeaves:
     Attributes:
         lifted: variables that stand for the constants of instances, but for `SLICE`.
         nets: additions and removals at the same time cancel out.
-        alone: those of them that no window is joined with.
+        alone: the static caches that no window is joined with.
         subscriptions: the windows in use, with their listeners.
         unions: the inputs that have the windows of every stream.
     """
