@@ -67,9 +67,9 @@ class EventReader:
     def _line(self, line: str) -> ServerEvent | None:
         if not line:
             event = ServerEvent(self._name or "message", self._id, "\n".join(self._data))
-            told = bool(self._data)
+            complete = bool(self._data)
             self._clear()
-            return event if told else None
+            return event if complete else None
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
         self._size += len(line)

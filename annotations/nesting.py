@@ -276,9 +276,9 @@ def _check_contexts(pieces: Iterable[bytes], base: int, growth: int) -> None:
             depth += (kind == "open") - (kind == "close")
             if depth == 0:
                 contexts += 1
-                said, context = b"".join(context), []
+                text, context = b"".join(context), []
                 copied, put_before = reach[-1]
-                reach[-1] = copied + len(said), terms.read(said, put_before, lines + 1)
+                reach[-1] = copied + len(text), terms.read(text, put_before, lines + 1)
         copied = anything if terms.scoped else objects if contexts > 1 else 0
         most_copied = _MOST_COPIED + (growth - MOST_GROWTH) * length
         if copied > most_copied or terms.longest * names > most_written(length, growth):
@@ -300,29 +300,29 @@ class _Terms:
     def read(self, content: bytes, put_before: int, line: int) -> int:
         """Read a context, which ends in a line; return the prefix length of names."""
         try:
-            said = json.loads(
+            definitions = json.loads(
                 content.decode(), object_pairs_hook=_Pairs, strict=False,
                 parse_int=str, parse_float=str, parse_constant=str,
             )  # fmt: skip
         except ValueError:
             raise NestingError("a malformed context", line) from None
-        depth, put_before = self._context(said, put_before, line)
+        depth, put_before = self._context(definitions, put_before, line)
         if depth > MAX_NESTING:
             reason = f"the terms of a context are nested more than {MAX_NESTING} deep"
             raise NestingError(reason, line)
         return put_before
 
-    def _context(self, said: object, put_before: int, line: int) -> tuple[int, int]:
+    def _context(self, definitions: object, put_before: int, line: int) -> tuple[int, int]:
         """Return the nesting of definitions, and the prefix length of names."""
-        if not isinstance(said, _Pairs):
+        if not isinstance(definitions, _Pairs):
             depth = 0
-            for each in said if isinstance(said, list) else ():
+            for each in definitions if isinstance(definitions, list) else ():
                 inner, put_before = self._context(each, put_before, line)
                 depth = max(depth, inner)
             return depth, put_before
         texts: dict[str, list[str]] = {}
         within: dict[str, int] = {}
-        for name, value in said:
+        for name, value in definitions:
             texts.setdefault(name, [name]).extend(_references(value))
             for key, scoped in value if isinstance(value, _Pairs) else ():
                 if key == "@context":
@@ -350,9 +350,9 @@ class _Terms:
 def _references(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    for name, said in value if isinstance(value, _Pairs) else ():
-        if isinstance(said, str) and name not in ("@language", "@direction", "@container"):
-            yield said
+    for name, reference in value if isinstance(value, _Pairs) else ():
+        if isinstance(reference, str) and name not in ("@language", "@direction", "@container"):
+            yield reference
 
 
 def _names_in(text: str) -> Iterator[str]:

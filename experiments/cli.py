@@ -223,20 +223,24 @@ def compare(
             if runs:
                 raise ConfigurationError("either two folders or --commits, not both")
             # Before anything is measured for minutes.
-            known = {value for each in _chosen(experiment) for value in each.values}
-            if unknown := [name for name in column or () if name not in known]:
+            columns = {value for each in _chosen(experiment) for value in each.values}
+            if unknown := [name for name in column or () if name not in columns]:
                 raise ConfigurationError(
                     f"--column: {experiment} measures no {unknown[0]!r}, "
-                    f"but {', '.join(sorted(known))}"
+                    f"but {', '.join(sorted(columns))}"
                 )
             further = ["--quick"] if quick else []
             sides = measure_alternately(
                 PROJECT, commits, experiment, rounds, further, config,
                 lambda line: typer.echo(line, err=True),
             )  # fmt: skip
-        found = compare_runs(*sides, column or ())
-    typer.echo(json.dumps(found.as_json(at_most), indent=1) if as_json else found.as_text(at_most))
-    if at_most is not None and (failure := _failure(found, at_most)):
+        comparison = compare_runs(*sides, column or ())
+    typer.echo(
+        json.dumps(comparison.as_json(at_most), indent=1)
+        if as_json
+        else comparison.as_text(at_most)
+    )
+    if at_most is not None and (failure := _failure(comparison, at_most)):
         typer.echo(f"tpf-experiments: {failure}", err=True)
         raise typer.Exit(1)
 
@@ -249,10 +253,12 @@ def _two(runs: list[Path], *, config: Path | None, quick: bool) -> tuple[Path, P
     return runs[0], runs[1]
 
 
-def _failure(found: RunComparison, limit: float) -> str:
-    if worse := found.worse(limit):
-        return f"{len(worse)} of {found.judged(limit)} figures got worse by more than {limit:g}"
-    if not found.judged(limit):
+def _failure(comparison: RunComparison, limit: float) -> str:
+    if worse := comparison.worse(limit):
+        return (
+            f"{len(worse)} of {comparison.judged(limit)} figures got worse by more than {limit:g}"
+        )
+    if not comparison.judged(limit):
         return "nothing can be judged: every figure was measured only once"
     return ""
 

@@ -234,9 +234,9 @@ def _url(server: "subprocess.Popen[str]") -> str:
     raise DemoError("a server did not start")
 
 
-def _pass_on(said: IO[str]) -> None:
-    with said:
-        shutil.copyfileobj(said, sys.stderr)
+def _pass_on(lines: IO[str]) -> None:
+    with lines:
+        shutil.copyfileobj(lines, sys.stderr)
 
 
 def _resolved(command: Sequence[str]) -> list[str]:

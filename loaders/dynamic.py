@@ -128,8 +128,8 @@ def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[FactPlace
                     held[key] = before._replace(end=end)
             else:
                 if before.start < at:
-                    place = FactPlace(number, True, number, within)
-                    yield place, _fact(before, min(before.end, at))
+                    position = FactPlace(number, True, number, within)
+                    yield position, _fact(before, min(before.end, at))
                 due = min(before.due, end)
                 if due < before.due:
                     ending.discard(key, before.due)

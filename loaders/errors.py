@@ -26,8 +26,8 @@ class InputError(LoaderError, ValueError):
     def __init__(self, message: str, source: str | None = None, line: int | None = None) -> None:
         self.source = source
         self.line = line
-        place = "" if source is None else source if line is None else f"{source}, line {line}"
-        text = f"{place}: {message}" if place else message
+        location = "" if source is None else source if line is None else f"{source}, line {line}"
+        text = f"{location}: {message}" if location else message
         # What an input says may have line ends, or move the cursor of a terminal.
         super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
 

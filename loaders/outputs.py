@@ -60,14 +60,14 @@ def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
     if not is_store_url(output):
         yield output_path(output)
         return
-    place, _, name = output.rstrip("/").rpartition("/")
+    folder_url, _, name = output.rstrip("/").rpartition("/")
     with TemporaryDirectory(prefix="tpf-load-") as work:
         path = Path(work, name)
         with output_errors(), written(path):
-            there = RemoteFolder(output if folder else place, os.environ)
+            destination = RemoteFolder(output if folder else folder_url, os.environ)
             yield path
             for file in sorted(path.iterdir()) if folder else [path]:
-                there.put(file.name, file)
+                destination.put(file.name, file)
 
 
 @contextmanager

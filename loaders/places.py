@@ -97,15 +97,15 @@ class RemoteFile:
     def _version(self, system: "FileSystem", location: str, file: Any) -> bytes | None:
         if file.size() != self.size:
             raise ChangedError
-        said = file.metadata() or {}
+        metadata = file.metadata() or {}
         # Object stores send this with the content.
-        if modified := said.get("Last-Modified"):
+        if modified := metadata.get("Last-Modified"):
             at: int | None = int(datetime.fromisoformat(modified.decode()).timestamp())
         else:
             at = written_at(system.get_file_info(location))
         if self.written is not None and self.written != at:
             raise ChangedError
-        version: bytes | None = said.get("VersionId") or said.get("ETag")
+        version: bytes | None = metadata.get("VersionId") or metadata.get("ETag")
         return version
 
     @contextmanager
@@ -180,8 +180,8 @@ def _asked(url: str, web: WebFile, start: int) -> requests.Response:
     answer = http_answer("GET", url, _READ, headers=headers)
     size = str(web.size)
     if start:
-        place, _, whole = answer.headers.get("Content-Range", "").partition("/")
-        fits = place.startswith(f"bytes {start}-") and whole in (size, "*")
+        sent_range, _, whole = answer.headers.get("Content-Range", "").partition("/")
+        fits = sent_range.startswith(f"bytes {start}-") and whole in (size, "*")
     else:
         fits = web.size is None or answer.headers.get("Content-Length", size) == size
     if fits and answer.status_code == (206 if start else 200) and _tag(answer) == web.tag:
@@ -198,8 +198,8 @@ def scheme_of(url: str) -> str:
     """Return a URL's scheme in lower case."""
     scheme = url.partition("://")[0].lower()
     if scheme not in (*OBJECTS, *HADOOP, *WEB):
-        known = ", ".join(f"{each}://" for each in (*OBJECTS, *HADOOP, *WEB))
-        raise InputError(f"{scheme}:// is not read from ({known})", without_secrets(url))
+        schemes = ", ".join(f"{each}://" for each in (*OBJECTS, *HADOOP, *WEB))
+        raise InputError(f"{scheme}:// is not read from ({schemes})", without_secrets(url))
     return scheme
 
 
@@ -208,8 +208,8 @@ def without_secrets(given: str) -> str:
     scheme, _, rest = given.partition("://")
     if scheme.lower() not in WEB:
         return given
-    place, slash, path = rest.partition("?")[0].partition("/")
-    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 @contextmanager
@@ -425,13 +425,14 @@ def _remote_place(url: str) -> RemotePlace:
     with reporting(url):
         if scheme_of(url) in WEB:
             return RemotePlace(_Tree(url, None))
-        there = FolderUrl(url, access_in(os.environ))
-        if there.file is not None:
-            return RemotePlace(_Tree(url, {".": there.file}))
+        folder = FolderUrl(url, access_in(os.environ))
+        if folder.file is not None:
+            return RemotePlace(_Tree(url, {".": folder.file}))
         files = {
-            str(path.relative_to(there.path)): file for path, file in there.files_below(there.path)
+            str(path.relative_to(folder.path)): file
+            for path, file in folder.files_below(folder.path)
         }
-        if not there.is_folder or not files:
+        if not folder.is_folder or not files:
             raise InputError("does not exist", url)
         return RemotePlace(_Tree(url.rstrip("/"), files))
 
@@ -461,7 +462,7 @@ class _Tree:
 
 def _joined(url: str, inside: str) -> str:
     web = url.partition("://")[0].lower() in WEB
-    place, mark, query = url.partition("?") if web else (url, "", "")
+    base, mark, query = url.partition("?") if web else (url, "", "")
     if inside.startswith("../"):
-        place, inside = place.rstrip("/").rpartition("/")[0], inside.removeprefix("../")
-    return f"{place.rstrip('/')}/{quote(inside) if web else inside}{mark}{query}"
+        base, inside = base.rstrip("/").rpartition("/")[0], inside.removeprefix("../")
+    return f"{base.rstrip('/')}/{quote(inside) if web else inside}{mark}{query}"

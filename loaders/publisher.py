@@ -73,7 +73,7 @@ class Sender(ABC):
     @property
     @abstractmethod
     def _target(self) -> str:
-        """Where requests go."""
+        """Return the URL of requests."""
 
     def _send(self, body: bytes, parameters: dict[str, str], cancelled: Event | None) -> int:
         problem = ""
@@ -119,11 +119,11 @@ class Sender(ABC):
             return (
                 f"{self.url} is elsewhere: {response.headers.get('Location', 'nobody says where')}"
             )
-        said = response.text.strip().splitlines()[0][:300] if response.text.strip() else ""
+        reason = response.text.strip().splitlines()[0][:300] if response.text.strip() else ""
         if response.headers.get("Content-Type", "").startswith("application/problem+json"):
             try:
                 problem = response.json()
-                said = str(problem.get("detail") or problem.get("title") or said)
+                reason = str(problem.get("detail") or problem.get("title") or reason)
             except (ValueError, AttributeError):
                 pass
         hint = {
@@ -132,7 +132,7 @@ class Sender(ABC):
             404: " (is this the URL of a dataset that takes facts, or of a stream?)",
             405: " (does this server take facts? see its setting publish_token)",
         }.get(response.status_code, "")
-        return f"{self.url} refused a batch: {response.status_code} {said}{hint}".rstrip()
+        return f"{self.url} refused a batch: {response.status_code} {reason}{hint}".rstrip()
 
     def _retry_after(self, response: requests.Response) -> timedelta:
         value = response.headers.get("Retry-After", "")
@@ -140,10 +140,10 @@ class Sender(ABC):
             # However many digits there are.
             return timedelta(seconds=min(float(value), _LONGEST_WISH.total_seconds()))
         try:
-            wanted = _utc(parsedate_to_datetime(value), self._clock) - self._clock.now()
+            delay = _utc(parsedate_to_datetime(value), self._clock) - self._clock.now()
         except (ValueError, OverflowError):
             return timedelta(0)
-        return min(max(wanted, timedelta(0)), _LONGEST_WISH)
+        return min(max(delay, timedelta(0)), _LONGEST_WISH)
 
 
 class Publisher(Sender):

@@ -85,7 +85,7 @@ _LABELS = 4
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """How to replay.
+    """The settings of a replay.
 
     Args:
         speed: seconds of the feed per second.

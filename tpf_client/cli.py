@@ -44,10 +44,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 def _format_option(name: str) -> Format:
-    found = named_format(name)
-    if found is None:
+    format_ = named_format(name)
+    if format_ is None:
         raise typer.BadParameter(f"no format {name!r}: {', '.join(Format)}, or a media type")
-    return found
+    return format_
 
 
 @app.command(
@@ -251,13 +251,13 @@ def _instant(text: str) -> datetime:
         raise typer.BadParameter(str(error), param_hint="--at") from error
 
 
-def _check_format(sparql: str, wanted: Format | None, watch: bool) -> None:
+def _check_format(sparql: str, format_: Format | None, watch: bool) -> None:
     try:
         form = parse_query(sparql).form
     except ClientError:
         # What is wrong with the query is said when it is asked.
         return
-    reason = refusal(form, wanted, watch=watch, terminal=sys.stdout.isatty())
+    reason = refusal(form, format_, watch=watch, terminal=sys.stdout.isatty())
     if reason is not None:
         raise typer.BadParameter(reason, param_hint="--format")
 

@@ -102,8 +102,8 @@ def _loaded(command: _Command) -> Any:
     for module in command.needs:
         if find_spec(module) is None:
             raise ModuleNotFoundError(module, name=module)
-    found = getattr(import_module(command.module), command.attribute)
-    return _typed(found) if isinstance(found, Typer) else _plain(found)
+    app = getattr(import_module(command.module), command.attribute)
+    return _typed(app) if isinstance(app, Typer) else _plain(app)
 
 
 _VERSION = "Show the version and stop."
@@ -113,8 +113,8 @@ def _typed(app: Any) -> Any:
     from typer import Context, Option, Typer
     from typer.main import get_command
 
-    def show(context: Context, wanted: bool) -> None:
-        if wanted:
+    def show(context: Context, version: bool) -> None:
+        if version:
             _show_version(context)
 
     def command(
@@ -126,9 +126,9 @@ def _typed(app: Any) -> Any:
 
     holder = Typer(add_completion=False)
     holder.command()(command)
-    found = get_command(app)
-    found.params.extend(get_command(holder).params)
-    return found
+    loaded = get_command(app)
+    loaded.params.extend(get_command(holder).params)
+    return loaded
 
 
 def _plain(command: Any) -> Any:
@@ -136,17 +136,17 @@ def _plain(command: Any) -> Any:
 
     from click import Context, Option, Parameter
 
-    def show(context: Context, _option: Parameter, wanted: bool) -> None:
-        if wanted and not context.resilient_parsing:
+    def show(context: Context, _option: Parameter, version: bool) -> None:
+        if version and not context.resilient_parsing:
             _show_version(context)
 
-    told = copy(command)  # it may be run again in this process
-    told.params = [
+    result = copy(command)  # it may be run again in this process
+    result.params = [
         *command.params,
         Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=show,
                help=_VERSION),
     ]  # fmt: skip
-    return told
+    return result
 
 
 def _show_version(context: Any) -> None:
@@ -182,7 +182,7 @@ def _completed(command: Any, program: str) -> int:
 
 
 def _invoked(command: Any, name: str, arguments: Sequence[str]) -> int:
-    """Run it as click would, but leave interrupts and closed pipes to the caller."""
+    """Run it as click would, without handling interrupts and closed pipes."""
     try:
         with command.make_context(
             name, list(arguments), help_option_names=["-h", "--help"]
@@ -249,8 +249,8 @@ def _what_is_missing(error: ImportError, command: _Command) -> str:
         raise error
     if package in _SYSTEM:
         return f"this needs a POSIX system: Python has no module {package} here"
-    wanted = how_to_install(_EXTRAS.get(package, command.extras))
-    return f"{package} is not installed: {wanted}"
+    installation = how_to_install(_EXTRAS.get(package, command.extras))
+    return f"{package} is not installed: {installation}"
 
 
 _EXTRAS = {"psycopg": "postgres", "pyspark": "loaders", "py4j": "loaders"}

@@ -61,26 +61,26 @@ _DRAFT = rdflib.URIRef("https://spec.knows.idlab.ugent.be/sparql-11-incremental-
 
 def description(environ: WsgiEnvironment, path: str, urls: Sequence[str]) -> rdflib.Graph:
     """Describe the service over these datasets."""
-    here = rdflib.URIRef(application_uri(dict(environ)).rstrip("/") + path)
+    service = rdflib.URIRef(application_uri(dict(environ)).rstrip("/") + path)
     graph = rdflib.Graph()
     graph.bind("sd", _SD)
     graph.bind("formats", _FORMATS)
-    graph.add((here, RDF.type, _SD.Service))
-    graph.add((here, _SD.endpoint, here))
-    graph.add((here, _SD.supportedLanguage, _SD.SPARQL11Query))
-    graph.add((here, _SD.feature, _SD.BasicFederatedQuery))
+    graph.add((service, RDF.type, _SD.Service))
+    graph.add((service, _SD.endpoint, service))
+    graph.add((service, _SD.supportedLanguage, _SD.SPARQL11Query))
+    graph.add((service, _SD.feature, _SD.BasicFederatedQuery))
     for name in ("JSON", "XML", "CSV", "TSV"):
-        graph.add((here, _SD.resultFormat, _FORMATS[f"SPARQL_Results_{name}"]))
+        graph.add((service, _SD.resultFormat, _FORMATS[f"SPARQL_Results_{name}"]))
     for name in ("Turtle", "N-Triples", "RDF_XML", "JSON-LD"):
-        graph.add((here, _SD.resultFormat, _FORMATS[name]))
+        graph.add((service, _SD.resultFormat, _FORMATS[name]))
     # Answers that are kept up to date. The draft whose names they take has a vocabulary of its own,
     # which is not used here, because the protocol is not followed to the letter.
-    graph.add((here, _SD.resultFormat, _EVENT_STREAM))
+    graph.add((service, _SD.resultFormat, _EVENT_STREAM))
     graph.add((_EVENT_STREAM, RDF.type, _FORMATS.Format))
     graph.add((_EVENT_STREAM, _FORMATS.media_type, rdflib.Literal("text/event-stream")))
     graph.add((_EVENT_STREAM, RDFS.seeAlso, _DRAFT))
     data = rdflib.BNode()
-    graph.add((here, _SD.defaultDataset, data))
+    graph.add((service, _SD.defaultDataset, data))
     graph.add((data, RDF.type, _SD.Dataset))
     for url in urls:
         graph.add((data, DCTERMS.source, rdflib.URIRef(url)))
@@ -93,7 +93,7 @@ KEPT = timedelta(minutes=10)
 """How long they are taken for the present ones."""
 
 
-class KeptWords:
+class VocabularyCache:
     """The words of a client's datasets as JSON. Thread-safe."""
 
     def __init__(self, client: Client, budgets: Budgets) -> None:
@@ -114,8 +114,8 @@ class KeptWords:
             if now >= self._until:
                 with self._budgets() as budget:
                     words = self._client.words(budget)
-                told = {"predicates": words.predicates, "classes": words.classes}
-                self._body = json.dumps(told, ensure_ascii=False).encode()
+                vocabulary = {"predicates": words.predicates, "classes": words.classes}
+                self._body = json.dumps(vocabulary, ensure_ascii=False).encode()
                 self._until = shifted(now, KEPT)
             return self._body
 
@@ -188,7 +188,7 @@ class SparqlEndpoint:
         self._page = PageFiles(
             PageSettings(client.urls, examples, endpoint=True, continuous=continuous, tiles=tiles)
         )
-        self._words = KeptWords(client, self._budget)
+        self._words = VocabularyCache(client, self._budget)
         self._live = LiveAnswers(self._stream, client.clock, self._allowance.rows, self._work)
         self.threads = queries + streams + _SPARE
         """How many requests may be under way at the same time."""
@@ -295,25 +295,25 @@ class SparqlEndpoint:
             if at is not None:
                 raise RefusedError(HTTPStatus.BAD_REQUEST, "at: what is kept up to date begins now")
             return _EVENTS, self._follow(text, environ)
-        gone = environ.get("waitress.client_disconnected", lambda: False)
+        reader_gone = environ.get("waitress.client_disconnected", lambda: False)
         while not self._turns.acquire(timeout=1):
-            if gone():
+            if reader_gone():
                 raise ClosedError("the reader has gone")
         with ExitStack() as failing:
             failing.callback(self._turns.release)
-            budget = Budget(self._client.clock, self._allowance, gone)
+            budget = Budget(self._client.clock, self._allowance, reader_gone)
             failing.enter_context(self._watch.watching(budget))
-            found = self._client.query(text, at=at, options=QueryOptions(budget=budget))
-            if isinstance(found, rdflib.Graph):
+            answer = self._client.query(text, at=at, options=QueryOptions(budget=budget))
+            if isinstance(answer, rdflib.Graph):
                 media_type = negotiated(accept, GRAPH_TYPES, {})
-                return media_type, graph_text(found, GRAPH_TYPES[media_type]).encode()
-            if isinstance(found, bool):
+                return media_type, graph_text(answer, GRAPH_TYPES[media_type]).encode()
+            if isinstance(answer, bool):
                 types = {RESULT_MEDIA_TYPES[name]: name for name in BOOLEAN_WRITERS}
                 media_type = negotiated(accept, types, _SOLUTION_ALIASES)
-                return media_type, BOOLEAN_WRITERS[types[media_type]](found).encode()
-            failing.callback(found.close)
+                return media_type, BOOLEAN_WRITERS[types[media_type]](answer).encode()
+            failing.callback(answer.close)
             media_type = negotiated(accept, _SOLUTION_TYPES, _SOLUTION_ALIASES)
-            pieces = begun(found, _SOLUTION_TYPES[media_type])
+            pieces = begun(answer, _SOLUTION_TYPES[media_type])
             if "tpf_client.cut_off" in environ:
                 # Whoever waits for a reader cannot be told that the time is over.
                 budget.on_stop(environ["tpf_client.cut_off"])

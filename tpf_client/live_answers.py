@@ -66,36 +66,36 @@ def work_of(done: Statistics) -> dict[str, int]:
 
 def applied(rows: Sequence[TimedSolution], update: Update) -> list[TimedSolution]:
     """Apply an update to an answer, as a reader does."""
-    gone = Counter(each.row for each in update.removed)
+    removed = Counter(each.row for each in update.removed)
     result = []
     for each in rows:
-        if gone[each.row]:
-            gone[each.row] -= 1
+        if removed[each.row]:
+            removed[each.row] -= 1
         else:
             result.append(each)
-    for place, each in update.placed():
-        result.insert(len(result) if place is None else place, each)
+    for index, each in update.placed():
+        result.insert(len(result) if index is None else index, each)
     return result
 
 
-def head_of(told: Mapping[str, Any]) -> dict[str, Any]:
+def head_of(head: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of `Update.head` about the whole answer."""
     names = ("vars", "at", "valid_until", "next_look", "boolean")
-    return {name: told[name] for name in names if name in told}
+    return {name: head[name] for name in names if name in head}
 
 
 def status_of(
-    update: Update, told: Mapping[str, Any], rows: int, all_work: Mapping[str, int]
+    update: Update, head: Mapping[str, Any], rows: int, all_work: Mapping[str, int]
 ) -> tuple[str, dict[str, Any]]:
     """Return the name and data of the event about an answer's state.
 
-    `told` is `Update.head`; `rows` is the size of the answer; `all_work` are the requests of all
+    `head` is `Update.head`; `rows` is the size of the answer; `all_work` are the requests of all
     queries.
     """
     if update.error is not None:
-        return "error", {name: told[name] for name in ("at", "error", "next_look")}
+        return "error", {name: head[name] for name in ("at", "error", "next_look")}
     names = ("at", "valid_until", "next_look", "dynamic", "warnings", "late")
-    status = {name: told[name] for name in names if name in told}
+    status = {name: head[name] for name in names if name in head}
     status |= {"rows": rows, "pages": update.pages}
     return "up-to-date", status | work_of(update.work) | {"endpoint": all_work}
 
@@ -224,12 +224,12 @@ class LiveAnswer:
     def _take(self, update: Update) -> None:
         with self._lock:
             placed = update.placed()
-            told = update.head(placed)
+            head = update.head(placed)
             if update.error is None and (self.last == 0 or placed or update.removed):
-                self._change(update, told, [each for _, each in placed])
-            self._last_status = status_of(update, told, len(self._rows), self._work())
-            wanted = not self.plan or any(each.explain for each in self._followers)
-            if update.error is None and wanted:
+                self._change(update, head, [each for _, each in placed])
+            self._last_status = status_of(update, head, len(self._rows), self._work())
+            plan_wanted = not self.plan or any(each.explain for each in self._followers)
+            if update.error is None and plan_wanted:
                 self.plan = self._event("plan", self._stream.plan())
             self._status = self._told()
             self.looks += 1
@@ -239,16 +239,16 @@ class LiveAnswer:
         if self.is_idle(update.at):
             self.close()
 
-    def _change(self, update: Update, told: dict[str, Any], added: Sequence[TimedSolution]) -> None:
+    def _change(self, update: Update, head: dict[str, Any], added: Sequence[TimedSolution]) -> None:
         self._rows = applied(self._rows, update)
         if self._most_rows is not None and len(self._rows) > self._most_rows:
             raise LimitError(f"more than {self._most_rows} solutions")
         self.last += 1
         self._initial = ""
-        self._head = head_of(told)
+        self._head = head_of(head)
         if self.last == 1:
             return
-        text = self._event("update", told, self.last, {"added": added, "removed": update.removed})
+        text = self._event("update", head, self.last, {"added": added, "removed": update.removed})
         self._kept.append(text)
         self._kept_size += len(text)
         while self._kept_size > _KEPT:
@@ -279,7 +279,7 @@ class AnswerFollower:
         self.explain = explain
         self._last_id = last_id
         self._changed = threading.Event()
-        self._gone = False
+        self._ended = False
 
     def wake(self) -> None:
         """There is something new."""
@@ -287,7 +287,7 @@ class AnswerFollower:
 
     def end(self) -> None:
         """Its reader has gone, or shall go."""
-        self._gone = True
+        self._ended = True
         self.wake()
 
     def begin(self) -> None:
@@ -296,17 +296,17 @@ class AnswerFollower:
         Raises:
             ClientError: it failed, and there will be no other.
         """
-        while not (self.answer.looks or self.answer.is_over or self._gone):
+        while not (self.answer.looks or self.answer.is_over or self._ended):
             self._changed.wait()
             self._changed.clear()
-        if not self.answer.last and (self.answer.is_over or self._gone):
+        if not self.answer.last and (self.answer.is_over or self._ended):
             error = self.answer.error
             raise error if isinstance(error, ClientError) else ClosedError("the query was closed")
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the texts to send; a comment when nothing comes for a while."""
+        """Yield the texts to send, or comments as heartbeats."""
         number, looks, plan = self.answer.number_of(self._last_id), 0, ""
-        while not self._gone:
+        while not self._ended:
             self._changed.clear()
             over = self.answer.is_over
             texts, number, looks = self.answer.after(number, looks)
@@ -335,7 +335,7 @@ def begun(solutions: Solutions, form: str) -> Iterator[str]:
 
 
 class StreamedBody:
-    """The body of an answer that is not complete yet; `done` is called at its end."""
+    """The body of an incomplete answer; `done` is called at its end."""
 
     def __init__(self, pieces: Iterator[str], done: Callable[[], None]) -> None:
         self._pieces = pieces
@@ -372,7 +372,7 @@ class FollowedBody:
         self._done = done
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the body in small chunks, so that a slow reader costs little memory."""
+        """Yield the body in small chunks, for slow readers."""
         for text in self._follower:
             for start in range(0, len(text), _CHUNK):
                 yield text[start : start + _CHUNK].encode()

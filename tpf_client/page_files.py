@@ -111,12 +111,12 @@ class PageSettings:
     tiles: MapTiles | None = None
 
     def over(self, urls: Sequence[str]) -> "PageSettings":
-        """The same, over these datasets."""
+        """Return these settings with other datasets."""
         return replace(self, datasets=urls)
 
     def to_json(self) -> str:
         """The content of ``page.json``."""
-        told = {
+        settings = {
             "datasets": list(self.datasets),
             "examples": [{"title": each.title, "query": each.query} for each in self.examples],
             "endpoint": self.endpoint,
@@ -124,7 +124,7 @@ class PageSettings:
             "tiles": self.tiles
             and {"url": self.tiles.template, "attribution": self.tiles.attribution},
         }
-        return json.dumps(told, ensure_ascii=False)
+        return json.dumps(settings, ensure_ascii=False)
 
 
 @cache
@@ -152,13 +152,13 @@ def bundle(with_engine: bool) -> Mapping[str, PageFile]:
         packages = named("packages.zip", archive, "application/zip")
         loaded = [part for part in parts if not part.name.endswith(".mjs")]
         sent = sum(len(files[f"{python}/{p.name}"].encoded("br") or b"") for p in loaded)
-        told = {
+        names = {
             "python": python,
             "packages": packages,
             "whole": str(sum(part.size for part in loaded) + len(archive)),
             "sent": str(sent + len(_compressed(archive, "gzip") or b"")),
         }
-        filled = _filled(_built("engine.js"), told)
+        filled = _filled(_built("engine.js"), names)
         engine = named("engine.js", filled, _SCRIPT, ENGINE_POLICY)
     script = named("page.js", _built("page.js"), _SCRIPT)
     style = named("page.css", _built("page.css"), _STYLE)
@@ -178,15 +178,15 @@ def bundle(with_engine: bool) -> Mapping[str, PageFile]:
 
 
 def write_page(folder: Path, settings: PageSettings) -> list[str]:
-    """Write the page into a folder for a static host; return the names of the files.
+    """Write the page into a folder; return the names of the files.
 
     Each is there plain and compressed (``.br``, ``.gz``).
 
     Raises:
         OSError: it cannot be written.
     """
-    told = PageFile("application/json", settings.to_json().encode(), caching=_LOOK_AGAIN)
-    files = {**bundle(not settings.endpoint), "page.json": told}
+    page = PageFile("application/json", settings.to_json().encode(), caching=_LOOK_AGAIN)
+    files = {**bundle(not settings.endpoint), "page.json": page}
     for name, file in files.items():
         target = folder / (name or "index.html")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -201,8 +201,8 @@ class PageFiles:
     """The responses at the paths of the page."""
 
     def __init__(self, settings: PageSettings) -> None:
-        told = PageFile("application/json", settings.to_json().encode(), caching=_LOOK_AGAIN)
-        self._files = {**bundle(not settings.endpoint), "page.json": told}
+        page = PageFile("application/json", settings.to_json().encode(), caching=_LOOK_AGAIN)
+        self._files = {**bundle(not settings.endpoint), "page.json": page}
         tiles = settings.tiles
         if tiles is not None:
             self._files = {
@@ -253,8 +253,8 @@ def _built(name: str) -> bytes:
     return (_BUILT / name).read_bytes()
 
 
-def _filled(text: bytes, told: Mapping[str, str]) -> bytes:
-    for name, value in told.items():
+def _filled(text: bytes, values: Mapping[str, str]) -> bytes:
+    for name, value in values.items():
         text = text.replace(f"@{name}@".encode(), value.encode())
     return text
 

@@ -221,18 +221,18 @@ def _is_ours(package: bytes) -> bool:
 
 
 def _members(package: bytes) -> dict[str, bytes]:
-    found = {}
+    members = {}
     with tarfile.open(fileobj=io.BytesIO(package)) as archive:
         for name in _FILES:
             member = archive.extractfile(f"package/{name}")
             if member is None:
                 raise ValueError(f"the package has no {name}")
-            found[name] = member.read()
-    found["python_stdlib.zip"] = _trimmed(found["python_stdlib.zip"])
+            members[name] = member.read()
+    members["python_stdlib.zip"] = _trimmed(members["python_stdlib.zip"])
     # Of its own packages none is loaded; what is left says which Python it is.
-    lock = json.loads(found["pyodide-lock.json"])
-    found["pyodide-lock.json"] = json.dumps({**lock, "packages": {}}).encode()
-    return found
+    lock = json.loads(members["pyodide-lock.json"])
+    members["pyodide-lock.json"] = json.dumps({**lock, "packages": {}}).encode()
+    return members
 
 
 def _trimmed(library: bytes) -> bytes:
@@ -310,19 +310,19 @@ def _write(contents: dict[str, bytes], folder: Path, quality: int) -> None:
 
 def _compile_modules(folder: Path) -> None:
     """Compile the modules of ours that the worker imports, unless done."""
-    kept, wanted = _modules(folder), module_sources()
-    if all((path, _sha256(source)) in kept for path, source in wanted.items()):
+    kept, sources = _modules(folder), module_sources()
+    if all((path, _sha256(source)) in kept for path, source in sources.items()):
         return
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
         for each in runtime_files(folder):
             packed = (folder / f"{each.name}.gz").read_bytes()
             (Path(work) / each.name).write_bytes(gzip.decompress(packed))
-        made = _compiled(_archive(wanted), Path(work))
+        made = _compiled(_archive(sources), Path(work))
         if made is None:
             return
         new = Path(work) / _MODULES
         with zipfile.ZipFile(io.BytesIO(made)) as before, zipfile.ZipFile(new, "w") as after:
-            for path, source in wanted.items():
+            for path, source in sources.items():
                 entry = zipfile.ZipInfo(f"{path}c", _NO_DATE)
                 entry.comment = _sha256(source).encode()
                 after.writestr(entry, before.read(f"{path}c"), zipfile.ZIP_DEFLATED)
@@ -372,12 +372,12 @@ def module_sources() -> dict[str, bytes]:
 
 def _imported(root: str) -> dict[str, Path]:
     """Return the files of a module and of all that it imports, by name."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     waiting = [root]
     while waiting:
         name = waiting.pop()
         package = name.rpartition(".")[0]
-        if name in found or name in _ELSEWHERE or name.partition(".")[0] not in _CARRIED:
+        if name in files or name in _ELSEWHERE or name.partition(".")[0] not in _CARRIED:
             continue
         if package:
             waiting.append(package)
@@ -388,10 +388,10 @@ def _imported(root: str) -> dict[str, Path]:
         if spec is None or not (spec.origin or "").endswith(".py"):
             continue
         assert spec.origin is not None
-        found[name] = Path(spec.origin)
+        files[name] = Path(spec.origin)
         inside = name if spec.submodule_search_locations is not None else package
-        waiting += _imports(ast.parse(found[name].read_bytes()), inside)
-    return found
+        waiting += _imports(ast.parse(files[name].read_bytes()), inside)
+    return files
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:

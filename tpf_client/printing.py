@@ -36,7 +36,7 @@ STATIC = "nothing in this dataset is labelled: its answer cannot change"
 
 
 def cell(term: str | None) -> str:
-    """Format a term for people: the text of a literal, an IRI without brackets."""
+    """Format a term for people: a literal's text, an IRI without brackets."""
     if term is None:
         return ""
     if is_literal(term):
@@ -75,8 +75,8 @@ class LiveTable:
             lines.append(_styled(row, changed.get(row), new, late=late[row] > 0))
             late[row] -= 1
         replaced = set(changed.values())
-        gone = [row for row in removed if row not in replaced]
-        lines += [[Text(_line(term), style="dim strike") for term in row] for row in gone]
+        vanished = [row for row in removed if row not in replaced]
+        lines += [[Text(_line(term), style="dim strike") for term in row] for row in vanished]
         status = Text(
             f"{counted(len(rows), 'row')}{_late(update)} at {_time(update.at, update.at)} UTC"
             f" · valid until {_time(update.valid_until, update.at)}"
@@ -92,8 +92,8 @@ class LiveTable:
             below.append(_cut(f"error: {update.error}; trying again", "red"))
         if update.form == "ASK":
             style = "bold yellow" if added or removed else "bold"
-            said = {True: "yes", False: "no", None: "…"}[update.boolean]
-            lines = [[Text(said, style=style)]]
+            answer = {True: "yes", False: "no", None: "…"}[update.boolean]
+            lines = [[Text(answer, style=style)]]
             return _Frame(("answer",), lines, 1, below)
         return _Frame(update.variables, lines, len(rows), below)
 
@@ -157,9 +157,10 @@ def _cut(text: str, style: str) -> Text:
 
 
 def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:
-    """Pair added rows with the removed ones they replace: those that agree in most cells.
+    """Pair added rows with the removed ones they replace.
 
-    At least half must agree, or the first cells; ties go to agreement further left, as keys are.
+    At least half of the cells must agree, or the first ones; ties go to agreement further left, as
+    keys are.
     """
     new, old = dict.fromkeys(added), dict.fromkeys(removed)
     if len(new) * len(old) > _MAX_COMPARISONS:
@@ -240,25 +241,27 @@ _FORMATS: dict[QueryForm, tuple[Format, ...]] = {
 
 
 def named_format(name: str) -> Format | None:
-    """Return a format by its name, a usual one, or a media type, in any case."""
+    """Return a format by any of its names, or a media type."""
     # A parameter, such as a charset, changes nothing.
     return _CALLED.get(name.partition(";")[0].strip().lower())
 
 
-def refusal(form: QueryForm, wanted: Format | None, *, watch: bool, terminal: bool) -> str | None:
-    """Explain why an answer cannot be printed in a format; ``None``: it can."""
+def refusal(
+    form: QueryForm, requested: Format | None, *, watch: bool, terminal: bool
+) -> str | None:
+    """Explain why an answer cannot be printed in a format, if so."""
     offered = _FORMATS[form]
     what = f"the answer of {form}"
     if watch:
         offered = (Format.TABLE, Format.NDJSON) if terminal else (Format.NDJSON,)
         what = "--watch" if terminal else "--watch without a terminal"
-    if wanted is None or wanted in offered:
+    if requested is None or requested in offered:
         return None
-    return f"{what} has no format {wanted.value}: {', '.join(each.value for each in offered)}"
+    return f"{what} has no format {requested.value}: {', '.join(each.value for each in offered)}"
 
 
 def print_answer(answer: "Solutions | bool | rdflib.Graph", form: Format | None) -> int:
-    """Print an answer, solutions as they come; return its number of solutions or triples."""
+    """Print an answer as it comes; return its number of solutions or triples."""
     out = sys.stdout
     if isinstance(answer, bool):
         plain = form in (None, Format.TABLE)

@@ -118,14 +118,14 @@ def _parameters(text: str) -> dict[str, list[str]]:
 
 
 def _graphs(parameters: dict[str, list[str]], name: str) -> tuple[Term, ...]:
-    found = []
+    graphs = []
     for each in parameters.get(name, ()):
         try:
-            found.append(iri(each))
+            graphs.append(iri(each))
         except TermError as error:
             reason = f"{name}: {str(error)[:200]}"
             raise RefusedError(HTTPStatus.BAD_REQUEST, reason) from error
-    return tuple(found)
+    return tuple(graphs)
 
 
 def _only(parameters: dict[str, list[str]], name: str) -> str | None:
@@ -171,10 +171,10 @@ def negotiated(accept: str, offered: Mapping[str, str], aliases: Mapping[str, st
     def quality(media_type: str) -> float:
         names = {media_type, *(a for a, name in aliases.items() if name == offered[media_type])}
         main = media_type.partition("/")[0]
-        for wanted in (names, {f"{main}/*"}, {"*/*", "*"}):
-            found = [weight for kind, weight in ranges if kind in wanted]
-            if found:
-                return max(found)
+        for kinds in (names, {f"{main}/*"}, {"*/*", "*"}):
+            weights = [weight for kind, weight in ranges if kind in kinds]
+            if weights:
+                return max(weights)
         return 0.0
 
     best = max(offered, key=quality)

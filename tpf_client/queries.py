@@ -207,8 +207,8 @@ def _sampled(source: FragmentSource, pattern: QuadPattern) -> Task[list[Page]]:
         return [first]
     others = foretell(following, 1, first, _ALL_PAGES)
     # Both ends are among them.
-    places = dict.fromkeys(n * (len(others) - 1) // (SAMPLED - 1) for n in range(SAMPLED))
-    rest = yield [Request(others[place]) for place in places]
+    numbers = dict.fromkeys(n * (len(others) - 1) // (SAMPLED - 1) for n in range(SAMPLED))
+    rest = yield [Request(others[number]) for number in numbers]
     return [first, *rest]
 
 
@@ -224,7 +224,7 @@ Bindings: TypeAlias = Mapping[str, object]
 
 
 class How(TypedDict, total=False):
-    """How a query is answered; see `Client.query`."""
+    """The way in which a query is answered; see `Client.query`."""
 
     at: datetime | None
     timeout: float | None

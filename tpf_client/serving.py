@@ -140,8 +140,8 @@ def close_server(server: Any) -> None:
     server.close()
 
 
-def run_until_told(endpoint: Answering, server: Any, said: str = "") -> None:
-    """Answer until SIGTERM or SIGINT, in the main thread; print `said` once ready."""
+def run_until_stopped(endpoint: Answering, server: Any, message: str = "") -> None:
+    """Answer until SIGTERM or SIGINT, in the main thread; print `message` once ready."""
     # By itself: this thread may hold just then what ending a follower takes.
     ending = threading.Thread(target=endpoint.close, name="ending", daemon=True)
 
@@ -152,7 +152,7 @@ def run_until_told(endpoint: Answering, server: Any, said: str = "") -> None:
 
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, stop)
-    sys.stderr.write(said)
+    sys.stderr.write(message)
     sys.stderr.flush()
     # Ends without an error when a handler raises.
     server.run()
@@ -263,7 +263,7 @@ def serve(
         server = make_server(endpoint, listener)
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{listener.getsockname()[1]}{PATH}"
-        run_until_told(endpoint, server, f"tpf-query: {url}\n")
+        run_until_stopped(endpoint, server, f"tpf-query: {url}\n")
 
 
 def _is_address(host: str) -> bool:

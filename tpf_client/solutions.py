@@ -60,9 +60,9 @@ class Solution(Mapping[str, "Identifier"]):
         if not isinstance(name, str):
             names = ", ".join(map(repr, self)) or "none has a value"
             raise TypeError(f"a solution is read by names of variables ({names}), not by {name!r}")
-        wanted = name if name.startswith("?") else f"?{name}"
+        variable_name = name if name.startswith("?") else f"?{name}"
         for variable, term in zip(self._variables, self.row, strict=True):
-            if variable == wanted and term is not None:
+            if variable == variable_name and term is not None:
                 return _shown(term)
         raise KeyError(name)
 

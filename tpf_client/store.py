@@ -97,8 +97,8 @@ class FragmentStore(Store):
             OurVariable(f"?{name}") if node is None else _term_of(node)
             for name, node in zip(_PLACES, triple_pattern, strict=True)
         )
-        for found in self.client.match(QuadPattern(subject, predicate, object_)):
-            yield tuple(map(rdflib_term, found)), iter(())
+        for triple in self.client.match(QuadPattern(subject, predicate, object_)):
+            yield tuple(map(rdflib_term, triple)), iter(())
 
     def __len__(self, context: Any = None) -> int:
         """Count the triples."""

@@ -69,8 +69,8 @@ def _labelling(part: Detected) -> str:
 
 
 def _change(step: Step, evaluation: Evaluation) -> tuple[str | None, str]:
-    wanted = canonical_pattern(step.pattern)
-    fragments = [each for each in evaluation.fragments() if _belongs(each, wanted)]
+    pattern = canonical_pattern(step.pattern)
+    fragments = [each for each in evaluation.fragments() if _belongs(each, pattern)]
     facts = dict.fromkeys(quad for each in fragments for quad in each.quads())
     held = evaluation.held
     labels = [held.label(quad) for quad in facts if quad in held]
@@ -86,15 +86,15 @@ def _change(step: Step, evaluation: Evaluation) -> tuple[str | None, str]:
         return "dynamic", f"its facts change, none has a label now; fresh until {until}"
     if not facts:
         return None, "nothing matches now, or nothing was asked for"
-    due = min(each.due(evaluation.freshness) for each in fragments)
+    due = min(each.next_reading(evaluation.freshness) for each in fragments)
     again = "" if due == LAST else f"; looked at again at {format_instant(due)}"
     return "static", f"none of {len(labels)} facts is labelled{again}"
 
 
-def _belongs(fragment: LiveFragment, wanted: QuadPattern) -> bool:
+def _belongs(fragment: LiveFragment, pattern: QuadPattern) -> bool:
     return all(
         is_variable(term) or term == other
-        for term, other in zip(wanted, fragment.pattern, strict=True)
+        for term, other in zip(pattern, fragment.pattern, strict=True)
     )
 
 
@@ -194,7 +194,7 @@ class Update:
         for each in self.added:
             new.setdefault(each.row, []).append(each)
         return [
-            (place, new[row].pop()) for place, row in enumerate(self._tick.answer()) if new.get(row)
+            (index, new[row].pop()) for index, row in enumerate(self._tick.answer()) if new.get(row)
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class Update:
         if self.form == "ASK":
             result["boolean"] = self.boolean
         if self.ordered:
-            result["places"] = [place for place, _ in placed]
+            result["places"] = [index for index, _ in placed]
         if self.error is not None:
             result["error"] = str(self.error)
         if self.late:
@@ -267,10 +267,10 @@ class Updates:
         running = self.streamer.running
         if running is None:
             raise RuntimeError("the stream was not started")
-        told = stream_json(
+        explanation = stream_json(
             running.detected, running.evaluation, running.leaves, self.streamer.began
         )
-        return told | {"seconds": self.streamer.took.total_seconds()}
+        return explanation | {"seconds": self.streamer.took.total_seconds()}
 
     def close(self) -> None:
         """Stop, from whatever thread."""

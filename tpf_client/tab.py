@@ -181,8 +181,8 @@ class Tab:
         return client
 
     def _work(self) -> dict[str, int]:
-        told = [work_of(client.statistics) for client in self._clients.values()]
-        return {name: sum(each[name] for each in told) for name in work_of(Statistics())}
+        works = [work_of(client.statistics) for client in self._clients.values()]
+        return {name: sum(each[name] for each in works) for name in work_of(Statistics())}
 
 
 class _Query:
@@ -218,12 +218,12 @@ class _Query:
         self._post(f'{head[:-1]}, "data": {data_text(data, lists)}}}')
 
     async def _tell_work(self, done: Callable[[], Statistics]) -> None:
-        told: dict[str, int] = {}
+        last: dict[str, int] = {}
         while True:
             await asyncio.sleep(_PAUSE)
             work = work_of(done())
-            if work != told:
-                told = work
+            if work != last:
+                last = work
                 self._tell("work", work | {"endpoint": self._all_work()})
 
     async def _words(self) -> None:
@@ -314,14 +314,14 @@ class _Query:
         if update.error is not None:
             return rows
         placed = update.placed()
-        told = update.head(placed)
+        update_head = update.head(placed)
         present = applied(rows or (), update)
         if rows is None:
-            head = head_of(told) | {"valid": [each.span_json() for each in present]}
+            head = head_of(update_head) | {"valid": [each.span_json() for each in present]}
             self._tell("initial", head, {"added": present, "removed": ()})
         elif placed or update.removed:
             added = [each for _, each in placed]
-            self._tell("update", told, {"added": added, "removed": update.removed})
+            self._tell("update", update_head, {"added": added, "removed": update.removed})
         return present
 
 

@@ -23,5 +23,5 @@ def method_named(name: str) -> Method:
     for method in METHODS:
         if method.name == name:
             return method
-    known = ", ".join(method.name for method in METHODS)
-    raise MethodError(f"no annotation method is called {name!r}; there are {known}")
+    names = ", ".join(method.name for method in METHODS)
+    raise MethodError(f"no annotation method is called {name!r}; there are {names}")

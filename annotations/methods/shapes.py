@@ -51,7 +51,7 @@ class Slot(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedTerm:
-    """The same term for every fact."""
+    """A constant term."""
 
     value: Term
 
@@ -77,13 +77,13 @@ class Position:
 
     def require(self, term: Term, lookup: Lookup) -> Lookup | None:
         """The facts with this term."""
-        known = getattr(lookup.facts, self.name)
-        if (known is None and (term != DEFAULT_GRAPH or self.name == "graph")) or (
-            known == NAMED_GRAPHS and term != DEFAULT_GRAPH
+        bound = getattr(lookup.facts, self.name)
+        if (bound is None and (term != DEFAULT_GRAPH or self.name == "graph")) or (
+            bound == NAMED_GRAPHS and term != DEFAULT_GRAPH
         ):
             narrowed: dict[str, Any] = {self.name: term}
             return lookup._replace(facts=lookup.facts._replace(**narrowed))
-        return lookup if known == term else None
+        return lookup if bound == term else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +220,12 @@ class Shape(NamedTuple):
         graph = NAMED_GRAPHS if self.named_only else None
         lookup: Lookup | None = Lookup(FactPattern(graph=graph, labelling=self.labelling))
         bound: dict[Variable, Slot] = {}
-        for wanted, slot in zip(pattern, self[:4], strict=True):
+        for expected, slot in zip(pattern, self[:4], strict=True):
             if lookup is None:
                 return None
-            if not is_variable(wanted):
-                lookup = slot.require(Term(wanted), lookup)
-            elif (earlier := bound.setdefault(Variable(wanted), slot)) is not slot:
+            if not is_variable(expected):
+                lookup = slot.require(Term(expected), lookup)
+            elif (earlier := bound.setdefault(Variable(expected), slot)) is not slot:
                 lookup = _equal(earlier, slot, lookup)
         if lookup is None:
             return None

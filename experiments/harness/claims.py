@@ -26,11 +26,11 @@ CLAIMS = tuple(_claims())
 """All of them, in the order of the experiments."""
 
 
-def checks(experiment: str, found: Mapping[str, Callable[[], float | None]]) -> Iterator[Check]:
+def checks(experiment: str, measured: Mapping[str, Callable[[], float | None]]) -> Iterator[Check]:
     """Pair the claims of an experiment with measured values; ``None``: not measured."""
     for claim in CLAIMS:
         if claim.experiment == experiment:
-            yield Check(claim, found[claim.name]())
+            yield Check(claim, measured[claim.name]())
 
 
 def unmeasured(experiments: Collection[str]) -> list[Check]:

@@ -128,7 +128,7 @@ class RunComparison:
                     shown_value(statistics.fmean(figure.after)),
                 )
             )
-        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = [
             "  ".join(
                 [row[0].ljust(widths[0])]
@@ -169,17 +169,17 @@ def _figures(raw: Path, columns: Sequence[str], name: str) -> dict[FigureName, l
     keys = tuple(columns[: columns.index("repetition")])
     values = tuple(columns[columns.index("error") + 1 :])
     results = RawData(raw, _OwnColumns(name, keys, values)).results({})
-    found: dict[FigureName, dict[str, list[float]]] = {}
+    figures: dict[FigureName, dict[str, list[float]]] = {}
     for row in results.rows:
         named = (*keys, *(part for part in _PARTS if part in values))
         parameters = tuple((column, row[column]) for column in named)
         for column in values:
             if _NUMBER.fullmatch(row[column]) and column not in _PARTS:
-                repetitions = found.setdefault(FigureName(name, parameters, column), {})
+                repetitions = figures.setdefault(FigureName(name, parameters, column), {})
                 repetitions.setdefault(row["repetition"], []).append(float(row[column]))
     return {
         figure: [statistics.fmean(each) for each in repetitions.values()]
-        for figure, repetitions in found.items()
+        for figure, repetitions in figures.items()
     }
 
 
@@ -187,7 +187,7 @@ def compare_runs(
     before: FinishedRun, after: FinishedRun, columns: Iterable[str] = ()
 ) -> RunComparison:
     """Compare the figures of two runs with the same seed and sizes."""
-    wanted = set(columns)
+    selected = set(columns)
     both = [name for name in before.facts if name in after.facts]
     skipped = [
         f"{name}: in one of the runs only" for name in sorted(before.facts.keys() ^ after.facts)
@@ -202,7 +202,7 @@ def compare_runs(
             if figure.experiment != name or others is None:
                 continue
             ratio = ratio_estimate(values, others)
-            if ratio is not None and (not wanted or figure.column in wanted):
+            if ratio is not None and (not selected or figure.column in selected):
                 figures.append(ComparedFigure(figure, values, others, ratio))
     if not figures:
         raise ConfigurationError("; ".join(["there is nothing to compare", *skipped]))
@@ -245,7 +245,7 @@ def measure_alternately(
     say: Callable[[str], None],
 ) -> tuple[FinishedRun, FinishedRun]:
     """Measure an experiment at two commits, round after round."""
-    found = [_commit(project, name) for name in commits]
+    hashes = [_commit(project, name) for name in commits]
     with tempfile.TemporaryDirectory(prefix="tpf-compare-") as scratch:
         folder = Path(scratch)
         # Data of others are beside the project.
@@ -255,8 +255,8 @@ def measure_alternately(
         sizes.write_text(_sizes(config), encoding="utf-8")
         sides: tuple[list[FinishedRun], list[FinishedRun]] = ([], [])
         with (
-            _worktree(project, found[0], folder / "before") as before,
-            _worktree(project, found[1], folder / "after") as after,
+            _worktree(project, hashes[0], folder / "before") as before,
+            _worktree(project, hashes[1], folder / "after") as after,
         ):
             trees = (before, after)
             for number in range(rounds):
@@ -282,10 +282,10 @@ def _sizes(config: Path | None) -> str:
         return "repetitions = 1\n"
     try:
         text = config.read_text(encoding="utf-8")
-        said = "repetitions" in tomllib.loads(text)
+        stated = "repetitions" in tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{config}: {error}") from error
-    return text if said else f"repetitions = 1\n{text}"
+    return text if stated else f"repetitions = 1\n{text}"
 
 
 def _commit(project: Path, name: str) -> str:

@@ -164,15 +164,15 @@ class Check:
     """A claim and the measured value; ``None``: not measured."""
 
     claim: Claim
-    found: float | None
+    measured: float | None
 
     @property
     def verdict(self) -> str:
         """Say if they agree."""
-        if self.found is None:
+        if self.measured is None:
             return "not measured here"
         low, high = self.claim.at_least, self.claim.at_most
-        agrees = (low is None or self.found >= low) and (high is None or self.found <= high)
+        agrees = (low is None or self.measured >= low) and (high is None or self.measured <= high)
         return "agrees" if agrees else "differs"
 
 

@@ -35,13 +35,13 @@ def load_average() -> str:
 
 def describe_versions() -> Mapping[str, str]:
     """Return the commit, and the versions of packages and peers."""
-    found = {"commit": commit()}
+    described = {"commit": commit()}
     for name in _PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            described[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found | peers.versions()
+            described[name] = "not installed"
+    return described | peers.versions()
 
 
 def commit() -> str:

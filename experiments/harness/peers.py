@@ -37,14 +37,14 @@ def package(name: str) -> Path:
 @cache
 def nodes() -> tuple[tuple[str, str], ...]:
     """List the installed Nodes with versions, the peers' own first."""
-    found = []
+    result = []
     for candidate in (str(node_modules() / ".bin/node"), shutil.which("node")):
         if candidate is None or not Path(candidate).is_file():
             continue
         version = _output(candidate, "--version")
         if version:
-            found.append((candidate, version))
-    return tuple(found)
+            result.append((candidate, version))
+    return tuple(result)
 
 
 def new_node() -> str:
@@ -104,12 +104,12 @@ def hdt_converter() -> Path | None:
 
 def program(name: str, package: str, *folders: str) -> str:
     """Return the path of a Debian package's program, or raise `UnavailableError`."""
-    found = shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
-    if found is None:
+    path = shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
+    if path is None:
         raise UnavailableError(
             f"no {name} found: install Debian's package {package}, or as root {_INSTALL}"
         )
-    return found
+    return path
 
 
 def nginx() -> str:
@@ -125,20 +125,20 @@ def python_with(name: str) -> str:
 
 
 def _python_version(name: str) -> str | None:
-    places = [str(path) for path in (_folder() / "python").glob("lib/python*/site-packages")]
-    return next((each.version for each in metadata.distributions(name=name, path=places)), None)
+    paths = [str(path) for path in (_folder() / "python").glob("lib/python*/site-packages")]
+    return next((each.version for each in metadata.distributions(name=name, path=paths)), None)
 
 
 def versions() -> dict[str, str]:
     """Return the versions of the installed peers."""
-    found = {f"Node ({place})": version for place, version in _named_nodes()}
+    result = {f"Node ({place})": version for place, version in _named_nodes()}
     for name in ("@ldf/server", "@comunica/query-sparql", "hdt"):
         try:
             manifest = json.loads((package(name) / "package.json").read_text(encoding="utf-8"))
-            found[name] = str(manifest["version"])
+            result[name] = str(manifest["version"])
         except UnavailableError:
-            found[name] = "not here"
-    return found | {"pathway": _python_version("pathway") or "not here"}
+            result[name] = "not here"
+    return result | {"pathway": _python_version("pathway") or "not here"}
 
 
 def _named_nodes() -> list[tuple[str, str]]:

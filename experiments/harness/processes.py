@@ -45,10 +45,10 @@ def cpu_time(process: psutil.Process) -> float:
 def _clock(pid: int) -> int | None:
     if _getcpuclockid is None:
         return None
-    found = ctypes.c_int()
-    if _getcpuclockid(ctypes.c_int(pid), ctypes.byref(found)) != 0:
+    clock = ctypes.c_int()
+    if _getcpuclockid(ctypes.c_int(pid), ctypes.byref(clock)) != 0:
         return None
-    return found.value
+    return clock.value
 
 
 LOOPBACK = "127.0.0.1"
@@ -103,13 +103,13 @@ class Process:
 
     def resident_each(self) -> dict[int, int]:
         """Return bytes of memory by process."""
-        found = {}
+        bytes_by_process = {}
         for process in self._family():
             try:
-                found[process.pid] = int(process.memory_info().rss)
+                bytes_by_process[process.pid] = int(process.memory_info().rss)
             except psutil.NoSuchProcess:
                 continue
-        return found
+        return bytes_by_process
 
     def _family(self) -> list[psutil.Process]:
         self.check()

@@ -49,8 +49,8 @@ def publish_report(
     """
     if output.resolve().is_relative_to(folder.resolve()):
         raise ConfigurationError(f"{folder} holds the results: choose another folder")
-    known = {PAGE, SUMMARY, FIGURES, RESULTS}
-    if folder.is_dir() and {path.name for path in folder.iterdir()} - known:
+    published = {PAGE, SUMMARY, FIGURES, RESULTS}
+    if folder.is_dir() and {path.name for path in folder.iterdir()} - published:
         raise ConfigurationError(f"{folder} holds other files: choose another folder")
     figures: dict[str, Path] = {}
 
@@ -60,26 +60,26 @@ def publish_report(
         return f"{FIGURES}/{name}"
 
     experiments = list(experiments)
-    found = sections(output, experiments, image)
-    if not found:
+    measured = sections(output, experiments, image)
+    if not measured:
         raise ConfigurationError(f"there are no results in {output}")
-    for section in found:
+    for section in measured:
         section.files.clear()
     # Nothing of the earlier report is removed before all of this one is made.
     with _beside(folder) as new:
         (new / FIGURES).mkdir()
         for name, path in figures.items():
             shutil.copyfile(path, new / FIGURES / name)
-        for section in found:
+        for section in measured:
             _pack(output / section.name, new / RESULTS / section.name)
-        html = _clean(render_report(found, checks_of(found, experiments)))
+        html = _clean(render_report(measured, checks_of(measured, experiments)))
         (new / PAGE).write_text(html, encoding="utf-8")
-        (new / SUMMARY).write_text(_clean(_summary(found)), encoding="utf-8")
+        (new / SUMMARY).write_text(_clean(_summary(measured)), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         new.rename(folder)
     page = folder / PAGE
     if readme is not None:
-        _mention(readme, found, folder)
+        _mention(readme, measured, folder)
     return page
 
 
@@ -138,22 +138,22 @@ def _clean(text: str) -> str:
     return _MACHINE_PATH.sub("…", text)
 
 
-def _summary(found: Sequence[Section]) -> str:
+def _summary(measured: Sequence[Section]) -> str:
     lines = [
         "# Measured",
         "",
-        f"{run_in_words(found)} {found[0].facts['machine']['system']}, Python "
-        f"{found[0].facts['machine']['Python']}. Written by "
+        f"{run_in_words(measured)} {measured[0].facts['machine']['system']}, Python "
+        f"{measured[0].facts['machine']['Python']}. Written by "
         f"`tpf-experiments publish`; everything that was measured is in "
         f"[{PAGE}]({PAGE}), how it was measured in [experiments](../experiments.md), the raw data "
         f"in [{RESULTS}]({RESULTS}).",
     ]
-    for section in found:
+    for section in measured:
         if section.answers:
             lines += ["", " ".join(section.answers)]
         for shown in section.answer_figures[:1]:
             lines += ["", f"![{shown.summary}]({shown.image})"]
-    for section in found:
+    for section in measured:
         how = (
             f"{section.facts['started'][:10]}, commit {section.facts['versions']['commit']}; "
             f"load of the machine at the start: {section.facts['load at the start']}"
@@ -173,11 +173,11 @@ def _figures(section: Section) -> list[ShownFigure]:
     return shown[:_SHOWN_FIGURES]
 
 
-def _mention(readme: Path, found: Sequence[Section], folder: Path) -> None:
+def _mention(readme: Path, measured: Sequence[Section], folder: Path) -> None:
     text = readme.read_text(encoding="utf-8")
     link = folder.resolve().relative_to(readme.resolve().parent).as_posix()
-    line = f"[Measured]({link}/{SUMMARY}) {run_in_words(found)}\n"
-    for section in found:
+    line = f"[Measured]({link}/{SUMMARY}) {run_in_words(measured)}\n"
+    for section in measured:
         if section.answers:
             line += "\n" + " ".join(section.answers) + "\n"
         for shown in section.answer_figures:

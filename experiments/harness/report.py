@@ -127,10 +127,10 @@ def _lines(axes: "Axes", figure: Figure) -> None:
         axes.set_xscale("log")
 
 
-def _limited(axes: "Axes", places: Sequence[tuple[float, float]]) -> None:
-    if places:
+def _limited(axes: "Axes", points: Sequence[tuple[float, float]]) -> None:
+    if points:
         axes.plot(
-            [x for x, _ in places], [y for _, y in places],
+            [x for x, _ in points], [y for _, y in points],
             label="the machine was the limit", linestyle="none", marker="o", markersize=11,
             markerfacecolor="none", markeredgecolor="#555555",
         )  # fmt: skip
@@ -152,26 +152,26 @@ def _marks(axes: "Axes", figure: Figure) -> None:
 
 
 def _bars(axes: "Axes", figure: Figure) -> None:
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     # The order of one that has all, where there is one.
     for points in sorted(figure.series.values(), key=len, reverse=True):
         for point in points:
-            places.setdefault(str(point.x), len(places))
+            positions.setdefault(str(point.x), len(positions))
     width = 0.8 / max(1, len(figure.series))
     colours = [_colour(place) for place in _places(figure)]
     limited = []
     for number, (name, points) in enumerate(figure.series.items()):
         offset = (number - (len(figure.series) - 1) / 2) * width
-        xs = [places[str(point.x)] + offset for point in points]
+        xs = [positions[str(point.x)] + offset for point in points]
         limited += [(x, p.y) for x, p in zip(xs, points, strict=True) if p.limited]
         axes.bar(
             xs, [point.y for point in points], width, yerr=_errors(points), label=name,
             capsize=1.5, error_kw={"linewidth": 0.8}, color=colours[number],
         )  # fmt: skip
     _limited(axes, limited)
-    long = max((len(name) for name in places), default=0) * len(places) > 60
+    long = max((len(name) for name in positions), default=0) * len(positions) > 60
     axes.set_xticks(
-        range(len(places)), list(places),
+        range(len(positions)), list(positions),
         rotation=35 if long else 0, ha="right" if long else "center",
     )  # fmt: skip
     axes.grid(visible=False, axis="x")
@@ -182,8 +182,8 @@ def _places(figure: Figure) -> list[int]:
     return [figure.places[name] if name in figure.places else next(free) for name in figure.series]
 
 
-def _colour(place: int) -> str:
-    return _COLOURS[place % len(_COLOURS)]
+def _colour(number: int) -> str:
+    return _COLOURS[number % len(_COLOURS)]
 
 
 def _errors(points: Sequence[Point]) -> list[list[float]] | None:
@@ -234,8 +234,8 @@ def write_report(output: Path, experiments: Iterable[Experiment]) -> Path:
     """Write the report of a folder's results; return its path."""
     path = output / REPORT
     experiments = list(experiments)
-    found = sections(output, experiments, _embedded)
-    path.write_text(render_report(found, checks_of(found, experiments)), encoding="utf-8")
+    measured = sections(output, experiments, _embedded)
+    path.write_text(render_report(measured, checks_of(measured, experiments)), encoding="utf-8")
     return path
 
 
@@ -254,8 +254,8 @@ def checks_of(sections: Sequence[Section], experiments: Iterable[Experiment]) ->
     """Return claims with measured values, also of experiments not run."""
     looked = {check.claim.experiment for section in sections for check in section.checks}
     absent = [experiment.name for experiment in experiments if experiment.name not in looked]
-    found = [check for section in sections for check in section.checks] + unmeasured(absent)
-    return sorted(found, key=lambda check: check.claim.paper)
+    checks = [check for section in sections for check in section.checks] + unmeasured(absent)
+    return sorted(checks, key=lambda check: check.claim.paper)
 
 
 def render_report(sections: Sequence[Section], checks: Sequence[Check] = ()) -> str:

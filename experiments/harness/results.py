@@ -67,15 +67,15 @@ class RawData:
             raise ConfigurationError(
                 f"{self.path} has other columns than this experiment: choose another --output"
             )
-        found: dict[_Key, list[dict[str, str]]] = {}
+        lines_by_key: dict[_Key, list[dict[str, str]]] = {}
         for row in reader:
             key = self._key_of(row)
             if row["line"] == "0":
-                found[key] = []
-            if key in found:
-                found[key].append(row)
+                lines_by_key[key] = []
+            if key in lines_by_key:
+                lines_by_key[key].append(row)
         self._measurements = {
-            key: rows for key, rows in found.items() if len(rows) == int(rows[0]["lines"])
+            key: rows for key, rows in lines_by_key.items() if len(rows) == int(rows[0]["lines"])
         }
         # What does not count leaves the file.
         kept = io.StringIO()
@@ -177,11 +177,11 @@ class Results:
         return Results(rows, self.left_out, self.failures, self.missing)
 
     def _of(self, column: str, text: str) -> Sequence[Mapping[str, str]]:
-        if (found := self._by_value.get(column)) is None:
-            found = self._by_value[column] = {}
+        if (by_text := self._by_value.get(column)) is None:
+            by_text = self._by_value[column] = {}
             for row in self.rows:
-                found.setdefault(row[column], []).append(row)
-        return found.get(text, ())
+                by_text.setdefault(row[column], []).append(row)
+        return by_text.get(text, ())
 
     def distinct(self, column: str) -> list[str]:
         """Return the values of a column, in order of first appearance."""
@@ -197,8 +197,8 @@ class Results:
 
     def mean(self, column: str, **conditions: CellValue) -> float | None:
         """Return the mean of a column, if measured."""
-        found = self.estimate(column, **conditions)
-        return None if found is None else found.mean
+        estimated = self.estimate(column, **conditions)
+        return None if estimated is None else estimated.mean
 
     def medians(self, by: Sequence[str], columns: Sequence[str]) -> "Results":
         """Return medians for each combination of `by`: one garbage collection spoils a mean."""
@@ -219,13 +219,13 @@ class Results:
     ) -> list[Point]:
         """Return a point per value of `x`: mean and confidence interval of `y`."""
         chosen = self.where(**conditions)
-        found: list[Point] = []
+        result: list[Point] = []
         for value in chosen.distinct(x):
             each = chosen.estimate(y, **{x: value})
             if each is not None:
-                place: float | str = float(value) if numeric else value
-                found.append(Point(place, each.mean, each.low, each.high))
-        return sorted(found, key=lambda point: float(point.x)) if numeric else found
+                x_value: float | str = float(value) if numeric else value
+                result.append(Point(x_value, each.mean, each.low, each.high))
+        return sorted(result, key=lambda point: float(point.x)) if numeric else result
 
     def series(
         self, by: str, x: str, y: str, *, numeric: bool = True, **conditions: CellValue

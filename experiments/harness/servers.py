@@ -182,8 +182,8 @@ def _run(order: Sequence[str], what: str) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         raise MeasurementError(f"{what} failed: {error}") from error
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
-        raise MeasurementError(f"{what} failed with status {done.returncode}: {said}")
+        reason = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        raise MeasurementError(f"{what} failed with status {done.returncode}: {reason}")
 
 
 _CACHE_SECONDS = 30.0
@@ -236,12 +236,12 @@ def _site(server_port: int, port: int, folder: Path) -> str:
         raise UnavailableError(
             f"the documented configuration of nginx is missing: {error}"
         ) from error
-    for documented, here in {
+    for documented, actual in {
         "/var/cache/nginx/fragments": f"{folder}/cache",
         "127.0.0.1:3000": f"{LOOPBACK}:{server_port}",
         "listen 80;": f"listen {LOOPBACK}:{port};",
     }.items():
         if documented not in site:
             raise UnavailableError(f"docs/nginx.conf does not say {documented!r} any more")
-        site = site.replace(documented, here)
+        site = site.replace(documented, actual)
     return site

@@ -56,9 +56,9 @@ class StaticLoading:
         self, folder: Path, parts: Mapping[str, Iterable[Quad]]
     ) -> Iterator[list[StoreGraph]]:
         """Open the default graphs of a store for each name during a block."""
-        found = self.stores(folder, parts, SystemClock().now())
+        stores = self.stores(folder, parts, SystemClock().now())
         with ExitStack() as stack:
-            yield [StoreGraph(stack.enter_context(open_store(found[name]))) for name in parts]
+            yield [StoreGraph(stack.enter_context(open_store(stores[name]))) for name in parts]
 
     def load(self, files: Mapping[Path, Path], created: datetime) -> None:
         """Make stores of RDF files."""

@@ -424,7 +424,7 @@ class _Playing:
         unseen = self._published[self._seen :]
         self._seen = len(self._published)
         right = sorted(rows, key=str) == self._stage.answers.after(self._seen - 1)
-        found = {
+        result = {
             "tick": tick,
             "at_seconds": (at - self._stage.recorded.start).total_seconds(),
             "requests": work.requests - requests,
@@ -438,7 +438,7 @@ class _Playing:
             **changes,
         }
         self._begin()
-        return found
+        return result
 
 
 def _delayed(
@@ -466,7 +466,7 @@ def _stream(
     settings: dict[str, Any] = {
         "annotation": method, "max_age": 3600.0, "page_labels": labels == ON_PAGE,
     }  # fmt: skip
-    found: list[ResultRow] = []
+    result: list[ResultRow] = []
     recorded = stage.recorded
     with (
         application(stage.own_folder(), stage.store, recorded.start, **settings) as app,
@@ -487,12 +487,12 @@ def _stream(
                 raise MeasurementError(f"evaluation {tick}: {update.error}")
             rows = [solution.row for solution in update.results]
             changes = {"added": len(update.added), "removed": len(update.removed)}
-            found.append(playing.row(tick, app.clock.now(), rows, changes))
-    return found
+            result.append(playing.row(tick, app.clock.now(), rows, changes))
+    return result
 
 
 def _poll(period: float, polls: int, stage: Stage) -> list[ResultRow]:
-    found: list[ResultRow] = []
+    result: list[ResultRow] = []
     recorded = stage.recorded
     settings: dict[str, Any] = {"annotation": "plain", "max_age": 3600.0, "page_labels": False}
     with (
@@ -511,6 +511,6 @@ def _poll(period: float, polls: int, stage: Stage) -> list[ResultRow]:
             answer = client.query(recorded.query)
             assert isinstance(answer, Solutions)
             rows = [solution.row for solution in answer]
-            found.append(playing.row(tick, at, rows, {}))
+            result.append(playing.row(tick, at, rows, {}))
             at += timedelta(seconds=period)
-    return found
+    return result

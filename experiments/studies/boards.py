@@ -192,17 +192,17 @@ class MachineLimits:
     """Numbers of queries that were too many, by the other parameters."""
 
     def __init__(self) -> None:
-        self._found: dict[Hashable, int] = {}
+        self._too_many: dict[Hashable, int] = {}
 
     @contextmanager
     def of(self, what: Hashable, queries: int) -> Iterator[None]:
         """Measure, or raise `UntriedError` if fewer queries were too many already."""
-        if (least := self._found.get(what, queries)) < queries:
+        if (least := self._too_many.get(what, queries)) < queries:
             raise UntriedError(f"not tried, because {least} queries were too many for it")
         try:
             yield
         except MachineLimitError:
-            self._found[what] = queries
+            self._too_many[what] = queries
             raise
 
 
@@ -224,9 +224,9 @@ def watch(
         A row for each second, and one for the whole.
     """
     longest = _READY_SECONDS + START_SECONDS + looks.steady + _STOP_SECONDS
-    said = feed.ask({**side.feed, "seconds": longest}, _READY_SECONDS)
-    if "error" in said:
-        raise MeasurementError(f"the feed did not start: {said['error']}")
+    started = feed.ask({**side.feed, "seconds": longest}, _READY_SECONDS)
+    if "error" in started:
+        raise MeasurementError(f"the feed did not start: {started['error']}")
     # Where the number of queries is no multiple of that of the processes, some have one more.
     share = len(clients)
     watched = _Watched(side, clients, feed)
@@ -388,15 +388,15 @@ def renewals(
     within: tuple[float, float],
 ) -> ResultRow:
     """Return delays from publication of renewals to their arrival in answers."""
-    wanted = [number for number, at in enumerate(sent) if within[0] <= at <= within[1]]
+    counted = [number for number, at in enumerate(sent) if within[0] <= at <= within[1]]
     latencies: list[float] = []
     arrived = 0
     for number, report in enumerate(reports):
         for query, renewal, at, rows in report["arrivals"]:
-            if renewal in wanted:
+            if renewal in counted:
                 latencies.append(1000 * (at - sent[renewal]))
                 arrived += min(rows, windows[number + query * len(reports)].departures)
-    expected = len(wanted) * sum(window.departures for window in windows)
+    expected = len(counted) * sum(window.departures for window in windows)
     return {**timed(latencies, reports), "completeness": arrived / expected}
 
 

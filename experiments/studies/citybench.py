@@ -104,11 +104,11 @@ class City:
         """Return each sensor's reading at so many ticks, row by row of its file."""
         source = CityBench(self.folder, start=_START, period=timedelta(seconds=1))
         until = _START + timedelta(seconds=_SKIPPED + count)
-        found: list[dict[str, list[Quad]]] = [{} for _ in range(_SKIPPED + count)]
+        result: list[dict[str, list[Quad]]] = [{} for _ in range(_SKIPPED + count)]
         for sensor in sensors:
             for tick, reading in enumerate(source.readings(sensor, _START, until)):
-                found[tick][sensor] = list(reading.quads)
-        return found[_SKIPPED:]
+                result[tick][sensor] = list(reading.quads)
+        return result[_SKIPPED:]
 
     def cqels(self, name: str, server: str) -> str:
         """Return a query in CQELS-QL, over a server's datasets."""
@@ -160,12 +160,12 @@ class CityOracle:
         self._store = ox.Store()
         text = "".join(_n_quads(quad) for quad in city.static())
         self._store.bulk_load(text.encode(), format=ox.RdfFormat.N_QUADS)
-        self._found: dict[int, set[str]] = {}
+        self._answers: dict[int, set[str]] = {}
 
     def expected(self, tick: int) -> set[str]:
         """Return the observations of a tick in the answer, up to `MOST_ROWS` rows."""
-        if tick not in self._found:
-            window = [self._said(n) for n in range(max(0, tick + 1 - self._per_window), tick + 1)]
+        if tick not in self._answers:
+            window = [self._facts(n) for n in range(max(0, tick + 1 - self._per_window), tick + 1)]
             for quads in window:
                 self._store.extend(quads)
             try:
@@ -174,10 +174,10 @@ class CityOracle:
                 for quads in window:
                     for quad in quads:
                         self._store.remove(quad)
-            self._found[tick] = named & {str(quad.subject) for quad in window[-1]}
-        return self._found[tick]
+            self._answers[tick] = named & {str(quad.subject) for quad in window[-1]}
+        return self._answers[tick]
 
-    def _said(self, tick: int) -> list[ox.Quad]:
+    def _facts(self, tick: int) -> list[ox.Quad]:
         readings = self._readings[tick].values()
         text = "".join(_n_quads(quad) for quads in readings for quad in quads)
         return list(ox.parse(text.encode(), format=ox.RdfFormat.N_QUADS))
@@ -203,8 +203,8 @@ def city() -> City:
     return City(folder)
 
 
-def _distinct(found: re.Match[str]) -> str:
-    names = dict.fromkeys(re.findall(r"\?obId\d", found[0]))
+def _distinct(match: re.Match[str]) -> str:
+    names = dict.fromkeys(re.findall(r"\?obId\d", match[0]))
     return f"select distinct {' '.join(names)} where"
 
 
@@ -255,7 +255,7 @@ class Sizes:
         )  # fmt: skip
 
     def planned_on_spark(self) -> Iterator[tuple[str, float, int]]:
-        """The same as `planned`, on Spark."""
+        """Yield the same on Spark."""
         for name in self.spark_queries:
             yield name, self.rates[0], self.instances[0]
         for name in self.spark_queries[:1]:
@@ -375,9 +375,9 @@ class CityBenchQueries:
 def _open(settings: Sizes, run: Run, limits: MachineLimits, *, spark: bool) -> Iterator[OpenedCity]:
     if spark:
         need_java()
-    found = city()
+    data = city()
     now = SystemClock().now()
-    quads = list(found.static())
+    quads = list(data.static())
     parts = {
         _CITY: quads,
         _SENSORS: [quad for quad in quads if quad.graph == DEFAULT_GRAPH],
@@ -392,7 +392,7 @@ def _open(settings: Sizes, run: Run, limits: MachineLimits, *, spark: bool) -> I
     }
     stores = run.static.stores(run.folder, parts, now)
     with client_processes(settings.processes, "SensorReadings") as (clients, feed):
-        yield OpenedCity(found, stores, run.folder, clients, feed, settings, limits)
+        yield OpenedCity(data, stores, run.folder, clients, feed, settings, limits)
 
 
 @contextmanager

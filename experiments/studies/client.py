@@ -91,10 +91,10 @@ class Shop:
 
     def lines(self, *, graphs: bool = True) -> Iterator[str]:
         """Return the lines, each once."""
-        found = dict.fromkeys(self._lines())
+        distinct = dict.fromkeys(self._lines())
         if graphs:
-            found |= dict.fromkeys(self._stocks())
-        return (f"{line} ." for line in found)
+            distinct |= dict.fromkeys(self._stocks())
+        return (f"{line} ." for line in distinct)
 
     def _lines(self) -> Iterator[str]:
         chance = random.Random(self.seed)
@@ -297,7 +297,7 @@ class Clients:
             f"the same data{''.join(listed)}."
         )
         triples = int(results.distinct("triples")[0])
-        for column, server, latency, limit, known in (
+        for column, server, latency, limit, compared in (
             ("requests", OURS_PLAIN, latencies[0], 900.0, ""),
             ("requests", RESTRICTED, latencies[0], 120.0, ""),
             (
@@ -309,7 +309,7 @@ class Clients:
             yield Target(
                 f"{column} of our client for 8 queries on {triples:,} triples, {latency} ms of "
                 f"latency added, {server}",
-                total(chosen, column, COMPARED), limit, compared=known,
+                total(chosen, column, COMPARED), limit, compared=compared,
             )  # fmt: skip
 
 
@@ -330,8 +330,8 @@ def _by_pair(results: Results, column: str) -> dict[str, list[Point]]:
 def total(results: Results, column: str, queries: Sequence[str]) -> float | None:
     """Return the sum over queries of a column's mean, if all were measured."""
     means = [results.mean(column, query=query) for query in queries]
-    known = [mean for mean in means if mean is not None]
-    return sum(known) if len(known) == len(queries) and known else None
+    measured = [mean for mean in means if mean is not None]
+    return sum(measured) if len(measured) == len(queries) and measured else None
 
 
 def _totals(results: Results) -> Iterator[Item]:

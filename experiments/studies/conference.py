@@ -120,7 +120,7 @@ class ConferenceQueries:
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """Return a group for each static size."""
-        for place, size in enumerate(settings.static):
+        for number, size in enumerate(settings.static):
             constants = min(settings.constants, 3) if size > _LARGE else settings.constants
             cases = [
                 (mode.name, name, 1, constant)
@@ -129,7 +129,7 @@ class ConferenceQueries:
                 # The second has no constant.
                 for constant in range(1 if name == "Q2" else constants)
             ]
-            if place == min(1, len(settings.static) - 1):
+            if number == min(1, len(settings.static) - 1):
                 cases += [
                     (mode.name, name, count, 0)
                     for mode, counts in (

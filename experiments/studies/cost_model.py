@@ -230,14 +230,14 @@ def simulated(
             service, median and 99th percentile.
     """
     chance = np.random.default_rng(seed)
-    place = chance.integers(0, instances, clients)
+    assigned = chance.integers(0, instances, clients)
     each = load.per_client / 100 * period
     own = load.fixed / 100 * period
     waits = []
     busy = np.zeros(instances)
     free = np.zeros(instances)
-    order = np.argsort(place, kind="stable")
-    bounds = np.searchsorted(place[order], np.arange(instances + 1))
+    order = np.argsort(assigned, kind="stable")
+    bounds = np.searchsorted(assigned[order], np.arange(instances + 1))
     for number in range(periods + 1):
         begin = number * period
         arrivals = begin + chance.uniform(0, spread, clients)
@@ -366,11 +366,11 @@ def _sentences(results: Results, lines: Mapping[str, Mapping[str, Line]]) -> Ite
         for what, clients in (("the server alone", ()), ("both sides together", ("clients",))):
             if mode in lines and STREAMER.name in lines:
                 ours, theirs = (_added(lines[name], *clients) for name in (STREAMER.name, mode))
-                found = compared_lines(ours, theirs)
-                where = "at every number of clients" if found.crossing is None else (
-                    f"above {rounded(found.crossing)} clients"
+                comparison = compared_lines(ours, theirs)
+                where = "at every number of clients" if comparison.crossing is None else (
+                    f"above {rounded(comparison.crossing)} clients"
                 )  # fmt: skip
-                less = "less" if found.below else "more"
+                less = "less" if comparison.below else "more"
                 yield Finding(
                     f"By the fitted lines, {what}: fragments take {less} CPU than {mode} {where}.",
                     headline=True,
@@ -413,14 +413,14 @@ def _open(settings: Sizes, run: Run) -> Iterator[MeasuredTotals]:
 
 
 def _points(opened: MeasuredTotals, mode: str, column: str) -> dict[float, float]:
-    found = opened.totals.points("queries", column, mode=mode)
-    return {float(point.x): point.y for point in found}
+    points = opened.totals.points("queries", column, mode=mode)
+    return {float(point.x): point.y for point in points}
 
 
 def _quantities(opened: MeasuredTotals, mode: str) -> dict[str, dict[float, float]]:
     seconds = _points(opened, mode, "seconds")
     received, heads = (_points(opened, mode, name) for name in ("bytes", "head_bytes"))
-    found = {
+    result = {
         "server": _points(opened, mode, "server_percent"),
         "clients": _points(opened, mode, "clients_percent"),
         "traffic": {n: received[n] / seconds[n] for n in received},
@@ -428,8 +428,8 @@ def _quantities(opened: MeasuredTotals, mode: str) -> dict[str, dict[float, floa
         "memory": _points(opened, mode, "server_memory_mib"),
     }
     if mode == CACHED.name:
-        found["cache"] = _points(opened, mode, "cache_percent")
-    return found
+        result["cache"] = _points(opened, mode, "cache_percent")
+    return result
 
 
 def _fit_lines(opened: MeasuredTotals, mode: str) -> dict[str, Line]:
@@ -483,8 +483,8 @@ def _check(mode: str, opened: Any) -> Iterator[ResultRow]:
 def _sizes(mode: str, opened: Any) -> Iterator[ResultRow]:
     costs, prices = _costs(opened, mode), opened.settings
     for clients in opened.settings.clients:
-        found = _sized(costs, prices, clients)
-        yield {"clients": clients, **asdict(found)}
+        computed = _sized(costs, prices, clients)
+        yield {"clients": clients, **asdict(computed)}
 
 
 def _sized(costs: Costs, prices: Sizes, clients: int) -> Any:
@@ -499,8 +499,8 @@ def _simulate(mode: str, opened: Any) -> Iterator[ResultRow]:
     # Behind a cache it is the cache that clients wait for.
     load = costs.server if costs.cache is None else costs.cache
     for clients in settings.simulated:
-        found = _sized(costs, settings, clients)
-        count = found.caches or found.instances
+        computed = _sized(costs, settings, clients)
+        count = computed.caches or computed.instances
         waits = simulated(
             load, clients, count, costs.period, min(opened.spread, costs.period),
             settings.simulated_periods, opened.seed,

@@ -192,9 +192,9 @@ class PeriodicQueries:
                 ],
             )
         cores = max(settings.cores)
-        for place, size in enumerate(settings.spark_brokers):
+        for number, size in enumerate(settings.spark_brokers):
             # Of the other sizes the widest window.
-            windows = settings.spark_windows if place == 0 else settings.spark_windows[-1:]
+            windows = settings.spark_windows if number == 0 else settings.spark_windows[-1:]
             if windows:
                 yield MeasurementGroup(
                     f"rules on Spark, {size} brokers",
@@ -310,13 +310,13 @@ def _worst(chosen: Results, label: str, column: str) -> float | None:
 
 
 def _worst_of_aggregates(native: Results) -> float | None:
-    found = [
+    ratios = [
         _worst(native.where(query=query), label, "ms_median")
         for query, label in (
             ("by market", "distribute totally"), ("over markets", "distribute partially"),
         )
     ]  # fmt: skip
-    return max((ratio for ratio in found if ratio is not None), default=None)
+    return max((ratio for ratio in ratios if ratio is not None), default=None)
 
 
 def _ratios(chosen: Results, label: str, column: str) -> Iterator[float]:

@@ -380,10 +380,10 @@ class Fragments:
 
 def _targets(main: Results, triples: int) -> Iterator[Target]:
     for (form, pattern), (limit, reference) in _TARGETS.items():
-        known = "" if reference is None else f"reference server with HDT on 1 M: {reference:g}"
+        compared = "" if reference is None else f"reference server with HDT on 1 M: {reference:g}"
         measured = main.mean("cpu_ms", server=OURS, pattern=pattern, format=form)
         what = f"CPU ms per request, {form}, {pattern}, {triples:,} triples"
-        yield Target(what, measured, limit, compared=known)
+        yield Target(what, measured, limit, compared=compared)
     for (form, pattern), limit in _RATIOS.items():
         asked = main.where(pattern=pattern, format=form)
         ours, theirs = (asked.numbers("cpu_ms", server=name) for name in (OURS, REFERENCE))

@@ -193,12 +193,12 @@ class Seen:
     def add(self, query: int, rows: Iterable[Iterable[tuple[str, str]]]) -> None:
         """Note rows of an answer."""
         now = time.time()
-        found: Counter[What] = Counter()
+        counts: Counter[What] = Counter()
         for row in rows:
-            found.update(_what(row))
+            counts.update(_what(row))
         with self._lock:
             self.updates += 1
-            for what, more in found.items():
+            for what, more in counts.items():
                 at, before = self.arrivals.get((query, what), (now, 0))
                 self.arrivals[query, what] = (
                     at,
@@ -576,7 +576,7 @@ def _rows_of_answer(query: str, url: str) -> Iterator[list[str | None]]:
             names = [f"?{name}" for name in result.variables]
             order = sorted(range(len(names)), key=names.__getitem__)
             for solution in result:
-                yield [solution.row[place] for place in order]
+                yield [solution.row[column] for column in order]
         elif isinstance(result, Graph):
             for triple in result:
                 yield [term.n3() for term in triple]
@@ -589,14 +589,14 @@ def answer_question(order: Mapping[str, Any]) -> Mapping[str, Any]:
     wall, cpu = time.perf_counter(), time.process_time()
     rows: list[list[str | None]] = []
     first: float | None = None
-    found: dict[str, Any] = {"rows": rows}
+    answer: dict[str, Any] = {"rows": rows}
     try:
         for row in _rows_of_answer(order["query"], order["url"]):
             first = first or time.perf_counter() - wall
             rows.append(row)
     except ClientError as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
-    return found | {
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    return answer | {
         "first": first,
         "seconds": time.perf_counter() - wall,
         "cpu": time.process_time() - cpu,

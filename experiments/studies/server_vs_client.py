@@ -228,8 +228,8 @@ class ServerVsClient:
 
 def _calm_size(totals: Results) -> str | None:
     """Prefer 200 queries, and sizes below the machine's limit."""
-    there = [mode for mode in _ENGINES if totals.where(mode=mode).rows]
-    modes = (STREAMER.name, *there)
+    measured = [mode for mode in _ENGINES if totals.where(mode=mode).rows]
+    modes = (STREAMER.name, *measured)
     sizes = [set(totals.where(mode=mode).distinct("queries")) for mode in modes]
     common = set.intersection(*sizes)
     busy = {row["queries"] for row in totals.rows if row["mode"] in modes and is_busy(row)}
@@ -284,13 +284,13 @@ def _targets(totals: Results) -> Iterator[Target]:
 
 
 def _answers(totals: Results, size: str | None) -> Iterator[Finding]:
-    there = [mode for mode in _ENGINES if totals.where(mode=mode, queries=size or "").rows]
-    if size is None or not there:
+    measured = [mode for mode in _ENGINES if totals.where(mode=mode, queries=size or "").rows]
+    if size is None or not measured:
         return
     for text in (
-        _of_the_server(totals, size, there),
-        _of_a_client(totals, size, there),
-        _choice(totals, (STREAMER.name, *there)),
+        _of_the_server(totals, size, measured),
+        _of_a_client(totals, size, measured),
+        _choice(totals, (STREAMER.name, *measured)),
     ):
         if text:
             yield Finding(text, answer=True)
@@ -367,11 +367,11 @@ def _in_turn(sizes: Sequence[float], winners: Mapping[float, str]) -> dict[str, 
 
 
 def _sums(totals: Results, mode: str, columns: Sequence[str]) -> Mapping[float, float]:
-    found: dict[float, float] = {}
+    sums: dict[float, float] = {}
     for column in columns:
         for point in totals.points("queries", column, mode=mode):
-            found[float(point.x)] = found.get(float(point.x), 0.0) + point.y
-    return found
+            sums[float(point.x)] = sums.get(float(point.x), 0.0) + point.y
+    return sums
 
 
 def _claims(totals: Results, size: str | None) -> Iterator[Check]:
@@ -405,8 +405,8 @@ def _times(totals: Results) -> float | None:
 
 def _growth(totals: Results) -> float | None:
     ours, *others = (_slope(_cpu(totals, mode)) for mode in (STREAMER.name, *_ENGINES))
-    known = [slope for slope in others if slope is not None]
-    return _ratio(ours, min(known, default=None))
+    slopes = [slope for slope in others if slope is not None]
+    return _ratio(ours, min(slopes, default=None))
 
 
 def _slope(by_size: Mapping[float, float]) -> float | None:

@@ -109,11 +109,11 @@ def counted_by_pathway(path: Path, minutes: int, commit: int, folder: Path) -> P
     )  # fmt: skip
     if done.returncode:
         raise MeasurementError(f"Pathway failed: {done.stderr.strip()[-400:]}")
-    said = json.loads(done.stdout)
+    counted = json.loads(done.stdout)
     last: Counter[Route] = Counter()
     for _, counts in changed_counts(changes):
         last = counts
-    return PeerCounts(said["version"], said["seconds"], said["cpu_seconds"], last)
+    return PeerCounts(counted["version"], counted["seconds"], counted["cpu_seconds"], last)
 
 
 def changed_counts(path: Path) -> Iterator[tuple[int, Counter[Route]]]:
@@ -331,13 +331,15 @@ class TaxiQueries:
                 f"{name}: trips per second of CPU, parsed before", rate, limit, at_most=False,
                 compared="CQELS, published: about 30,000",
             )  # fmt: skip
-        found: dict[str, Callable[[], float | None]] = {"windows": partial(_growth, main, lengths)}
+        measured: dict[str, Callable[[], float | None]] = {
+            "windows": partial(_growth, main, lengths)
+        }
         for query in _PUBLISHED:
             chosen = main.where(query=query, minutes=30)
-            found[f"{query} rate"] = partial(chosen.mean, _RATE, way=FILE)
-            found[f"{query} factor"] = partial(chosen.mean, "factor", way=ANEW)
-            found[f"{query} delay"] = partial(_mean_delay, chosen)
-        yield from checks("taxi", found)
+            measured[f"{query} rate"] = partial(chosen.mean, _RATE, way=FILE)
+            measured[f"{query} factor"] = partial(chosen.mean, "factor", way=ANEW)
+            measured[f"{query} delay"] = partial(_mean_delay, chosen)
+        yield from checks("taxi", measured)
 
 
 def _mean_delay(chosen: Results) -> float | None:
@@ -449,17 +451,17 @@ def _beside_peer(minutes: int, commit: int, opened: Any) -> Iterable[ResultRow]:
 
 
 def _row(count: int, seconds: float, cpu: float, delays: Sequence[float]) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "trips": count, "seconds": seconds, "cpu_seconds": cpu, "trips_per_second": count / cpu,
         "answers": len(delays),
     }  # fmt: skip
     if delays:
         ordered = sorted(1e6 * delay for delay in delays)
-        found |= {
+        row |= {
             "delay_mean_us": sum(ordered) / len(ordered), "delay_p50_us": percentile(ordered, 50),
             "delay_p99_us": percentile(ordered, 99), "delay_max_us": ordered[-1],
         }  # fmt: skip
-    return found
+    return row
 
 
 def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[ResultRow]:
@@ -469,7 +471,7 @@ def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[ResultRow
         before = time.process_time()
         player.play_single(part)
         incremental = time.process_time() - before
-    wanted = [path.read_text() for path in player.paths]
+    expected = [path.read_text() for path in player.paths]
     delays: list[float] = []
     paths = [opened.folder / f"anew{number}.csv" for number in range(len(QUESTIONS[name]))]
     before, begin = time.process_time(), time.perf_counter()
@@ -486,11 +488,13 @@ def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[ResultRow
                 writer.read_at = time.perf_counter()
             delays += writer.delays
     cpu, seconds = time.process_time() - before, time.perf_counter() - begin
-    found = [path.read_text() for path in paths]
+    answers = [path.read_text() for path in paths]
     yield {
         **_row(len(part), seconds, cpu, delays),
         "factor": cpu / incremental,
-        "same": int([_undelayed(text) for text in found] == [_undelayed(each) for each in wanted]),
+        "same": int(
+            [_undelayed(text) for text in answers] == [_undelayed(each) for each in expected]
+        ),
     }
 
 

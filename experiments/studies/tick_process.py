@@ -17,11 +17,11 @@ def main() -> None:
     began = time.process_time()
     from tpf_client import Client  # noqa: F401
 
-    found: dict[str, Any] = {"import": 1000 * (time.process_time() - began)}
+    result: dict[str, Any] = {"import": 1000 * (time.process_time() - began)}
     if sys.argv[1:]:
         url, query, count, every = sys.argv[1:]
-        found |= _follow(url, query, int(count), float(every))
-    sys.stdout.write(json.dumps(found) + "\n")
+        result |= _follow(url, query, int(count), float(every))
+    sys.stdout.write(json.dumps(result) + "\n")
 
 
 def _follow(url: str, query: str, count: int, every: float) -> dict[str, Any]:
@@ -37,16 +37,16 @@ def _follow(url: str, query: str, count: int, every: float) -> dict[str, Any]:
             update = next(updates)
             yield 1000 * (time.process_time() - before), update
 
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     began = time.process_time()
     with Client(url) as client:
         ticks = timed(client.stream(query))
         _, first = next(ticks)
-        found["start"] = 1000 * (time.process_time() - began)
-        found["rows"] = len(first.added)
-        found["requests_start"] = before = client.statistics.requests
-        found["ticks"] = [next(ticks)[0] for _ in range(count)]
-        found["requests_ticks"] = client.statistics.requests - before
+        result["start"] = 1000 * (time.process_time() - began)
+        result["rows"] = len(first.added)
+        result["requests_start"] = before = client.statistics.requests
+        result["ticks"] = [next(ticks)[0] for _ in range(count)]
+        result["requests_ticks"] = client.statistics.requests - before
     with Client(url) as client:
         looks = timed(client.stream(query, every=every, jitter=0.0, quiet=True))
         next(looks)
@@ -55,7 +55,7 @@ def _follow(url: str, query: str, count: int, every: float) -> dict[str, Any]:
             cost, update = next(looks)
             if not update.added and not update.removed:
                 unchanged.append(cost)
-    return found | {"unchanged": unchanged}
+    return result | {"unchanged": unchanged}
 
 
 if __name__ == "__main__":

@@ -118,20 +118,20 @@ def _open() -> Iterator[Process]:
         yield feed
 
 
-def _departures(wanted: int) -> Board:
-    recorded = board(wanted)
+def _departures(count: int) -> Board:
+    recorded = board(count)
     subjects, times, static = list(recorded.departures), list(recorded.times), list(recorded.static)
-    for copy in range(1, -(-wanted // len(recorded.departures))):
+    for copy in range(1, -(-count // len(recorded.departures))):
         names = {each: Term(f"{each[:-1]}-{copy}>") for each in recorded.departures}
         subjects += names.values()
         times += recorded.times
         static += [Quad(names[quad.subject], *quad[1:]) for quad in recorded.static]
-    kept = set(subjects[:wanted])
+    kept = set(subjects[:count])
     return Board(
         recorded.source,
         [quad for quad in static if quad.subject in kept],
-        subjects[:wanted],
-        sorted(times[:wanted]),
+        subjects[:count],
+        sorted(times[:count]),
     )
 
 
@@ -155,16 +155,16 @@ def _measure(settings: Sizes, run: Run, facts: int, feed: Process) -> Iterable[R
         )  # fmt: skip
         try:
             with started("client", follower, environment=_BYTECODE) as client:
-                found = json.loads(client.read_line(settings.wait))
+                measured = json.loads(client.read_line(settings.wait))
         finally:
             feed.ask({"do": "stop"}, settings.wait)
     yield {
-        "rows": found["rows"],
-        "ms_import": found["import"],
-        "ms_start": found["start"],
-        "ms_tick": min(found["ticks"]),
-        "ms_tick_median": median(found["ticks"]),
-        "ms_unchanged": min(found["unchanged"]),
-        "requests_start": found["requests_start"],
-        "requests_tick": found["requests_ticks"] / settings.ticks,
+        "rows": measured["rows"],
+        "ms_import": measured["import"],
+        "ms_start": measured["start"],
+        "ms_tick": min(measured["ticks"]),
+        "ms_tick_median": median(measured["ticks"]),
+        "ms_unchanged": min(measured["unchanged"]),
+        "requests_start": measured["requests_start"],
+        "requests_tick": measured["requests_ticks"] / settings.ticks,
     }

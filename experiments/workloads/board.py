@@ -61,7 +61,7 @@ class Board:
         chance = random.Random(seed)
         size = len(self.times)
         few = min(_FEWEST, size)
-        found = []
+        result = []
         for _ in range(count):
             first = chance.randrange(size - few + 1)
             last = chance.randrange(first + few - 1, size)
@@ -70,19 +70,21 @@ class Board:
             start = parse_instant(self.times[first]) - margin
             until = parse_instant(self.times[last]) + margin
             inside = sum(start < parse_instant(time) < until for time in self.times)
-            found.append(DepartureWindow(format_instant(start), format_instant(until), inside))
-        return found
+            result.append(DepartureWindow(format_instant(start), format_instant(until), inside))
+        return result
 
 
 def board(departures: int) -> Board:
     """Return the first departures of a recording."""
     recorded = recording(_POLLS)
-    wanted = (v.DEPARTURE_TIME, v.HEAD_SIGN, v.ROUTE_LABEL)
-    known: dict[Term, dict[Term, Quad]] = {}
+    predicates = (v.DEPARTURE_TIME, v.HEAD_SIGN, v.ROUTE_LABEL)
+    by_departure: dict[Term, dict[Term, Quad]] = {}
     for quad in recorded.static:
-        if quad.predicate in wanted:
-            known.setdefault(quad.subject, {}).setdefault(quad.predicate, quad)
-    chosen = [quads for quads in known.values() if len(quads) == len(wanted)][:departures]
+        if quad.predicate in predicates:
+            by_departure.setdefault(quad.subject, {}).setdefault(quad.predicate, quad)
+    chosen = [quads for quads in by_departure.values() if len(quads) == len(predicates)][
+        :departures
+    ]
     times = sorted(
         (literal_parts(quads[v.DEPARTURE_TIME].object).lexical, quads[v.DEPARTURE_TIME].subject)
         for quads in chosen
@@ -97,9 +99,9 @@ def board(departures: int) -> Board:
 
 def renewal(departures: Sequence[str], number: int) -> Iterator[Quad]:
     """Yield the live facts of a renewal: two for each departure."""
-    for place, departure in enumerate(departures):
+    for index, departure in enumerate(departures):
         yield Quad(Term(departure), v.DELAY, integer(number))
-        yield Quad(Term(departure), v.PLATFORM, literal(str(1 + place % 12)))
+        yield Quad(Term(departure), v.PLATFORM, literal(str(1 + index % 12)))
 
 
 def number_of(delay: str) -> int:

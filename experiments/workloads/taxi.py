@@ -115,7 +115,7 @@ def batches(trips: Sequence[Trip], size: int) -> Iterator[TripColumns]:
 def trips(count: int, seed: int, per_second: float = 1.16, taxis: int = 13_000) -> Iterator[Trip]:
     """Yield trips between busy places, ordered by their ends, at the challenge's rate."""
     chance = random.Random(seed)
-    places = [(-73.986, 40.748), (-73.977, 40.753), (-74.006, 40.713), (-73.778, 40.641)]
+    centres = [(-73.986, 40.748), (-73.977, 40.753), (-74.006, 40.713), (-73.778, 40.641)]
     start = datetime(2013, 1, 1, tzinfo=UTC)
     free = list(range(taxis))
     under_way: list[tuple[float, int, int, float]] = []
@@ -124,7 +124,7 @@ def trips(count: int, seed: int, per_second: float = 1.16, taxis: int = 13_000) 
     def point() -> tuple[Decimal, Decimal]:
         if chance.random() < 0.015:
             return Decimal(0), Decimal(0)
-        longitude, latitude = chance.choice(places)
+        longitude, latitude = chance.choice(centres)
         return (
             Decimal(f"{chance.gauss(longitude, 0.01):.6f}"),
             Decimal(f"{chance.gauss(latitude, 0.01):.6f}"),

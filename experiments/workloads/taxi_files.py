@@ -62,14 +62,14 @@ def best_routes(counts: Mapping[Route, int]) -> list[_Row]:
 
 
 def _routes(trips: Iterable[Trip]) -> list[Route | None]:
-    found = []
+    result = []
     for trip in trips:
         route = (
             *_cell(trip.pick_latitude, trip.pick_longitude, 1),
             *_cell(trip.drop_latitude, trip.drop_longitude, 1),
         )
-        found.append(route if all(0 < part < _ROUTE_CELLS for part in route) else None)
-    return found
+        result.append(route if all(0 < part < _ROUTE_CELLS for part in route) else None)
+    return result
 
 
 def _counted(window: Iterable[Route | None]) -> Counter[Route]:
@@ -169,8 +169,8 @@ def write_trips(trips: Iterable[Trip], path: Path) -> None:
         for trip in trips:
             row: list[object] = [""] * _COLUMNS
             values = (trip.taxi.strip('"'), _local(trip.pickup), _local(trip.dropoff), *trip[4:])
-            for place, value in zip(_PLACES.values(), values, strict=True):
-                row[place] = value
+            for column, value in zip(_PLACES.values(), values, strict=True):
+                row[column] = value
             writer.writerow(row)
 
 

@@ -72,12 +72,12 @@ def recording(polls: int) -> Recording:
 
 
 def _first(feed: Irail | Flights, start: datetime | None, polls: int) -> list[FeedBatch]:
-    found: list[FeedBatch] = []
+    batches: list[FeedBatch] = []
     for batch in feed.batches(start, None):
-        if len(found) == polls:
+        if len(batches) == polls:
             break
-        found.append(batch)
-    return found
+        batches.append(batch)
+    return batches
 
 
 class Answers:
@@ -86,19 +86,19 @@ class Answers:
     def __init__(self, recorded: Recording, query: str) -> None:
         self._recorded = recorded
         self._query = query
-        self._known: dict[int, list[tuple[str | None, ...]]] = {}
+        self._answers: dict[int, list[tuple[str | None, ...]]] = {}
 
     def after(self, poll: int) -> list[tuple[str | None, ...]]:
         """Return the answer while a poll's facts hold: rows in the query's order, sorted."""
-        if poll not in self._known:
+        if poll not in self._answers:
             store = pyoxigraph.Store()
             quads = [*self._recorded.static, *self._recorded.batches[poll].quads]
             text = "".join(f"{q.subject} {q.predicate} {q.object} .\n" for q in quads)
             store.load(text.encode(), format=pyoxigraph.RdfFormat.N_TRIPLES)
-            found = store.query(self._query)
-            assert isinstance(found, pyoxigraph.QuerySolutions)
-            self._known[poll] = sorted(
-                (tuple(None if term is None else str(term) for term in row) for row in found),
+            solutions = store.query(self._query)
+            assert isinstance(solutions, pyoxigraph.QuerySolutions)
+            self._answers[poll] = sorted(
+                (tuple(None if term is None else str(term) for term in row) for row in solutions),
                 key=str,
             )
-        return self._known[poll]
+        return self._answers[poll]

@@ -29,7 +29,7 @@ _NAMED_GRAPH = MethodChoice("named-graph")
 
 @dataclass(frozen=True, slots=True)
 class DynamicOutputs:
-    """Where the dynamic side of a source goes."""
+    """The destinations of a source's dynamic side."""
 
     facts: str | None = None
     method: MethodChoice = _NAMED_GRAPH
@@ -37,13 +37,13 @@ class DynamicOutputs:
     streams: str | None = None
 
     @property
-    def wanted(self) -> int:
+    def requested(self) -> int:
         """Count the requested outputs."""
         return (self.facts is not None) + (self.streams is not None)
 
     def write(self, make_source: Callable[[], Feed], span: InputSpan, work: LoadWork) -> None:
         """Write the files that the options name, and print what was written."""
-        if not self.wanted:
+        if not self.requested:
             return
         feed = make_source()
         measured = isinstance(feed, MeasurableFeed)

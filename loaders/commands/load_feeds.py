@@ -40,7 +40,7 @@ class Push:
 
 
 class Asking(NamedTuple):
-    """How feeds are polled and received."""
+    """The options of polled and received feeds."""
 
     clock: Clock
     session: requests.Session
@@ -81,7 +81,7 @@ class Asking(NamedTuple):
         )
 
 
-def tell(
+def write_or_publish(
     make_feed: Callable[[Asking], Feed],
     path: str,
     dynamic: DynamicOutputs,
@@ -90,7 +90,7 @@ def tell(
     work: LoadWork,
 ) -> None:
     """Write a feed to files, or publish it as it arrives."""
-    outputs = dynamic.wanted + (server.push is not None)
+    outputs = dynamic.requested + (server.push is not None)
     if not outputs:
         raise typer.BadParameter("say what to write: --facts, --streams or --push")
     if outputs > 1 and (is_web_url(path) or is_listener(path)):
@@ -124,7 +124,7 @@ def _publish(feed: Feed, server: Push, span: InputSpan, asking: Asking, quiet: b
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """How a feed's things are named, and how often it is polled."""
+    """The names of a feed's things, and the period of polls."""
 
     base: str = DEFAULT_BASE
     period: float = 30.0
@@ -133,7 +133,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Notified:
-    """How entities are named, polled and received."""
+    """The names of entities, and their polls and notifications."""
 
     context: str | None = None
     period: float = 30.0
@@ -159,7 +159,7 @@ def gtfs_rt(
         messages = Realtime(Gtfs(schedule, base=polled.base), polled.language)
         return asking.messages(messages, path, polled.period)
 
-    tell(make_feed, path, dynamic, server, span, work)
+    write_or_publish(make_feed, path, dynamic, server, span, work)
 
 
 @grouped
@@ -177,7 +177,9 @@ def json(
         raise typer.BadParameter(f"not a URL that can be polled: {url!r}")
     read = reader_of_json(None if context is None else input_place(context))
     work = LoadWork(quiet=quiet)
-    tell(lambda asking: asking.poll("json", url, read, period), url, dynamic, server, span, work)
+    write_or_publish(
+        lambda asking: asking.poll("json", url, read, period), url, dynamic, server, span, work
+    )
 
 
 @grouped
@@ -191,7 +193,7 @@ def siri(
     period: float = 30.0,
 ) -> None:
     """SIRI ET and VM: delays, platforms, vehicles; files, or a URL that is polled."""
-    tell(
+    write_or_publish(
         lambda asking: asking.messages(Siri(base), path, period),
         path, dynamic, server, span, work,
     )  # fmt: skip
@@ -216,4 +218,4 @@ def ngsi_ld(
             return asking.listen(entities, path, holds, notified.receiver_token, work.quiet)
         return asking.messages(entities, path, notified.period, paged=True)
 
-    tell(make_feed, path, dynamic, server, span, work)
+    write_or_publish(make_feed, path, dynamic, server, span, work)

@@ -37,17 +37,20 @@ def patches_of(
     """
     method = method_named("reification")
     # What goes and what comes may be versions of one fact, with one name.
-    of_gone = replace(naming, fact_base=f"{naming.fact_base}gone/")
-    ending = {fact.quad for fact in changes.gone if isinstance(fact.label, Expiration)}
+    of_removed = replace(naming, fact_base=f"{naming.fact_base}gone/")
+    ending = {fact.quad for fact in changes.removed if isinstance(fact.label, Expiration)}
     steps: list[tuple[type[Interval] | type[Expiration], str]] = [
         (Interval, "DA"), (Expiration, "DA"),
     ]  # fmt: skip
-    if any(isinstance(each.label, Interval) and each.quad in ending for each in changes.said):
+    if any(isinstance(each.label, Interval) and each.quad in ending for each in changes.added):
         steps = [(Expiration, "D"), (Interval, "DA"), (Expiration, "A")]
     for kind, signs in steps:
         lines = [
             f"{sign} {line_of(quad)}\n"
-            for sign, facts, names in (("D", changes.gone, of_gone), ("A", changes.said, naming))
+            for sign, facts, names in (
+                ("D", changes.removed, of_removed),
+                ("A", changes.added, naming),
+            )
             if sign in signs
             for fact in facts
             if isinstance(fact.label, kind)
@@ -62,37 +65,37 @@ def held(follower: LdesFollower) -> Iterator[Fact]:
     """Return the labelled facts that result from all members."""
     results: dict[Quad, dict[datetime | None, Fact]] = {}
     for changes, taken in follower.changes():
-        for fact in changes.gone:
+        for fact in changes.removed:
             _cut(results.get(fact.quad, {}), fact)
-        for fact in changes.said:
+        for fact in changes.added:
             assert fact.label is not None
             results.setdefault(fact.quad, {})[fact.label.start] = fact
         taken()
     return _all(results.values())
 
 
-def _all(found: Iterable[dict[datetime | None, Fact]]) -> Iterator[Fact]:
-    for facts in found:
+def _all(entries: Iterable[dict[datetime | None, Fact]]) -> Iterator[Fact]:
+    for facts in entries:
         yield from facts.values()
 
 
-def _cut(facts: dict[datetime | None, Fact], gone: Fact) -> None:
-    if isinstance(gone.label, Expiration):
+def _cut(facts: dict[datetime | None, Fact], ended: Fact) -> None:
+    if isinstance(ended.label, Expiration):
         facts.pop(None, None)
         return
-    assert gone.label is not None
+    assert ended.label is not None
     for start, fact in list(facts.items()):
-        if start is None or fact.label is None or fact.label.end <= gone.label.start:
+        if start is None or fact.label is None or fact.label.end <= ended.label.start:
             continue
-        if start < gone.label.start:
-            facts[start] = Fact(fact.quad, Interval(start, gone.label.start))
-        elif start < gone.label.end:
+        if start < ended.label.start:
+            facts[start] = Fact(fact.quad, Interval(start, ended.label.start))
+        elif start < ended.label.end:
             del facts[start]
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Where an event stream is, where it goes, and how it is followed."""
+    """An event stream, its target, and how to follow it."""
 
     url: str
     facts: str | None = None

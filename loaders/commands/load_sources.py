@@ -13,7 +13,7 @@ from annotations.terms import Quad
 from annotations.wording import counted
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
-from loaders.commands.load_feeds import Push, tell
+from loaders.commands.load_feeds import Push, write_or_publish
 from loaders.commands.options import grouped
 from loaders.errors import InputError, OutputError
 from loaders.jobs import made_by_workers, one_by_one
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadSummary:
-    """How many triples were written, in how many files."""
+    """The numbers of written triples and files."""
 
     triples: int
     files: int
@@ -156,32 +156,34 @@ def rdf(
             raise typer.BadParameter("--entail is computed by one process, not by Spark")
         job = replace(job, engine=options.LoadEngine.LOCAL)
     created = SystemClock().now()
-    with StoreOutput(output, job.replace, created) as place:
+    with StoreOutput(output, job.replace, created) as destination:
         files = input_files(inputs)
-        aside = rejects or Path(f"{place.beside}.rejects")
+        aside = rejects or Path(f"{destination.beside}.rejects")
         given = RdfLoad(
             created, aside / "rejects.ndjson", strict, " ".join(map(without_secrets, inputs))
         )
 
-        def told(summary: RdfSummary) -> list[str]:
-            place.put(summary)
+        def summary_lines(summary: RdfSummary) -> list[str]:
+            destination.put(summary)
             return options.load_lines(summary, output, aside)
 
         job.run(
             "rdf",
             size_of(files),
-            lambda context, report: told(
-                load_rdf_spark(files, place.path, context, given, report=report, parts=place.parts)
+            lambda context, report: summary_lines(
+                load_rdf_spark(
+                    files, destination.path, context, given, report=report, parts=destination.parts
+                )
             ),
-            lambda report: told(
-                load_rdf_local(files, place.path, given, report=report, entail=entail)
+            lambda report: summary_lines(
+                load_rdf_local(files, destination.path, given, report=report, entail=entail)
             ),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where the static facts go."""
+    """The destination of static facts."""
 
     output: str | None = None
     form: options.OutputForm = options.OutputForm.STORE
@@ -205,7 +207,7 @@ def irail(
         return
     if static.output is not None:
         raise typer.BadParameter("a URL is polled for one output: --facts, --streams or --push")
-    tell(
+    write_or_publish(
         lambda asking: asking.poll("irail", path, read_liveboard, period),
         path, dynamic, server, span, job,
     )  # fmt: skip
@@ -268,14 +270,14 @@ def gtfs(
     def make() -> Gtfs:
         feed = Gtfs(path, span.start, span.until, base)
         planned = feed.planned()
-        said = f"about {counted(planned, 'departure')}, six or seven triples each"
+        size = f"about {counted(planned, 'departure')}, six or seven triples each"
         if planned > most:
             raise InputError(
-                f"{said}: choose a part by --from and --until, or give --max-departures {planned}",
+                f"{size}: choose a part by --from and --until, or give --max-departures {planned}",
                 path,
             )
         if not job.quiet:
-            typer.echo(f"tpf-load: {path}: {said}", err=True)
+            typer.echo(f"tpf-load: {path}: {size}", err=True)
         return feed
 
     load_static(make, output, form, job)
@@ -307,7 +309,7 @@ def _load(
     dynamic: DynamicOutputs,
     job: options.LoadJob,
 ) -> None:
-    if static.output is None and not dynamic.wanted:
+    if static.output is None and not dynamic.requested:
         raise typer.BadParameter("say what to write: --output, --facts or --streams")
     if static.output is not None:
         load_static(make_source, static.output, static.form, job)
@@ -325,15 +327,15 @@ def load_static(
         _load_lines(make_source, output, job)
         return
     created = SystemClock().now()
-    with StoreOutput(output, job.replace, created) as place:
+    with StoreOutput(output, job.replace, created) as destination:
         source = make_source()
 
         def load(context: "SparkContext | None", report: Report) -> list[str]:
             summary = load_source(
-                source, place.path, context, created=created, report=report,
-                parts=place.parts if context else None,
+                source, destination.path, context, created=created, report=report,
+                parts=destination.parts if context else None,
             )  # fmt: skip
-            place.put(summary)
+            destination.put(summary)
             return options.load_lines(summary, output, output)
 
         job.run(source.name, source.size(), load, lambda report: load(None, report))

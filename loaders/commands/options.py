@@ -42,7 +42,7 @@ MEDIA_TYPES: Final = {
 
 
 class LoadEngine(enum.StrEnum):
-    """Where a load runs."""
+    """The engine of a load."""
 
     AUTO = "auto"
     SPARK = "spark"
@@ -262,7 +262,7 @@ class InputSpan:
 
 @dataclass(frozen=True)
 class LoadWork:
-    """Where a load runs, and whether it prints anything."""
+    """The engine of a load, and its progress output."""
 
     engine: LoadEngine = LoadEngine.AUTO
     master: str | None = None

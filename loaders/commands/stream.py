@@ -36,7 +36,7 @@ _EVENTS = "sse+"
 
 
 class PublishFrom(enum.StrEnum):
-    """Who publishes what has been parsed."""
+    """The publisher of parsed records."""
 
     AUTO = "auto"
     EXECUTORS = "executors"
@@ -45,7 +45,7 @@ class PublishFrom(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """What arrives, and the dataset to publish it to."""
+    """The arriving data, and the dataset to publish to."""
 
     source: str
     url: str
@@ -148,8 +148,10 @@ def stream(given: Streaming) -> None:
         summary = run_stream(frame, records, publisher, settings, stopped, progress)
     if not given.quiet:
         left_out = f", {summary.left_out} left out" if summary.left_out else ""
-        told = f"{counted(summary.facts, 'fact')} in {counted(summary.records, 'record')}{left_out}"
-        typer.echo(told, err=True)
+        message = (
+            f"{counted(summary.facts, 'fact')} in {counted(summary.records, 'record')}{left_out}"
+        )
+        typer.echo(message, err=True)
     if summary.left_out and not summary.records:
         raise InputError("nothing but malformed or refused records", given.source)
 

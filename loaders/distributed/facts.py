@@ -30,7 +30,7 @@ from loaders.distributed.shipping import (
     shipped,
     stream_of,
     stream_parts,
-    tellings,
+    timed_statements,
     unpacked_rows,
 )
 from loaders.dynamic import (
@@ -73,13 +73,13 @@ def write_streams_spark(
     parts = stream_parts(source, start, until, 2 * context.defaultParallelism)
     with tempfile.TemporaryDirectory(prefix="tpf-load-") as work:
         sources = shipped(context, source, Path(work))
-        told = session.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(
+        lines = session.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(
             _LinesOfParts(sources, parts), "stream int, lines bigint, text string"
         )
 
         def write() -> int:
             count = 0
-            groups = groupby(told.toLocalIterator(), key=attrgetter("stream"))
+            groups = groupby(lines.toLocalIterator(), key=attrgetter("stream"))
             group = next(groups, None)
             for number, stream in enumerate(streams):
                 with file_aside(directory / f"{stream}.tsv") as file:
@@ -174,15 +174,15 @@ def _facts(
     from pyspark import StorageLevel
 
     numbers = session.range(0, len(parts), 1, len(parts))
-    said = numbers.mapInArrow(
-        _Teller(feeds, parts, shares), "part int, number int, share int, content binary"
+    statements = numbers.mapInArrow(
+        _PartReader(feeds, parts, shares), "part int, number int, share int, content binary"
     ).persist(StorageLevel.DISK_ONLY)
     labelled: DataFrame | None = None
     try:
-        instants = _instants(said, feed)
+        instants = _instants(statements, feed)
         latest = isinstance(feed, LatestReadings)
         labelled = (
-            said.where(f"share != {_INSTANTS}")
+            statements.where(f"share != {_INSTANTS}")
             .repartitionById(shares, _column("share"))
             .sortWithinPartitions("share", "part", "number")
             .mapInArrow(
@@ -199,7 +199,7 @@ def _facts(
     finally:
         if labelled is not None:
             labelled.unpersist()
-        said.unpersist()
+        statements.unpersist()
 
 
 def _column(name: str) -> Any:
@@ -208,9 +208,9 @@ def _column(name: str) -> Any:
     return functions.col(name)
 
 
-def _instants(said: "DataFrame", feed: MeasurableFeed) -> _Instants:
+def _instants(statements: "DataFrame", feed: MeasurableFeed) -> _Instants:
     result: set[tuple[int, int]] = set()
-    for row in said.where(f"share = {_INSTANTS}").select("content").collect():
+    for row in statements.where(f"share = {_INSTANTS}").select("content").collect():
         result.update(unpacked_rows(row.content))
     if not isinstance(feed, LatestReadings):
         return sorted(result)
@@ -222,7 +222,7 @@ def _instants(said: "DataFrame", feed: MeasurableFeed) -> _Instants:
     return list(zip(times, [*times[1:], last], strict=True))
 
 
-class _Teller:
+class _PartReader:
     """Runs in the workers."""
 
     def __init__(
@@ -235,20 +235,20 @@ class _Teller:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (number,) in rows_of(batches):
             with self._feeds.opened() as feed:
-                yield from self._told(feed, number)
+                yield from self._statements(feed, number)
 
-    def _told(self, feed: MeasurableFeed, part: int) -> Iterator[pa.RecordBatch]:
+    def _statements(self, feed: MeasurableFeed, part: int) -> Iterator[pa.RecordBatch]:
         results: dict[int, list[tuple[Any, ...]]] = {}
         held = number = 0
-        for at, end, place, quads in tellings(feed, self._parts[part]):
+        for at, end, position, quads in timed_statements(feed, self._parts[part]):
             results.setdefault(_INSTANTS, []).append((at, end))
-            for within, quad in enumerate(quads, place):
+            for within, quad in enumerate(quads, position):
                 share = self._share(quad, within, part)
                 results.setdefault(share, []).append((at, within, *quad))
             if not quads and self._parts[part].stream is not None:
                 # Of this stream nothing holds from now on.
-                share = self._share(_NOTHING, place, part)
-                results.setdefault(share, []).append((at, place, *_NOTHING))
+                share = self._share(_NOTHING, position, part)
+                results.setdefault(share, []).append((at, position, *_NOTHING))
             held += len(quads) + 1
             if held >= _CHUNK:
                 yield self._rows(part, number, results)
@@ -256,21 +256,21 @@ class _Teller:
         if results:
             yield self._rows(part, number, results)
 
-    def _share(self, quad: Quad, place: int, part: int) -> int:
+    def _share(self, quad: Quad, position: int, part: int) -> int:
         if self._parts[part].stream is not None:
-            return stream_of(place) % self._shares
+            return stream_of(position) % self._shares
         return crc32("\0".join(key_of(quad)).encode()) % self._shares
 
     def _rows(
-        self, part: int, number: int, found: dict[int, list[tuple[Any, ...]]]
+        self, part: int, number: int, shares: dict[int, list[tuple[Any, ...]]]
     ) -> pa.RecordBatch:
-        contents = [packed_rows(_SAID, rows) for rows in found.values()]
-        same = len(found)
+        contents = [packed_rows(_SAID, rows) for rows in shares.values()]
+        same = len(shares)
         return pa.record_batch(
             {
                 "part": pa.array([part] * same, pa.int32()),
                 "number": pa.array([number] * same, pa.int32()),
-                "share": pa.array(list(found), pa.int32()),
+                "share": pa.array(list(shares), pa.int32()),
                 "content": pa.array(contents, pa.binary()),
             }
         )
@@ -291,17 +291,17 @@ class _Labeller:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = ((share, content) for _, _, share, content in rows_of(batches))
         for _, group in groupby(rows, key=operator.itemgetter(0)):
-            said = (row for _, content in group for row in unpacked_rows(content))
-            yield from self._labelled(said)
+            statements = (row for _, content in group for row in unpacked_rows(content))
+            yield from self._labelled(statements)
 
-    def _labelled(self, said: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
+    def _labelled(self, statements: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
         instants: _Instants = self._instants.value
-        shared = _latest(said, instants) if self._latest else _batches(said, instants)
+        shared = _latest(statements, instants) if self._latest else _batches(statements, instants)
         results: dict[int, list[tuple[Any, ...]]] = {}
         held = 0
-        for place, fact in placed_history(shared):
+        for position, fact in placed_history(shared):
             lines = "".join(f"{line_of(q)}\n" for q in self._method.encode(fact, self._naming))
-            results.setdefault(self._range(place, len(instants)), []).append((*place, lines))
+            results.setdefault(self._range(position, len(instants)), []).append((*position, lines))
             held += 1
             if held >= _CHUNK:
                 yield _ranges(results)
@@ -309,22 +309,22 @@ class _Labeller:
         if results:
             yield _ranges(results)
 
-    def _range(self, place: FactPlace, batches: int) -> int:
-        if place.batch < batches:
-            return place.batch * self._ranges // batches
+    def _range(self, position: FactPlace, batches: int) -> int:
+        if position.batch < batches:
+            return position.batch * self._ranges // batches
         # What ends with the feed, which may be most of it.
-        return self._ranges + place.since * self._ranges // batches
+        return self._ranges + position.since * self._ranges // batches
 
 
-def _ranges(found: dict[int, list[tuple[Any, ...]]]) -> pa.RecordBatch:
-    contents = [packed_rows(_LABELLED, rows) for rows in found.values()]
+def _ranges(ranges: dict[int, list[tuple[Any, ...]]]) -> pa.RecordBatch:
+    contents = [packed_rows(_LABELLED, rows) for rows in ranges.values()]
     return pa.record_batch(
-        {"range": pa.array(list(found), pa.int32()), "content": pa.array(contents, pa.binary())}
+        {"range": pa.array(list(ranges), pa.int32()), "content": pa.array(contents, pa.binary())}
     )
 
 
-def _batches(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[NumberedBatch]:
-    groups = groupby(said, key=operator.itemgetter(0))
+def _batches(statements: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[NumberedBatch]:
+    groups = groupby(statements, key=operator.itemgetter(0))
     group = next(groups, None)
     for number, (at, end) in enumerate(instants):
         quads: Iterable[tuple[int, Quad]] = ()
@@ -335,11 +335,11 @@ def _batches(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[N
             group = next(groups, None)
 
 
-def _latest(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[NumberedBatch]:
+def _latest(statements: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[NumberedBatch]:
     times = [at for at, _ in instants]
     # By the number of the batch, then by the stream.
     readings: dict[int, dict[int, list[tuple[int, Quad]]]] = {}
-    for (at, stream), rows in groupby(said, key=lambda row: (row[0], stream_of(row[1]))):
+    for (at, stream), rows in groupby(statements, key=lambda row: (row[0], stream_of(row[1]))):
         heard = readings.setdefault(bisect_left(times, at), {})
         quads = [(row[1], _quad(row)) for row in rows]
         heard[stream] = [] if quads[0][1] == _NOTHING else quads

@@ -73,7 +73,7 @@ class FeedPart(NamedTuple):
     until: datetime | None
 
 
-class Telling(NamedTuple):
+class TimedStatements(NamedTuple):
     """The statements of a part at one instant, in microseconds since 1970.
 
     `end` is until when they hold, or `at`; `place` their first position at this instant.
@@ -107,24 +107,24 @@ def stream_parts(
     return [FeedPart(number, start, until) for number, _ in enumerate(streams)]
 
 
-def tellings(feed: MeasurableFeed, part: FeedPart) -> Iterator[Telling]:
+def timed_statements(feed: MeasurableFeed, part: FeedPart) -> Iterator[TimedStatements]:
     """Return the statements of a part by time."""
     if part.stream is None:
         for batch in feed.batches(part.start, part.until):
-            yield Telling(to_micros(batch.at), to_micros(batch.end), 0, batch.quads)
+            yield TimedStatements(to_micros(batch.at), to_micros(batch.end), 0, batch.quads)
         return
     assert isinstance(feed, LatestReadings)
     stream = feed.streams()[part.stream]
     readings = feed.readings(stream, part.start, part.until)
-    for instant, said in groupby(readings, key=attrgetter("at")):
-        *_, latest = said
+    for instant, simultaneous in groupby(readings, key=attrgetter("at")):
+        *_, latest = simultaneous
         at = to_micros(instant)
-        yield Telling(at, at, part.stream << _OF_A_STREAM, latest.quads)
+        yield TimedStatements(at, at, part.stream << _OF_A_STREAM, latest.quads)
 
 
-def stream_of(place: int) -> int:
+def stream_of(position: int) -> int:
     """Return the number of the stream at a position."""
-    return place >> _OF_A_STREAM
+    return position >> _OF_A_STREAM
 
 
 def _spans(
@@ -173,10 +173,10 @@ _opened: dict[str, Any] = {}
 class Shipped(Generic[Thing]):
     """An object for every worker."""
 
-    def __init__(self, name: str, content: Any, places: dict[str, str]) -> None:
+    def __init__(self, name: str, content: Any, paths: dict[str, str]) -> None:
         self._name = name
         self._content = content
-        self._places = places
+        self._paths = paths
 
     @contextmanager
     def opened(self) -> Iterator[Thing]:
@@ -189,8 +189,8 @@ class Shipped(Generic[Thing]):
             yield _opened[self._name]
         except InputError as error:
             text = str(error)
-            for place, path in self._places.items():
-                text = text.replace(str(_located(self._name, place)), path)
+            for packed, path in self._paths.items():
+                text = text.replace(str(_located(self._name, packed)), path)
             raise InputError(text) from None
 
 
@@ -198,14 +198,14 @@ def shipped(context: "SparkContext", thing: Thing, directory: Path) -> Shipped[T
     """Give an object to the workers."""
     paths = [each for each in input_places(thing) if isinstance(each, Path)]
     name = f"input-{token_hex(8)}"
-    places: dict[str, str] = {}
+    packed_paths: dict[str, str] = {}
     if paths and not str(context.master).startswith("local"):
-        places = {_place(number, path): str(path) for number, path in enumerate(paths)}
+        packed_paths = {_packed_path(number, path): str(path) for number, path in enumerate(paths)}
         archive = directory / f"{name}.zip"
         _pack(paths, archive)
         context.addArchive(f"{archive}#{name}")
-    content = _pickled(thing, name, paths if places else [])
-    return Shipped(name, context.broadcast(content), places)
+    content = _pickled(thing, name, paths if packed_paths else [])
+    return Shipped(name, context.broadcast(content), packed_paths)
 
 
 def input_places(thing: object) -> list[InputPlace]:
@@ -242,7 +242,7 @@ def _pickled(thing: object, name: str, paths: list[Path]) -> bytes:
                 for number, path in enumerate(paths):
                     if absolute.is_relative_to(path):
                         inside = absolute.relative_to(path)
-                        return _located, (name, str(Path(_place(number, path), inside)))
+                        return _located, (name, str(Path(_packed_path(number, path), inside)))
             return NotImplemented
 
     content = io.BytesIO()
@@ -250,22 +250,22 @@ def _pickled(thing: object, name: str, paths: list[Path]) -> bytes:
     return content.getvalue()
 
 
-def _place(number: int, path: Path) -> str:
+def _packed_path(number: int, path: Path) -> str:
     return f"{number}/{path.name}"
 
 
-def _located(name: str, place: str) -> Path:
+def _located(name: str, packed: str) -> Path:
     from pyspark import SparkFiles
 
-    return Path(SparkFiles.get(name), place)
+    return Path(SparkFiles.get(name), packed)
 
 
 def _pack(paths: Iterable[Path], archive: Path) -> None:
     # Inputs are mostly compressed, and the network of a cluster is fast.
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED, strict_timestamps=False) as packed:
         for number, path in enumerate(paths):
-            place = _place(number, path)
+            packed_path = _packed_path(number, path)
             files = sorted(path.rglob("*")) if path.is_dir() else [path]
             for file in files:
                 if file.is_file():
-                    packed.write(file, str(Path(place, file.relative_to(path))))
+                    packed.write(file, str(Path(packed_path, file.relative_to(path))))

@@ -156,7 +156,7 @@ def load_rdf_local(
     report = report or Silent()
     entailment = entail and Entailment(entail)
     indexer = QuadIndexer()
-    known = [job.prefixes]
+    all_prefixes = [job.prefixes]
     with staging(store), TemporaryFile() as aside:
         pieces = cut(files)
         report.stage("reading", len(pieces))
@@ -166,7 +166,7 @@ def load_rdf_local(
             reader = PieceReader(piece, log.reject)
             result = reader.quads()
             quads += indexer.add(entailment.noting(result) if entailment else result)
-            known.append(reader.prefixes)
+            all_prefixes.append(reader.prefixes)
             report.done(piece.number + 1)
         first = collect_rejects(log.blocks(), job.rejects)
         check_not_all_rejected(quads, log.count, first)
@@ -176,7 +176,7 @@ def load_rdf_local(
         report.stage("writing")
         try:
             manifest = indexer.write(
-                store, created=job.created, prefixes=merge_prefixes(known), source=job.source
+                store, created=job.created, prefixes=merge_prefixes(all_prefixes), source=job.source
             )
         except StoreError as error:
             raise OutputError(str(error)) from error
@@ -364,7 +364,7 @@ def _codes(
     sample = [np.zeros((4, 0), dtype=np.uint32)]
     predicates: list[Ids] = [np.zeros(0, dtype=np.uint32)]
     for chunk in chunks:
-        numbers = numbering.of_chunk(chunk.key, chunk.wanted())
+        numbers = numbering.of_chunk(chunk.key, chunk.needed())
         sample.append(np.stack(list(columns_of(numbers.of(chunk.rows)).values())))
         if chunk.predicates is not None:
             predicates.append(numbers.of(chunk.predicates))

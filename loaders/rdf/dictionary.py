@@ -33,7 +33,7 @@ class TermSlice(NamedTuple):
 
     chunk: int
     terms: bytes
-    wanted: Ids
+    needed: Ids
 
 
 class RangeSummary(NamedTuple):
@@ -41,7 +41,7 @@ class RangeSummary(NamedTuple):
 
     number: int
     terms: int
-    wanted: Mapping[int, Ids]
+    needed: Mapping[int, Ids]
 
 
 class MergedRange(NamedTuple):
@@ -77,15 +77,15 @@ class CutTerms:
             return
         terms = unpacked_terms(staged.terms)
         texts = _Texts(terms)
-        wanted = staged.summary.wanted() - np.uint32(1)
+        needed = staged.summary.needed() - np.uint32(1)
         low = 0
         for of in self._ranges:
             high = len(terms) if of.upper is None else bisect.bisect_left(texts, of.upper, low)
             if high > low:
-                here = wanted[np.searchsorted(wanted, low) : np.searchsorted(wanted, high)]
+                needed_here = needed[np.searchsorted(needed, low) : np.searchsorted(needed, high)]
                 packed = packed_terms(terms.slice(low, high - low))
                 key = staged.summary.key
-                yield Message(of.number, TermSlice(key, packed, here - np.uint32(low)))
+                yield Message(of.number, TermSlice(key, packed, needed_here - np.uint32(low)))
             low = high
 
 
@@ -104,8 +104,8 @@ def merge_terms(of: Gathered) -> Iterator[MergedRange]:
         each.chunk: every[end - len(array) : end]
         for each, array, end in zip(slices, arrays, ends, strict=True)
     }
-    wanted = {each.chunk: shares[each.chunk][each.wanted] for each in slices}
-    summary = RangeSummary(of.partition, len(by_text), wanted)
+    needed = {each.chunk: shares[each.chunk][each.needed] for each in slices}
+    summary = RangeSummary(of.partition, len(by_text), needed)
     yield MergedRange(summary, packed_terms(encoded.dictionary.take(by_text)), shares)
 
 
@@ -136,14 +136,14 @@ class Numbering:
         """The number of terms, the default graph included."""
         return int(self.begins[-1])
 
-    def of_chunk(self, key: int, wanted: Ids) -> "KnownNumbers":
+    def of_chunk(self, key: int, needed: Ids) -> "KnownNumbers":
         """Return the table from a chunk's numbers."""
         none = np.zeros(0, dtype=np.uint32)
         parts = [
-            each.wanted.get(key, none) + np.uint32(begin)
+            each.needed.get(key, none) + np.uint32(begin)
             for each, begin in zip(self._merged, self.begins[:-1], strict=True)
         ]
-        return KnownNumbers(wanted, np.concatenate([none, *parts]))
+        return KnownNumbers(needed, np.concatenate([none, *parts]))
 
 
 class KnownNumbers(NamedTuple):
@@ -154,5 +154,5 @@ class KnownNumbers(NamedTuple):
 
     def of(self, numbers: Ids) -> Ids:
         """Return the store's numbers, or 0 where unknown."""
-        places = np.searchsorted(np.concatenate(([0], self.known)), numbers)
-        return np.concatenate((np.zeros(1, dtype=np.uint32), self.numbers))[places]
+        positions = np.searchsorted(np.concatenate(([0], self.known)), numbers)
+        return np.concatenate((np.zeros(1, dtype=np.uint32), self.numbers))[positions]

@@ -55,18 +55,18 @@ class Entailment:
     def derived(self) -> Iterator[QuadTexts]:
         """Yield the new quads; `InputError` for a contradiction."""
         always = self._closure(set())
-        for name, known in self._graphs.items():
-            for triple in self._closure(known) - known - always:
+        for name, triples in self._graphs.items():
+            for triple in self._closure(triples) - triples - always:
                 if _says_something(triple):
                     subject, predicate, value = map(self._text, triple)
                     yield subject, predicate, value, name
 
-    def _closure(self, known: set[_Triple]) -> set[_Triple]:
+    def _closure(self, triples: set[_Triple]) -> set[_Triple]:
         # Only who wants it pays for the import.
         import owlrl
 
         graph = Graph()
-        for triple in known:
+        for triple in triples:
             graph.add(triple)
         rdfs = self._regime is Regime.RDFS
         owlrl.DeductiveClosure(owlrl.RDFS_Semantics if rdfs else owlrl.OWLRL_Semantics).expand(
@@ -92,8 +92,8 @@ class Entailment:
         return node
 
     def _text(self, node: Node) -> str:
-        known = self._texts.get(node)
-        return known if known is not None else node.n3()
+        text = self._texts.get(node)
+        return text if text is not None else node.n3()
 
 
 def _says_something(triple: _Triple) -> bool:

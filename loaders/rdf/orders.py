@@ -122,8 +122,8 @@ def _translated(values: Sequence[ChunkRows | ChunkNumbers]) -> dict[str, Ids]:
     for chunk, table in rows.items():
         parts = numbers.pop(chunk)
         # A chunk's terms ascend, and so do the ranges; number 0 is the default graph.
-        known = [np.zeros(1, dtype=np.uint32), *(parts[number] for number in sorted(parts))]
-        tables.append(columns_of(np.concatenate(known)[table]))
+        table_parts = [np.zeros(1, dtype=np.uint32), *(parts[number] for number in sorted(parts))]
+        tables.append(columns_of(np.concatenate(table_parts)[table]))
     nothing = [columns_of(np.zeros((4, 0), dtype=np.uint32))]
     return {
         letter: np.concatenate([each[letter] for each in tables or nothing]) for letter in "spog"

@@ -207,7 +207,7 @@ class StoreOutput:
         if is_store_url(output):
             with output_errors():
                 self._folder = RemoteFolder(output, environment)
-                there = _generation(self._folder) is not None
+                exists = _generation(self._folder) is not None
             self.parts = PartsPlace(self._folder, new_generation())
             self._begun.add(self.parts.generation)
             self._aside = TemporaryDirectory(prefix="tpf-load-")
@@ -216,11 +216,11 @@ class StoreOutput:
         else:
             self.path = output_path(output)
             self.beside = str(self.path)
-            there = (self.path / layout.MANIFEST).exists()
+            exists = (self.path / layout.MANIFEST).exists()
         refusal = ""
-        if there and not replace:
+        if exists and not replace:
             refusal = "--replace writes it anew"
-        elif there and self._folder is not None and not self._folder.replaces:
+        elif exists and self._folder is not None and not self._folder.replaces:
             refusal = "libhdfs replaces no file in one step: give a webhdfs:// URL"
         if refusal:
             self.__exit__()

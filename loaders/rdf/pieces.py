@@ -60,47 +60,47 @@ def remote_files(url: str, environment: Mapping[str, str] = os.environ) -> list[
     """Return the RDF files at a URL, folder or pattern."""
     with reporting(url):
         if scheme_of(url) not in WEB:
-            return _found(url, access_in(environment))
+            return _files_at(url, access_in(environment))
         check_ending(path_in(url), without_secrets(url))
         return [web_file(url)]
 
 
-def _found(url: str, access: Access) -> list[RemoteFile]:
-    there = FolderUrl(url, access)
-    path = there.path
-    if there.file is not None:
+def _files_at(url: str, access: Access) -> list[RemoteFile]:
+    location = FolderUrl(url, access)
+    path = location.path
+    if location.file is not None:
         check_ending(PurePosixPath(path), url)
-        return [there.file]
+        return [location.file]
     magic = _MAGIC.search(path)
-    if not there.is_folder and magic is None:
+    if not location.is_folder and magic is None:
         raise InputError("does not exist", url)
     folder = path
-    if not there.is_folder and magic is not None:
+    if not location.is_folder and magic is not None:
         folder = path[: magic.start()].rpartition("/")[0]
-    wanted: list[RemoteFile] = []
-    for inner, file in there.files_below(folder):
-        rest = inner.relative_to(folder) if there.is_folder else _behind(inner, path)
+    files: list[RemoteFile] = []
+    for inner, file in location.files_below(folder):
+        rest = inner.relative_to(folder) if location.is_folder else _behind(inner, path)
         if rest == PurePosixPath():
             check_ending(inner, file.url)
         if rest is not None and (rest == PurePosixPath() or is_rdf_file(rest)):
-            wanted.append(file)
-    if not wanted:
-        raise InputError("no RDF files there" if there.is_folder else "no file matches", url)
-    return wanted
+            files.append(file)
+    if not files:
+        raise InputError("no RDF files there" if location.is_folder else "no file matches", url)
+    return files
 
 
 def _behind(path: PurePosixPath, pattern: str) -> PurePosixPath | None:
-    wanted = PurePosixPath(pattern).parts
+    pattern_parts = PurePosixPath(pattern).parts
     for length in range(len(path.parts), 0, -1):
-        if _matches(path.parts[:length], wanted):
+        if _matches(path.parts[:length], pattern_parts):
             return PurePosixPath(*path.parts[length:])
     return None
 
 
-def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     # By how many of the parts the pattern so far may have been met.
     ends = {0}
-    for each in wanted:
+    for each in pattern:
         if each == "**":
             ends = {more for end in ends for more in _from(parts, end)}
         else:
@@ -117,9 +117,9 @@ def _from(parts: Sequence[str], begin: int) -> Iterator[int]:
         yield end + 1
 
 
-def _fits(part: str, wanted: str) -> bool:
+def _fits(part: str, pattern: str) -> bool:
     # As on a disk, what is hidden is named as such.
-    return fnmatchcase(part, wanted) and (not part.startswith(".") or wanted.startswith("."))
+    return fnmatchcase(part, pattern) and (not part.startswith(".") or pattern.startswith("."))
 
 
 PIECE_BYTES = 32 << 20
@@ -232,9 +232,9 @@ class PieceReader:
                 with self._on_disk() as path:
                     yield from self._document(path)
         except (EOFError, zlib.error, OSError, pa.ArrowException, gzip.BadGzipFile) as error:
-            raise InputError(self._told(error), self._piece.path) from error
+            raise InputError(self._message(error), self._piece.path) from error
         except RdfInputError as error:
-            raise InputError(self._told(error)) from None
+            raise InputError(self._message(error)) from None
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
@@ -256,7 +256,7 @@ class PieceReader:
         else:
             yield place
 
-    def _told(self, error: Exception) -> str:
+    def _message(self, error: Exception) -> str:
         if not isinstance(self._piece.place, RemoteFile):
             return str(error)
         text = reason(error)
@@ -347,8 +347,8 @@ def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
             if before.endswith(b"\n"):
                 break
     while end is None or position < end:
-        wanted = _CHUNK_BYTES if end is None else min(_CHUNK_BYTES, end - position)
-        chunk = file.read(wanted)
+        size = _CHUNK_BYTES if end is None else min(_CHUNK_BYTES, end - position)
+        chunk = file.read(size)
         if not chunk:
             return
         if not chunk.endswith(b"\n"):

@@ -71,10 +71,10 @@ class ChunkSummary:
         """True where a quad lies in a named graph."""
         return len(self.rows) == 4
 
-    def wanted(self) -> Ids:
+    def needed(self) -> Ids:
         """Return the numbers that the driver translates, ascending."""
-        known = [self.rows.ravel()] + ([] if self.predicates is None else [self.predicates])
-        result = np.unique(np.concatenate(known))
+        numbers = [self.rows.ravel()] + ([] if self.predicates is None else [self.predicates])
+        result = np.unique(np.concatenate(numbers))
         return result[result > 0]  # the default graph is number 0 everywhere
 
 
@@ -205,11 +205,13 @@ class RejectLog:
         self._file = file
         self._strict = strict
 
-    def reject(self, found: Reject) -> None:
+    def reject(self, reject_: Reject) -> None:
         """Write it down."""
         if self._strict:
-            raise InputError(f"{found.message}: {found.text}".strip(": "), found.path, found.line)
-        self._file.write(json.dumps(found._asdict(), ensure_ascii=False).encode() + b"\n")
+            raise InputError(
+                f"{reject_.message}: {reject_.text}".strip(": "), reject_.path, reject_.line
+            )
+        self._file.write(json.dumps(reject_._asdict(), ensure_ascii=False).encode() + b"\n")
         self.count += 1
 
     def blocks(self) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from tpf_server.store.static.parts import PartsManifest
 
 @dataclass(frozen=True, slots=True)
 class RdfLoad:
-    """How RDF is loaded, and described in the manifest.
+    """The settings of a load.
 
     Malformed parts go to `rejects` as lines of JSON, or are only counted; `strict` stops at the
     first. `prefixes` are for display.

@@ -156,7 +156,7 @@ def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
     types: dict[str, str] = {}
     features: dict[str, str] = {}
     observes: list[tuple[str, str]] = []
-    places: dict[tuple[str, str], float] = {}
+    coordinates: dict[tuple[str, str], float] = {}
     try:
         for quad in _quads_in(repository):
             subject, predicate = str(quad.subject), quad.predicate.value
@@ -167,7 +167,7 @@ def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
             elif predicate == v.A[1:-1] and str(quad.object).startswith(f"<{CITY}"):
                 types[subject] = str(quad.object)[len(CITY) + 1 : -1]
             elif predicate.startswith(CITY + "has") and isinstance(quad.object, ox.Literal):
-                places[subject, predicate[len(CITY) :]] = float(quad.object.value)
+                coordinates[subject, predicate[len(CITY) :]] = float(quad.object.value)
     except SyntaxError as error:
         raise InputError(str(error.msg), str(repository), error.lineno) from None
     except NestingError as error:
@@ -176,7 +176,7 @@ def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
     for sensor, subject in observes:
         name = types.get(subject, "")
         if sensor.startswith(SERVICES) and (name in VALUES or name == "Location"):
-            metres = _length(features.get(subject, ""), places)
+            metres = _length(features.get(subject, ""), coordinates)
             results.setdefault(sensor[len(SERVICES) :], []).append(
                 Property(name, Term(subject), metres)
             )
@@ -188,12 +188,12 @@ def _quads_in(repository: InputPlace) -> Iterator[ox.Quad]:
         yield from parser
 
 
-def _length(feature: str, places: Mapping[tuple[str, str], float]) -> float:
+def _length(feature: str, coordinates: Mapping[tuple[str, str], float]) -> float:
     """Return great-circle metres of a road segment; 0: unknown."""
     corners = ("hasStartLatitude", "hasStartLongitude", "hasEndLatitude", "hasEndLongitude")
-    if not all((feature, corner) in places for corner in corners):
+    if not all((feature, corner) in coordinates for corner in corners):
         return 0.0
-    lat1, lon1, lat2, lon2 = (math.radians(places[feature, corner]) for corner in corners)
+    lat1, lon1, lat2, lon2 = (math.radians(coordinates[feature, corner]) for corner in corners)
     half = (
         math.sin((lat2 - lat1) / 2) ** 2
         + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
@@ -272,8 +272,8 @@ class CityBench:
             with on_disk(path) as file, parsed_file(file, ox.RdfFormat.N3) as parser:
                 for quad in parser:
                     terms = (_scoped(quad.subject, piece), str(quad.predicate))
-                    about = Term(_scoped(quad.object, piece))
-                    yield Quad(Term(terms[0]), Term(terms[1]), about, graph)
+                    object_ = Term(_scoped(quad.object, piece))
+                    yield Quad(Term(terms[0]), Term(terms[1]), object_, graph)
         except SyntaxError as error:
             raise InputError(str(error.msg), str(path), error.lineno) from None
         except NestingError as error:
@@ -316,8 +316,8 @@ class CityBench:
             if stream == LOCATIONS:
                 assert first is not None
                 for number, line in lines_of(text, str(path)):
-                    _, _, place = line.strip().partition("|")
-                    latitude, _, longitude = place.partition(",")
+                    _, _, position = line.strip().partition("|")
+                    latitude, _, longitude = position.partition(",")
                     row = {"lat": latitude, "lon": longitude}
                     yield first + (number - 1) * _LOCATION_PERIOD, row
                 return

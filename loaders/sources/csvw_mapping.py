@@ -316,40 +316,40 @@ class MappedTable:
                     if not heads:
                         return
                     header = heads[-1][1]
-                places = self._places(header, source)
+                columns = self._positioned(header, source)
                 for number, (line, texts) in enumerate(rows, start=1):
                     if (number - 1) % shares == share and any(texts):
-                        yield self._row(number, line, texts, places, source, scope)
+                        yield self._row(number, line, texts, columns, source, scope)
             except csv.Error as error:
                 raise InputError(f"no CSV ({error})", source, reader.lineno + 1) from None
 
-    def _places(self, header: list[str] | None, source: str) -> list[tuple[int, CsvwColumn]]:
+    def _positioned(self, header: list[str] | None, source: str) -> list[tuple[int, CsvwColumn]]:
         real = [column for column in self._columns if not column.is_virtual]
         if header is None:
             return list(enumerate(real))
-        places = []
+        columns = []
         for column in real:
             results = [n for n, title in enumerate(header) if column.is_called(title)]
             if not results:
                 raise InputError(f"no column {column.name!r}", source, 1)
-            places.append((results[0], column))
-        return places
+            columns.append((results[0], column))
+        return columns
 
     def _row(
         self,
         number: int,
         line: int,
         texts: list[str],
-        places: list[tuple[int, CsvwColumn]],
+        columns: list[tuple[int, CsvwColumn]],
         source: str,
         scope: str,
     ) -> MappedRow:
         values: dict[str, list[str]] = {}
         try:
-            for place, column in places:
-                if place >= len(texts):
+            for position, column in columns:
+                if position >= len(texts):
                     raise ValueError(f"no cell of {column.name}")
-                values[column.name] = column.values(texts[place])
+                values[column.name] = column.values(texts[position])
             cells = {n: " ".join(v) if len(v) != 1 else v[0] for n, v in values.items() if v}
             variables: dict[str, Any] = {
                 name: result[0] if len(result) == 1 else result

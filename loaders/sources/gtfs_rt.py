@@ -89,15 +89,15 @@ def _text(translated: Any, language: str | None) -> Term | None:
     texts = list(translated.translation)
     if not texts:
         return None
-    wanted = (language or "").lower()
+    requested = (language or "").lower()
 
     def rank(each: Any) -> int:
-        said = each.language.lower()
-        if said == wanted:
+        tag = each.language.lower()
+        if tag == requested:
             return 0
-        if wanted and said.partition("-")[0] == wanted.partition("-")[0]:
+        if requested and tag.partition("-")[0] == requested.partition("-")[0]:
             return 1
-        return 2 if not said else 3
+        return 2 if not tag else 3
 
     chosen = min(texts, key=rank)
     try:
@@ -132,42 +132,42 @@ class Realtime:
         self._templates = self._schedule.templates()
         self._platforms = self._schedule.platforms()
 
-    def read(self, content: bytes, place: str) -> tuple[Quad, ...]:
+    def read(self, content: bytes, source: str) -> tuple[Quad, ...]:
         """Return the statements of a message."""
-        message = self.parse(content, place)
+        message = self.parse(content, source)
         try:
             return self.quads(message)
         except NestingError as error:
-            raise InputError(f"a GTFS Realtime message that grows ({error})", place) from None
+            raise InputError(f"a GTFS Realtime message that grows ({error})", source) from None
 
-    def instant(self, content: bytes, place: str) -> datetime:
+    def instant(self, content: bytes, source: str) -> datetime:
         """Return a message's timestamp."""
-        return timestamp(self.parse(content, place))
+        return timestamp(self.parse(content, source))
 
-    def parse(self, content: bytes, place: str) -> Any:
+    def parse(self, content: bytes, source: str) -> Any:
         """Parse a message, which must have a timestamp."""
         message = rt.FeedMessage()
         try:
             message.ParseFromString(content)
         except DecodeError as error:
-            raise InputError(f"not a GTFS Realtime message ({error})", place) from None
+            raise InputError(f"not a GTFS Realtime message ({error})", source) from None
         if not message.header.timestamp:
-            raise InputError("a GTFS Realtime message without a timestamp", place)
+            raise InputError("a GTFS Realtime message without a timestamp", source)
         if message.header.timestamp > _LATEST:
             raise InputError(
                 f"a GTFS Realtime message of no instant: {message.header.timestamp} seconds "
                 "after 1970",
-                place,
+                source,
             )
         return message
 
     def quads(self, message: Any) -> tuple[Quad, ...]:
         """Return a message's statements; later ones replace earlier ones."""
         size = _GROWTH * message.ByteSize()
-        said = bounded_statements(self._said(message, timestamp(message)), size)
-        return tuple({(quad.subject, quad.predicate): quad for quad in said}.values())
+        statements = bounded_statements(self._statements(message, timestamp(message)), size)
+        return tuple({(quad.subject, quad.predicate): quad for quad in statements}.values())
 
-    def _said(self, message: Any, at: datetime) -> Iterator[Quad]:
+    def _statements(self, message: Any, at: datetime) -> Iterator[Quad]:
         for entity in message.entity:
             if entity.is_deleted:
                 continue
@@ -194,23 +194,23 @@ class Realtime:
             return
         cancelled = trip.schedule_relationship == rt.TripDescriptor.CANCELED
         stated = self._by_sequence(update, stops)
-        known = _Known(update.delay if update.HasField("delay") else None)
+        propagated = _Known(update.delay if update.HasField("delay") else None)
         for stop in stops:
-            said = stated.get(stop.sequence)
-            here = known
-            if said is not None:
-                here = self._known(said, stop, day, shift)
+            update_ = stated.get(stop.sequence)
+            state = propagated
+            if update_ is not None:
+                state = self._state(update_, stop, day, shift)
                 # A skipped stop tells nothing of those behind it.
-                known = known if here.skipped else here
+                propagated = propagated if state.skipped else state
             if stop is stops[-1] or not stop.pick_up or stop.departure is None:
                 continue
             subject = self._names.departure(day, trip.trip_id, stop.sequence, start)
-            if cancelled or here.skipped:
+            if cancelled or state.skipped:
                 yield Quad(subject, v.STATUS, v.CANCELLED)
-            elif here.delay is not None:
-                yield Quad(subject, v.DELAY, integer(here.delay))
-            if said is not None and not cancelled:
-                assigned = said.stop_time_properties.assigned_stop_id
+            elif state.delay is not None:
+                yield Quad(subject, v.DELAY, integer(state.delay))
+            if update_ is not None and not cancelled:
+                assigned = update_.stop_time_properties.assigned_stop_id
                 if platform := self._platforms.get(assigned):
                     yield Quad(subject, v.PLATFORM, literal(platform))
 
@@ -231,26 +231,30 @@ class Realtime:
     def _by_sequence(self, update: Any, stops: list[StopTime]) -> dict[int, Any]:
         """Map updates to stops; a name means its next stop."""
         stated: dict[int, Any] = {}
-        places: defaultdict[int | str, list[int]] = defaultdict(list)
-        for place, stop in enumerate(stops):
-            places[stop.sequence].append(place)
-            places[stop.stop].append(place)
+        positions: defaultdict[int | str, list[int]] = defaultdict(list)
+        for index, stop in enumerate(stops):
+            positions[stop.sequence].append(index)
+            positions[stop.stop].append(index)
         position = 0
-        for said in update.stop_time_update:
-            named = said.stop_sequence if said.HasField("stop_sequence") else said.stop_id
-            at: Sequence[int] = places.get(named, ())
+        for stop_update in update.stop_time_update:
+            named = (
+                stop_update.stop_sequence
+                if stop_update.HasField("stop_sequence")
+                else stop_update.stop_id
+            )
+            at: Sequence[int] = positions.get(named, ())
             following = bisect_left(at, position)
             if following < len(at):
-                stated[stops[at[following]].sequence] = said
+                stated[stops[at[following]].sequence] = stop_update
                 position = at[following] + 1
         return stated
 
-    def _known(self, said: Any, stop: StopTime, day: date, shift: int) -> _Known:
-        if said.schedule_relationship == _UPDATE.SKIPPED:
+    def _state(self, update: Any, stop: StopTime, day: date, shift: int) -> _Known:
+        if update.schedule_relationship == _UPDATE.SKIPPED:
             return _Known(skipped=True)
-        if said.schedule_relationship == _UPDATE.NO_DATA:
+        if update.schedule_relationship == _UPDATE.NO_DATA:
             return _Known()
-        for event in (said.departure, said.arrival):
+        for event in (update.departure, update.arrival):
             if event.HasField("delay"):
                 return _Known(event.delay)
             if event.HasField("time") and 0 <= event.time <= _LATEST and stop.departure is not None:
@@ -271,5 +275,5 @@ class Realtime:
 
 
 def timestamp(message: Any) -> datetime:
-    """When a message was made."""
+    """Return a message's timestamp."""
     return from_micros(message.header.timestamp * 1_000_000)

@@ -43,16 +43,16 @@ class Tables:
         self, name: str, columns: tuple[str, ...], optional: bool = False
     ) -> Iterator[tuple[int, dict[str, str]]]:
         """Yield a table's rows with line numbers."""
-        place = self.place(name)
+        source = self.place(name)
         with self._open(name, optional) as text:
             if text is None:
                 return
-            table = rows(text, place)
+            table = rows(text, source)
             header = [column.strip() for column in next(table, (1, []))[1]]
             if len(header) > _MOST_COLUMNS:
-                raise InputError(f"more than {_MOST_COLUMNS} columns", place, 1)
+                raise InputError(f"more than {_MOST_COLUMNS} columns", source, 1)
             if missing := [column for column in columns if column not in header]:
-                raise InputError(f"no column {', '.join(missing)}", place, 1)
+                raise InputError(f"no column {', '.join(missing)}", source, 1)
             for line, row in table:
                 if row:
                     # Rows may be shorter: empty values at the end may be left out.
@@ -164,15 +164,15 @@ class GtfsSchedule:
     def __init__(self, path: InputPlace) -> None:
         self.tables = Tables(path)
         agencies = [row for _, row in self.tables.rows("agency.txt", ("agency_timezone",))]
-        place = self.tables.place("agency.txt")
+        source = self.tables.place("agency.txt")
         if not agencies:
-            raise InputError("no agency", place)
+            raise InputError("no agency", source)
         name = agencies[0]["agency_timezone"]
         try:
             self.zone = ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             # Of a directory of zones it is an OSError.
-            raise InputError(f"unknown time zone {name!r}", place, 2) from None
+            raise InputError(f"unknown time zone {name!r}", source, 2) from None
 
     def instant(self, day: date, seconds_of_day: int) -> datetime:
         """Return the UTC instant of a time of service."""

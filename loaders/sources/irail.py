@@ -142,8 +142,8 @@ class Irail(RecordedPolls[str]):
                 try:
                     yield name, (self.path / name).read_bytes()
                 except OSError as error:
-                    place = str(self.path / name)
-                    raise InputError(error.strerror or str(error), place) from None
+                    source = str(self.path / name)
+                    raise InputError(error.strerror or str(error), source) from None
             return
         with archive(self.path) as opened:
             for name in members:
@@ -151,16 +151,16 @@ class Irail(RecordedPolls[str]):
                     yield name, document.read()
 
 
-def read_liveboard(content: bytes, place: str) -> list[Quad]:
+def read_liveboard(content: bytes, source: str) -> list[Quad]:
     """Return all statements of a liveboard, for a `Poller`."""
     quads: dict[tuple[Term, Term], Quad] = {}
-    for each in departures(content, place):
+    for each in departures(content, source):
         for quad in (*each.static(), *each.dynamic()):
             quads[quad.subject, quad.predicate] = quad
     return list(quads.values())
 
 
-def departures(content: bytes, place: str) -> Iterator[Departure]:
+def departures(content: bytes, source: str) -> Iterator[Departure]:
     """Yield the departures of a liveboard, in either form."""
     try:
         document = json.loads(content)
@@ -168,33 +168,33 @@ def departures(content: bytes, place: str) -> Iterator[Departure]:
             # Half of a pair of escapes is no character.
             json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
-        raise InputError("not JSON (nested too deeply)", place) from None
+        raise InputError("not JSON (nested too deeply)", source) from None
     except ValueError as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        raise InputError(f"not JSON ({error})", place, line) from None
+        raise InputError(f"not JSON ({error})", source, line) from None
     board = document if isinstance(document, dict) else {}
     if isinstance(graph := board.get("@graph"), list):
         for entry in graph:
-            yield departure(entry, place)
+            yield departure(entry, source)
     elif isinstance(listed := _listed(board), list):
         left = most_written(len(content))
         for entry in listed:
-            read = listed_departure(entry, board, place)
+            read = listed_departure(entry, board, source)
             # The name of the station is written once, and is said of each departure.
             left -= len(read.stop)
             if left < 0:
-                raise InputError("the name of the station is too long", place)
+                raise InputError("the name of the station is too long", source)
             yield read
     else:
-        raise InputError("no liveboard: it has no @graph, and no list of departures", place)
+        raise InputError("no liveboard: it has no @graph, and no list of departures", source)
 
 
 def _listed(board: Mapping[str, Any]) -> Any:
-    told = board.get("departures")
-    return told.get("departure", []) if isinstance(told, dict) else None
+    listed = board.get("departures")
+    return listed.get("departure", []) if isinstance(listed, dict) else None
 
 
-def listed_departure(entry: Any, board: Mapping[str, Any], place: str) -> Departure:
+def listed_departure(entry: Any, board: Mapping[str, Any], source: str) -> Departure:
     """Read a departure of the API's own JSON."""
     try:
         scheduled = format_instant(from_micros(int(entry["time"]) * 1_000_000))
@@ -209,15 +209,15 @@ def listed_departure(entry: Any, board: Mapping[str, Any], place: str) -> Depart
                 "delay": "cancel" if str(entry.get("canceled", "0")) != "0" else entry["delay"],
                 "platform": "" if platform == "?" else platform,
             },
-            place,
+            source,
         )
     except KeyError as error:
-        raise InputError(f"a departure without {error.args[0]!r}", place) from None
+        raise InputError(f"a departure without {error.args[0]!r}", source) from None
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise InputError(f"a malformed departure ({error})", place) from None
+        raise InputError(f"a malformed departure ({error})", source) from None
 
 
-def departure(entry: Any, place: str) -> Departure:
+def departure(entry: Any, source: str) -> Departure:
     """Read one departure of a liveboard."""
     try:
         scheduled = entry["scheduledDepartureTime"]
@@ -230,9 +230,9 @@ def departure(entry: Any, place: str) -> Departure:
             literal(entry["routeLabel"]), v.date_time(scheduled), delay, entry["platform"],
         )  # fmt: skip
     except KeyError as error:
-        raise InputError(f"a departure without {error.args[0]!r}", place) from None
+        raise InputError(f"a departure without {error.args[0]!r}", source) from None
     except (TypeError, ValueError, OverflowError, AttributeError, InstantError, TermError) as error:
-        raise InputError(f"a malformed departure ({error})", place) from None
+        raise InputError(f"a malformed departure ({error})", source) from None
 
 
 def from_millis(millis: int) -> datetime:

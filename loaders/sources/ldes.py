@@ -101,10 +101,10 @@ def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
     except (SyntaxError, ValueError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise InputError(f"malformed {essence} ({reason})", url) from None
-    said: dict[Term, list[Quad]] = {}
+    by_subject: dict[Term, list[Quad]] = {}
     graphs: dict[Term, list[Quad]] = {}
     for quad in quads:
-        said.setdefault(quad.subject, []).append(quad)
+        by_subject.setdefault(quad.subject, []).append(quad)
         if quad.graph:
             graphs.setdefault(quad.graph, []).append(quad)
     names = dict.fromkeys(quad.object for quad in quads if quad.predicate == _MEMBER)
@@ -113,39 +113,39 @@ def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
     views = [quad.object for quad in quads if quad.predicate == _VIEW]
     stated = {Term(f"<{LDES}{name}>"): name for name in _NAMES}
     stated[Term(f"<{VOID}vocabulary>")] = "vocabulary"
-    about: dict[str, Term] = {}
+    properties: dict[str, Term] = {}
     for quad in quads:
         if quad.predicate in stated:
-            about.setdefault(stated[quad.predicate], quad.object)
-    if not (names or targets or views or about):
+            properties.setdefault(stated[quad.predicate], quad.object)
+    if not (names or targets or views or properties):
         raise InputError("is no node of an event stream: no tree:view, no tree:member", url)
     members: list[Member] = []
     left = most_written(len(content))
     for name in names:
-        members.append(_member(name, said, graphs.get(name, ()), url, left))
+        members.append(_member(name, by_subject, graphs.get(name, ()), url, left))
         # Members may share blank nodes: each has what is said of them.
         left -= sum(sum(map(len, quad)) for quad in members[-1].quads)
     return LdesNode(
         tuple(members),
         tuple(dict.fromkeys(_url(each, url) for each in targets)),
         tuple(dict.fromkeys(_url(each, url) for each in views)),
-        about,
+        properties,
     )
 
 
-def instant_of(member: Member, path: Term, place: str) -> datetime:
+def instant_of(member: Member, path: Term, source: str) -> datetime:
     """Return the timestamp of a member."""
     for quad in member.quads:
         if quad.subject == member.name and quad.predicate == path:
             try:
                 return instant_of_term(quad.object)
             except AnnotationError as error:
-                raise InputError(f"member {member.name}: {error}", place) from None
-    raise InputError(f"member {member.name} has no {path}", place)
+                raise InputError(f"member {member.name}: {error}", source) from None
+    raise InputError(f"member {member.name} has no {path}", source)
 
 
 def _member(
-    name: Term, said: Mapping[Term, list[Quad]], of_graph: Iterable[Quad], url: str, most: int
+    name: Term, by_subject: Mapping[Term, list[Quad]], of_graph: Iterable[Quad], url: str, most: int
 ) -> Member:
     if not is_iri(name):
         raise InputError(f"a member without a name: {name}", url)
@@ -166,7 +166,7 @@ def _member(
     for quad in of_graph:
         take(quad, quad.subject, quad.object)
     while waiting:
-        for quad in said.get(waiting.pop(), ()):
+        for quad in by_subject.get(waiting.pop(), ()):
             take(quad, quad.object)
     # A blank node means nothing outside its document.
     names: dict[Term, Term] = {}
@@ -185,9 +185,9 @@ def _member(
     return Member(name, tuple(dict.fromkeys(rows)))
 
 
-def _url(term: Term, place: str) -> str:
+def _url(term: Term, source: str) -> str:
     if not is_iri(term):
-        raise InputError(f"leads to {term}, which is no URL", place)
+        raise InputError(f"leads to {term}, which is no URL", source)
     return term[1:-1].partition("#")[0]
 
 
@@ -235,9 +235,9 @@ class LdesState:
             self._database = sqlite3.connect(path, isolation_level=None)
             self._database.executescript(_SCHEMA)
         for name, value in (("format", _FORMAT), ("stream", stream)):
-            known = self.setting(name, value)
-            if known != value:
-                raise StateError(f"{path} belongs to another stream: {known}")
+            stored = self.setting(name, value)
+            if stored != value:
+                raise StateError(f"{path} belongs to another stream: {stored}")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -315,7 +315,7 @@ class LdesState:
             for number, at, name, quads in rows
         ]
 
-    def told(self, entries: Iterable[Waiting]) -> None:
+    def mark_given(self, entries: Iterable[Waiting]) -> None:
         """Remove members that were given."""
         self._database.executemany(
             "DELETE FROM waiting WHERE number = ?", ((each.number,) for each in entries)
@@ -354,8 +354,8 @@ _Version: TypeAlias = tuple[datetime, tuple[Quad, ...]]
 class MemberChanges(NamedTuple):
     """Members' changes: ended facts with labels, and new ones."""
 
-    gone: Sequence[Fact]
-    said: Sequence[Fact]
+    removed: Sequence[Fact]
+    added: Sequence[Fact]
     members: int
 
 
@@ -394,14 +394,14 @@ class LdesFollower:
             met.update(waiting)
         while waiting:
             url = waiting.pop(0)
-            known = self._state.node(url)
-            if known is None or not known.full:
+            node_ = self._state.node(url)
+            if node_ is None or not node_.full:
                 try:
                     new += self._read(url)
                 except InputError as error:
                     self._failed(str(error))
-                known = self._state.node(url)
-            for each in known.leads_to if known is not None else ():
+                node_ = self._state.node(url)
+            for each in node_.leads_to if node_ is not None else ():
                 if each not in met and len(met) < _MOST_NODES:
                     met.add(each)
                     waiting.append(each)
@@ -410,17 +410,17 @@ class LdesFollower:
     def _read(self, url: str, *, first: bool = False) -> int:
         if origin_of(url) not in self._origins:
             raise InputError("is at another origin; --allow-link allows it", url)
-        known = self._state.node(url)
+        earlier = self._state.node(url)
         headers = {"Accept": ACCEPT}
-        if known is not None and known.etag:
-            headers["If-None-Match"] = known.etag
+        if earlier is not None and earlier.etag:
+            headers["If-None-Match"] = earlier.etag
         answer = checked_response(self._session, url, headers, accepted=(304, 410))
-        if answer.status == 304 and known is not None:
+        if answer.status == 304 and earlier is not None:
             return 0
         if answer.status == 410:
             # What was there is not kept any more; where it led, nobody says.
             with self._state.step():
-                leads_to = known.leads_to if known is not None else ()
+                leads_to = earlier.leads_to if earlier is not None else ()
                 self._state.remember(url, KnownNode("", leads_to, full=True))
             return 0
         node = read_node(answer.content, answer.headers.get("Content-Type", ""), url)
@@ -472,7 +472,7 @@ class LdesFollower:
 
     def _take(self, portion: "_Portion") -> None:
         with self._state.step():
-            self._state.told(portion.entries)
+            self._state.mark_given(portion.entries)
             for entity, version in portion.versions.items():
                 self._state.set_version(entity, *version)
 
@@ -484,22 +484,22 @@ class LdesFollower:
         fact = self._statement(member)
         if fact is not None:
             _check_encodable((fact.quad,))
-            portion.say(fact, gone=deleted)
+            portion.record(fact, removed=deleted)
             return
         path = self._state.setting("versionOfPath")
         named = (q.object for q in member.quads if q.predicate == path)
         entity = next(named, member.name) if path else member.name
-        known = portion.versions.get(entity) or before.get(entity) or self._state.version(entity)
-        if known is not None and known[0] > at:
+        version = portion.versions.get(entity) or before.get(entity) or self._state.version(entity)
+        if version is not None and version[0] > at:
             return  # it is older than what was told
         label = Interval(at, OPEN)
-        quads = () if deleted else self._said(member, entity)
+        quads = () if deleted else self._statements(member, entity)
         _check_encodable(quads)
-        gone, come = version_changes(known[1] if known is not None else (), quads)
-        for quad in gone:
-            portion.say(Fact(quad, label), gone=True)
+        removed, come = version_changes(version[1] if version is not None else (), quads)
+        for quad in removed:
+            portion.record(Fact(quad, label), removed=True)
         for quad in come:
-            portion.say(Fact(quad, label), gone=False)
+            portion.record(Fact(quad, label), removed=False)
         portion.versions[entity] = at, quads
 
     def _is_deleted(self, member: Member) -> bool:
@@ -525,7 +525,7 @@ class LdesFollower:
                 return Fact(Quad(*parts, own.get(tmp.graph, DEFAULT_GRAPH)), label)
         return None
 
-    def _said(self, member: Member, entity: Term) -> tuple[Quad, ...]:
+    def _statements(self, member: Member, entity: Term) -> tuple[Quad, ...]:
         stamps = (self._state.setting("timestampPath"), self._state.setting("versionOfPath"))
         return tuple(
             q._replace(subject=entity) if q.subject == member.name else q
@@ -560,32 +560,32 @@ class _Portion:
         self.left_out = 0
         self.versions: dict[Term, _Version] = {}
         self.keys: set[tuple[str, ...]] = set()
-        self._gone: dict[tuple[Quad, datetime | None], Fact] = {}
-        self._said: dict[tuple[Quad, datetime | None], Fact] = {}
+        self._removed: dict[tuple[Quad, datetime | None], Fact] = {}
+        self._added: dict[tuple[Quad, datetime | None], Fact] = {}
 
     @property
     def changes(self) -> MemberChanges:
         return MemberChanges(
-            list(self._gone.values()),
-            list(self._said.values()),
+            list(self._removed.values()),
+            list(self._added.values()),
             len(self.entries) - self.left_out,
         )
 
-    def say(self, fact: Fact, *, gone: bool) -> None:
+    def record(self, fact: Fact, *, removed: bool) -> None:
         assert fact.label is not None
         name = fact.quad, fact.label.start
         self.keys.add(key_of(fact.quad))
-        if gone:
+        if removed:
             # What came at the same instant is as if it had never come.
-            self._said.pop(name, None)
-            self._gone[name] = fact
+            self._added.pop(name, None)
+            self._removed[name] = fact
         else:
-            self._said[name] = fact
+            self._added[name] = fact
 
     def add(self, other: "_Portion") -> None:
         self.entries += other.entries
         self.left_out += other.left_out
         self.versions |= other.versions
         self.keys |= other.keys
-        self._gone |= other._gone
-        self._said |= other._said
+        self._removed |= other._removed
+        self._added |= other._added

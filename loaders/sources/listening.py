@@ -64,13 +64,13 @@ class Listener:
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """Yield one batch per document from `start` to `until`."""
-        told = 0
+        count = 0
         last = self._live.clock.now() if start is None else max(start, self._live.clock.now())
         self._ended.clear()
         with _Server(self._host, self._port, self._answer) as server:
             self._ready(server.url)
             try:
-                while not self._live.cancelled.is_set() and told != self._live.most:
+                while not self._live.cancelled.is_set() and count != self._live.most:
                     if until is not None and self._live.clock.now() >= until:
                         return
                     try:
@@ -81,8 +81,8 @@ class Listener:
                     if start is None or now >= start:
                         last = max(now, last + _MICROSECOND)
                         yield FeedBatch(last, last + self._holds, document.quads)
-                        told += 1
-                    document.told.set()
+                        count += 1
+                    document.published.set()
             finally:
                 self._ended.set()
 
@@ -100,8 +100,8 @@ class Listener:
             return answer("403 Forbidden", "web pages may not post here\n")
         if self._token is not None:
             given = environ.get("HTTP_AUTHORIZATION", "")
-            wanted = f"Bearer {self._token}"
-            if not hmac.compare_digest(given.encode("latin-1"), wanted.encode()):
+            expected = f"Bearer {self._token}"
+            if not hmac.compare_digest(given.encode("latin-1"), expected.encode()):
                 return answer("401 Unauthorized", "not the token of this listener\n")
         elif not is_called(environ.get("HTTP_HOST", "localhost"), (self._host.lower(),)):
             return answer(
@@ -123,7 +123,7 @@ class Listener:
         document = _Document(quads, threading.Event())
         if quads:
             self._arrived.put(document)
-            while not document.told.wait(_LOOK_SECONDS):
+            while not document.published.wait(_LOOK_SECONDS):
                 if self._ended.is_set():
                     return answer("503 Service Unavailable", "nobody listens any more\n")
         return answer("204 No Content")
@@ -131,7 +131,7 @@ class Listener:
 
 class _Document(NamedTuple):
     quads: tuple[Quad, ...]
-    told: threading.Event
+    published: threading.Event
 
 
 class _Server:

@@ -35,35 +35,35 @@ def reader_of_json(context: InputPlace | None) -> Callable[[bytes, str], list[Qu
     """Return a reader of documents with a leading context."""
     given = None if context is None else context_of(context)
 
-    def read(content: bytes, place: str) -> list[Quad]:
+    def read(content: bytes, source: str) -> list[Quad]:
         try:
             check_nesting((content,), _TYPE)
             if given is not None:
-                content = _with_context(content, given, place)
+                content = _with_context(content, given, source)
         except NestingError as error:
-            raise InputError(error.reason, place, error.line) from None
+            raise InputError(error.reason, source, error.line) from None
         except ValueError as error:
-            raise InputError(f"no JSON-LD ({error})", place) from None
-        return quads_of_json(content, place, place)
+            raise InputError(f"no JSON-LD ({error})", source) from None
+        return quads_of_json(content, source, source)
 
     return read
 
 
-def quads_of_json(content: bytes, place: str, base: str | None) -> list[Quad]:
+def quads_of_json(content: bytes, source: str, base: str | None) -> list[Quad]:
     """Parse JSON-LD; without a base, relative IRIs are refused."""
     try:
         parsed = read_quads(content, ox.RdfFormat.JSON_LD, base=base or NOWHERE)
-        quads = [_named(quad, place) for quad in parsed]
+        quads = [_named(quad, source) for quad in parsed]
     except NestingError as error:
-        raise InputError(error.reason, place, error.line) from None
+        raise InputError(error.reason, source, error.line) from None
     except SyntaxError as error:
-        raise InputError(f"no JSON-LD ({error.msg})", place) from None
+        raise InputError(f"no JSON-LD ({error.msg})", source) from None
     except InputError:
         raise
     except ValueError as error:
-        raise InputError(f"no JSON-LD ({error})", place) from None
+        raise InputError(f"no JSON-LD ({error})", source) from None
     for relative in filter(None, map(relative_iri, quads if base is None else ())):
-        raise InputError(f"a relative IRI: {relative!r}", place)
+        raise InputError(f"a relative IRI: {relative!r}", source)
     return quads
 
 
@@ -82,11 +82,11 @@ def context_of(file: InputPlace) -> Any:
     return document.get("@context", document)
 
 
-def _with_context(content: bytes, context: Any, place: str) -> bytes:
+def _with_context(content: bytes, context: Any, source: str) -> bytes:
     document = json.loads(content)
     entries = document if isinstance(document, list) else [document]
     if not all(isinstance(entry, dict) for entry in entries):
-        raise InputError("no JSON-LD (an entry is not an object)", place)
+        raise InputError("no JSON-LD (an entry is not an object)", source)
     if isinstance(document, list):
         return _in_context(context, entries)
     own = document.get("@context", [])
@@ -98,10 +98,10 @@ def _in_context(context: Any, nodes: list[Any]) -> bytes:
     return json.dumps({"@context": context, "@graph": nodes}).encode()
 
 
-def _named(quad: Quad, place: str) -> Quad:
+def _named(quad: Quad, source: str) -> Quad:
     if is_blank_node(quad.subject) or is_blank_node(quad.object):
         # It would be another one with every poll.
-        raise InputError(f"a thing without an @id ({quad.predicate} of it)", place)
+        raise InputError(f"a thing without an @id ({quad.predicate} of it)", source)
     return quad
 
 
@@ -137,44 +137,48 @@ class NgsiLd:
     def __init__(self, context: InputPlace | None = None) -> None:
         self._context = None if context is None else context_of(context)
 
-    def read(self, content: bytes, place: str) -> list[Quad]:
+    def read(self, content: bytes, source: str) -> list[Quad]:
         """Parse the entities of an answer or a notification."""
-        document = _parsed(content, place)
+        document = _parsed(content, source)
         # An entity's own context, else that of the document.
         around = document.get("@context") if isinstance(document, dict) else None
         without, having = [], []
-        for entity in _entities(document, place):
+        for entity in _entities(document, source):
             if "deletedAt" in entity:
                 continue
             if "@context" in entity:
-                own = _not_remote(entity["@context"], self._context is None, place)
-                having.append({"@context": own, **_node(entity, place)})
+                own = _not_remote(entity["@context"], self._context is None, source)
+                having.append({"@context": own, **_node(entity, source)})
             else:
-                without.append(_node(entity, place))
-        known = [{"@vocab": DEFAULT_CONTEXT, **_CORE_TERMS}]
+                without.append(_node(entity, source))
+        contexts = [{"@vocab": DEFAULT_CONTEXT, **_CORE_TERMS}]
         if self._context is not None:
-            known.append(self._context)
-        shared = [*known, *_not_remote(around, self._context is None, place)] if without else known
-        documents = ((shared, without), (known, having))
+            contexts.append(self._context)
+        shared = (
+            [*contexts, *_not_remote(around, self._context is None, source)]
+            if without
+            else contexts
+        )
+        documents = ((shared, without), (contexts, having))
         return [
             quad
             for context, nodes in documents
-            for quad in quads_of_json(_in_context(context, nodes), place, None)
+            for quad in quads_of_json(_in_context(context, nodes), source, None)
         ]
 
-    def instant(self, content: bytes, place: str) -> datetime:
+    def instant(self, content: bytes, source: str) -> datetime:
         """Return a notification's timestamp."""
-        document = _parsed(content, place)
-        said = document.get("notifiedAt") if isinstance(document, dict) else None
+        document = _parsed(content, source)
+        text = document.get("notifiedAt") if isinstance(document, dict) else None
         try:
-            return parse_instant(said if isinstance(said, str) else "")
+            return parse_instant(text if isinstance(text, str) else "")
         except InstantError:
             raise InputError(
-                f"a notification of no instant: {said!r} (notifiedAt)", place
+                f"a notification of no instant: {text!r} (notifiedAt)", source
             ) from None
 
 
-def _not_remote(context: Any, refuse: bool, place: str) -> list[Any]:
+def _not_remote(context: Any, refuse: bool, source: str) -> list[Any]:
     """Drop or `refuse` remote contexts."""
     results = []
     for each in context if isinstance(context, list) else [context]:
@@ -182,19 +186,19 @@ def _not_remote(context: Any, refuse: bool, place: str) -> list[Any]:
             results.append(each)
         elif isinstance(each, str) and refuse and not each.startswith(_CORE):
             raise InputError(
-                f"a context at {each!r}, which is not fetched: give it with --context", place
+                f"a context at {each!r}, which is not fetched: give it with --context", source
             )
     return results
 
 
-def _parsed(content: bytes, place: str) -> Any:
+def _parsed(content: bytes, source: str) -> Any:
     try:
         check_nesting((content,), "application/ld+json")
         return json.loads(content, parse_constant=_no_number, parse_float=_finite)
     except NestingError as error:
-        raise InputError(error.reason, place, error.line) from None
+        raise InputError(error.reason, source, error.line) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"not JSON ({error})", place) from None
+        raise InputError(f"not JSON ({error})", source) from None
 
 
 def _no_number(name: str) -> object:
@@ -208,36 +212,36 @@ def _finite(text: str) -> float:
     return number
 
 
-def _entities(document: Any, place: str) -> list[dict[str, Any]]:
+def _entities(document: Any, source: str) -> list[dict[str, Any]]:
     if isinstance(document, dict) and document.get("type") == "Notification":
         document = document.get("data")
     entities = document if isinstance(document, list) else [document]
     for entity in entities:
         if not isinstance(entity, dict) or not _is_uri(entity.get("id")) or "type" not in entity:
-            told = json.dumps(entity)[:60]
-            raise InputError(f"no entity of NGSI-LD (an id that is a URI, a type): {told}", place)
+            shown = json.dumps(entity)[:60]
+            raise InputError(f"no entity of NGSI-LD (an id that is a URI, a type): {shown}", source)
     return entities
 
 
-def _is_uri(said: Any) -> bool:
+def _is_uri(text: Any) -> bool:
     # What is none is left out of JSON-LD, in silence.
     try:
-        return bool(ox.NamedNode(said))
+        return bool(ox.NamedNode(text))
     except (TypeError, ValueError):
         return False
 
 
-def _node(entity: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _node(entity: Mapping[str, Any], source: str) -> dict[str, Any]:
     node: dict[str, Any] = {"@id": entity["id"], "@type": entity["type"]}
-    for name, said in entity.items():
+    for name, value_ in entity.items():
         if name in _OF_THE_SYSTEM or name.startswith("@"):
             continue
-        instances = said if isinstance(said, list) and _are_attributes(said) else [said]
+        instances = value_ if isinstance(value_, list) and _are_attributes(value_) else [value_]
         values: list[Any] = []
         for each in instances:
             point = _point(each) if name == "location" else None
             if point is None:
-                values.extend(_values(each, place))
+                values.extend(_values(each, source))
             else:
                 for axis, number in zip(("long", "lat"), point, strict=True):
                     value = {"@value": f"{number:.7f}", "@type": XSD + "decimal"}
@@ -247,23 +251,23 @@ def _node(entity: Mapping[str, Any], place: str) -> dict[str, Any]:
     return node
 
 
-def _are_attributes(said: list[Any]) -> bool:
-    return bool(said) and all(
-        isinstance(each, dict) and _content(each) is not each for each in said
+def _are_attributes(value: list[Any]) -> bool:
+    return bool(value) and all(
+        isinstance(each, dict) and _content(each) is not each for each in value
     )
 
 
-def _content(said: Any) -> Any:
+def _content(attribute: Any) -> Any:
     """Return an attribute's value; in the simplified form, itself."""
-    if isinstance(said, dict) and said.get("type") not in _GEOMETRIES:
+    if isinstance(attribute, dict) and attribute.get("type") not in _GEOMETRIES:
         for name in ("value", "object", "languageMap", "json", "vocab", "valueList", "objectList"):
-            if name in said:
-                return said[name]
-    return said
+            if name in attribute:
+                return attribute[name]
+    return attribute
 
 
-def _point(said: Any) -> tuple[float, float] | None:
-    value = _content(said)
+def _point(attribute: Any) -> tuple[float, float] | None:
+    value = _content(attribute)
     if not (isinstance(value, dict) and value.get("type") == "Point"):
         return None
     match value.get("coordinates"):
@@ -274,25 +278,25 @@ def _point(said: Any) -> tuple[float, float] | None:
     return None
 
 
-def _values(said: Any, place: str) -> Iterator[dict[str, Any]]:
-    value = _content(said)
-    if isinstance(said, dict) and value is not said:
-        if "object" in said or "objectList" in said:
+def _values(attribute: Any, source: str) -> Iterator[dict[str, Any]]:
+    value = _content(attribute)
+    if isinstance(attribute, dict) and value is not attribute:
+        if "object" in attribute or "objectList" in attribute:
             for each in value if isinstance(value, list) else [value]:
                 target = each.get("object") if isinstance(each, dict) else each
                 if not _is_uri(target):
-                    raise InputError(f"a relationship without an object: {said!r:.60}", place)
+                    raise InputError(f"a relationship without an object: {attribute!r:.60}", source)
                 if target != _NOTHING:
                     yield {"@id": target}
             return
-        if "languageMap" in said:
+        if "languageMap" in attribute:
             if not isinstance(value, dict):
-                raise InputError(f"a text without languages: {said!r:.60}", place)
+                raise InputError(f"a text without languages: {attribute!r:.60}", source)
             for language, text in value.items():
                 tag = {} if language in ("@none", "@null") else {"@language": language}
                 yield {"@value": text, **tag}
             return
-        if "json" in said:
+        if "json" in attribute:
             yield _json(value, RDF + "JSON")
             return
     for each in value if isinstance(value, list) else [value]:

@@ -23,16 +23,16 @@ ItemT = TypeVar("ItemT")
 
 
 class MessageFormat(Protocol):
-    """How messages are read, be they recorded or fetched."""
+    """A reader of recorded or fetched messages."""
 
     name: str
     suffix: str
     """Ends the names of recorded messages."""
 
-    def read(self, content: bytes, place: str) -> Iterable[Quad]:
+    def read(self, content: bytes, source: str) -> Iterable[Quad]:
         """Return the statements of a message."""
 
-    def instant(self, content: bytes, place: str) -> datetime:
+    def instant(self, content: bytes, source: str) -> datetime:
         """Return when a message was made."""
 
 
@@ -73,16 +73,16 @@ class RecordedMessages(RecordedPolls[InputPlace]):
             raise SettingError("the period of a feed must be positive")
         self.name = messages.name
         self._messages = messages
-        place = input_place(path)
-        files: Iterable[InputPlace] = [place]
-        if place.is_dir():
-            files = sorted(place.rglob(f"*{messages.suffix}"), key=path_parts)
+        recorded_at = input_place(path)
+        files: Iterable[InputPlace] = [recorded_at]
+        if recorded_at.is_dir():
+            files = sorted(recorded_at.rglob(f"*{messages.suffix}"), key=path_parts)
         polls: dict[datetime, InputPlace] = {}
         for file in files:
             # Two polls with one timestamp are the same message.
             polls[messages.instant(_content(file), str(file))] = file
         if not polls:
-            raise InputError(f"holds no messages (*{messages.suffix})", str(place))
+            raise InputError(f"holds no messages (*{messages.suffix})", str(recorded_at))
         super().__init__(polls, period)
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
@@ -108,7 +108,7 @@ Read: TypeAlias = Callable[[bytes, str], Iterable[Quad]]
 
 
 class LiveFeed(NamedTuple):
-    """How a live feed is followed; it ends after `most` polls or documents."""
+    """The control of a live feed; it ends after `most` polls or documents."""
 
     clock: Clock
     cancelled: Event
@@ -161,7 +161,7 @@ class Poller:
             following = max(following + self._period, now)
             try:
                 # What is said twice is one fact.
-                quads = tuple(dict.fromkeys(self._said()))
+                quads = tuple(dict.fromkeys(self._statements()))
             except InputError as error:
                 reason = str(error)
                 failed(reason)
@@ -171,7 +171,7 @@ class Poller:
         if reason is not None and not succeeded:
             raise InputError("every poll failed", self._url)
 
-    def _said(self) -> Iterator[Quad]:
+    def _statements(self) -> Iterator[Quad]:
         if self._paged:
             for content in fetched_pages(self._session, self._url):
                 yield from self._read(content, self._url)

@@ -34,30 +34,30 @@ _DAMAGED = (
 """What `zipfile` raises where an archive is damaged, encrypted or made by other means."""
 
 
-def rows(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, list[str]]]:
+def rows(text: IO[str] | io.TextIOBase, source: str) -> Iterator[tuple[int, list[str]]]:
     """Yield CSV rows with the numbers of their last lines."""
     # A setting of the whole process; its default is an eighth of a megabyte.
     if csv.field_size_limit() < MAX_FIELD:
         csv.field_size_limit(MAX_FIELD)
-    reader = csv.reader(line for _, line in lines_of(text, place))
+    reader = csv.reader(line for _, line in lines_of(text, source))
     try:
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:
-        raise InputError(f"no CSV ({error})", place, reader.line_num) from None
+        raise InputError(f"no CSV ({error})", source, reader.line_num) from None
 
 
-def lines_of(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, str]]:
+def lines_of(text: IO[str] | io.TextIOBase, source: str) -> Iterator[tuple[int, str]]:
     """Return the lines of a text, numbered from one."""
     for number in itertools.count(1):
         try:
             line = text.readline(MAX_LINE)
         except UnicodeDecodeError as error:
-            raise InputError(f"not UTF-8 ({error.reason})", place, number) from None
+            raise InputError(f"not UTF-8 ({error.reason})", source, number) from None
         if not line:
             return
         if len(line) == MAX_LINE and not line.endswith("\n"):
-            raise InputError(f"a line of more than {MAX_LINE} characters", place, number)
+            raise InputError(f"a line of more than {MAX_LINE} characters", source, number)
         yield number, line
 
 
@@ -68,14 +68,14 @@ def instant_in(text: str) -> datetime:
 
 
 @contextmanager
-def row_of(place: str, line: int | None = None) -> Iterator[None]:
+def row_of(source: str, line: int | None = None) -> Iterator[None]:
     """Raise errors as `InputError` of a row of a table."""
     try:
         yield
     except InputError:
         raise
     except (ValueError, OverflowError, TermError, csv.Error) as error:
-        raise InputError(f"a malformed row ({error})", place, line) from None
+        raise InputError(f"a malformed row ({error})", source, line) from None
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class _Tree(ElementTree.TreeBuilder):
         raise ValueError("it has a document type, and may declare entities")
 
 
-def read_xml(content: bytes, place: str) -> ElementTree.Element:
+def read_xml(content: bytes, source: str) -> ElementTree.Element:
     """Parse a document; refuse document types and absurd nesting."""
     parser = ElementTree.XMLParser(target=_Tree())  # noqa: S314 - see the target
     try:
@@ -57,10 +57,10 @@ def read_xml(content: bytes, place: str) -> ElementTree.Element:
     except ElementTree.ParseError as error:
         line, _ = error.position
         reason = str(error).partition(": line")[0]
-        raise InputError(f"not XML ({reason})", place, line) from None
+        raise InputError(f"not XML ({reason})", source, line) from None
     except (ValueError, LookupError) as error:
         # LookupError: an encoding that nobody knows.
-        raise InputError(f"not read ({error})", place) from None
+        raise InputError(f"not read ({error})", source) from None
     return root
 
 
@@ -84,29 +84,29 @@ class Siri:
     def __init__(self, base: str = SIRI_BASE) -> None:
         self._base = base
 
-    def read(self, content: bytes, place: str) -> tuple[Quad, ...]:
+    def read(self, content: bytes, source: str) -> tuple[Quad, ...]:
         """Return a message's statements; later ones replace earlier ones."""
         quads: dict[tuple[Term, Term], Quad] = {}
         try:
             # What is said of a journey once is said of each of its calls.
-            said = self._quads(_delivery(content, place))
-            for quad in bounded_statements(said, len(content)):
+            statements = self._quads(_delivery(content, source))
+            for quad in bounded_statements(statements, len(content)):
                 quads[quad.subject, quad.predicate] = quad
         except (ValueError, TermError) as error:
-            raise InputError(f"a malformed SIRI message ({error})", place) from None
+            raise InputError(f"a malformed SIRI message ({error})", source) from None
         return tuple(quads.values())
 
-    def instant(self, content: bytes, place: str) -> datetime:
+    def instant(self, content: bytes, source: str) -> datetime:
         """Return a message's timestamp."""
-        delivery = _delivery(content, place)
+        delivery = _delivery(content, source)
         # Of the service delivery, else of the first delivery in it.
-        said = _text(delivery, "ResponseTimestamp") or next(
+        timestamp = _text(delivery, "ResponseTimestamp") or next(
             (text for each in delivery if (text := _text(each, "ResponseTimestamp"))), ""
         )
         try:
-            return parse_instant(said)
+            return parse_instant(timestamp)
         except InstantError:
-            raise InputError(f"a SIRI message of no instant: {said!r}", place) from None
+            raise InputError(f"a SIRI message of no instant: {timestamp!r}", source) from None
 
     def _quads(self, delivery: Element) -> Iterator[Quad]:
         for each in delivery:
@@ -152,19 +152,19 @@ class Siri:
             yield Quad(subject, v.HEAD_SIGN, literal(head_sign))
         if platform := _text(call, "DeparturePlatformName"):
             yield Quad(subject, v.PLATFORM, literal(platform))
-        said = _text(call, "DepartureStatus").lower()
-        if cancelled or _text(call, "Cancellation") in _TRUE or said == "cancelled":
+        status = _text(call, "DepartureStatus").lower()
+        if cancelled or _text(call, "Cancellation") in _TRUE or status == "cancelled":
             yield Quad(subject, v.STATUS, literal("cancelled"))
             return
         actual = _text(call, "ActualDepartureTime")
-        if actual or said == "departed":
+        if actual or status == "departed":
             yield Quad(subject, v.STATUS, literal("departed"))
-        told = actual or _text(call, "ExpectedDepartureTime")
+        expected = actual or _text(call, "ExpectedDepartureTime")
         planned = aimed
-        if not told and (arrives := _text(call, "AimedArrivalTime")):
-            told, planned = _text(call, "ExpectedArrivalTime"), arrives
-        if told:
-            late = parse_instant(told) - parse_instant(planned)
+        if not expected and (arrives := _text(call, "AimedArrivalTime")):
+            expected, planned = _text(call, "ExpectedArrivalTime"), arrives
+        if expected:
+            late = parse_instant(expected) - parse_instant(planned)
             yield Quad(subject, v.DELAY, integer(math.floor(late.total_seconds())))
 
     def _vehicle(self, journey: Element) -> Iterator[Quad]:
@@ -210,12 +210,12 @@ class Siri:
         return iri(f"{self._base}{kind}/{'/'.join(quote(part, safe='') for part in parts)}")
 
 
-def _delivery(content: bytes, place: str) -> Element:
-    root = read_xml(content, place)
+def _delivery(content: bytes, source: str) -> Element:
+    root = read_xml(content, source)
     for each in root.iter():
         if _name(each) == "ServiceDelivery":
             return each
-    raise InputError(f"no ServiceDelivery of SIRI in <{_name(root)}>", place)
+    raise InputError(f"no ServiceDelivery of SIRI in <{_name(root)}>", source)
 
 
 def _name(element: Element) -> str:

@@ -39,8 +39,8 @@ class EventFollower:
     ) -> None:
         self._url = url.removeprefix(_PREFIX)
         parts = host_parts(self._url)
-        known = parts is not None and parts.scheme in ("http", "https")
-        if parts is None or not known or not url.startswith(_PREFIX):
+        is_web = parts is not None and parts.scheme in ("http", "https")
+        if parts is None or not is_web or not url.startswith(_PREFIX):
             raise SettingError(f"not the URL of events (sse+http://HOST/…): {url!r}")
         self._shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         self._kind = kind
@@ -70,7 +70,7 @@ class EventFollower:
 
     def _follow(self) -> None:
         retry = _RETRY
-        told = False
+        reported = False
         try:
             with requests.Session() as session:
                 while not self._leaving.is_set():
@@ -78,13 +78,13 @@ class EventFollower:
                     try:
                         for event in self._events(session, reader):
                             self._take(event)
-                            told = False
+                            reported = False
                     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as e:
                         if not self._connected_once:
                             raise InputError(reason_of(e)) from None
-                        if not told:
+                        if not reported:
                             self._troubled(f"{self._shown}: {reason_of(e)}; connecting again")
-                            told = True
+                            reported = True
                     retry = reader.retry if reader.retry is not None else retry
                     self._leaving.wait(max(retry, 0.01))
         except Exception as error:

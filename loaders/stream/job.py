@@ -29,7 +29,7 @@ _SCHEMA = "name string, at bigint, body string, start string, end string, facts 
 
 @dataclass(frozen=True, slots=True)
 class StreamJobSettings:
-    """How to run the job.
+    """The settings of a job.
 
     `checkpoint` keeps the progress; `per_batch` bounds memory; `once` ends when all present records
     were sent; `from_executors` lets an executor publish.

@@ -65,14 +65,14 @@ class Spool:
         troubled: Callable[[str], None],
     ) -> bool:
         """Write a message, retrying until there is room; return success."""
-        told = False
+        reported = False
         while True:
             try:
                 self.land(topic, payload, again)
             except OSError as error:
-                if not told:
+                if not reported:
                     troubled(f"{self.directory}: {error.strerror or error}; trying again")
-                    told = True
+                    reported = True
                 if leaving.wait(_PAUSE_SECONDS):
                     return False
             else:

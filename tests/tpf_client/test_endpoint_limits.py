@@ -219,7 +219,7 @@ def test_memory_is_limited() -> None:
 def test_budgets() -> None:
     clock = ManualClock(START)
     gone: list[bool] = []
-    budget = Budget(clock, Allowance(seconds=2, rows=2), gone=lambda: bool(gone))
+    budget = Budget(clock, Allowance(seconds=2, rows=2), reader_gone=lambda: bool(gone))
     stopped: list[int] = []
     budget.on_stop(lambda: stopped.append(1))
     budget.look()
@@ -239,13 +239,13 @@ def test_budgets() -> None:
     assert stopped == [1, 2]
     assert "solutions" in str(budget.error)
 
-    slow = Budget(clock, Allowance(seconds=2), gone=lambda: bool(gone))
+    slow = Budget(clock, Allowance(seconds=2), reader_gone=lambda: bool(gone))
     clock.advance_to(clock.now() + timedelta(seconds=2))
     slow.look()
     with pytest.raises(LimitError, match="2 s"), slow.explaining():
         raise ClosedError("the query was closed")
 
-    left = Budget(clock, Allowance(), gone=lambda: bool(gone))
+    left = Budget(clock, Allowance(), reader_gone=lambda: bool(gone))
     gone.append(True)
     left.look()
     with pytest.raises(ClosedError, match="reader"):

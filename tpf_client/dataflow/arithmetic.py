@@ -47,7 +47,7 @@ NumberFormat = int
 
 
 def aligned(identifier: TermId, scale: int) -> int | None:
-    """Return the unscaled value of a decimal at another scale; ``None`` if it does not fit."""
+    """Return a decimal's unscaled value at another scale, if it fits."""
     more = scale - (identifier >> TAG_BITS & MOST_SCALE)
     if identifier & TAG != DECIMAL or more < 0:
         return None
@@ -63,9 +63,9 @@ class UnsupportedFormatError(Exception):
     """These formats must go through the closures."""
 
 
-def unpacked(variable: str, place: int, format_: NumberFormat) -> list[str]:
-    """Write statements that unpack an identifier, or fall back where its format differs."""
-    lines = [f"    {variable} = row[{place}]"]
+def unpacked(variable: str, column: int, format_: NumberFormat) -> list[str]:
+    """Write statements that unpack an identifier of this format, or fall back."""
+    lines = [f"    {variable} = row[{column}]"]
     if format_ & TAG != DECIMAL:
         return [
             *lines,
@@ -85,7 +85,7 @@ def unpacked(variable: str, place: int, format_: NumberFormat) -> list[str]:
 
 
 class CodeWriter:
-    """Write an expression as statements on integers; every value has a tag and a scale."""
+    """Write an expression as statements on integers, with tags and scales."""
 
     def __init__(
         self, encode: Callable[[Term], TermId], formats: dict[Variable, NumberFormat]
@@ -129,12 +129,12 @@ class CodeWriter:
         return name
 
     def identifier(self, value: str, tag: int, scale: int) -> str:
-        """Return the code of a value's identifier; what does not fit goes through the closures."""
+        """Return the code of a value's identifier."""
         if tag == BOOLEAN:
             return f"({1 << TAG_BITS | BOOLEAN} if {value} else {BOOLEAN})"
         value = self._keep(value)
-        places = self._keep(str(scale)) if scale else None
-        return self._packed(value, tag, places)
+        decimals = self._keep(str(scale)) if scale else None
+        return self._packed(value, tag, decimals)
 
     def quotient_identifier(self, operands: Sequence[Expression]) -> str:
         """Return the code of a quotient's identifier; most have few digits."""
@@ -152,22 +152,22 @@ class CodeWriter:
             *(f"    {line}" for line in endless),
             f"        {value} = {whole}",
         ]
-        places = self._keep(f"{scale} if {rest} else {left_scale - right_scale}")
-        return self._packed(value, DECIMAL, places)
+        decimals = self._keep(f"{scale} if {rest} else {left_scale - right_scale}")
+        return self._packed(value, DECIMAL, decimals)
 
-    def _packed(self, value: str, tag: int, places: str | None) -> str:
+    def _packed(self, value: str, tag: int, decimals: str | None) -> str:
         most = MOST_INTEGER if tag == INTEGER else MOST_UNSCALED
-        if places is not None:
+        if decimals is not None:
             self.lines += [
                 f"    if not {value} % 10:",
-                f"        {value}, {places} = without_zeros({value}, {places})",
+                f"        {value}, {decimals} = without_zeros({value}, {decimals})",
             ]
         self.lines += [f"    if not -{most} < {value} < {most}:", "        return slow(row)"]
         if tag == INTEGER:
             return f"{value} << {TAG_BITS} | {INTEGER}"
-        if places is None:
+        if decimals is None:
             return f"{value} << {_SHIFT} | {DECIMAL}"
-        return f"({value} << {SCALE_BITS} | {places}) << {TAG_BITS} | {DECIMAL}"
+        return f"({value} << {SCALE_BITS} | {decimals}) << {TAG_BITS} | {DECIMAL}"
 
     def _call(self, name: str, values: list[tuple[str, int, int]]) -> tuple[str, int, int]:
         tags = {tag for _, tag, _ in values}
@@ -252,20 +252,20 @@ class CodeWriter:
                 raise UnsupportedFormatError
 
 
-def without_zeros(value: int, places: int) -> tuple[int, int]:
+def without_zeros(value: int, decimals: int) -> tuple[int, int]:
     """Strip the trailing zeros of an unscaled decimal; return value and scale."""
     if not value:
         return 0, 0
     # Amounts have one or two, quotients many.
-    if places > 4 and not value % _POWERS[4]:
+    if decimals > 4 and not value % _POWERS[4]:
         for step in (16, 8, 4):
-            if places >= step and not value % _POWERS[step]:
+            if decimals >= step and not value % _POWERS[step]:
                 value //= _POWERS[step]
-                places -= step
-    while places and not value % 10:
+                decimals -= step
+    while decimals and not value % 10:
         value //= 10
-        places -= 1
-    return value, places
+        decimals -= 1
+    return value, decimals
 
 
 def _scaled(text: str, power: int) -> str:
@@ -295,8 +295,8 @@ class ArithmeticCompiler(Compiler):
     def binding(self, expression: Expression) -> Callable[[Solution], TermId]:
         """Compile to the value's identifier; 0 for an error."""
         if isinstance(expression, VariableRef) and expression.variable in self._schema:
-            place = self._schema.index(expression.variable)
-            return lambda solution: solution[place]
+            column = self._schema.index(expression.variable)
+            return lambda solution: solution[column]
         slow = super().binding(expression)
         if not self._supported(expression):
             return slow
@@ -328,11 +328,11 @@ class ArithmeticCompiler(Compiler):
             case _:
                 return False
 
-    def places(self, expression: Expression) -> dict[Variable, int]:
+    def columns(self, expression: Expression) -> dict[Variable, int]:
         """Map the variables of an expression to their columns."""
         match expression:
             case Call(_, arguments):
-                return {n: p for each in arguments for n, p in self.places(each).items()}
+                return {n: p for each in arguments for n, p in self.columns(each).items()}
             case VariableRef(variable):
                 return {variable: self._schema.index(variable)}
             case _:
@@ -354,12 +354,12 @@ class _Specialised:
         self._slow = slow
         self._truth = truth
         self._several = several
-        self._places = {
-            name: place for each in expressions for name, place in compiler.places(each).items()
+        self._columns = {
+            name: column for each in expressions for name, column in compiler.columns(each).items()
         }
-        self._scales = [0 for _ in self._places]
+        self._scales = [0 for _ in self._columns]
         """The most digits behind the point that came in each place: fewer are filled up."""
-        self._known: dict[tuple[NumberFormat, ...], Callable[[Solution], Any]] = {}
+        self._cache: dict[tuple[NumberFormat, ...], Callable[[Solution], Any]] = {}
         self._current: Callable[[Solution], Any] = self._choose
 
     def function(self) -> Callable[[Solution], Any]:
@@ -367,20 +367,22 @@ class _Specialised:
         return lambda solution: self._current(solution)
 
     def _choose(self, solution: Solution) -> Any:
-        formats = tuple([self._format(n, solution[p]) for n, p in enumerate(self._places.values())])
-        found = self._known.get(formats)
-        if found is None:
-            if len(self._known) >= _SPECIALISATIONS:
+        formats = tuple(
+            [self._format(n, solution[p]) for n, p in enumerate(self._columns.values())]
+        )
+        function = self._cache.get(formats)
+        if function is None:
+            if len(self._cache) >= _SPECIALISATIONS:
                 return self._slow(solution)
             try:
-                found = self._generated(dict(zip(self._places, formats, strict=True)))
+                function = self._generated(dict(zip(self._columns, formats, strict=True)))
             except UnsupportedFormatError:
-                found = self._slow
-            self._known[formats] = found
-        if found is self._slow:
-            return found(solution)
-        self._current = found
-        return found(solution)
+                function = self._slow
+            self._cache[formats] = function
+        if function is self._slow:
+            return function(solution)
+        self._current = function
+        return function(solution)
 
     def _format(self, number: int, identifier: TermId) -> NumberFormat:
         format_ = format_of(identifier)
@@ -393,7 +395,7 @@ class _Specialised:
         writer = CodeWriter(self._compiler.typed.dictionary.encode, formats)
         lines = ["def compute(row):"]
         for name, format_ in formats.items():
-            lines += unpacked(writer.names[name], self._places[name], format_)
+            lines += unpacked(writer.names[name], self._columns[name], format_)
         results = []
         for expression in self._expressions:
             if self._truth:

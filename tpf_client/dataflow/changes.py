@@ -38,22 +38,22 @@ class LookupSource(Protocol):
 
 def projection(source: Schema, target: Sequence[Variable]) -> Callable[[Solution], Solution]:
     """Project solutions of one schema to another; absent variables become `UNBOUND`."""
-    return selection(places_of(source, target), len(source))
+    return selection(column_numbers(source, target), len(source))
 
 
-def places_of(source: Schema, target: Sequence[Variable]) -> tuple[int, ...]:
+def column_numbers(source: Schema, target: Sequence[Variable]) -> tuple[int, ...]:
     """Return the columns of one schema's variables in another; -1 for absent ones."""
     return tuple([source.index(name) if name in source else -1 for name in target])
 
 
-def selection(places: tuple[int, ...], width: int) -> Callable[[Solution], Solution]:
+def selection(columns: tuple[int, ...], width: int) -> Callable[[Solution], Solution]:
     """Select columns of solutions of a width; -1 gives `UNBOUND`."""
-    if places == tuple(range(width)):
+    if columns == tuple(range(width)):
         return lambda solution: solution
-    if all(place >= 0 for place in places):
-        if len(places) > 1:
-            return itemgetter(*places)
-        if places:
-            (only,) = places
+    if all(column >= 0 for column in columns):
+        if len(columns) > 1:
+            return itemgetter(*columns)
+        if columns:
+            (only,) = columns
             return lambda solution: (solution[only],)
-    return lambda solution: tuple([solution[p] if p >= 0 else UNBOUND for p in places])
+    return lambda solution: tuple([solution[p] if p >= 0 else UNBOUND for p in columns])

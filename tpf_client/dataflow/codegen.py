@@ -51,16 +51,16 @@ def _forget(file: str) -> None:
 
 
 def sources() -> dict[str, str]:
-    """Return the text of every live generated function, by its name in tracebacks."""
+    """Return the text of every live generated function, by name."""
     return dict(_texts)
 
 
 def dump(directory: Path) -> int:
     """Write every live generated function to its own file; return their number."""
     directory.mkdir(parents=True, exist_ok=True)
-    found = sources()
-    for file, source in found.items():
+    functions = sources()
+    for file, source in functions.items():
         (directory / f"{file.strip('<>').replace(' ', '-')}.py").write_text(
             source + "\n", encoding="utf-8"
         )
-    return len(found)
+    return len(functions)

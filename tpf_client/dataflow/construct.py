@@ -52,8 +52,8 @@ def construct(
 def constructor(
     template: Sequence[TriplePattern], variables: Sequence[Variable]
 ) -> Callable[[Row, Callable[[], str], int], list[Triple]]:
-    """Return a function that makes the triples of a row, `count` times, with fresh blank nodes."""
-    values = {name: f"v{place}" for place, name in enumerate(variables)}
+    """Return a function that makes a row's triples, `count` times."""
+    values = {name: f"v{column}" for column, name in enumerate(variables)}
     names: dict[str, Any] = {"Triple": Triple}
     lines = ["def triples(row, fresh, count):", "    result = []"]
     if variables:
@@ -85,9 +85,9 @@ class _Template:
         blanks: dict[str, str] = {}
         for pattern in self._template:
             checks: list[str] = []
-            places = [self._place(str(term), at, checks, blanks) for at, term in enumerate(pattern)]
-            if "None" not in places:
-                made = self._triple.format(", ".join(places))
+            nodes = [self._node(str(term), at, checks, blanks) for at, term in enumerate(pattern)]
+            if "None" not in nodes:
+                made = self._triple.format(", ".join(nodes))
                 triples.append((made, " and ".join(checks) or "True"))
         if len(triples) == 1 and not blanks:
             ((triple, check),) = triples
@@ -104,8 +104,8 @@ class _Template:
             *indented([*new, *lines]),
         ]
 
-    def _place(self, term: str, at: int, checks: list[str], blanks: dict[str, str]) -> str:
-        """Return the code of a term; ``None`` where it cannot stand at position `at` (0 to 2)."""
+    def _node(self, term: str, at: int, checks: list[str], blanks: dict[str, str]) -> str:
+        """Return the code of a term; ``None`` where it cannot stand."""
         if term[0] == "?":
             name = self._values.get(Variable(term), "None")
             if name != "None":

@@ -59,18 +59,18 @@ class _Lasting(dict[str, TermId]):
         self._next = count(_FIRST, _FIRST).__next__
 
     def __missing__(self, term: Term) -> TermId:
-        found = inlined_literal(term) if term[0] == '"' else None
-        if found is None:
-            found = self._next()
-        self[term] = found
-        self._texts[found] = term
-        return found
+        identifier = inlined_literal(term) if term[0] == '"' else None
+        if identifier is None:
+            identifier = self._next()
+        self[term] = identifier
+        self._texts[identifier] = term
+        return identifier
 
 
 class TermDictionary:
     """Give terms of a query or an engine their integers.
 
-    Without `keeps` only terms added within `keeping` stay for ever.
+    Without `permanent` only terms added within `permanently` stay for ever.
 
     Attributes:
         encode: the integer of a term, a new one where it is new.
@@ -79,26 +79,28 @@ class TermDictionary:
         known: the integer of a term in the table, else ``None``.
     """
 
-    def __init__(self, *, keeps: bool = True) -> None:
-        self._keeps = self._lasts = keeps
+    def __init__(self, *, permanent: bool = True) -> None:
+        self._permanent = self._lasts = permanent
         self._passing: set[TermId] = set()
         # How many terms those of these count for that are long, beside themselves.
         self._long = 0
         self._next = 1
         self._prefixes: list[str] = []
         self.texts: dict[TermId, Term] = _Texts(self._prefixes)
-        self._numbers: dict[str, TermId] = _Lasting(self.texts) if keeps else {}
+        self._numbers: dict[str, TermId] = _Lasting(self.texts) if permanent else {}
         self.known: Callable[[str], TermId | None] = self._numbers.get
-        self.encode: Callable[[Term], TermId] = self._numbers.__getitem__ if keeps else self._encode
+        self.encode: Callable[[Term], TermId] = (
+            self._numbers.__getitem__ if permanent else self._encode
+        )
         self.decode: Callable[[TermId], Term] = self.texts.__getitem__
         self._forgetters: list[Callable[[list[TermId]], None]] = []
 
     def _encode(self, term: Term) -> TermId:
-        found = self._numbers.get(term)
-        if found is not None:
-            if self._keeps:
-                self._passing.discard(found)
-            return found
+        identifier = self._numbers.get(term)
+        if identifier is not None:
+            if self._permanent:
+                self._passing.discard(identifier)
+            return identifier
         if term[0] == '"':
             inlined = inlined_literal(term)
             if inlined is not None:
@@ -107,20 +109,19 @@ class TermDictionary:
             match = _SERIAL_TEXT.fullmatch(term)
             if match is not None and match.group(1) in self._prefixes:
                 return self.serial(self._prefixes.index(match.group(1)), int(match.group(2)))
-        found = self._next << TAG_BITS
+        identifier = self._next << TAG_BITS
         self._next += 1
-        self._numbers[term] = found
-        self.texts[found] = term
-        if not self._keeps:
-            self._passing.add(found)
+        self._numbers[term] = identifier
+        self.texts[identifier] = term
+        if not self._permanent:
+            self._passing.add(identifier)
             self._long += len(term) // _LONG
-        return found
+        return identifier
 
     def register_prefix(self, prefix: str) -> int | None:
         """Let IRIs of `prefix` and a number be inlined; return the code for `serial`.
 
-        ``None`` where the table has some of them already, keeps all terms, or has too many
-        prefixes.
+        ``None`` where that comes too late, or there are too many prefixes.
         """
         if prefix in self._prefixes:
             return self._prefixes.index(prefix)
@@ -154,13 +155,13 @@ class TermDictionary:
         return len(self.texts) - len(self._passing)
 
     @contextmanager
-    def keeping(self) -> Iterator[None]:
+    def permanently(self) -> Iterator[None]:
         """Keep the terms added meanwhile: they are of static data or queries."""
-        before, self._keeps = self._keeps, True
+        before, self._permanent = self._permanent, True
         try:
             yield
         finally:
-            self._keeps = before
+            self._permanent = before
 
     @property
     def tables(self) -> tuple[object, ...]:

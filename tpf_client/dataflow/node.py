@@ -82,7 +82,7 @@ class Node:
         self._reported: dict[Key, Solution] = {}
 
     def limit(self, work: "Work") -> None:
-        """Make no more rows than this allows; only for nodes that may make many."""
+        """Make no more rows than this allows."""
 
     def connect(self, sink: Sink) -> None:
         """Let `sink` receive every further change; before the first change flows."""
@@ -106,12 +106,12 @@ class Node:
 
     @property
     def leads_elsewhere(self) -> bool:
-        """True if its output depends on nodes that are not among those before it."""
+        """True if its output depends on nodes not among those before it."""
         return False
 
     @property
     def below(self) -> "Node | None":
-        """The node from whose rows its own are made, one by one, when asked."""
+        """The node of whose rows its own are made, when asked."""
         return self._below
 
     @property
@@ -136,7 +136,7 @@ class Node:
         return self
 
     def ask(self, source: "Node", row: _RowOf, key: tuple[Variable, ...] | None) -> None:
-        """Be asked, too, for rows that are made of single rows of another node."""
+        """Be asked, too, for rows made of single rows of another node."""
         self._below = source.claimed()
         self.keyed, self.key, self.row = True, key, row
         self.changed, self.all_keys, self.loose = source.changed, source.all_keys, source.loose
@@ -160,7 +160,7 @@ class Node:
                 emit(now, 1)
 
     def flush_some(self) -> bool:
-        """Send what is final although inputs go on; return whether there was any."""
+        """Send what is final although inputs go on; return success."""
         return False
 
 
@@ -205,10 +205,7 @@ class LimitedInput(Input):
 
 
 class Meter:
-    """Count the changes and the current solutions of a node, for explanations and tests.
-
-    A node whose rows are asked for sends none.
-    """
+    """Count a node's changes and current solutions, for explanations and tests."""
 
     def __init__(self, node: Node) -> None:
         self.changes = 0
@@ -347,7 +344,7 @@ class Dataflow:
         return node
 
     def flush_growing(self) -> bool:
-        """Send what is final although inputs may be incomplete; return whether any was."""
+        """Send what is final although inputs may be incomplete; return success."""
         moved = False
         for node in self.nodes:
             if not node.pending:
@@ -360,7 +357,7 @@ class Dataflow:
         return moved
 
     def flush(self) -> None:
-        """Declare the inputs complete (for now): let every operator send what it held back.
+        """Declare the inputs complete (for now): flush every operator.
 
         Repeats while something is left, because property paths are cycles.
         """
@@ -373,7 +370,7 @@ class Dataflow:
 
 
 class Leaves(Protocol):
-    """The source of the matches of basic graph patterns: a planner, an engine or a test."""
+    """The source of matches of basic graph patterns."""
 
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
         """Build the joined solutions of at least one pattern, in the dataflow.
@@ -417,10 +414,10 @@ class CountingLeaves(Leaves, Protocol):
         """
 
     def not_hurried(self, since: int) -> None:
-        """Send nothing before all input of what was built since then has come."""
+        """Hold back what was built since then until all its input has come."""
 
     def spare(self, since: int, pattern: Pattern, node: "Node", environment: Environment) -> None:
-        """Note that the nodes built since then serve a SELECT that may not need all solutions."""
+        """Note that what was built since then serves a SELECT that may need less."""
 
     def known(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
         """Return a seed's variables and a test of their values: has everything come for it?

@@ -1,1 +1,1 @@
-"""Fragments over HTTP: pages fetched, cached by their freshness, and parsed to values."""
+"""Fragments over HTTP: fetch, cache by freshness, and parse pages."""

@@ -158,7 +158,7 @@ class AsyncFetcher(Fetcher):
         )
         self._http = http
         self._jitter = random.Random()  # noqa: S311 - it spreads the retries of many clients
-        self._places: dict[Origin, asyncio.Semaphore] = {}
+        self._slots: dict[Origin, asyncio.Semaphore] = {}
         self._tasks: dict[asyncio.Task[None], InFlight] = {}
 
     def drop(self) -> None:
@@ -200,8 +200,8 @@ class AsyncFetcher(Fetcher):
 
     async def _answer(self, entry: InFlight) -> FetchOutcome:
         url, work = entry.request.url, entry.work
-        place = self._places.setdefault(origin(url), asyncio.Semaphore(self.parallelism))
-        async with place:
+        slot = self._slots.setdefault(origin(url), asyncio.Semaphore(self.parallelism))
+        async with slot:
             kept, headers = self._asked(entry.request)
             tries = attempts(url, self.limits, self._jitter)
             retry, pause = False, next(tries)

@@ -50,7 +50,7 @@ class Origin(NamedTuple):
 
 
 def origin(url: str) -> Origin:
-    """Return the origin of a user's URL, perhaps with credentials, in any script.
+    """Return the origin of a user's URL, in any script.
 
     Raises:
         SourceError: it is no absolute URL of HTTP.
@@ -86,15 +86,15 @@ _known_origin: Final = lru_cache(_KNOWN)(_origin)
 
 
 def _exactly(url: str) -> Origin:
-    """Return the origin of a URL that all parsers read in the same way."""
-    found = _URL.fullmatch(url) if len(url) <= _LONGEST else None
-    if found is None:
+    """Return the origin of an unambiguous URL."""
+    match = _URL.fullmatch(url) if len(url) <= _LONGEST else None
+    if match is None:
         raise SourceError(_shown(url), "not a URL that can be asked")
-    port = None if found["port"] is None else int(found["port"])
+    port = None if match["port"] is None else int(match["port"])
     if port is not None and not 0 < port < 65536:
         raise SourceError(_shown(url), f"not a URL that can be asked: port {port}")
-    default = _PORTS[found["scheme"].lower()]
-    host = found["host"].lower()
+    default = _PORTS[match["scheme"].lower()]
+    host = match["host"].lower()
     return Origin(_LOOPBACK if host in _LOOPBACKS else host, None if port == default else port)
 
 
@@ -102,13 +102,13 @@ def not_a_url(text: str) -> str | None:
     """Return the message that a text is no URL of HTTP, with a suggestion; ``None``: it is one."""
     if text.lower().startswith(("http://", "https://")):
         return None
-    said = f"not an http(s) URL: {_shown(text)}"
+    message = f"not an http(s) URL: {_shown(text)}"
     with suppress(OSError, ValueError):
         if Path(text).exists():
-            return f"{said} (tpf-server {text} serves it at one)"
+            return f"{message} (tpf-server {text} serves it at one)"
     meant = f"http://{text.lstrip('/')}"
     likely = any(mark in text for mark in ".:/") and _URL.fullmatch(meant)
-    return said + (f" (try {_shown(meant)})" if likely else "")
+    return message + (f" (try {_shown(meant)})" if likely else "")
 
 
 def _shown(url: str) -> str:
@@ -131,7 +131,7 @@ class Destinations:
         self._allowed = frozenset(origin(url) for url in allowed)
         self._urls = tuple(urls)
         self._headers = dict(headers or {})
-        self._known = lru_cache(_KNOWN)(self._led)
+        self._cached = lru_cache(_KNOWN)(self._led)
 
     def headers(self, url: str) -> Mapping[str, str]:
         """The user's headers of a request to this URL."""
@@ -139,30 +139,30 @@ class Destinations:
             return self._headers
         return {}
 
-    def led(self, by: str, said: str, at: str | None = None) -> str:
-        """Resolve a URL of a redirect, link or form, in the document at `at` or else `by`.
+    def led(self, by: str, url: str, at: str | None = None) -> str:
+        """Resolve a URL of a redirect, link or form in a document.
 
         Raises:
             OriginError: it leads to another origin that is not allowed, or is ambiguous.
         """
-        short = max(len(by), len(said)) <= _SHORT
-        return self._known(by, said, at) if short else self._led(by, said, at)
+        short = max(len(by), len(url)) <= _SHORT
+        return self._cached(by, url, at) if short else self._led(by, url, at)
 
-    def _led(self, by: str, said: str, at: str | None) -> str:
+    def _led(self, by: str, url: str, at: str | None) -> str:
         try:
-            there = urljoin(at or by, said)
-            found = _exactly(there)
+            target = urljoin(at or by, url)
+            its_origin = _exactly(target)
         except (SourceError, ValueError):
-            raise OriginError(by, f"leads to what is no URL: {_shown(said)!r}") from None
-        if found != origin(by) and found not in self._allowed:
-            base = "/".join(there.split("/", 3)[:3])
+            raise OriginError(by, f"leads to what is no URL: {_shown(url)!r}") from None
+        if its_origin != origin(by) and its_origin not in self._allowed:
+            base = "/".join(target.split("/", 3)[:3])
             raise OriginError(
                 by,
-                f"leads to another origin: {_shown(there)} (if the server calls itself {base}/, "
+                f"leads to another origin: {_shown(target)} (if the server calls itself {base}/, "
                 "use that URL, or start it with --base-url; else allow it: --allow-link, "
                 "allowed_origins)",
             )
-        return there
+        return target
 
     def template(self, by: str, template: str) -> str:
         """Resolve a URI template that leads there whatever its values.
@@ -202,13 +202,13 @@ def with_credentials(
 
 
 def is_private(url: str) -> bool:
-    """True for a host that the internet does not reach; or no URL."""
+    """True for a host that the internet does not reach."""
     try:
         host = origin(url).host.strip("[]")
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        results = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (SourceError, OSError, UnicodeError):
         return False
-    addresses = {str(address[0]).partition("%")[0] for *_, address in found}
+    addresses = {str(address[0]).partition("%")[0] for *_, address in results}
     return not all(ipaddress.ip_address(each).is_global for each in addresses)
 
 

@@ -70,10 +70,10 @@ def _put_in(value: Any) -> Any:
     return value
 
 
-def _context(said: Any) -> Any:
-    if isinstance(said, list):
-        return [_context(each) for each in said]
-    return _CONTEXT if isinstance(said, str) and said.startswith(_ADDRESSES) else said
+def _context(context: Any) -> Any:
+    if isinstance(context, list):
+        return [_context(each) for each in context]
+    return _CONTEXT if isinstance(context, str) and context.startswith(_ADDRESSES) else context
 
 
 def form_for(url: str, forms: Sequence[Form], documentation: str) -> Form:
@@ -91,7 +91,7 @@ def form_for(url: str, forms: Sequence[Form], documentation: str) -> Form:
     urls = dict.fromkeys(form.template.partition("{")[0] for form in forms)
     # Not the views of one dataset.
     whole = [each for each in urls if each.rpartition("/")[0] not in urls]
-    there = ", ".join(whole[:10]) or "none"
+    others = ", ".join(whole[:10]) or "none"
     raise PageError(
-        url, f"the page has no form, and those of {documentation} are of others: {there}"
+        url, f"the page has no form, and those of {documentation} are of others: {others}"
     )

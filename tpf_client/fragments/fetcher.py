@@ -347,7 +347,7 @@ class Fetcher:
             )
         content_type = response.headers.get("Content-Type", "")
         try:
-            said = self._reader.read(
+            content = self._reader.read(
                 response.body,
                 content_type,
                 request.url,
@@ -358,7 +358,7 @@ class Fetcher:
         except (ParseError, PageError) as error:
             error.documentation = self._documentation(response, request.url)
             raise
-        metadata = self._checked(said.metadata, request.url)
+        metadata = self._checked(content.metadata, request.url)
         documentation = None if metadata.forms else self._documentation(response, request.url)
         evaluated_at = fallback
         if metadata.evaluated_at is not None:
@@ -371,27 +371,27 @@ class Fetcher:
         base = fallback if stored else max(evaluated_at, fallback)
         return Page(
             url=request.url,
-            facts=said.facts,
+            facts=content.facts,
             metadata=metadata,
             evaluated_at=evaluated_at,
             fresh_until=shifted(base, lifetime(response.headers)),
             etag=_tag(response.headers),
             media_type=_media_type(content_type),
             size=len(response.body),
-            warnings=said.warnings,
+            warnings=content.warnings,
             documentation=documentation,
             digest=digest,
-            memo=said.memo,
+            memo=content.memo,
         )
 
-    def _checked(self, about: PageMetadata, url: str) -> PageMetadata:
+    def _checked(self, metadata: PageMetadata, url: str) -> PageMetadata:
         led = self.destinations.led
         return replace(
-            about,
-            forms=tuple(self._led_by(form, url) for form in about.forms),
-            next_page=None if about.next_page is None else led(url, about.next_page),
-            plain_view=None if about.plain_view is None else led(url, about.plain_view),
-            changes=None if about.changes is None else led(url, about.changes),
+            metadata,
+            forms=tuple(self._led_by(form, url) for form in metadata.forms),
+            next_page=None if metadata.next_page is None else led(url, metadata.next_page),
+            plain_view=None if metadata.plain_view is None else led(url, metadata.plain_view),
+            changes=None if metadata.changes is None else led(url, metadata.changes),
         )
 
     def _led_by(self, form: Form, url: str) -> Form:
@@ -399,8 +399,8 @@ class Fetcher:
         return form if template == form.template else replace(form, template=template)
 
     def _documentation(self, response: Response, url: str) -> str | None:
-        said = documented_at(response.headers)
-        return None if said is None else self.destinations.led(url, said)
+        link = documented_at(response.headers)
+        return None if link is None else self.destinations.led(url, link)
 
     def _count(self, work: Statistics | None, **done: int) -> None:
         with self._lock:
@@ -424,10 +424,10 @@ def _media_type(content_type: str) -> str:
     return name if name in ACCEPTED_FORMATS else ""
 
 
-def _serves(running: Request, wanted: Request) -> bool:
-    if wanted.not_before is None:
+def _serves(running: Request, request: Request) -> bool:
+    if request.not_before is None:
         return True
-    return running.not_before is not None and running.not_before >= wanted.not_before
+    return running.not_before is not None and running.not_before >= request.not_before
 
 
 def _stale_by_label(kept: Page | None, request: Request) -> bool:

@@ -208,8 +208,8 @@ class Probe:
 
 def probe(form: SparqlForm) -> Probe:
     """A question for an endpoint."""
-    said = Term(f'"{secrets.token_hex(8)}"')
+    nonce = Term(f'"{secrets.token_hex(8)}"')
     name = Term("<urn:x-probe>")
     return Probe(
-        form.asking(f"CONSTRUCT {{ {name} {name} {said} }} WHERE {{}}"), Quad(name, name, said)
+        form.asking(f"CONSTRUCT {{ {name} {name} {nonce} }} WHERE {{}}"), Quad(name, name, nonce)
     )

@@ -1,4 +1,4 @@
-"""How long a response may be reused, on the server's clock.
+"""Freshness of responses, on the server's clock.
 
 Source: RFC 9111 sections 4.2 and 5.2.2, for a private cache; W3C Server Timing.
 """
@@ -61,7 +61,7 @@ def directives(text: str | None) -> dict[str, str]:
 
 
 def lifetime(headers: Mapping[str, str]) -> timedelta:
-    """Return the freshness from ``Date`` on; zero, without heuristics, if none is stated."""
+    """Return the freshness from ``Date`` on, without heuristics."""
     control = directives(headers.get("Cache-Control"))
     if "no-store" in control or "no-cache" in control:
         return timedelta(0)
@@ -75,8 +75,8 @@ def lifetime(headers: Mapping[str, str]) -> timedelta:
 
 def made_before(headers: Mapping[str, str]) -> timedelta:
     """Return how long before its answer a page was made (``Server-Timing``)."""
-    found = _MADE.match(headers.get("Server-Timing", "")[:100])
-    return timedelta(milliseconds=float(found[1])) if found else timedelta(0)
+    match = _MADE.match(headers.get("Server-Timing", "")[:100])
+    return timedelta(milliseconds=float(match[1])) if match else timedelta(0)
 
 
 def age(headers: Mapping[str, str]) -> timedelta:

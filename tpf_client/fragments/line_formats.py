@@ -59,10 +59,10 @@ def quads_of_lines(body: bytes, *, triples: bool) -> Iterator[Quad]:
 
 
 def _quad(text: str) -> Quad | None:
-    found = _LINE.fullmatch(text)
-    if found is None:
+    match = _LINE.fullmatch(text)
+    if match is None:
         return None
-    subject, predicate, object_, graph = found.groups()
+    subject, predicate, object_, graph = match.groups()
     try:
         return Quad(
             _term(subject),

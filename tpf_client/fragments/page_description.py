@@ -93,7 +93,7 @@ def metadata_graphs(quads: Iterable[Quad], url: str) -> set[Term]:
 
     Where none is, the page calls itself something else: then those that have a topic.
     """
-    place, page = without_query(url), _parameters(url)
+    address, page = without_query(url), _parameters(url)
     named: set[Term] = set()
     own: set[Term] = set()
     exact: set[Term] = set()
@@ -107,9 +107,9 @@ def metadata_graphs(quads: Iterable[Quad], url: str) -> set[Term]:
         elif predicate == _PRIMARY_TOPIC and graph == subject:
             named.add(graph)
             topic = object_[1:-1]
-            if place in (without_query(graph[1:-1]), without_query(topic)):
+            if address in (without_query(graph[1:-1]), without_query(topic)):
                 own.add(graph)
-                if place == without_query(topic) and _parameters(topic) == page:
+                if address == without_query(topic) and _parameters(topic) == page:
                     exact.add(graph)
     if own or DEFAULT_GRAPH in searched:
         return exact & marked or own & marked or own
@@ -133,74 +133,70 @@ def split_metadata(quads: list[Quad], url: str) -> tuple[list[Quad], list[Quad]]
 
 
 class _Description:
-    """What a page without graphs says of itself, its fragment, its dataset and its form.
-
-    Data may be about the same things, so that what is said counts, too: metadata are statements
-    about these in the words of interfaces.
-
-    Args:
-        quads: those of the page.
-        url: where it was read.
-    """
+    """The statements of a page without graphs about itself, its fragment, dataset and form."""
 
     def __init__(self, quads: Iterable[Quad], url: str) -> None:
-        self._place = without_query(url)
-        said: _BySubject = {}
+        self._address = without_query(url)
+        statements: _BySubject = {}
         containing: dict[str, list[str]] = {}
         for subject, predicate, object_, _ in quads:
-            said.setdefault(subject, {}).setdefault(predicate, []).append(object_)
+            statements.setdefault(subject, {}).setdefault(predicate, []).append(object_)
             if predicate in (_SUBSET, _VIEW):
                 containing.setdefault(object_, []).append(subject)
-        self._pages = self._pages_of(said, containing, url)
-        places = {
-            form: _template(said, form)
+        self._pages = self._pages_of(statements, containing, url)
+        addresses = {
+            form: _template(statements, form)
             for each in self._pages
-            for form in said.get(each, {}).get(_SEARCH, ())
+            for form in statements.get(each, {}).get(_SEARCH, ())
         }
-        fitting = {form for form, place in places.items() if place == self._place}
-        self._forms = fitting or {form for form, place in places.items() if place is not None}
+        fitting = {form for form, address in addresses.items() if address == self._address}
+        self._forms = fitting or {
+            form for form, address in addresses.items() if address is not None
+        }
         self._mappings = {
             each
             for form in self._forms
-            for objects in said[form].values()
+            for objects in statements[form].values()
             for each in objects
-            if _VARIABLE in said.get(each, ())
+            if _VARIABLE in statements.get(each, ())
         }
-        names = {name for each in self._pages for name in said.get(each, {}).get(_VOCABULARY, ())}
+        names = {
+            name for each in self._pages for name in statements.get(each, {}).get(_VOCABULARY, ())
+        }
         spaces = [DEFAULT_VOCABULARY, *(Vocabulary(name[1:-1]) for name in names)]
         self._words = {*_NAMESPACES, *(each["x"][:-2] for each in spaces)}
-        stated = {predicate for each in self._pages for predicate in said.get(each, ())}
+        stated = {predicate for each in self._pages for predicate in statements.get(each, ())}
         labelled: dict[str, Vocabulary] = {
             each["predicate"]: each for each in spaces if each["dynamicTriples"] in stated
         }
         self._labels = {
             each
-            for each, node in said.items()
+            for each, node in statements.items()
             if is_blank_node(each)
             and any(_is_label(node, labelled[name]) for name in node if name in labelled)
         }
 
-    def _pages_of(self, said: Statements, containing: _Parts, url: str) -> set[str]:
+    def _pages_of(self, statements: Statements, containing: _Parts, url: str) -> set[str]:
         """The page, its fragment and its dataset."""
-        place, parameters = self._place, _parameters(url)
+        address, parameters = self._address, _parameters(url)
         # Servers may write the same URL in another way.
         pages = {f"<{url}>"} | {
             each
-            for each, node in said.items()
+            for each, node in statements.items()
             if _is_page(each, node)
-            and without_query(each[1:-1]) == place
+            and without_query(each[1:-1]) == address
             and _parameters(each[1:-1]) == parameters
         }
-        pages |= _datasets(said, containing, pages, place)
+        pages |= _datasets(statements, containing, pages, address)
         waiting = list(pages)
         while waiting:
             each = waiting.pop()
-            node = said.get(each, {})
+            node = statements.get(each, {})
             parts = [part for name in (_SUBSET, _VIEW) for part in node.get(name, ())]
-            new = {part for part in parts if _is_page(part, said.get(part, {}))}
+            new = {part for part in parts if _is_page(part, statements.get(part, {}))}
             around = without_query(each[1:-1])
             for whole in containing.get(each, ()):
-                own = "#" not in whole or _is_dataset(said[whole])
+                own = "#" not in whole or _is_dataset(statements[whole])
                 if own and without_query(whole[1:-1]) == around:
                     new.add(whole)
             new -= pages
@@ -219,10 +215,10 @@ class _Description:
             return self._is_word(predicate, object_)
         if object_ not in self._pages:
             return False
-        place = without_query(subject[1:-1])
+        address = without_query(subject[1:-1])
         if predicate == _MEMBER:
-            return self._place.startswith(place)
-        return predicate in (_SUBSET, _VIEW, _PRIMARY_TOPIC) and place == self._place
+            return self._address.startswith(address)
+        return predicate in (_SUBSET, _VIEW, _PRIMARY_TOPIC) and address == self._address
 
     def _is_word(self, predicate: str, object_: str) -> bool:
         return _namespace(object_ if predicate == RDF_TYPE else predicate) in self._words
@@ -243,7 +239,7 @@ def _is_label(node: Mapping[str, Sequence[str]], tmp: Vocabulary) -> bool:
 
 
 def _parameters(url: str) -> Sequence[tuple[str, str]]:
-    """What a URL asks for, however it is written."""
+    """Return a URL's parameters, decoded."""
     return sorted(parse_qsl(url.partition("#")[0].partition("?")[2]))
 
 
@@ -253,23 +249,27 @@ def _namespace(iri: str) -> str:
     return iri[: (end if end >= 0 else iri.rfind(":")) + 1]
 
 
-def _datasets(said: Statements, containing: _Parts, pages: set[str], place: str) -> set[str]:
+def _datasets(
+    statements: Statements, containing: _Parts, pages: set[str], address: str
+) -> set[str]:
     """A form that leads here, one of a container, or any."""
-    places = {
-        form: _template(said, form) for node in said.values() for form in node.get(_SEARCH, ())
+    targets = {
+        form: _template(statements, form)
+        for node in statements.values()
+        for form in node.get(_SEARCH, ())
     }
     forms = {
-        each: {places[form] for form in node[_SEARCH]}
-        for each, node in said.items()
+        each: {targets[form] for form in node[_SEARCH]}
+        for each, node in statements.items()
         if _SEARCH in node
     }
     around = {each for page in pages for each in containing.get(page, ())}
-    fitting = {each for each, found in forms.items() if place in found}
+    fitting = {each for each, targets_of in forms.items() if address in targets_of}
     return fitting or forms.keys() & around or {each for each in forms if any(forms[each])}
 
 
-def _template(said: Statements, form: str) -> str | None:
-    node = said.get(form, {})
+def _template(statements: Statements, form: str) -> str | None:
+    node = statements.get(form, {})
     template = next(filter(is_literal, node.get(_TEMPLATE, ())), None)
     if template is None or _MAPPING not in node:
         return None
@@ -285,11 +285,11 @@ def statements_of(quads: Iterable[Quad]) -> Statements:
 
 
 def spoken_vocabulary(statements: Statements, vocabulary: Vocabulary) -> Vocabulary:
-    """Return the vocabulary that the page names and its form uses, or the given one."""
+    """Return the vocabulary that the page names and its form uses, or the default."""
     spoken = {predicate for node in statements.values() for predicate in node}
     for node in statements.values():
-        for said in node.get(_VOCABULARY, ()):
-            own = Vocabulary(said[1:-1])
+        for namespace in node.get(_VOCABULARY, ()):
+            own = Vocabulary(namespace[1:-1])
             if own["mapping"] in spoken:
                 return own
     return vocabulary
@@ -340,13 +340,13 @@ def _find(
 ) -> str | None:
     for predicate in predicates:
         for subject in preferred:
-            found = statements.get(subject, {}).get(predicate)
-            if found:
-                return found[0]
+            objects = statements.get(subject, {}).get(predicate)
+            if objects:
+                return objects[0]
         for by_predicate in statements.values():
-            found = by_predicate.get(predicate)
-            if found:
-                return found[0]
+            objects = by_predicate.get(predicate)
+            if objects:
+                return objects[0]
     return None
 
 
@@ -372,21 +372,21 @@ def _instant(term: str | None, warnings: list[str]) -> datetime | None:
 
 def _roles(entry: Mapping[str, Sequence[str]], tmp: Vocabulary) -> _Roles:
     variables = [v for v in entry.get(f"<{HYDRA}variable>", ())[:_MOST] if is_literal(v)]
-    found: _Roles = {}
+    roles: _Roles = {}
     for property_ in entry.get(f"<{HYDRA}property>", ())[:_MOST]:
         if is_literal(property_):  # as hydra-python-core writes it
             property_ = f"<{literal_parts(property_).lexical}>"
         role = "at" if property_ == tmp["at"] else _ROLES.get(property_)
         if role and variables:
             maximum = next(iter(entry.get(tmp["maximum"], ())), None)
-            found[role] = literal_parts(variables[0]).lexical, _number(maximum)
-    return found
+            roles[role] = literal_parts(variables[0]).lexical, _number(maximum)
+    return roles
 
 
 def _forms(
     statements: Statements, default_graph: str | None, tmp: Vocabulary, url: str
 ) -> tuple[Form, ...]:
-    found: list[Form] = []
+    result: list[Form] = []
     read: dict[str, _Roles] = {}
     forms = {form: None for by in statements.values() for form in by.get(_SEARCH, ())}
     for form in islice(forms, _MOST):
@@ -413,8 +413,8 @@ def _forms(
                 )
             except ValueError as error:
                 raise PageError(url, f"a form whose template is none: {error}") from None
-            found.append(made)
-    return tuple(found)
+            result.append(made)
+    return tuple(result)
 
 
 def fact_labels(

@@ -1,4 +1,4 @@
-"""From the bytes of a response to the quads and the metadata of a page.
+"""Read the quads and metadata of a page from a response.
 
 If each line is a whole statement, directive, or start or end of a graph, only new lines, and of
 plain ones only new words, are parsed, all together.
@@ -103,19 +103,19 @@ class PageReader:
             lines = read_lines(body, url, before, self._most)
         graphs = set() if lines is None else metadata_graphs(lines.named(), url)
         if lines is not None and graphs:
-            data, kept, about = lines.split(graphs, url)
+            data, kept, metadata_quads = lines.split(graphs, url)
         else:
             quads = (
                 lines.quads() if lines else parse_page_body(body, media_type, url, self._most, over)
             )
-            data, about = (quads, []) if bare else split_metadata(quads, url)
+            data, metadata_quads = (quads, []) if bare else split_metadata(quads, url)
             kept = [kept_quad(quad, url) for quad in data]
-        if not about and not bare:
+        if not metadata_quads and not bare:
             raise PageError(url, "the page says nothing about a fragment: no metadata, no form")
         warnings: list[str] = []
-        statements = statements_of(about)
+        statements = statements_of(metadata_quads)
         vocabulary = spoken_vocabulary(statements, self._vocabulary)
-        graphs_kept = bool(graphs) or any(quad.graph for quad in about)
+        graphs_kept = bool(graphs) or any(quad.graph for quad in metadata_quads)
         labels = fact_labels(data, statements, vocabulary, warnings, graphs_kept=graphs_kept)
         made = tuple.__new__
         facts = tuple([made(Fact, pair) for pair in zip(kept, labels, strict=True)])
@@ -268,19 +268,19 @@ class Lines(NamedTuple):
 
     def split(self, graphs: set[Term], url: str) -> tuple[list[Quad], list[Quad], list[Quad]]:
         """Return data as written, data with our blank nodes, and metadata."""
-        about = [block.scope.graph in graphs for block in self.blocks]
-        data = [line for block, is_about in zip(self.blocks, about, strict=True) if not is_about
+        described = [block.scope.graph in graphs for block in self.blocks]
+        data = [line for block, is_about in zip(self.blocks, described, strict=True) if not is_about
                 for line in block.lines]  # fmt: skip
         return (
             [quad for line in data for quad in line.quads],
             [quad for line in data for quad in line.kept or line.of_page(url)],
-            [quad for block, is_about in zip(self.blocks, about, strict=True) if is_about
+            [quad for block, is_about in zip(self.blocks, described, strict=True) if is_about
              for line in block.lines for quad in line.quads],
         )  # fmt: skip
 
 
 class _NewLines:
-    """Lines and words to be parsed together, each in a graph with its number as name."""
+    """Lines and words to be parsed together, each in a numbered graph."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -318,7 +318,7 @@ class _NewLines:
         self._lines.append((scope, line, word))
 
     def parse(self, most: float) -> bool:
-        """Parse all; false if a line is not whole or malformed, or they take too much memory."""
+        """Parse all; false if a line is not whole or malformed, or memory is exceeded."""
         parsed: list[list[Quad]] = [[] for _ in self._lines]
         current: object = None
         quads: list[Quad] = []

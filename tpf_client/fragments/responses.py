@@ -158,7 +158,7 @@ def _explanation(response: Response) -> str:
     else:
         with suppress(ParseError, PageTooLargeError):
             quads = parse_page_body(body, kind, "urn:error", _EXPLAINED_MEMORY)
-            said = {quad.predicate: quad.object for quad in quads}
-            described = said.get(_DESCRIPTION, "")
+            objects = {quad.predicate: quad.object for quad in quads}
+            described = objects.get(_DESCRIPTION, "")
             text = literal_parts(described).lexical if is_literal(described) else text
     return " ".join(text.split())[:300]

@@ -70,7 +70,7 @@ class ThreadedFetcher(Fetcher):
     def events(
         self, url: str, last: str | None, seconds: float, over: threading.Event, most: int
     ) -> Iterator[ServerEvent]:
-        """Yield server-sent events after `last` until the server ends them or `over`.
+        """Yield server-sent events after `last` until their end or `over`.
 
         `seconds` of silence lose the connection; `most` bounds an event.
 

@@ -1,4 +1,4 @@
-"""The limits of one query, and whether its reader is still there.
+"""The limits of one query, also its reader's presence.
 
 The evaluating thread only checks whether it was stopped; the `BudgetWatch` thread watches clock,
 memory and reader.
@@ -67,13 +67,13 @@ class Budget:
         self,
         clock: Clock,
         allowance: Allowance,
-        gone: Callable[[], bool] = lambda: False,
+        reader_gone: Callable[[], bool] = lambda: False,
         measure: Callable[[], int] = resident_bytes,
     ) -> None:
         self.error: ClientError | None = None
         self._clock = clock
         self._allowance = allowance
-        self._gone = gone
+        self._reader_gone = reader_gone
         self._measure = measure
         self._began = clock.now()
         self._memory = measure()
@@ -91,7 +91,7 @@ class Budget:
             stop()
 
     def on_stop(self, stop: Callable[[], None]) -> None:
-        """Call this when the query is stopped, to wake who waits for pages."""
+        """Call `stop` when the query is stopped, to wake who waits for pages."""
         with self._lock:
             if self.error is None:
                 self._stoppers.append(stop)
@@ -99,9 +99,9 @@ class Budget:
         stop()
 
     def look(self) -> None:
-        """Stop the query if it exceeds its limits, or nobody waits for it."""
+        """Stop the query if it exceeds its limits, or its reader has gone."""
         allowed = self._allowance
-        if self._gone():
+        if self._reader_gone():
             self.stop(ClosedError("the reader has gone"))
         elif allowed.seconds is not None and self._clock.now() - self._began >= timedelta(
             seconds=allowed.seconds

@@ -1,4 +1,4 @@
-"""Which lookups can still change an answer, under DISTINCT and ORDER BY with LIMIT.
+"""Find the lookups that can change an answer, under DISTINCT and ORDER BY with LIMIT.
 
 Where the variables shown are bound, a few keys are looked up first, the others if still needed.
 This holds for joins, unions and filters, not where absence matters or solutions are counted.
@@ -24,7 +24,7 @@ RowsOf: TypeAlias = Callable[[Solution], Iterable[Solution]]
 
 
 class Need:
-    """How much of a part of a query is needed: all, or until limits are met."""
+    """The need for a part of a query: all, or until limits are met."""
 
     def __init__(self) -> None:
         self._limits: list[Callable[[], int | None]] = []
@@ -42,7 +42,7 @@ class Need:
 
     @property
     def missing(self) -> int | None:
-        """How many solutions are still needed; ``None``: unknown."""
+        """The number of solutions still needed; ``None``: unknown."""
         return min((n for each in self._limits if (n := each()) is not None), default=None)
 
     @property
@@ -64,7 +64,7 @@ class Choice(Protocol):
     """A choice among the keys of a lookup, repeated while answers come."""
 
     def needed(self, keys: Iterable[Solution]) -> list[Solution]:
-        """Return the keys that can still change the answer, the most promising first."""
+        """Return the keys that can still change the answer, best first."""
 
     def enough(self, keys: Sequence[Solution]) -> int:
         """Return how many of the needed keys are worth a try now."""
@@ -150,15 +150,15 @@ class _DifferentChoice:
         self._tries = 1
 
     def needed(self, keys: Iterable[Solution]) -> list[Solution]:
-        """See `Choice`: one key for every combination, then a second one, and so on."""
+        """See `Choice`: one key per combination, then a second one."""
         turns: dict[Solution, int] = {}
         placed: list[tuple[int, int, Solution]] = []
-        for place, key in enumerate(keys):
+        for number, key in enumerate(keys):
             missing = {self._project(row) for row in self._rows_of(key)} - self._seen
             if missing:
                 for each in missing:
                     turns[each] = turns.get(each, 0) + 1
-                placed.append((min(turns[each] for each in missing), place, key))
+                placed.append((min(turns[each] for each in missing), number, key))
         placed.sort()
         self._missing = len(turns)
         return [key for _, _, key in placed]
@@ -229,10 +229,10 @@ class _FirstChoice:
         """See `Choice`: those that come first in the order."""
         bound = self._demand.bound
         placed = []
-        for place, key in enumerate(keys):
+        for number, key in enumerate(keys):
             first = min(map(self._key, self._rows_of(key)), default=None)
             if first is not None and (bound is None or not bound < first):
-                placed.append((first, place, key))
+                placed.append((first, number, key))
         placed.sort()
         return [key for _, _, key in placed]
 

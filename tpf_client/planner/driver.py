@@ -28,7 +28,7 @@ URGENT = -1
 
 
 class Turns(Generic[T]):
-    """Queues served round robin, so that joined fragments are read side by side."""
+    """Queues served round robin, to read joined fragments side by side."""
 
     def __init__(self) -> None:
         self._queues: dict[int, deque[T]] = {}
@@ -222,7 +222,7 @@ class Driver:
         return results[0]
 
     def until(self, begin: "Begin") -> Steps[None]:
-        """Run until the tasks that `begin` spawns have called done or failed.
+        """Run until the tasks of `begin` have called done or failed.
 
         Raises:
             SourceError: the failure.
@@ -238,7 +238,7 @@ class Driver:
             raise ended[0]
 
     def step(self) -> Ask | bool:
-        """Handle the next response; ``False`` where none is under way, `Ask` where none came.
+        """Handle the next response; ``False``: none is under way, `Ask`: none came.
 
         Raises:
             SourceLimitError: the query takes more than is allowed.
@@ -367,7 +367,7 @@ class Driver:
         missing = len(requests)
         over = False
 
-        def handler(place: int) -> Callable[[FetchOutcome], None]:
+        def handler(number: int) -> Callable[[FetchOutcome], None]:
             def handle(answer: FetchOutcome) -> None:
                 nonlocal missing, over
                 if over:
@@ -377,7 +377,7 @@ class Driver:
                     over = True
                     resume(answer)
                     return
-                pages[place] = answer
+                pages[number] = answer
                 missing -= 1
                 if not missing:
                     over = True
@@ -385,8 +385,8 @@ class Driver:
 
             return handle
 
-        for place, request in enumerate(requests):
-            self._ask(request, handler(place), turn)
+        for number, request in enumerate(requests):
+            self._ask(request, handler(number), turn)
 
 
 def _nobody() -> None:
@@ -414,7 +414,7 @@ def in_turn(first: Waking, second: Waking | None) -> Waking:
 def answered(
     steps: Generator[Ask | T, None, object], driver: Driver, wake: Waking | None = None
 ) -> Generator[T]:
-    """Send the requests of steps and wait in this thread; yield everything else.
+    """Send the requests of steps and wait here; yield everything else.
 
     `wake` is called, too, whenever the consumer should look again.
     """

@@ -112,7 +112,7 @@ _TOGETHER = 8
 
 
 class Lookups(Protocol):
-    """A lookup that holds back requests until it has seen how many there are.
+    """A lookup that holds back requests until it knows how many there are.
 
     `after` are the lookups that bring its keys.
     """
@@ -151,7 +151,7 @@ class Leaf:
 
     need: Need
     at_rest: Callable[[], bool]
-    found: Callable[[Solution], list[Solution] | None] | None = None
+    results: Callable[[Solution], list[Solution] | None] | None = None
     seed: Schema | None = None
     choose: Callable[[Demand], None] | None = None
     whole: float = 0
@@ -207,8 +207,8 @@ class Evaluation:
 
     def predicates(self) -> frozenset[str] | None:
         """The predicates that it reads; ``None``: any."""
-        found = {fragment.pattern.predicate for fragment in self.fragments()}
-        return None if any(map(is_variable, found)) else frozenset(found)
+        names = {fragment.pattern.predicate for fragment in self.fragments()}
+        return None if any(map(is_variable, names)) else frozenset(names)
 
     def mark(self, predicates: frozenset[str] | None) -> None:
         """Mark fragments of changed predicates stale (``None``: any), by a server's signal."""
@@ -225,7 +225,7 @@ class Evaluation:
     def reads(self, pattern: QuadPattern, source: Source) -> bool:
         """Whether this fragment is being read anyway, as far as somebody needs it."""
         fragment = self._fragments.get((source, canonical_pattern(pattern), None))
-        return fragment is not None and fragment.loading and fragment.wanted
+        return fragment is not None and fragment.loading and fragment.needed_whole
 
     def subscribe(
         self,
@@ -272,7 +272,7 @@ class Evaluation:
         present = [(quad, 1) for quad in fragment.quads()]
         if present:
             subscriber(present)
-        unread = not fragment.loaded or (fragment.wanted and not fragment.complete)
+        unread = not fragment.loaded or (fragment.needed_whole and not fragment.complete)
         if unread and not fragment.loading:
             fragment.loading = True
             self._later.append(lambda: self._load(fragment))
@@ -393,7 +393,7 @@ class Evaluation:
             [
                 each
                 for each in self.fragments()
-                if not each.loaded or each.stale or each.due(self.freshness) <= instant
+                if not each.loaded or each.stale or each.next_reading(self.freshness) <= instant
             ],
             instant,
         )
@@ -408,7 +408,7 @@ class Evaluation:
                 for each in fragments
                 if not each.loaded
                 or each.contradicts(instant, fresh)
-                or (each.wanted and not each.complete)
+                or (each.needed_whole and not each.complete)
             ]
             over = [each.end_grace(instant, fresh.grace) for each in fragments]
             if not wrong and not any(over):
@@ -420,8 +420,8 @@ class Evaluation:
     def wake_at(self) -> datetime | None:
         """Return the next instant, on the source's clock, to read a fragment."""
         fragments = self.fragments()
-        dues = [each.due(self.freshness) for each in fragments]
-        dues += [each.due(self.freshness) for each in self._watched()]
+        dues = [each.next_reading(self.freshness) for each in fragments]
+        dues += [each.next_reading(self.freshness) for each in self._watched()]
         dues += [each.grace_ends for each in fragments if each.grace_ends is not None]
         due = min(dues, default=LAST)
         return None if due == LAST else due
@@ -484,15 +484,17 @@ class Evaluation:
         block = Block((PATTERN_VARIABLES[1],), tuple(rows))
         self.driver.spawn(source.read(pattern, at, None, block), done, failed)
 
-    def unlabelled(self, source: Source, pattern: QuadPattern, told: Estimate) -> Unlabelled | None:
-        """Watch for labels of a pattern; ``None``: it has some, or its server does not say.
+    def unlabelled(
+        self, source: Source, pattern: QuadPattern, estimate: Estimate
+    ) -> Unlabelled | None:
+        """Watch for labels of a pattern; ``None``: it has some, or that is unknown.
 
-        `told` is the estimate of its first page.
+        `estimate` is that of its first page.
         """
-        if not self.live or told.dynamic != 0:
+        if not self.live or estimate.dynamic != 0:
             return None
         name = (source, canonical_pattern(pattern))
-        return self._unlabelled.setdefault(name, Unlabelled(*name, told.block))
+        return self._unlabelled.setdefault(name, Unlabelled(*name, estimate.block))
 
     def _watched(self) -> list[Unlabelled]:
         static = [each for each in self.fragments() if not each.dynamic]
@@ -502,7 +504,9 @@ class Evaluation:
         alike: dict[tuple[Source, QuadPattern, int], list[Unlabelled]] = {}
         for each in self._watched():
             whole = self._fragments.get((each.source, each.pattern, None))
-            if each.due(self.freshness) <= at and not (whole is not None and whole.loading):
+            if each.next_reading(self.freshness) <= at and not (
+                whole is not None and whole.loading
+            ):
                 _, predicate, *_ = pattern = each.pattern
                 if not is_variable(predicate):
                     pattern = pattern._replace(predicate=PATTERN_VARIABLES[1])
@@ -544,7 +548,7 @@ class Evaluation:
         limited = self.live and not fragment.whole
 
         def more(pages: int) -> bool:
-            return pages < extent or fragment.wanted
+            return pages < extent or fragment.needed_whole
 
         def done(content: Content) -> None:
             fragment.loading = False
@@ -558,7 +562,7 @@ class Evaluation:
 
         def grow(facts: Iterable[Fact]) -> None:
             fragment.grow(facts)
-            if not limited and (not fragment.wanted or self._surprised_by(fragment)):
+            if not limited and (not fragment.needed_whole or self._surprised_by(fragment)):
                 raise _EnoughError
 
         task = fragment.source.read(
@@ -586,7 +590,7 @@ def _paced(task: Task[Content], fragment: LiveFragment) -> Task[Content]:
             else:
                 requests = task.send(pages)
             yield PAUSE
-            if not fragment.wanted:
+            if not fragment.needed_whole:
                 raise _EnoughError
     except StopIteration as stop:
         content: Content = stop.value

@@ -38,7 +38,7 @@ def plan_tree(pattern: Pattern, steps: Sequence[Step]) -> list[dict[str, Any]]:
             lines.append({"depth": depth, "operator": each.text, "about": "", "parts": []})
             waiting += [(inner, depth + 1) for inner in reversed(each.inside)]
             continue
-        operator, about = _said(each)
+        operator, details = _described(each)
         parts: list[int] = []
         if isinstance(each, algebra.BGP):
             shape = _shape(each.patterns)
@@ -47,7 +47,7 @@ def plan_tree(pattern: Pattern, steps: Sequence[Step]) -> list[dict[str, Any]]:
         elif isinstance(each, algebra.Path):
             parts = unclaimed.with_predicates(_predicates(each))
         if operator:
-            lines.append({"depth": depth, "operator": operator, "about": about, "parts": parts})
+            lines.append({"depth": depth, "operator": operator, "about": details, "parts": parts})
             depth += 1
         waiting += [(inner, depth) for inner in reversed(_inside(each))]
     # What was built again, for solutions of another kind.
@@ -78,10 +78,10 @@ def _inside(pattern: object) -> tuple[object, ...]:
             return children(pattern)
         case algebra.BGP() | algebra.Path() | algebra.Values():
             return ()
-    found: list[object] = []
+    operands: list[object] = []
     for part in parts_of(pattern):
-        found += [part] if isinstance(part, Pattern) else _exists(part)
-    return tuple(found)
+        operands += [part] if isinstance(part, Pattern) else _exists(part)
+    return tuple(operands)
 
 
 def _sides(union: algebra.Union) -> list[Pattern]:
@@ -101,7 +101,7 @@ def _exists(value: object) -> list[_Label]:
     ]
 
 
-def _said(pattern: object) -> tuple[str, str]:
+def _described(pattern: object) -> tuple[str, str]:
     """No name: it has no line."""
     match pattern:
         case algebra.BGP(patterns):
@@ -134,12 +134,12 @@ def _said(pattern: object) -> tuple[str, str]:
 
 
 def _names(value: object) -> str:
-    found = dict.fromkeys(
+    names = dict.fromkeys(
         each.variable
         for each in everything(value, Exists)
         if isinstance(each, algebra.VariableRef) and not each.variable.startswith("?.")
     )
-    return " ".join(found)
+    return " ".join(names)
 
 
 def _predicates(path: algebra.Path) -> set[str]:
@@ -156,13 +156,13 @@ class _Parts:
         patterns: dict[int, list[QuadPattern]] = {}
         for step in steps:
             patterns.setdefault(step.part, []).append(step.pattern)
-        self._shapes = {part: _shape(found) for part, found in patterns.items()}
+        self._shapes = {part: _shape(part_patterns) for part, part_patterns in patterns.items()}
         self._patterns = patterns
 
     def of(self, shape: _Shape) -> list[int]:
         """The first part of this shape."""
-        found = next((part for part, each in self._shapes.items() if each == shape), None)
-        return [] if found is None else self._taken([found])
+        matching = next((part for part, each in self._shapes.items() if each == shape), None)
+        return [] if matching is None else self._taken([matching])
 
     def all_of(self, shape: _Shape) -> list[int]:
         """All parts of this shape."""
@@ -170,12 +170,12 @@ class _Parts:
 
     def with_predicates(self, predicates: set[str]) -> list[int]:
         """Take parts of one step about one of these predicates, or any."""
-        found = []
+        parts = []
         for part in self._shapes:
             first, *others = self._patterns[part]
             if not others and (first.predicate in predicates or is_variable(first.predicate)):
-                found.append(part)
-        return self._taken(found)
+                parts.append(part)
+        return self._taken(parts)
 
     def rest(self) -> list[int]:
         """Return the rest."""

@@ -212,14 +212,14 @@ class FragmentSource:
             lasting = not page.metadata.dynamic and page.metadata.change is None
             if self._once and past is None and lasting:
                 # What was not as it is on other pages would come from them a second time.
-                found = selector(pattern, form, url)(page.facts)
-                first = [fact for fact in found if all(map(askable, fact.quad))]
-        about = page.metadata
-        per_page = about.page_size or len(page.facts)
-        if about.next_page is None:
-            return Estimate(len(page.facts), 0, about.dynamic, block)
+                matches = selector(pattern, form, url)(page.facts)
+                first = [fact for fact in matches if all(map(askable, fact.quad))]
+        metadata = page.metadata
+        per_page = metadata.page_size or len(page.facts)
+        if metadata.next_page is None:
+            return Estimate(len(page.facts), 0, metadata.dynamic, block)
         # However few a server says there are: there is another page.
-        count = None if about.count is None else max(about.count, len(page.facts) + 1)
+        count = None if metadata.count is None else max(metadata.count, len(page.facts) + 1)
         pages = max(math.ceil(count / per_page) - 1, 1) if count is not None and per_page else None
         if pages is not None and count is not None and form.max_limit is not None:
             larger = math.ceil(count / form.max_limit)
@@ -227,7 +227,7 @@ class FragmentSource:
                 # The first page comes again then, within a larger one.
                 self._long.add(pattern)
                 pages = larger
-        return Estimate(count, pages, about.dynamic, block, first)
+        return Estimate(count, pages, metadata.dynamic, block, first)
 
     def _first(self, pattern: QuadPattern) -> Task[tuple[Sequence[Fact], datetime | None]]:
         form = yield from self.form()

@@ -26,37 +26,37 @@ def extractor(
     A variable as graph does not match the default graph (SPARQL 1.1, section 13.3).
     """
     variables = variables_of_quad(pattern)
-    places = [pattern.index(name) for name in variables]
+    positions = [pattern.index(name) for name in variables]
     repeats = [
-        (place, pattern.index(term))
-        for place, term in enumerate(pattern)
-        if is_variable(term) and pattern.index(term) != place
+        (position, pattern.index(term))
+        for position, term in enumerate(pattern)
+        if is_variable(term) and pattern.index(term) != position
     ]
     constants = [
-        (place, term)
-        for place, term in enumerate(pattern[:3])
+        (position, term)
+        for position, term in enumerate(pattern[:3])
         if not is_variable(term) and term.startswith(("_:", '"'))
     ]
     named_only = is_variable(pattern.graph)
     encode = dictionary.encode
     if not (repeats or constants or named_only):
-        if len(places) == 1:
-            (only,) = places
+        if len(positions) == 1:
+            (only,) = positions
             return lambda quad: (encode(quad[only]),)
-        if len(places) == 2:
-            first, second = places
+        if len(positions) == 2:
+            first, second = positions
             return lambda quad: (encode(quad[first]), encode(quad[second]))
 
     def extract(quad: Quad) -> Solution | None:
         if named_only and quad.graph == DEFAULT_GRAPH:
             return None
-        for place, first in repeats:
-            if quad[place] != quad[first]:
+        for position, first in repeats:
+            if quad[position] != quad[first]:
                 return None
-        for place, term in constants:
-            if quad[place] != term:
+        for position, term in constants:
+            if quad[position] != term:
                 return None
-        return tuple([encode(quad[place]) for place in places])
+        return tuple([encode(quad[position]) for position in positions])
 
     return extract
 
@@ -152,9 +152,9 @@ class KeyAnswers:
         self._extract = extractor(pattern, evaluation.dictionary)
         self._seen: dict[Solution, dict[Solution, None]] | None = None
         self._settled: set[Solution] = set()
-        self._places = [
-            (place, keys.index(Variable(term)))
-            for place, term in enumerate(pattern)
+        self._positions = [
+            (position, keys.index(Variable(term)))
+            for position, term in enumerate(pattern)
             if term in keys
         ]
 
@@ -243,12 +243,12 @@ class KeyAnswers:
                 alone.append(key)
             else:
                 values = tuple(binding.values())
-                rows.append((tuple(values[place] for _, place in self._places), key))
+                rows.append((tuple(values[position] for _, position in self._positions), key))
         for block in packed(sorted(rows), self._estimate.block):
             if len(block) == 1:
                 alone.append(block[0][1])
                 continue
-            names = tuple(PATTERN_VARIABLES[place] for place, _ in self._places)
+            names = tuple(PATTERN_VARIABLES[position] for position, _ in self._positions)
             values_of = Block(names, tuple(values for values, _ in block))
             block_keys = [key for _, key in block]
             self._count(pattern, values_of)
@@ -382,8 +382,8 @@ class KeyAnswers:
         whole, estimate = self.report.whole, self._estimate
         if self._need.met or whole is None or estimate.pages is None:
             return self._need.met
-        known = self._evaluation.lengths.knows(self._source, self._pattern)
-        if not known and whole.pages <= SURPRISE * (estimate.pages + 1):
+        longer = self._evaluation.lengths.knows(self._source, self._pattern)
+        if not longer and whole.pages <= SURPRISE * (estimate.pages + 1):
             return False
         return self._requests(len(self._entries)) <= SURPRISE**2 * whole.pages
 

@@ -162,15 +162,15 @@ class FragmentLookup(KeyAnswers):
 
     def _promising(self, pages: int | None) -> bool:
         """Behind a filter, risk only a part of the cost of all fragments, growing with success."""
-        missing, wanted, asked = self._need.missing, self._missing, self.report.asked
+        missing, limit, asked = self._need.missing, self._missing, self.report.asked
         doubtful = self._doubtful or self._need.doubtful
-        if not doubtful or pages is None or missing is None or wanted is None:
+        if not doubtful or pages is None or missing is None or limit is None:
             return True
-        if missing == wanted:
+        if missing == limit:
             limited = [each for each in self._evaluation.leaves if each.need.limited]
             whole = sum(each.whole for each in limited)
             return sum(each.asked() for each in limited) * CAUTION <= whole
-        return asked * missing <= pages * (wanted - missing + 1)
+        return asked * missing <= pages * (limit - missing + 1)
 
     def _by_pages(self, pages: int | None) -> bool:
         """True where pages of the fragment probably meet a limit with fewer requests than keys.
@@ -270,7 +270,7 @@ class FragmentLookup(KeyAnswers):
         return own + min(whole - own, left)
 
     def _ask_some(self) -> None:
-        """What is under way when a limit is met is in vain."""
+        """Requests under way when a limit is met are in vain."""
         room = self._free()
         # Those that had a match on the first page have led to something already.
         keys = sorted(self._waiting, key=lambda key: bool(self._waiting[key].rows))
@@ -355,7 +355,7 @@ class FragmentLeaves:
         evaluation.built.append(self.plan)
         self._evaluation = evaluation
         self._explain = explain
-        self._known: set[QuadPattern] = set()
+        self._estimated: set[QuadPattern] = set()
         self._stars: dict[tuple[str, str], Star] = {}
         self._part = 0
         self.pattern: Pattern | None = None
@@ -369,7 +369,7 @@ class FragmentLeaves:
             MissingEstimates: some are missing.
         """
         patterns = tuple(patterns)
-        names = {canonical_pattern(pattern) for pattern in patterns} - self._known
+        names = {canonical_pattern(pattern) for pattern in patterns} - self._estimated
         if not names:
             return
         estimates = self._evaluation.learned.estimates
@@ -380,7 +380,7 @@ class FragmentLeaves:
         ]
         if missing:
             raise MissingEstimates(partial(self._learn, missing))
-        self._known |= names
+        self._estimated |= names
         self._gather_stars(patterns)
 
     def _learn(
@@ -393,8 +393,8 @@ class FragmentLeaves:
         estimates, lengths = self._evaluation.learned.estimates, self._evaluation.lengths
 
         def learn(name: QuadPattern) -> Task[QuadPattern]:
-            told = yield from self._source.estimate(name)
-            estimates[self._source, name] = lengths.corrected(self._source, name, told)
+            estimate = yield from self._source.estimate(name)
+            estimates[self._source, name] = lengths.corrected(self._source, name, estimate)
             return name
 
         def learned(name: QuadPattern) -> None:
@@ -451,12 +451,12 @@ class FragmentLeaves:
             each.need.doubtful = each.need.doubtful or not grows
 
     def not_hurried(self, since: int) -> None:
-        """Send nothing before all input of what was built since then has come."""
+        """Hold back what was built since then until all its input has come."""
         for each in self._evaluation.leaves[since:]:
             each.need.hurried = False
 
     def spare(self, since: int, pattern: Pattern, node: Node, environment: Environment) -> None:
-        """Let the nodes built since then serve a SELECT that may not need all solutions."""
+        """Let what was built since then serve a SELECT that may need less."""
         demand = None if self._evaluation.live else demand_of(pattern, environment)
         if demand is not None:
             demand.attach(node)
@@ -469,7 +469,7 @@ class FragmentLeaves:
         leaves = self._evaluation.leaves[since:]
         for each in leaves:
             each.need.decides = True
-        steps = [each.found for each in leaves if each.found is not None]
+        steps = [each.results for each in leaves if each.results is not None]
         seeds = [each.seed for each in leaves if each.seed is not None]
         if self._evaluation.live or len(seeds) != 1 or len(steps) != len(leaves):
             return None
@@ -477,8 +477,8 @@ class FragmentLeaves:
         def all_came(solution: Solution, step: int = 0) -> bool:
             if step == len(steps):
                 return True
-            found = steps[step](solution)
-            return found is not None and all(all_came(each, step + 1) for each in found)
+            solutions = steps[step](solution)
+            return solutions is not None and all(all_came(each, step + 1) for each in solutions)
 
         return (seeds[0], all_came) if leaves[0].seed is not None else None
 
@@ -510,9 +510,9 @@ class FragmentLeaves:
         bounds: dict[Variable, int] = {}
         joined: list[QuadPattern] = []
         rows, spread = UNKNOWN if seed is None else seed.expected, 1.0
-        known = () if current is None else current.schema
+        bound = () if current is None else current.schema
         cost = partial(self._cost, rows, waiting)
-        for pattern in greedy_order(remaining, variables_of_quad, cost, known):
+        for pattern in greedy_order(remaining, variables_of_quad, cost, bound):
             shared = () if current is None else _shared(pattern, current)
             if current is None:
                 current = self._scan(pattern)
@@ -546,18 +546,18 @@ class FragmentLeaves:
         seeds: float,
         waiting: Sequence[EarlyFilter],
         pattern: QuadPattern,
-        known: set[Variable],
+        bound: set[Variable],
     ) -> tuple[float, bool, int]:
         """Matches, discounted by filters testable then; of equals, changing ones come last."""
         estimate = self.estimate(pattern)
-        free = sum(is_variable(term) and term not in known for term in pattern)
+        free = sum(is_variable(term) and term not in bound for term in pattern)
         changing = self._evaluation.live and bool(estimate.dynamic)
         count = UNKNOWN if estimate.count is None else estimate.count
-        if pattern.subject in known and not is_variable(pattern.predicate):
+        if pattern.subject in bound and not is_variable(pattern.predicate):
             # A subject has a property once.
             count = min(count, seeds)
         names = variables_of_quad(pattern)
-        if any(each.variables <= {*known, *names} for each in waiting):
+        if any(each.variables <= {*bound, *names} for each in waiting):
             count *= SELECTIVITY
         return count, changing, free
 
@@ -609,7 +609,7 @@ class FragmentLeaves:
         left: Node,
         after: Iterable[Lookups],
         waiting: Sequence[EarlyFilter],
-        known: Mapping[Variable, int],
+        most_values: Mapping[Variable, int],
         rows: tuple[float, float],
         *,
         first: bool,
@@ -622,7 +622,7 @@ class FragmentLeaves:
         if star is not None and (keys != (pattern.subject,) or pattern not in star.members):
             star.members.pop(pattern, None)
             star = None
-        bounds = [known.get(name) for name in keys]
+        bounds = [most_values.get(name) for name in keys]
         need = Need()
         source = FragmentLookup(
             evaluation,
@@ -643,7 +643,7 @@ class FragmentLeaves:
         )
         join = LookupJoin(left, source, keys, source.schema, monotone=not evaluation.live)
         seed = left.schema if first else None
-        found = partial(join.found, answered=source.answered)
+        results_of = partial(join.results_of, answered=source.answered)
 
         def choose(demand: Demand) -> None:
             source.choice = demand.choice(left.schema, join.left_of)
@@ -652,7 +652,7 @@ class FragmentLeaves:
             Leaf(
                 need,
                 source.at_rest,
-                found,
+                results_of,
                 seed,
                 choose,
                 min(estimate.pages or 0, rows[0] * rows[1]),

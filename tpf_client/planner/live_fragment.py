@@ -16,7 +16,7 @@ from tpf_client.planner.source import Source
 
 
 class HeldFacts:
-    """Quads with the labels read last, as long as a fragment holds them.
+    """Quads with the labels read last, while a fragment holds them.
 
     `find` returns a quad's label or a default; `labelled` are predicates with any label so far.
     """
@@ -45,7 +45,7 @@ class HeldFacts:
         return self._labels[quad]
 
     def update(
-        self, come: Collection[Quad], gone: Iterable[Quad], labels: Mapping[Quad, Label | None]
+        self, come: Collection[Quad], removed: Iterable[Quad], labels: Mapping[Quad, Label | None]
     ) -> None:
         """Update from one reading: new and gone quads, and all its labels."""
         for quad in come:
@@ -53,7 +53,7 @@ class HeldFacts:
                 self._more[quad] = self._more.get(quad, 0) + 1
         self._labels.update(labels)
         self.labelled.update({quad[1] for quad, label in labels.items() if label is not None})
-        for quad in gone:
+        for quad in removed:
             others = self._more.pop(quad, 0)
             if others == 0:
                 del self._labels[quad]
@@ -149,7 +149,7 @@ class LiveFragment:
         return iter(self._quads)
 
     @property
-    def wanted(self) -> bool:
+    def needed_whole(self) -> bool:
         """True if a subscriber needs all of it."""
         return not all(each in self.enough and self.enough[each]() for each in self.subscribers)
 
@@ -187,16 +187,16 @@ class LiveFragment:
         new = {fact.quad: fact.label for fact in content.facts}
         self._set_late(self._late(new, grace) if grace else {}, grace)
         new |= self.late
-        gone = [quad for quad in self._quads if quad not in new]
+        removed = [quad for quad in self._quads if quad not in new]
         come = [quad for quad in new if quad not in self._quads]
         self._quads = new
         if self._held is not None and self.subscribers:
-            self._held.update(come, gone, new)
-        if gone or come:
-            self._tell(_in_turn(come, gone))
+            self._held.update(come, removed, new)
+        if removed or come:
+            self._tell(_in_turn(come, removed))
 
     def end_grace(self, instant: datetime, grace: timedelta) -> bool:
-        """Drop facts whose grace is over, without a reading; return whether any was."""
+        """Drop facts whose grace is over, without a reading; return success."""
         if self.grace_ends is None or self.grace_ends > instant:
             return False
         over = [quad for quad, label in self.late.items() if shifted(label.end, grace) <= instant]
@@ -229,19 +229,21 @@ class LiveFragment:
             if key_of(quad, "subject-predicate") not in come
         }
 
-    def due(self, freshness: "Freshness") -> datetime:
+    def next_reading(self, freshness: "Freshness") -> datetime:
         """Return when it should be read again."""
         at, changes = self.evaluated_at, self.changes
-        told = changes if changes is not None and changes > at else None
+        next_change = changes if changes is not None and changes > at else None
         if freshness.replay:
             ends = [self.fresh_until]
             if freshness.every is not None:
                 ends.append(shifted(at, freshness.every))
-            return max(min(ends if told is None else [*ends, told]), shifted(at, MOMENT))
+            return max(
+                min(ends if next_change is None else [*ends, next_change]), shifted(at, MOMENT)
+            )
         if self.dynamic:
             late = max(self.fresh_until, shifted(at, freshness.signalled or freshness.poll))
-            if told is not None:
-                return max(min(told, late), shifted(at, freshness.floor))
+            if next_change is not None:
+                return max(min(next_change, late), shifted(at, freshness.floor))
             # No label tells when it changes.
             if self._of_many and 0 < self.misses <= freshness.looks:
                 # Its publisher may be a little late with the next facts.
@@ -284,10 +286,10 @@ class LiveFragment:
             subscriber(changes)
 
 
-def _in_turn(come: Sequence[Quad], gone: Sequence[Quad]) -> QuadChanges:
+def _in_turn(come: Sequence[Quad], removed: Sequence[Quad]) -> QuadChanges:
     """Additions first, or operators would drop a subject's state in between."""
     old: dict[Term, list[Quad]] = {}
-    for quad in gone:
+    for quad in removed:
         old.setdefault(quad.subject, []).append(quad)
     new: dict[Term, list[Quad]] = {}
     for quad in come:
@@ -325,7 +327,7 @@ class Unlabelled:
         self._begun = True
         self._looked_at, self._fresh_until = at, first_page.fresh_until
 
-    def due(self, freshness: "Freshness") -> datetime:
+    def next_reading(self, freshness: "Freshness") -> datetime:
         """Return when its first page should be read again."""
         if freshness.static_recheck is None or freshness.signalled is not None or freshness.replay:
             return LAST
@@ -334,7 +336,7 @@ class Unlabelled:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How long fragments hold.
+    """The freshness of fragments.
 
     Args:
         floor: the least time, however short a server says (no busy loop).

@@ -61,8 +61,8 @@ def plan_query(
     """
     services: dict[Term, FragmentLeaves] = {}
     silent, loud = (
-        {each.endpoint for each in services_of(query.pattern) if each.silent is wanted}
-        for wanted in (True, False)
+        {each.endpoint for each in services_of(query.pattern) if each.silent is is_silent}
+        for is_silent in (True, False)
     )
     by_name = any(map(is_variable, silent)) and not any(map(is_variable, loud))
 
@@ -144,8 +144,8 @@ def check(query: Query, allowed: Collection[str] | None = None, *, strict: bool 
         UnsupportedQueryError: it cannot.
     """
     for each in services_of(query.pattern):
-        known = allowed is None or is_variable(each.endpoint) or each.silent
-        if not known and iri_value(Term(each.endpoint)) not in (allowed or ()):
+        permitted = allowed is None or is_variable(each.endpoint) or each.silent
+        if not permitted and iri_value(Term(each.endpoint)) not in (allowed or ()):
             raise UnsupportedQueryError(f"SERVICE {each.endpoint} is not allowed here")
     dictionary = TermDictionary()
     dataflow = Dataflow(dictionary)
@@ -155,8 +155,8 @@ def check(query: Query, allowed: Collection[str] | None = None, *, strict: bool 
     build_query(query, nothing, dataflow, environment, services=lambda _: nothing)
     for each in services_of(query.pattern):
         # What is asked of endpoints that solutions name is built later.
-        there = Query("SELECT", each.pattern)
-        build_query(there, nothing, dataflow, environment, services=lambda _: nothing)
+        inner = Query("SELECT", each.pattern)
+        build_query(inner, nothing, dataflow, environment, services=lambda _: nothing)
 
 
 def patterns_of(value: Any) -> Iterator[QuadPattern]:

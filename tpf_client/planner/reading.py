@@ -47,23 +47,23 @@ def together(tasks: Sequence[Task[T]]) -> Task[list[T]]:
     results: dict[int, T] = {}
     asked: dict[int, Sequence[Request]] = {}
 
-    def advance(place: int, pages: Sequence[Page] | None) -> None:
-        task = tasks[place]
+    def advance(number: int, pages: Sequence[Page] | None) -> None:
+        task = tasks[number]
         try:
-            asked[place] = next(task) if pages is None else task.send(pages)
+            asked[number] = next(task) if pages is None else task.send(pages)
         except StopIteration as stop:
-            asked.pop(place, None)
-            results[place] = stop.value
+            asked.pop(number, None)
+            results[number] = stop.value
 
-    for place in range(len(tasks)):
-        advance(place, None)
+    for number in range(len(tasks)):
+        advance(number, None)
     while asked:
         pages = yield [request for requests in asked.values() for request in requests]
         start = 0
-        for place, requests in list(asked.items()):
-            advance(place, pages[start : start + len(requests)])
+        for number, requests in list(asked.items()):
+            advance(number, pages[start : start + len(requests)])
             start += len(requests)
-    return [results[place] for place in range(len(tasks))]
+    return [results[number] for number in range(len(tasks))]
 
 
 def read_pages(
@@ -92,15 +92,15 @@ def read_pages(
     window = FIRST_WINDOW
     repeats = 0
 
-    known: set[Quad] = set()
+    distinct: set[Quad] = set()
 
     def take(taken: Page) -> None:
         nonlocal repeats
         if taken.metadata.next_page is not None or taken is not first:
-            before = len(known)
-            known.update([fact.quad for fact in taken.facts])
+            before = len(distinct)
+            distinct.update([fact.quad for fact in taken.facts])
             # Two pages may lead to each other, under a new name each time.
-            repeats = repeats + 1 if len(known) == before else 0
+            repeats = repeats + 1 if len(distinct) == before else 0
         if repeats > MAX_REPEATS:
             raise PageError(taken.url, "the links to next pages have no end")
         facts.extend(taken.facts)
@@ -149,10 +149,10 @@ def read_pages(
     )
 
 
-def _dynamic(about: PageMetadata) -> bool | None:
-    if about.next_change is not None or about.dynamic:
+def _dynamic(metadata: PageMetadata) -> bool | None:
+    if metadata.next_change is not None or metadata.dynamic:
         return True
-    return None if about.dynamic is None else False
+    return None if metadata.dynamic is None else False
 
 
 def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
@@ -169,17 +169,17 @@ def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
     parameters = query.split("&")
     pairs = [each.partition("=") for each in parameters]
     numbered = [
-        place
-        for place, (name, _, value) in enumerate(pairs)
+        number
+        for number, (name, _, value) in enumerate(pairs)
         if value == str(read + 1) and "page" in name.lower()
     ]
     if len(numbered) != 1:
         return [following]
-    (place,) = numbered
+    (number,) = numbered
     last = min(-(-count // size), read + window)
     foretold = [following]
     for page in range(read + 2, last + 1):
-        parameters[place] = f"{pairs[place][0]}={page}"
+        parameters[number] = f"{pairs[number][0]}={page}"
         foretold.append(f"{address}?{'&'.join(parameters)}{hash_}{fragment}")
     return foretold
 
@@ -188,9 +188,9 @@ def selector(
     pattern: QuadPattern, form: Form, url: str
 ) -> Callable[[Sequence[Fact]], Sequence[Fact]]:
     """Return a filter of a page's facts by pattern; servers may send more."""
-    wanted = [
-        (place, from_wire(Term(term), url) if term.startswith("<") else term)
-        for place, term in enumerate(pattern[:3])
+    constants = [
+        (position, from_wire(Term(term), url) if term.startswith("<") else term)
+        for position, term in enumerate(pattern[:3])
         if not is_variable(term)
     ]
     graphs = {pattern.graph}
@@ -200,8 +200,8 @@ def selector(
         graphs.add(Term(f"<{form.default_graph}>"))
 
     def select(facts: Sequence[Fact]) -> Sequence[Fact]:
-        for place, term in wanted:
-            facts = [fact for fact in facts if fact[0][place] == term]
+        for position, term in constants:
+            facts = [fact for fact in facts if fact[0][position] == term]
         if graphs:
             facts = [fact for fact in facts if fact[0][3] in graphs]
         return facts

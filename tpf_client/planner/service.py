@@ -66,7 +66,7 @@ class SilentSource:
 
 
 class Services:
-    """The services of a continuous query; a failing SILENT one is left out for a time."""
+    """A continuous query's services; a failing SILENT one is left out for a time."""
 
     def __init__(self, query: Query) -> None:
         self._query = query

@@ -40,8 +40,8 @@ class Star:
 
     def whole_cost(self) -> int | None:
         """Return the requests to read all members whole."""
-        known = [pages for pages in self.members.values() if pages is not None]
-        return sum(known) if len(known) == len(self.members) else None
+        pages_read = [pages for pages in self.members.values() if pages is not None]
+        return sum(pages_read) if len(pages_read) == len(self.members) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,8 +115,8 @@ def _covers(wider: QuadPattern, pattern: QuadPattern) -> bool:
 
 
 def _total(numbers: Sequence[int | None]) -> int | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None
+    numbers_known = [number for number in numbers if number is not None]
+    return sum(numbers_known) if len(numbers_known) == len(numbers) else None
 
 
 def _any(each: Sequence[bool | None]) -> bool | None:

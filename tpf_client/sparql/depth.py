@@ -71,6 +71,6 @@ def _depth_of(value: Any) -> int:
 
 def make_room(levels: int) -> None:
     """Raise the recursion limit for a walk through so many levels."""
-    wanted = levels * _FRAMES + _SPARE
-    if levels > _ORDINARY and sys.getrecursionlimit() < wanted:
-        sys.setrecursionlimit(wanted)
+    limit = levels * _FRAMES + _SPARE
+    if levels > _ORDINARY and sys.getrecursionlimit() < limit:
+        sys.setrecursionlimit(limit)

@@ -52,8 +52,8 @@ def _merged(authority: str | None, base: str, path: str) -> str:
 def _without_dots(path: str) -> str:
     output: list[str] = []
     segments = path.split("/")
-    for place, segment in enumerate(segments):
-        last = place == len(segments) - 1
+    for number, segment in enumerate(segments):
+        last = number == len(segments) - 1
         if segment == ".":
             if last:
                 output.append("")

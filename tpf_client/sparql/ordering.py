@@ -110,11 +110,11 @@ def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> Sort
         (compiler.binding(each.expression), _Keys(compiler.typed, each.descending))
         for each in conditions
     ]
-    places = [compiler.place(each.expression) for each in conditions]
-    columns = [place for place in places if place is not None]
-    known: tuple[tuple[int, bool], ...] | None = None
+    columns_or_none = [compiler.place(each.expression) for each in conditions]
+    columns = [place for place in columns_or_none if place is not None]
+    plain_columns: tuple[tuple[int, bool], ...] | None = None
     if len(columns) == len(parts):
-        known = tuple(zip(columns, [each.descending for each in conditions], strict=True))
+        plain_columns = tuple(zip(columns, [each.descending for each in conditions], strict=True))
     if len(columns) == len(parts) > 1:
         # The usual case: an order by variables.
         take = itemgetter(*columns)
@@ -123,13 +123,13 @@ def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> Sort
         return SortKey(
             lambda solution: tuple(map(getitem, tables, take(solution))),
             lambda solution: deciding[solution[column]],
-            known,
+            plain_columns,
         )
     bind_first, first = parts[0]
     return SortKey(
         lambda solution: tuple([table[bind(solution)] for bind, table in parts]),
         lambda solution: first[bind_first(solution)],
-        known,
+        plain_columns,
     )
 
 

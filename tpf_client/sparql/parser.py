@@ -505,12 +505,12 @@ class Parser(Cursor):
         met = (Variable("?" + each.text[1:]) for each in self._tokens if each.kind == "variable")
         return tuple(name for name in dict.fromkeys(met) if name in visible)
 
-    def _check_grouped(self, items: _Items, known: set[Variable], start: int) -> None:
+    def _check_grouped(self, items: _Items, bound: set[Variable], start: int) -> None:
         for name, expression in items:
             used = {name} if expression is None else variables_in(expression)
-            for variable in sorted(used - known):
+            for variable in sorted(used - bound):
                 self.fail(f"{variable} is neither grouped by nor aggregated", start)
-            known.add(name)
+            bound.add(name)
 
     def _lift(self, expression: Expression, lifted: dict[Aggregate, Variable]) -> Expression:
         match expression:
@@ -1231,8 +1231,8 @@ class Parser(Cursor):
         fewest, most = BUILTINS[name]
         arguments = self._arguments()
         if len(arguments) < fewest or (most is not None and len(arguments) > most):
-            wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-            self.fail(f"{name} takes {wanted} argument(s), not {len(arguments)}", token.position)
+            arity = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+            self.fail(f"{name} takes {arity} argument(s), not {len(arguments)}", token.position)
         name = {"URI": "IRI", "ISURI": "ISIRI"}.get(name, name)
         if name == "IRI" and self.base is not None:
             # The base that is in force here is part of what IRI() means.

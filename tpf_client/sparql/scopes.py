@@ -36,17 +36,17 @@ TRIPLE_TERM = "t"
 
 def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
     """Return the variables that a solution may bind, hidden ones included (section 18.2.1)."""
-    found: dict[Variable, None] = {}
+    names: dict[Variable, None] = {}
     waiting: list[Pattern | Variable] = [pattern]
     while waiting:
         match waiting.pop():
             case str(name):
-                found[name] = None
+                names[name] = None
             case BGP(patterns):
-                found.update(dict.fromkeys(variables_of_bgp(patterns)))
+                names.update(dict.fromkeys(variables_of_bgp(patterns)))
             case Path(subject, _, object_, graph):
                 ends = (subject, object_, graph)
-                found.update((Variable(end), None) for end in ends if is_variable(end))
+                names.update((Variable(end), None) for end in ends if is_variable(end))
             case Join(left, right) | LeftJoin(left, right) | Union(left, right):
                 waiting += (right, left)
             case Extend(inner, variable, _):
@@ -54,37 +54,37 @@ def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
             case Minus(left, _):
                 waiting.append(left)
             case Values(variables, _) | Project(_, variables):
-                found.update(dict.fromkeys(variables))
+                names.update(dict.fromkeys(variables))
             case Group(_, keys, aggregates):
-                found.update((name, None) for name, _ in (*keys, *aggregates))
+                names.update((name, None) for name, _ in (*keys, *aggregates))
             case Service(endpoint, inner):
                 waiting.append(inner)
                 if is_variable(endpoint):
                     waiting.append(Variable(endpoint))
             case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
                 waiting.append(inner)
-    return tuple(found)
+    return tuple(names)
 
 
 def always_bound(pattern: Pattern) -> frozenset[Variable]:
     """Return the variables that every solution binds."""
-    return _known(pattern, computed=False)
+    return _cached_bound(pattern, computed=False)
 
 
 def bound_but_for_errors(pattern: Pattern) -> frozenset[Variable]:
     """Return the variables that every solution binds unless an expression fails."""
-    return _known(pattern, computed=True)
+    return _cached_bound(pattern, computed=True)
 
 
-def _known(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
+def _cached_bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
     """Cache `_bound`: each level of a query asks about all below."""
     slot = "_bound_but_for_errors" if computed else "_always_bound"
-    found: frozenset[Variable] | None = getattr(pattern, slot, None)
-    if found is None:
-        found = _bound(pattern, computed=computed)
+    bound: frozenset[Variable] | None = getattr(pattern, slot, None)
+    if bound is None:
+        bound = _bound(pattern, computed=computed)
         # A frozen dataclass, whose slot is no field.
-        object.__setattr__(pattern, slot, found)
-    return found
+        object.__setattr__(pattern, slot, bound)
+    return bound
 
 
 def _bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
@@ -92,23 +92,23 @@ def _bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
         case BGP() | Path():
             return frozenset(in_scope(pattern))
         case Join(left, right):
-            return _known(left, computed=computed) | _known(right, computed=computed)
+            return _cached_bound(left, computed=computed) | _cached_bound(right, computed=computed)
         case Union(left, right):
-            return _known(left, computed=computed) & _known(right, computed=computed)
+            return _cached_bound(left, computed=computed) & _cached_bound(right, computed=computed)
         case Extend(inner, variable, expression):
-            inside = _known(inner, computed=computed)
+            inside = _cached_bound(inner, computed=computed)
             copied = isinstance(expression, VariableRef) and expression.variable in inside
             sure = computed or copied or is_never_an_error(expression)
             return inside | {variable} if sure else inside
         case LeftJoin(inner) | Minus(inner):
-            return _known(inner, computed=computed)
+            return _cached_bound(inner, computed=computed)
         case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
-            return _known(inner, computed=computed)
+            return _cached_bound(inner, computed=computed)
         case Project(inner, variables):
-            return _known(inner, computed=computed) & frozenset(variables)
+            return _cached_bound(inner, computed=computed) & frozenset(variables)
         case Values(variables, rows):
             return frozenset(
-                name for place, name in enumerate(variables) if all(row[place] for row in rows)
+                name for column, name in enumerate(variables) if all(row[column] for row in rows)
             )
         case Group(inner, keys, aggregates):
             if computed:
@@ -134,34 +134,34 @@ def is_part_of_triple(expression: Expression) -> bool:
 
 def variables_in(expression: Expression) -> frozenset[Variable]:
     """Return the variables of an expression, those free in its EXISTS included."""
-    found: set[Variable] = set()
+    variables: set[Variable] = set()
     waiting = [expression]
     while waiting:
         match waiting.pop():
             case VariableRef(variable):
-                found.add(variable)
+                variables.add(variable)
             case Call(_, arguments):
                 waiting.extend(arguments)
             case Aggregate(_, argument) if argument is not None:
                 waiting.append(argument)
             case Exists(pattern):
-                found |= mentioned(pattern)
+                variables |= mentioned(pattern)
             case _:
                 pass
-    return frozenset(found)
+    return frozenset(variables)
 
 
 def mentioned(pattern: Pattern) -> frozenset[Variable]:
     """Return every variable in a pattern, in its expressions too."""
-    found = set(in_scope(pattern))
+    variables = set(in_scope(pattern))
     for inner in walk(pattern):
         match inner:
             case Project() | Group():
-                found.update(in_scope(inner.input))
+                variables.update(in_scope(inner.input))
             case Minus(_, right):
-                found.update(in_scope(right))
+                variables.update(in_scope(right))
             case _:
                 pass
         for expression in expressions_of(inner):
-            found |= variables_in(expression)
-    return frozenset(found)
+            variables |= variables_in(expression)
+    return frozenset(variables)

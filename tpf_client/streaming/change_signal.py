@@ -125,9 +125,9 @@ class _Signal:
 
 def _predicates(data: str) -> frozenset[str] | None:
     try:
-        told = json.loads(data)["predicates"]
+        predicates = json.loads(data)["predicates"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if not isinstance(told, list):
+    if not isinstance(predicates, list):
         return None
-    return frozenset(f"<{each}>" for each in told)
+    return frozenset(f"<{each}>" for each in predicates)

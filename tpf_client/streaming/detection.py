@@ -96,7 +96,7 @@ class Matcher:
         if result.bindings:
             yield from together([self._cost(pattern) for pattern in rest])
 
-        def requests(pattern: QuadPattern, _known: set[Variable]) -> float:
+        def requests(pattern: QuadPattern, _bound: set[Variable]) -> float:
             # Without bindings nothing more is read.
             if not result.bindings:
                 return 0
@@ -104,8 +104,8 @@ class Matcher:
                 pattern, result.bindings, *self._costs[canonical_pattern(pattern)]
             ).requests
 
-        known = result.bindings[0] if result.bindings else ()
-        for pattern in greedy_order(rest, variables_of_quad, requests, known):
+        bound = result.bindings[0] if result.bindings else ()
+        for pattern in greedy_order(rest, variables_of_quad, requests, bound):
             if not result.bindings:
                 break
             yield from self._extend(result, pattern, at, None)
@@ -142,12 +142,12 @@ class _Plan:
 
 def _plan(pattern: QuadPattern, bindings: Sequence[Binding], whole: int | None, size: int) -> _Plan:
     name, cost = canonical_pattern(pattern), math.inf if whole is None else whole
-    known = bindings[0].keys()
-    places = [place for place, term in enumerate(pattern) if term in known]
-    if not places:
+    bound_names = bindings[0].keys()
+    positions = [position for position, term in enumerate(pattern) if term in bound_names]
+    if not positions:
         return _Plan([(name, None)], cost)
-    rows = {tuple(each[Variable(pattern[place])] for place in places) for each in bindings}
-    names = tuple(PATTERN_VARIABLES[place] for place in places)
+    rows = {tuple(each[Variable(pattern[position])] for position in positions) for each in bindings}
+    names = tuple(PATTERN_VARIABLES[position] for position in positions)
     fit: list[tuple[tuple[Term, ...], None]] = []
     reads: list[tuple[QuadPattern, Block | None]] = []
     for row in sorted(rows):
@@ -175,16 +175,16 @@ def _join(
     quads: dict[Quad, None],
     derived: Derived | None,
 ) -> list[Binding]:
-    known = bindings[0].keys() if bindings else frozenset()
-    places = [place for place, term in enumerate(pattern) if term in known]
+    bound = bindings[0].keys() if bindings else frozenset()
+    positions = [position for position, term in enumerate(pattern) if term in bound]
     index: dict[tuple[Term, ...], list[Quad]] = {}
     for quad in quads:
-        index.setdefault(tuple(quad[place] for place in places), []).append(quad)
+        index.setdefault(tuple(quad[position] for position in positions), []).append(quad)
     joined: list[Binding] = []
     for binding in bindings:
         if len(joined) > MOST_BINDINGS:
             break
-        key = tuple(binding[Variable(pattern[place])] for place in places)
+        key = tuple(binding[Variable(pattern[position])] for position in positions)
         for quad in index.get(key, ()):
             row = unify(pattern, quad, binding)
             if row is not None:
@@ -197,11 +197,11 @@ def _join(
 def unify(pattern: QuadPattern, quad: Quad, binding: Binding) -> Binding | None:
     """Extend a binding by a quad; ``None`` where it does not match."""
     row = dict(binding)
-    for wanted, term in zip(pattern, quad, strict=True):
-        if is_variable(wanted):
-            if row.setdefault(Variable(wanted), term) != term:
+    for expected, term in zip(pattern, quad, strict=True):
+        if is_variable(expected):
+            if row.setdefault(Variable(expected), term) != term:
                 return None
-        elif wanted != term:
+        elif expected != term:
             return None
     return row
 
@@ -323,19 +323,19 @@ class AnnotatedSource:
             )
             contents += match.contents
             for quad, stated in _stated(pattern, rewriting, match.bindings).items():
-                told = labels.setdefault(quad, [])
+                found_labels = labels.setdefault(quad, [])
                 for initial, finals in stated.items():
                     if annotation.labelling == "older interval" and len(finals) > 1:
                         warnings.append(f"a label of {_named(quad)}: which start has which end?")
                         continue
                     for final in finals:
                         try:
-                            told += self._label(annotation.labelling, initial, final)
+                            found_labels += self._label(annotation.labelling, initial, final)
                         except AnnotationError as error:
                             warnings.append(f"a label of {_named(quad)}: {error}")
             if self._may_meet_annotations(pattern):
-                found, read = yield from self._label_nodes(annotation, shown)
-                nodes |= found
+                label_nodes, read = yield from self._label_nodes(annotation, shown)
+                nodes |= label_nodes
                 contents += read
         # Time may have passed between the requests: what they say together holds at the earliest
         # instant, until the first label ends after it.
@@ -347,9 +347,9 @@ class AnnotatedSource:
             for quad in (fact.quad for fact in plain.facts)
             if quad not in labels and not self._annotates(quad, nodes)
         ]
-        for quad, known in labels.items():
+        for quad, each_labels in labels.items():
             valid = sorted(
-                (each for each in dict.fromkeys(known) if each.valid_at(now)),
+                (each for each in dict.fromkeys(each_labels) if each.valid_at(now)),
                 key=lambda each: each.start or FIRST,
             )
             facts += [Fact(quad, label) for label in valid[:1]]
@@ -357,8 +357,8 @@ class AnnotatedSource:
                 warnings.append(f"labels of {_named(quad)} overlap: the earliest counts")
         boundaries = [
             instant
-            for known in labels.values()
-            for label in known
+            for each_labels in labels.values()
+            for label in each_labels
             for instant in (label.start, label.end)
         ]
         # What begins later a server may show only then.
@@ -469,7 +469,7 @@ _GRAPHS = 5
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """How a dataset is labelled.
+    """The labelling of a dataset.
 
     Args:
         how: ``labels`` (in the pages), ``rewriting``, ``freshness`` (only HTTP limits a page's
@@ -496,7 +496,7 @@ class Detected:
         """Add annotations detected later; none is removed."""
         if self.parts:
             pairs = zip(self.parts, other.parts, strict=True)
-            return _as_one([mine.extended(found) for mine, found in pairs])
+            return _as_one([mine.extended(newer) for mine, newer in pairs])
         if not self.annotations or other.how not in ("rewriting", "freshness", "static"):
             return other
         new = [each for each in other.annotations if each not in self.annotations]
@@ -558,35 +558,35 @@ def detect(
         SourceError: a page could not be fetched.
     """
     (page,) = yield [Request(url)]
-    about = page.metadata
-    if about.form is None:
+    metadata = page.metadata
+    if metadata.form is None:
         raise PageError(url, "the page has no form to search a dataset with")
     # A server that keeps history is asked for it; else the intervals in the data may tell.
-    asked = past if about.form.at is not None else None
+    asked = past if metadata.form.at is not None else None
     # Intervals in the data are there whatever the instant; a server's history shows one instant.
     whole = past is not None and asked is None
-    if about.plain_view is not None:
-        (plain,) = yield [Request(about.plain_view)]
+    if metadata.plain_view is not None:
+        (plain,) = yield [Request(metadata.plain_view)]
         form = plain.metadata.form
         if form is not None and plain.metadata.method == "plain":
-            source = FragmentSource(fetcher, about.plain_view, form, past=asked)
-            known = _unless_lost(source, past, asked)
-            return Detected(known, "labels", settled=True, signals=_signals(plain.metadata))
-    if about.method == "plain":
-        source = FragmentSource(fetcher, url, about.form, past=asked)
-        known = _unless_lost(source, past, asked)
-        return Detected(known, "labels", settled=True, signals=_signals(about))
+            source = FragmentSource(fetcher, metadata.plain_view, form, past=asked)
+            labelled = _unless_lost(source, past, asked)
+            return Detected(labelled, "labels", settled=True, signals=_signals(plain.metadata))
+    if metadata.method == "plain":
+        source = FragmentSource(fetcher, url, metadata.form, past=asked)
+        labelled = _unless_lost(source, past, asked)
+        return Detected(labelled, "labels", settled=True, signals=_signals(metadata))
     base = FragmentSource(
-        fetcher, url, about.form, strict=past is None, once=past is not None, past=asked
+        fetcher, url, metadata.form, strict=past is None, once=past is not None, past=asked
     )
     annotations, warnings, changes = yield from _annotations(
-        base, vocabulary, graphs=about.form.graph is not None
+        base, vocabulary, graphs=metadata.form.graph is not None
     )
     if annotations:
-        told = past if whole else None
-        if told is not None and not any(each.labelling != "expiration" for each in annotations):
+        history = past if whole else None
+        if history is not None and not any(each.labelling != "expiration" for each in annotations):
             raise HistoryError(url, "its labels do not tell since when facts held")
-        annotated = AnnotatedSource(base, annotations, told)
+        annotated = AnnotatedSource(base, annotations, history)
         return Detected(
             annotated,
             "rewriting",
@@ -596,16 +596,16 @@ def detect(
             changes=changes,
             fresh_until=page.holds_until if page.holds_until > page.evaluated_at else None,
         )
-    if about.evaluated_at is not None:
-        source = FragmentSource(fetcher, url, about.form, changing=True, past=asked)
-        known = _unless_lost(source, past, asked)
-        return Detected(known, "freshness", warnings=warnings, changes=changes)
-    source = FragmentSource(fetcher, url, about.form)
+    if metadata.evaluated_at is not None:
+        source = FragmentSource(fetcher, url, metadata.form, changing=True, past=asked)
+        labelled = _unless_lost(source, past, asked)
+        return Detected(labelled, "freshness", warnings=warnings, changes=changes)
+    source = FragmentSource(fetcher, url, metadata.form)
     return Detected(source, "static", settled=whole, warnings=warnings)
 
 
-def _signals(about: PageMetadata) -> tuple[str, ...]:
-    return () if about.changes is None else (about.changes,)
+def _signals(metadata: PageMetadata) -> tuple[str, ...]:
+    return () if metadata.changes is None else (metadata.changes,)
 
 
 def _unless_lost(source: FragmentSource, past: Clock | None, asked: Clock | None) -> FragmentSource:
@@ -617,7 +617,7 @@ def _unless_lost(source: FragmentSource, past: Clock | None, asked: Clock | None
 def _annotations(
     base: FragmentSource, vocabulary: Vocabulary, *, graphs: bool
 ) -> Task[tuple[tuple[Annotation, ...], tuple[str, ...], datetime | None]]:
-    found: list[Annotation] = []
+    annotations: list[Annotation] = []
     warnings: list[str] = []
     coming: list[datetime] = []
     labellings: tuple[tuple[LabelForm, Term], ...] = (
@@ -627,7 +627,9 @@ def _annotations(
         ("older interval", vocabulary.interval_initial),
     )
     for labelling, predicate in labellings:
-        if labelling == "older interval" and any(each.labelling == "interval" for each in found):
+        if labelling == "older interval" and any(
+            each.labelling == "interval" for each in annotations
+        ):
             continue  # nobody writes both
         facts, change = yield from base.first(QuadPattern(_S, predicate, _O, _G))
         nodes = [fact.quad.subject for fact in facts][:_SAMPLE]
@@ -638,7 +640,7 @@ def _annotations(
         fragments = [node for node in nodes if read_fragment_iri(node) is not None]
         for address in dict.fromkeys(node[1:].partition("?")[0] for node in fragments):
             implicit = Naming("urn:none:", address, vocabulary)
-            found.append(Annotation(method_named("implicit-graph"), labelling, implicit))
+            annotations.append(Annotation(method_named("implicit-graph"), labelling, implicit))
         others = [node for node in nodes if node not in fragments]
         if not others:
             continue
@@ -647,15 +649,15 @@ def _annotations(
             "reification": QuadPattern(_S, RDF_SUBJECT, _O, _G),
             "rdf-1.2": QuadPattern(_S, RDF_REIFIES, _O, _G),
         }
-        before = len(found)
+        before = len(annotations)
         for name, probe in probes.items():
             if (yield from base.first(probe))[0]:
-                found.append(Annotation(method_named(name), labelling, naming))
+                annotations.append(Annotation(method_named(name), labelling, naming))
         for node in [each for each in others if graphs and is_iri(each)][:_GRAPHS]:
             # Not every one: some may label in another way, or nothing at all.
             if (yield from base.first(QuadPattern(_S, _P, _O, node)))[0]:
-                found.append(Annotation(method_named("named-graph"), labelling, naming))
+                annotations.append(Annotation(method_named("named-graph"), labelling, naming))
                 break
-        if len(found) == before and len(others) == len(nodes):
+        if len(annotations) == before and len(others) == len(nodes):
             warnings.append(f"{len(nodes)} labels and nothing that they label, as of {nodes[0]}")
-    return tuple(found), tuple(warnings), min(coming, default=None)
+    return tuple(annotations), tuple(warnings), min(coming, default=None)

@@ -36,7 +36,7 @@ _ZERO = timedelta(0)
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How often a continuous query may and must be evaluated.
+    """The schedule of a continuous query's evaluations.
 
     Args:
         min_interval: the least time between two evaluations.
@@ -130,8 +130,8 @@ class ChangeListener:
                 if predicates is None:
                     self._all = True
                 else:
-                    wanted = self._interest
-                    mine = predicates if wanted is None else predicates & wanted
+                    interest = self._interest
+                    mine = predicates if interest is None else predicates & interest
                     self._changed |= mine
                     if not mine and not turned:
                         return
@@ -199,8 +199,8 @@ class PlannedQuery:
     @property
     def outgrown(self) -> bool:
         """True if most of its terms are gone: planning again drops their identifiers."""
-        known = len(self.evaluation.dictionary)
-        return self.terms is not None and known > 2 * max(self.terms, LEAST_TERMS)
+        terms = len(self.evaluation.dictionary)
+        return self.terms is not None and terms > 2 * max(self.terms, LEAST_TERMS)
 
     def measure(self) -> None:
         """Take note of an evaluation that succeeded."""
@@ -357,7 +357,7 @@ class Streamer:
         self._quiet = quiet
         self.driver = Driver(fetcher)
         self._listener = None if signals is None else ChangeListener(signals, self.driver.wake)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._changes: datetime | None = None
         self._detected_until: datetime | None = None
         self._late: Sequence[Row] = ()
@@ -371,12 +371,12 @@ class Streamer:
 
     @property
     def detected(self) -> Detected | None:
-        """How the dataset is labelled."""
+        """The labelling of the dataset, once detected."""
         return None if self.running is None else self.running.detected
 
     @property
     def pages(self) -> int:
-        """How many pages were read so far, cached ones included."""
+        """The number of pages read so far, cached ones included."""
         return self.driver.requests
 
     @property
@@ -602,12 +602,12 @@ class Streamer:
             now.subtract(running.encode(row) for row in before)
             changes = list(now.items())
         come = [(each, n) for each, n in changes if n > 0]
-        gone = [(each, -n) for each, n in changes if n < 0]
+        removed = [(each, -n) for each, n in changes if n < 0]
         spans = running.validity.spans(come, at)
         all_warnings = dict.fromkeys([*running.detected.warnings, *running.evaluation.warnings])
-        warnings = tuple(each for each in all_warnings if each not in self._told)
-        if len(self._told) < MANY_WARNINGS:
-            self._told.update(warnings)
+        warnings = tuple(each for each in all_warnings if each not in self._reported)
+        if len(self._reported) < MANY_WARNINGS:
+            self._reported.update(warnings)
         else:
             warnings = ()
         return Tick(
@@ -615,7 +615,7 @@ class Streamer:
             running.output.variables,
             added=running.decode(come),
             spans=[span for copies in spans for span in copies],
-            removed=running.decode(gone),
+            removed=running.decode(removed),
             answer=running.rows,
             timed_answer=partial(running.timed_rows, at),
             valid_until=self._valid_until(running, at),
@@ -642,7 +642,7 @@ class Streamer:
         running.hold_back()
         now = running.now()
 
-        def told() -> list[Row]:
+        def last_answer() -> list[Row]:
             return running.told_rows() if before is None else before
 
         return Tick(
@@ -651,8 +651,8 @@ class Streamer:
             added=[],
             spans=[],
             removed=[],
-            answer=told,
-            timed_answer=lambda: [(row, Span(None, now)) for row in told()],
+            answer=last_answer,
+            timed_answer=lambda: [(row, Span(None, now)) for row in last_answer()],
             valid_until=None,
             error=error,
             wakes_at=again,

@@ -26,7 +26,7 @@ from tpf_client.sparql.scopes import in_scope
 
 
 class Span(NamedTuple):
-    """When a solution holds, by the server's clock: from `start` until before `end`.
+    """The time in which a solution holds, by the server's clock; the end is excluded.
 
     ``None``: no start or end, as all its facts are static.
     """
@@ -145,21 +145,21 @@ class _Core:
             ways = self._derive(solution, at)
             if len(ways) == 1 == copies:
                 return ways
-        found: list[_Bounds] = []
+        result: list[_Bounds] = []
         for solution, copies in solutions.items():
             ways = self._derive(solution, at)
             if self._distinct and ways:
                 starts, ends = zip(*ways, strict=True)
-                found.append((min(starts), max(ends)) if self._exact else (max(starts), min(ends)))
+                result.append((min(starts), max(ends)) if self._exact else (max(starts), min(ends)))
             elif self._whole:
-                found = ways
+                result = ways
             elif len(ways) >= copies:
-                found += sorted(ways, key=_end)[:copies]
+                result += sorted(ways, key=_end)[:copies]
             else:
                 return None
-        if self._distinct and found:
-            return [(min(start for start, _ in found), max(end for _, end in found))]
-        return sorted(found, key=_end)[:count] if len(found) >= count else None
+        if self._distinct and result:
+            return [(min(start for start, _ in result), max(end for _, end in result))]
+        return sorted(result, key=_end)[:count] if len(result) >= count else None
 
 
 def _end(bounds: _Bounds) -> datetime:
@@ -209,7 +209,7 @@ class _Compiler:
         if not variables:
             body = []
         else:
-            values = [f"v{place}" for place in range(len(variables))]
+            values = [f"v{position}" for position in range(len(variables))]
             columns = [f"row[{self._schema.index(each)}]" for each in variables]
             body = [
                 f"    {', '.join(values)} = {', '.join(columns)}",
@@ -222,11 +222,11 @@ class _Compiler:
         }  # fmt: skip
         for number, pattern in enumerate(patterns):
             terms = []
-            for place, term in enumerate(pattern):
+            for position, term in enumerate(pattern):
                 if is_variable(term):
                     terms.append(values[variables.index(Variable(term))])
                 else:
-                    terms.append(f"t{number}_{place}")
+                    terms.append(f"t{number}_{position}")
                     names[terms[-1]] = term
             look = [
                 f"    label = find(({', '.join(terms)}), missing)",

@@ -37,13 +37,13 @@ def _trips(path: Path) -> Iterator[tuple[int, list[int]]]:
 
 def _events(path: Path, seconds: int, commit: int) -> Iterator[tuple[int, ...]]:
     inside: deque[tuple[int, int, list[int]]] = deque()
-    for number, (at, places) in enumerate(_trips(path)):
+    for number, (at, coordinates) in enumerate(_trips(path)):
         instant = 2 * (1 + number // commit)
         while inside and inside[0][0] < at - seconds:
             _, old, old_places = inside.popleft()
             yield old, *old_places, instant, -1
-        inside.append((at, number, places))
-        yield number, *places, instant, 1
+        inside.append((at, number, coordinates))
+        yield number, *coordinates, instant, 1
 
 
 def _nearest(numerator: Any, denominator: int) -> Any:
@@ -51,12 +51,12 @@ def _nearest(numerator: Any, denominator: int) -> Any:
     return (2 * numerator + denominator) // (2 * denominator)
 
 
-def _latitude(place: Any) -> Any:
-    return _nearest(41_474_937 - place, 5_986)
+def _latitude(millionths: Any) -> Any:
+    return _nearest(41_474_937 - millionths, 5_986)
 
 
-def _longitude(place: Any) -> Any:
-    return _nearest(1000 * (74_913_585 + place), 4_491_556)
+def _longitude(millionths: Any) -> Any:
+    return _nearest(1000 * (74_913_585 + millionths), 4_491_556)
 
 
 def main() -> None:
@@ -78,11 +78,11 @@ def main() -> None:
     pw.io.csv.write(counts, output)
     cpu, begin = time.process_time(), time.perf_counter()
     pw.run(monitoring_level=pw.MonitoringLevel.NONE, default_logging=False)
-    found = {
+    result = {
         "cpu_seconds": time.process_time() - cpu, "seconds": time.perf_counter() - begin,
         "trips": sum(row[-1] > 0 for row in rows), "version": metadata.version("pathway"),
     }  # fmt: skip
-    json.dump(found, sys.stdout)
+    json.dump(result, sys.stdout)
 
 
 if __name__ == "__main__":

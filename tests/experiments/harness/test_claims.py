@@ -24,7 +24,7 @@ def test_what_is_found_is_judged_and_shown() -> None:
     found = [Check(least, 10.0), Check(least, 9.9), Check(most, 12.0), Check(most, 12.1)]
     assert [check.verdict for check in found] == ["agrees", "differs", "agrees", "differs"]
     (check,) = checks("adaptivity", {"adaptive": lambda: 0.5})
-    assert (check.found, check.verdict) == (0.5, "agrees")
+    assert (check.measured, check.verdict) == (0.5, "agrees")
     page = render_report([], [*found, *unmeasured(["taxi"])])
     shown = re.findall(r">(agrees|differs|not measured here)</td>", page)
     assert shown[:4] == ["agrees", "differs", "agrees", "differs"]

@@ -36,7 +36,7 @@ def test_a_run_from_the_first_measurement_to_the_report(tmp_path: Path) -> None:
         "Routes that are reviewed from time to time", "Routes that are chosen for each row",
     ]  # fmt: skip
     (check,) = (each for each in items if isinstance(each, Check))
-    assert check.found is not None
-    assert f"cost {rounded(check.found)} times" in sentences[0]
+    assert check.measured is not None
+    assert f"cost {rounded(check.measured)} times" in sentences[0]
     write_report(tmp_path, [study])
     assert any((tmp_path / "adaptivity" / "figures").iterdir())

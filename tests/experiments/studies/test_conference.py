@@ -91,7 +91,7 @@ def test_one_measurement_that_collects_garbage_changes_no_sentence() -> None:
     rows = [*usual.rows, row(CSPARQL_MODE.name, 4, 4100), slow]
     items = list(ConferenceQueries().report(Results(rows, {}, {})))
     checks = [each for each in items if isinstance(each, Check)]
-    assert [each.found for each in checks if each.claim.name == "C-SPARQL"] == [4100 / 4]
+    assert [each.measured for each in checks if each.claim.name == "C-SPARQL"] == [4100 / 4]
     figure = next(each for each in items if isinstance(each, Figure))
     assert [point.y for point in figure.series[CSPARQL_MODE.name]] == [4100]
 

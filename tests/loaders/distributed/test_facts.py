@@ -125,7 +125,7 @@ def in_this_process(feed: MeasurableFeed, shares: int, count: int, chunk: int) -
     random.Random(len(parts)).shuffle(numbers)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_CHUNK", chunk)
-        teller = module._Teller(Here(feed), parts, shares)  # type: ignore[arg-type]
+        teller = module._PartReader(Here(feed), parts, shares)  # type: ignore[arg-type]
         said = rows(teller(iter([pa.record_batch({"id": numbers})])))
         instants = module._instants(Frame(said), feed)  # type: ignore[arg-type]
         labelled: list[tuple[Any, ...]] = []

@@ -39,7 +39,7 @@ terms = st.one_of(
 
 @given(st.lists(terms, max_size=30), st.booleans())
 def test_every_term_comes_back(many, keeps):
-    dictionary = TermDictionary(keeps=keeps)
+    dictionary = TermDictionary(permanent=keeps)
     dictionary.register_prefix("urn:trip/")
     numbers = [dictionary.encode(term) for term in many]
     assert [dictionary.decode(number) for number in numbers] == many
@@ -51,7 +51,7 @@ def test_every_term_comes_back(many, keeps):
 
 
 def test_small_values_need_no_table():
-    dictionary = TermDictionary(keeps=False)
+    dictionary = TermDictionary(permanent=False)
     dictionary.register_prefix("urn:trip/")
     values = [literal("42", "integer"), literal("-3.50", "decimal"), Term("<urn:trip/9>")]
     values += [literal("2013-01-01T00:02:00Z", "dateTime"), literal("false", "boolean")]
@@ -69,10 +69,10 @@ def test_a_beginning_that_is_known_already_is_not_inlined():
 
 
 def test_only_what_came_with_the_stream_and_is_not_held_is_forgotten():
-    dictionary = TermDictionary(keeps=False)
+    dictionary = TermDictionary(permanent=False)
     forgotten = []
     dictionary.on_forget(forgotten.extend)
-    with dictionary.keeping():
+    with dictionary.permanently():
         kept = dictionary.encode(Term("<urn:static>"))
     old = dictionary.encode(Term("<urn:old>"))
     used = dictionary.encode(Term("<urn:used>"))
@@ -88,9 +88,9 @@ def test_only_what_came_with_the_stream_and_is_not_held_is_forgotten():
 
 
 def test_a_term_of_a_stream_that_a_query_names_lasts():
-    dictionary = TermDictionary(keeps=False)
+    dictionary = TermDictionary(permanent=False)
     number = dictionary.encode(Term("<urn:a>"))
-    with dictionary.keeping():
+    with dictionary.permanently():
         assert dictionary.encode(Term("<urn:a>")) == number
     assert dictionary.forget(set()) == 0
     assert dictionary.known("<urn:a>") == number

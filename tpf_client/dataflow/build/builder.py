@@ -101,13 +101,13 @@ def build_description(
     )
     edges = builder.project(builder.build(to_blank, frontier), (subject, target))
 
-    def end(_start: Place, place: Place) -> Solution:
-        return place
+    def end(_start: Place, node: Place) -> Solution:
+        return node
 
     reached = Closure(starts, edges, frontier, (subject,), end, at_least_once=False, many=True)
     subjects = builder.flow.add(Distinct(builder.flow.add(reached)))
-    said = BGP((QuadPattern(subject, predicate, object_),))
-    triples = builder.build(restrict(said, query.dataset, builder.fresh), subjects)
+    describing = BGP((QuadPattern(subject, predicate, object_),))
+    triples = builder.build(restrict(describing, query.dataset, builder.fresh), subjects)
     variables = (subject, predicate, object_)
     joined = builder.project(builder.flow.add(HashJoin(subjects, triples)), variables)
     return builder.flow.add(Distinct(joined)) if query.dataset else joined, variables
@@ -132,8 +132,8 @@ def _resources(builder: Construction, query: Query, pattern: Pattern, name: Vari
     return builder.flow.add(Distinct(union))
 
 
-def _is_bound(place: int, solution: Solution) -> bool:
-    return bool(solution[place])
+def _is_bound(column: int, solution: Solution) -> bool:
+    return bool(solution[column])
 
 
 # EXISTS in a dataflow.
@@ -178,8 +178,8 @@ def attach_exists(
             copy = given[name] = builder.fresh()
             rows = builder.copied(rows, copy, name)
     inner = builder.within(rows, given).build(pattern, None)
-    found = builder.flow.add(Distinct(builder.project(inner, (number,))))
-    kept = add(SemiJoin(numbered, found, negated=negated, mark=mark), numbered)
+    matched = builder.flow.add(Distinct(builder.project(inner, (number,))))
+    kept = add(SemiJoin(numbered, matched, negated=negated, mark=mark), numbered)
     return builder.project(kept, schema)
 
 
@@ -187,10 +187,10 @@ def _filtered(pattern: Pattern) -> tuple[list[Expression], Pattern]:
     """Split off the filters that depend on a solution alone."""
     conditions: list[Expression] = []
     while isinstance(pattern, algebra.Filter):
-        here = list(conjuncts(pattern.condition))
-        if not all(map(movable, here)):
+        conjoined = list(conjuncts(pattern.condition))
+        if not all(map(movable, conjoined)):
             break
-        conditions += here
+        conditions += conjoined
         pattern = pattern.input
     return conditions, pattern
 
@@ -250,8 +250,8 @@ def build_path(builder: Construction, path: Path, seed: Node | None) -> Node:
     assert isinstance(repeat, Repeat)
     start, end = path.subject, path.object
     steps = repeat.path
-    known = () if seed is None else tuple(name for name in seed.schema if name in seed.certain)
-    if is_variable(start) and not _is_known(start, known) and _is_known(end, known):
+    bound = () if seed is None else tuple(name for name in seed.schema if name in seed.certain)
+    if is_variable(start) and not _is_known(start, bound) and _is_known(end, bound):
         start, end, steps = end, start, Inverse(steps)
     graphs = (Variable(path.graph),) if is_variable(path.graph) else ()
 
@@ -261,7 +261,7 @@ def build_path(builder: Construction, path: Path, seed: Node | None) -> Node:
     )
     builder = builder.by_itself()
     frontier: Input | None = None
-    if _is_known(start, known):
+    if _is_known(start, bound):
         frontier = builder.flow.add(Input((source, *graphs)))
         starts = _known_starts(builder, start, path.graph, seed, repeat)
         edges = builder.build(pattern, frontier)
@@ -286,8 +286,8 @@ def build_path(builder: Construction, path: Path, seed: Node | None) -> Node:
     return builder.flow.add(closure)
 
 
-def _is_known(end: TermOrVariable, known: tuple[Variable, ...]) -> bool:
-    return not is_variable(end) or end in known
+def _is_known(end: TermOrVariable, bound: tuple[Variable, ...]) -> bool:
+    return not is_variable(end) or end in bound
 
 
 def _known_starts(
@@ -300,18 +300,20 @@ def _known_starts(
     graphs = (Variable(graph),) if is_variable(graph) else ()
     if not is_variable(start):
         name = builder.fresh()
-        here = builder.flow.add(Values((name,), [(builder.flow.dictionary.encode(Term(start)),)]))
+        start_node = builder.flow.add(
+            Values((name,), [(builder.flow.dictionary.encode(Term(start)),)])
+        )
         if not graphs:
-            return here
-        return builder.flow.add(HashJoin(here, _graph_names(builder, graphs[0], seed)))
+            return start_node
+        return builder.flow.add(HashJoin(start_node, _graph_names(builder, graphs[0], seed)))
     name = Variable(start)
     given = builder.seed(seed, (name, *graphs))
     assert given is not None
     if repeat.at_least_once and set(graphs) <= set(given.schema):
         return builder.project(given, (name, *graphs))
     # A path of no steps connects only what occurs in the graph.
-    places = _all_places(builder, name, graph, given)
-    return builder.project(builder.flow.add(SemiJoin(places, given)), (name, *graphs))
+    nodes = _all_places(builder, name, graph, given)
+    return builder.project(builder.flow.add(SemiJoin(nodes, given)), (name, *graphs))
 
 
 def _graph_names(builder: Construction, graph: Variable, seed: Node | None) -> Node:
@@ -343,12 +345,12 @@ def _output(
 ) -> tuple[tuple[Variable, ...], PairSolution]:
     names = tuple(Variable(each) for each in (start, end) if is_variable(each))
     schema = tuple(dict.fromkeys((*names, *graphs)))
-    wanted = None if is_variable(end) else builder.flow.dictionary.encode(Term(end))
+    identifier = None if is_variable(end) else builder.flow.dictionary.encode(Term(end))
     in_graph = bool(graphs)
 
     def shape(one: Place, other: Place) -> Solution | None:
         values: dict[Variable, int] = {}
-        if wanted is not None and other[0] != wanted:
+        if identifier is not None and other[0] != identifier:
             return None
         pairs = [(start, one[0]), (end, other[0])]
         if in_graph:
@@ -387,9 +389,9 @@ def build_service(builder: Construction, pattern: algebra.Service, seed: Node | 
 
     def build(endpoint: TermId, entry: Node) -> Node:
         term = builder.flow.dictionary.decode(endpoint)
-        here = builder.flow.add(Values((name,), [(endpoint,)]))
-        there = _asked_there(builder, term, pattern, entry)
-        return builder.project(builder.flow.add(HashJoin(here, there)), names)
+        named = builder.flow.add(Values((name,), [(endpoint,)]))
+        matches = _asked_there(builder, term, pattern, entry)
+        return builder.project(builder.flow.add(HashJoin(named, matches)), names)
 
     return builder.flow.add(EachEndpoint(given, name, names, build, builder.defer))
 
@@ -402,8 +404,8 @@ def _asked_there(
         raise SourceError(endpoint, "not the IRI of a service")
     assert builder.services is not None
     leaves = builder.leaves if silent else builder.services(endpoint)
-    there = builder.elsewhere(leaves)
-    return there.build(algebra.EMPTY_GROUP if silent else pattern.pattern, seed)
+    elsewhere = builder.elsewhere(leaves)
+    return elsewhere.build(algebra.EMPTY_GROUP if silent else pattern.pattern, seed)
 
 
 def build_query(
@@ -463,7 +465,7 @@ class Builder(Construction):
     # ---------------------------------------------------------------------------- patterns
 
     def build(self, pattern: Pattern, seed: Node | None) -> Node:
-        """Build a pattern's solutions, correct for those compatible with a solution of `seed`."""
+        """Build a pattern's solutions, correct for those compatible with `seed`."""
         match pattern:
             case algebra.BGP(patterns):
                 if not patterns:
@@ -489,12 +491,12 @@ class Builder(Construction):
             case algebra.Extend():
                 return self._extend(pattern, seed)
             case algebra.Minus(left, right, apart):
-                there = bound_but_for_errors(left)
+                bound = bound_but_for_errors(left)
 
                 def minus(left: Node, _seed: Node | None) -> Node:
                     return self._minus(left, right, apart)
 
-                return self.with_keys(self.build(left, seed), there, right, minus)
+                return self.with_keys(self.build(left, seed), bound, right, minus)
             case algebra.Group():
                 return self.grouped(pattern, seed)
             case algebra.Service():
@@ -508,38 +510,38 @@ class Builder(Construction):
     def _join(self, pattern: Pattern, seed: Node | None) -> Node:
         first, *rest = self.join_order.of(operands(pattern), seed or self.outer)
         node = self.build(first, seed)
-        there = bound_but_for_errors(first)
-        about = self.join_order.foreseen(first)
+        bound = bound_but_for_errors(first)
+        estimate = self.join_order.foreseen(first)
         for each in rest:
 
             def join(
-                left: Node, seed: Node | None, each: Pattern = each, about: float = about
+                left: Node, seed: Node | None, each: Pattern = each, estimate: float = estimate
             ) -> Node:
                 keys = self.sideways(left, each)
                 if keys is not None:
-                    keys.expected = about
+                    keys.expected = estimate
                 return self.joined(left, self.build(each, keys or seed))
 
-            node = self.with_keys(node, there, each, join, always_bound(each), seed)
-            there |= bound_but_for_errors(each)
-            about = min(about, self.join_order.foreseen(each))
+            node = self.with_keys(node, bound, each, join, always_bound(each), seed)
+            bound |= bound_but_for_errors(each)
+            estimate = min(estimate, self.join_order.foreseen(each))
         return node
 
     def with_keys(
         self,
         node: Node,
-        there: frozenset[Variable],
+        bound: frozenset[Variable],
         pattern: Pattern,
         combine: Callable[[Node, Node | None], Node],
         added: frozenset[Variable] = frozenset(),
         seed: Node | None = None,
     ) -> Node:
-        """Combine a node's and a pattern's solutions; those without errors by the most keys.
+        """Combine a node's and a pattern's solutions by the most keys.
 
         Errors are no keys; those of a SERVICE variable come first. `bound` and `added` are the
         variables that node and pattern certainly bind.
         """
-        unsure = (there & set(in_scope(pattern)) & set(node.schema)) - node.certain
+        unsure = (bound & set(in_scope(pattern)) & set(node.schema)) - node.certain
         if not unsure or self.outer is not None:
             return combine(node, seed)
         services = (each for each in everything(pattern) if isinstance(each, algebra.Service))
@@ -549,20 +551,20 @@ class Builder(Construction):
         if endpoints:
             unsure = frozenset({min(endpoints)})
         errors = self.errors | endpoints & unsure
-        places = [node.schema.index(name) for name in unsure]
+        columns = [node.schema.index(name) for name in unsure]
 
         def has_all(solution: Solution) -> bool:
-            return all(solution[place] for place in places)
+            return all(solution[column] for column in columns)
 
         sure = self.flow.add(Filter(node, has_all, node.certain | unsure))
-        without_error = self.with_keys(sure, there, pattern, combine, added, seed)
+        without_error = self.with_keys(sure, bound, pattern, combine, added, seed)
         names = {*node.schema, *in_scope(pattern)}
         schema = tuple(name for name in without_error.schema if name in names)
         certain = without_error.certain & (node.certain | added)
 
         def with_errors(left: Node, seed: Node | None) -> Node:
             with self.knowing(errors):
-                node = self.with_keys(left, there - unsure, pattern, combine, added, seed)
+                node = self.with_keys(left, bound - unsure, pattern, combine, added, seed)
             return self.project(node, schema)
 
         others = OnDemand(
@@ -585,12 +587,12 @@ class Builder(Construction):
 
     def _left_join(self, pattern: algebra.LeftJoin, seed: Node | None) -> Node:
         left = self.build(pattern.left, seed)
-        there = bound_but_for_errors(pattern.left)
+        bound = bound_but_for_errors(pattern.left)
 
         def optional(left: Node, _seed: Node | None) -> Node:
             return self._optional(left, pattern)
 
-        return self.with_keys(left, there, pattern.right, optional)
+        return self.with_keys(left, bound, pattern.right, optional)
 
     def _optional(self, left: Node, pattern: algebra.LeftJoin) -> Node:
         condition, add = pattern.condition, self.matching()
@@ -610,8 +612,8 @@ class Builder(Construction):
         pairs = self.filtered(self.flow.add(HashJoin(each, right)), condition)
         added = tuple(name for name in right.schema if name not in left.schema)
         loose = tuple(name for name in left.schema if name not in left.certain)
-        found = self.project(pairs, (numbered.schema[-1], *loose, *added))
-        joined = add(LeftJoin(numbered, found), numbered)
+        matches = self.project(pairs, (numbered.schema[-1], *loose, *added))
+        joined = add(LeftJoin(numbered, matches), numbered)
         return self.project(joined, left.schema + added)
 
     def _filtered_bgp(self, bgp: algebra.BGP, condition: Expression, seed: Node | None) -> Node:
@@ -655,10 +657,10 @@ class Builder(Construction):
 
     def without_exists(self, node: Node, expression: Expression) -> tuple[Node, Expression]:
         """Replace EXISTS in an expression by variables that the returned node binds."""
-        while (found := first_exists(expression)) is not None:
+        while (exists := first_exists(expression)) is not None:
             variable = self.fresh()
-            node = attach_exists(self, node, found, variable)
-            expression = replaced(expression, {found: VariableRef(variable)})
+            node = attach_exists(self, node, exists, variable)
+            expression = replaced(expression, {exists: VariableRef(variable)})
         return node, expression
 
     def _extend(self, pattern: algebra.Extend, seed: Node | None) -> Node:
@@ -687,13 +689,13 @@ class Builder(Construction):
 
     def _without_value(self, node: Node, variable: Variable) -> Node:
         """Outer values replace variables in EXISTS (section 18.6): BIND of one is no query."""
-        place = node.schema.index(variable)
+        column = node.schema.index(variable)
         message = f"BIND of {variable} inside EXISTS, which has a value outside"
         if variable in node.certain:
             raise UnsupportedQueryError(message)
 
         def test(solution: Solution) -> bool:
-            if solution[place]:
+            if solution[column]:
                 raise UnsupportedQueryError(message)
             return True
 

@@ -74,7 +74,7 @@ from tpf_client.sparql.scopes import in_scope
 
 
 def passed_on(pattern: Pattern, names: Iterable[Variable]) -> tuple[Variable, ...]:
-    """Return the variables of a seed that may also restrict the pattern's (left) input."""
+    """Return the variables of a seed that may restrict the (left) input, too."""
     match pattern:
         case algebra.Extend(_, variable):
             return tuple(name for name in names if name != variable)
@@ -227,7 +227,7 @@ class Construction(ABC):
         return self.flow.add(Group(node, how))
 
     def seed(self, node: Node | None, names: Sequence[Variable]) -> Distinct | None:
-        """Build the distinct values of those of these variables that a node certainly binds."""
+        """Build the distinct values of those variables that a node certainly binds."""
         if node is None:
             return None
         shared = tuple(name for name in node.schema if name in names and name in node.certain)
@@ -242,10 +242,10 @@ class Construction(ABC):
         return self._seeds[key]
 
     def matching(self) -> Callable[[Matching, Node], Matching]:
-        """Return a function that adds a matching node; call before building its right side.
+        """Return a function that adds a matching node; call it before building the right side.
 
-        A left solution's result is final once everything built from now on is at rest, or once all
-        has come for it alone and nothing in between holds back.
+        A left solution's result is final once everything built from now on is at rest, or all has
+        come for it alone and nothing in between holds back.
         """
         leaves, nodes, start = self.leaves, self.flow.nodes, len(self.flow.nodes)
         mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
@@ -261,9 +261,9 @@ class Construction(ABC):
                     )
 
                 node.settled = settled
-                known = leaves.known(mark)
-                if known is not None and not any(map(_holds_back, inside)):
-                    names, all_came = known
+                test = leaves.known(mark)
+                if test is not None and not any(map(_holds_back, inside)):
+                    names, all_came = test
                     if set(names) <= set(left.schema):
                         seed_of = projection(left.schema, names)
                         node.knows_all = lambda solution: all_came(seed_of(solution))
@@ -273,7 +273,7 @@ class Construction(ABC):
 
     @contextmanager
     def not_hurried(self) -> Iterator[None]:
-        """Build nodes that are read only when all of their input has come."""
+        """Build nodes that are read only when all input has come."""
         leaves = self.leaves
         mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
         yield
@@ -282,7 +282,7 @@ class Construction(ABC):
 
     @contextmanager
     def knowing(self, errors: frozenset[Variable]) -> Iterator[None]:
-        """Build nodes for solutions in which the values of these variables are errors."""
+        """Build nodes for solutions in which these variables are errors."""
         before, self.errors = self.errors, errors
         yield
         self.errors = before
@@ -297,7 +297,7 @@ class Construction(ABC):
 
     @abstractmethod
     def build(self, pattern: Pattern, seed: Node | None) -> Node:
-        """Build a pattern's solutions, correct for those compatible with a solution of `seed`."""
+        """Build a pattern's solutions, correct for those compatible with `seed`."""
 
     @abstractmethod
     def without_exists(self, node: Node, expression: Expression) -> tuple[Node, Expression]:

@@ -1,4 +1,4 @@
-"""Order the operands of a join: each may be seeded by those before it."""
+"""Order the operands of a join, each seeded by those before it."""
 
 import math
 from collections.abc import Collection
@@ -30,7 +30,7 @@ class JoinOrder:
         self._counts: dict[int, tuple[Pattern, float]] = {}
 
     def of(self, operands: list[Pattern], seed: Node | None) -> list[Pattern]:
-        """Put inline data first, then the smallest pattern that shares variables with the rest.
+        """Put inline data first, then the smallest connected pattern.
 
         Where leaves count, disconnected basic graph patterns are split if something else connects
         them.
@@ -38,11 +38,11 @@ class JoinOrder:
         if isinstance(self._leaves, CountingLeaves) and len(operands) > 1:
             operands = [part for each in operands for part in _connected(each)]
 
-        def cost(each: Pattern, known: set[Variable]) -> tuple[int, float]:
-            return _rank(each, known), self._expected(each, known)
+        def cost(each: Pattern, bound: set[Variable]) -> tuple[int, float]:
+            return _rank(each, bound), self._expected(each, bound)
 
-        known = () if seed is None else seed.certain
-        return list(greedy_order(operands, in_scope, cost, known, always_bound))
+        bound = () if seed is None else seed.certain
+        return list(greedy_order(operands, in_scope, cost, bound, always_bound))
 
     def foreseen(self, pattern: Pattern) -> float:
         """Estimate the solutions of a pattern; infinite for paths, filters and groups."""
@@ -50,27 +50,27 @@ class JoinOrder:
         return math.inf if guessed else self._expected(pattern)
 
     def _marks(self, pattern: Pattern) -> tuple[bool, bool]:
-        """Return whether it has a path, and whether its count must be guessed."""
-        found = self._guessed.get(id(pattern))
-        if found is None:
+        """Has it a path, and must its count be guessed?"""
+        entry = self._guessed.get(id(pattern))
+        if entry is None:
             path = guessed = isinstance(pattern, Path)
             guessed |= isinstance(pattern, (algebra.Filter, algebra.Group))
             for each in algebra.children(pattern):
                 inner = self._marks(each)
                 path |= inner[0]
                 guessed |= inner[1]
-            found = self._guessed[id(pattern)] = pattern, path, guessed
-        return found[1:]
+            entry = self._guessed[id(pattern)] = pattern, path, guessed
+        return entry[1:]
 
-    def _expected(self, pattern: Pattern, known: Collection[Variable] = ()) -> float:
-        if known and self._marks(pattern)[0]:
-            return self._count(pattern, known)
-        found = self._counts.get(id(pattern))
-        if found is None:
-            found = self._counts[id(pattern)] = pattern, self._count(pattern, ())
-        return found[1]
+    def _expected(self, pattern: Pattern, bound: Collection[Variable] = ()) -> float:
+        if bound and self._marks(pattern)[0]:
+            return self._count(pattern, bound)
+        entry = self._counts.get(id(pattern))
+        if entry is None:
+            entry = self._counts[id(pattern)] = pattern, self._count(pattern, ())
+        return entry[1]
 
-    def _count(self, pattern: Pattern, known: Collection[Variable]) -> float:
+    def _count(self, pattern: Pattern, bound: Collection[Variable]) -> float:
         leaves, expected = self._leaves, self._expected
         match pattern:
             case BGP(patterns):
@@ -79,24 +79,24 @@ class JoinOrder:
             case algebra.Values(_, rows):
                 return len(rows)
             case algebra.Union(left, right):
-                return 1 + expected(left, known) + expected(right, known)
+                return 1 + expected(left, bound) + expected(right, bound)
             case algebra.Join(left, right):
-                return min(expected(left, known), expected(right, known))
+                return min(expected(left, bound), expected(right, bound))
             case algebra.LeftJoin(inner) | algebra.Minus(inner):
-                return 1 + expected(inner, known)
-            case Path() if isinstance(leaves, CountingLeaves) and _has_known_end(pattern, known):
+                return 1 + expected(inner, bound)
+            case Path() if isinstance(leaves, CountingLeaves) and _has_bound_end(pattern, bound):
                 return 1 + SELECTIVITY * self._count(steps_of(pattern), ())
             case Path() | algebra.Service():
                 return math.inf
             case algebra.Slice(inner, _, limit):
-                solutions = 1 + expected(inner, known)
+                solutions = 1 + expected(inner, bound)
                 return solutions if limit is None else min(solutions, limit)
             case algebra.Group(_, ()):
                 return 1
             case algebra.Filter(inner) | algebra.Group(inner) | algebra.Distinct(inner):
-                return 1 + SELECTIVITY * expected(inner, known)
+                return 1 + SELECTIVITY * expected(inner, bound)
             case _:
-                return 1 + expected(pattern.input, known)
+                return 1 + expected(pattern.input, bound)
 
 
 def _connected(pattern: Pattern) -> list[Pattern]:
@@ -107,11 +107,11 @@ def _connected(pattern: Pattern) -> list[Pattern]:
             return [pattern]
 
 
-def _rank(pattern: Pattern, known: Collection[Variable]) -> int:
+def _rank(pattern: Pattern, bound: Collection[Variable]) -> int:
     match pattern:
         case algebra.Values():
             return _VALUES
-        case Path() if not _has_known_end(pattern, known):
+        case Path() if not _has_bound_end(pattern, bound):
             return _PATHS
         case algebra.Service():
             return _SERVICES
@@ -119,12 +119,12 @@ def _rank(pattern: Pattern, known: Collection[Variable]) -> int:
             return _PATTERNS
 
 
-def _has_known_end(path: Path, known: Collection[Variable]) -> bool:
-    return any(not is_variable(end) or end in known for end in (path.subject, path.object))
+def _has_bound_end(path: Path, bound: Collection[Variable]) -> bool:
+    return any(not is_variable(end) or end in bound for end in (path.subject, path.object))
 
 
 def steps_of(path: Path) -> Pattern:
-    """Return one step of a path of any length, as a pattern between two variables."""
+    """Return one step of a path as a pattern between two variables."""
     assert isinstance(path.path, Repeat)
     numbers = count()
 

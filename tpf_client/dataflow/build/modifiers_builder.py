@@ -102,7 +102,7 @@ def argument_of(
 
 
 class Core(NamedTuple):
-    """The node of a query before its solution modifiers, and some of these."""
+    """The node of a query before its solution modifiers."""
 
     pattern: Pattern
     node: Node

@@ -13,7 +13,7 @@ from tpf_client.dataflow.changes import (
     Sink,
     Solution,
     TermId,
-    places_of,
+    column_numbers,
     projection,
     selection,
 )
@@ -52,8 +52,8 @@ class Filter(Node):
         row_of = upstream.row
 
         def row(key: Key) -> Solution | None:
-            found = row_of(key)
-            return found if found is not None and condition(found) else None
+            solution = row_of(key)
+            return solution if solution is not None and condition(solution) else None
 
         self.ask(upstream, row, upstream.key)
 
@@ -98,8 +98,8 @@ class Extend(Node):
             row_of = upstream.row
 
             def row(key: Key) -> Solution | None:
-                found = row_of(key)
-                return None if found is None else (*found, compute(found))
+                solution = row_of(key)
+                return None if solution is None else (*solution, compute(solution))
 
             self.ask(upstream, row, upstream.key)
         elif volatile:
@@ -157,8 +157,8 @@ class Values(Node):
         self._rows = list(rows)
         certain = frozenset(
             name
-            for place, name in enumerate(schema)
-            if all(row[place] != UNBOUND for row in self._rows)
+            for column, name in enumerate(schema)
+            if all(row[column] != UNBOUND for row in self._rows)
         )
         super().__init__(schema, certain)
         self._sent = False
@@ -186,20 +186,20 @@ class Number(Node):
         super().__init__(
             (*upstream.schema, variable), upstream.certain | {variable}, monotone=upstream.monotone
         )
-        self._known: dict[Solution, tuple[int, int]] = {}
+        self._numbers: dict[Solution, tuple[int, int]] = {}
         self._last = 0
         upstream.connect(self._push)
 
     def _push(self, solution: Solution, count: int) -> None:
-        known = self._known.get(solution)
-        if known is None:
+        entry = self._numbers.get(solution)
+        if entry is None:
             self._last -= 1
-            known = (self._last, 0)
-        number, total = known[0], known[1] + count
+            entry = (self._last, 0)
+        number, total = entry[0], entry[1] + count
         if total:
-            self._known[solution] = (number, total)
+            self._numbers[solution] = (number, total)
         else:
-            del self._known[solution]
+            del self._numbers[solution]
         self.emit((*solution, number), count)
 
 
@@ -284,13 +284,13 @@ class Output:
             self.on_change(seen, count)
 
     def take_changes(self) -> list[Change]:
-        """Take the net changes since the last call: each solution once, never zero."""
+        """Take the net changes since the last call."""
         changes = [(solution, count) for solution, count in self._changes.items() if count]
         self._changes = {}
         return changes
 
     def rows(self) -> Iterator[Solution]:
-        """Yield the present result, every copy, in order where the query has one."""
+        """Yield the present result, every copy, in order."""
         rows = list(self._rows.items())
         if self._order is not None:
             order = self._order
@@ -330,13 +330,15 @@ class Project(Node):
             if source in upstream.certain
         )
         super().__init__(variables, certain, monotone=upstream.monotone)
-        places = places_of(upstream.schema, names)
+        columns = column_numbers(upstream.schema, names)
         self._source: Node = upstream
         if isinstance(upstream, Project) and upstream.keyed == asks:
             self._source = upstream._source
-            places = tuple([upstream._places[place] if place >= 0 else -1 for place in places])
-        self._places: tuple[int, ...] = places
-        self._reduce = reduce = selection(places, len(self._source.schema))
+            columns = tuple(
+                [upstream._columns[column] if column >= 0 else -1 for column in columns]
+            )
+        self._columns: tuple[int, ...] = columns
+        self._reduce = reduce = selection(columns, len(self._source.schema))
         if not asks:
             return
         key: tuple[Variable, ...] | None = None
@@ -345,16 +347,16 @@ class Project(Node):
         row_of = self._source.row
 
         def row(key: Key) -> Solution | None:
-            found = row_of(key)
-            return None if found is None else reduce(found)
+            solution = row_of(key)
+            return None if solution is None else reduce(solution)
 
-        same = places == tuple(range(len(self._source.schema)))
+        same = columns == tuple(range(len(self._source.schema)))
         self.ask(upstream, row_of if same else row, key)
 
     @property
     def taken(self) -> tuple[Node, tuple[int, ...]]:
         """The source of its solutions, and its columns there; -1: unbound."""
-        return self._source, self._places
+        return self._source, self._columns
 
     def connect(self, sink: Sink) -> None:
         """See `Node`; nothing comes from upstream before somebody listens."""

@@ -42,7 +42,7 @@ class Closure(Node):
     ) -> None:
         super().__init__(schema, frozenset(schema), monotone=starts.monotone and edges.monotone)
         self._frontier = frontier
-        self._asked: set[Place] = set()
+        self._requested: set[Place] = set()
         self._shape = shape
         self._at_least_once = at_least_once
         self._many = many
@@ -129,12 +129,12 @@ class Closure(Node):
         self._tell(start, end, 1)
         return True
 
-    def _spread(self, start: Place, places: list[Place]) -> None:
-        while places:
-            ends = [each for each, n in self._edges.get(places.pop(), {}).items() if n > 0]
+    def _spread(self, start: Place, nodes: list[Place]) -> None:
+        while nodes:
+            ends = [each for each, n in self._edges.get(nodes.pop(), {}).items() if n > 0]
             new = [target for target in ends if self._reach(start, target)]
             if self._many:
-                places.extend(new)
+                nodes.extend(new)
 
     def _start_anew(self) -> None:
         self._shrunk = False
@@ -168,25 +168,25 @@ class Closure(Node):
 
     def _ask(self) -> None:
         assert self._frontier is not None
-        wanted = set(self._reached)
+        frontier = set(self._reached)
         if self._many:
-            wanted.update(self._reached_from)
-        gone, new = self._asked - wanted, wanted - self._asked
-        self._asked = wanted
-        for place in new:
-            self._frontier.push(place, 1)
-        for place in gone:
-            self._frontier.push(place, -1)
+            frontier.update(self._reached_from)
+        removed, new = self._requested - frontier, frontier - self._requested
+        self._requested = frontier
+        for node in new:
+            self._frontier.push(node, 1)
+        for node in removed:
+            self._frontier.push(node, -1)
 
 
 def reachable(start: Place, edges: Edges, at_least_once: bool, many: bool) -> set[Place]:
     """Return the nodes reachable from a start."""
     reached = set() if at_least_once else {start}
-    places = [start]
-    while places:
-        for target, count in edges.get(places.pop(), {}).items():
+    queue = [start]
+    while queue:
+        for target, count in edges.get(queue.pop(), {}).items():
             if count > 0 and target not in reached:
                 reached.add(target)
                 if many:
-                    places.append(target)
+                    queue.append(target)
     return reached

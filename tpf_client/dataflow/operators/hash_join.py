@@ -11,7 +11,7 @@ from tpf_client.dataflow.changes import (
     LookupSource,
     Schema,
     Solution,
-    places_of,
+    column_numbers,
     projection,
     selection,
 )
@@ -22,7 +22,7 @@ from tpf_client.dataflow.operators.layout import KeyOf, key_reader, layout
 
 
 def joins_by_key(left: Node, right: Node) -> bool:
-    """True if two nodes fit a `KeyedJoin`: their keys are their shared variables."""
+    """True if two nodes' keys are their shared variables."""
     shared = {name for name in left.schema if name in right.schema}
     return all(each.key is not None and set(each.key) == shared for each in (left, right))
 
@@ -42,8 +42,8 @@ class KeyedJoin(Node):
         # Keys are those of the left; on the right their values may stand in another order.
         self._width = len(left.key)
         self._same = left.key == right.key
-        self._to_right = selection(places_of(left.key, right.key), self._width)
-        self._from_right = selection(places_of(right.key, left.key), self._width)
+        self._to_right = selection(column_numbers(left.key, right.key), self._width)
+        self._from_right = selection(column_numbers(right.key, left.key), self._width)
         self._merge = how.merge
         self.left, self.right, self.rest = left, right, how.rest
         # The keys, of either side, that lack a value.
@@ -85,19 +85,19 @@ class KeyedJoin(Node):
         loose_left, loose_right = self._loose_left, self._loose_right
         loose_left.update(key for key in left if UNBOUND in key)
         loose_right.update(key for key in right if UNBOUND in key)
-        found = dict.fromkeys(key for key in chain(left, right) if UNBOUND not in key)
+        keys = dict.fromkeys(key for key in chain(left, right) if UNBOUND not in key)
         # What is gone by now has met those that are gone too.
         lefts = dict.fromkeys(chain(self._left.all_keys(), left))
         rights = dict.fromkeys(chain(self._right_keys(), right))
         for one in left:
             for other in rights if UNBOUND in one else loose_right:
-                found[one + other] = None
+                keys[one + other] = None
         for other in right:
             for one in lefts if UNBOUND in other else loose_left:
-                found[one + other] = None
+                keys[one + other] = None
         loose_left.intersection_update(self._left.all_keys())
         loose_right.intersection_update(self._right_keys())
-        return found
+        return keys
 
     def all_keys(self) -> Iterable[Key]:
         """See `Node`."""
@@ -156,10 +156,10 @@ class HashJoin(Node):
         self._left_key = key_reader(left.schema, shared)
         self._right_key = key_reader(right.schema, shared)
         self._rest = self._layout.rest
-        self._left_places = places_of(left.schema, shared)
-        self._right_places = places_of(right.schema, shared)
+        self._left_places = column_numbers(left.schema, shared)
+        self._right_places = column_numbers(right.schema, shared)
         split = (*shared, *self._layout.schema[len(left.schema) :])
-        self._unsplit = selection(places_of(split, right.schema), len(split))
+        self._unsplit = selection(column_numbers(split, right.schema), len(split))
         self._sides: tuple[_Side, _Side] | None = None
         if self._layout.loose:
             left.connect(self._push_left_unsure)
@@ -264,7 +264,7 @@ class _Side:
 
     def put(self, key: Any, solution: Solution, count: int) -> Solution | None:
         """Store a solution; ``None`` if a shared variable is unbound, else their values."""
-        values = tuple([solution[place] for place in self._shared])
+        values = tuple([solution[column] for column in self._shared])
         put(self.all, key, solution, count)
         if UNBOUND in values:
             put(self.partial, key, solution, count)
@@ -320,7 +320,7 @@ class LookupJoin(Node):
         self._entries: dict[Solution, _Entry] = {}
         left.connect(self._push)
 
-    def found(
+    def results_of(
         self, solution: Solution, answered: Callable[[Solution], bool]
     ) -> list[Solution] | None:
         """Return all joined rows of a left solution; ``None``: there may be more."""

@@ -1,4 +1,4 @@
-"""How solutions of two schemas join (SPARQL 1.1 Query Language, section 18.3).
+"""Join solutions of two schemas (SPARQL 1.1 Query Language, section 18.3).
 
 A shared variable bound in every solution of both sides is a `key` and hashed; one that may be
 unbound is `loose` and compared pair by pair.
@@ -16,7 +16,7 @@ Merge = Callable[[Solution, Solution], Solution | None]
 
 
 def key_reader(schema: Schema, names: tuple[Variable, ...]) -> KeyOf:
-    """Read a hashable key from a solution: one bare value, or a tuple."""
+    """Read a hashable key: one bare value, or a tuple."""
     if not names:
         return _no_key
     return itemgetter(*(schema.index(name) for name in names))
@@ -27,7 +27,7 @@ def _no_key(_solution: Solution) -> Any:
 
 
 class Layout(NamedTuple):
-    """How a left and a right schema join."""
+    """The layout of a join of two schemas."""
 
     schema: Schema
     """All variables of the left, then those that only the right has."""
@@ -63,15 +63,15 @@ def layout(
 
     def merge_loose(one: Solution, other: Solution) -> Solution | None:
         filled: list[int] | None = None
-        for at, there in loose_places:
-            mine, yours = one[at], other[there]
+        for column, other_column in loose_places:
+            mine, yours = one[column], other[other_column]
             if mine == yours or yours == UNBOUND:
                 continue
             if mine != UNBOUND:
                 return None
             if filled is None:
                 filled = list(one)
-            filled[at] = yours
+            filled[column] = yours
         return (one if filled is None else tuple(filled)) + rest(other)
 
     return Layout(

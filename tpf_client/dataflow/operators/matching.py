@@ -69,7 +69,7 @@ class Matching(Node):
         return bool(self._touched)
 
     def matched(self, left: Solution, right: Solution, count: int) -> None:
-        """Handle a matching pair that appears or vanishes (at once, not at the flush)."""
+        """Handle a matching pair that appears or vanishes, at once."""
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
         """Return the row that a left solution gives by itself, if any."""
@@ -132,15 +132,15 @@ class Matching(Node):
             self._send(touched)
 
     def flush_some(self) -> bool:
-        """Send what is final of the first left solutions; return whether there was any."""
+        """Send what is final of the first left solutions; return success."""
         if self.knows_all is None:
             return False
         first = islice(self._touched.items(), _LOOK_AT)
-        known = [each for each in first if self.knows_all(each[0])]
-        for solution, _ in known:
+        final = [each for each in first if self.knows_all(each[0])]
+        for solution, _ in final:
             del self._touched[solution]
-        self._send(known)
-        return bool(known)
+        self._send(final)
+        return bool(final)
 
     def _send(self, touched: Iterable[tuple[Solution, LeftState]]) -> None:
         emit, render = self.emit, self.render
@@ -309,7 +309,7 @@ def removes(
 ) -> Pair:
     """Return a test: does a right solution remove a left one with an equal key?"""
     counting = [name for name in how.shared if name not in apart and name not in given.values()]
-    places = [(left.index(name), right.index(name)) for name in counting if name not in given]
+    columns = [(left.index(name), right.index(name)) for name in counting if name not in given]
     unsure = [
         (left.index(name), right.index(name), left.index(given[name]))
         for name in counting
@@ -319,9 +319,12 @@ def removes(
     def pair(one: Solution, other: Solution) -> bool:
         if how.merge(one, other) is None:
             return False
-        return any(one[at] != UNBOUND and other[there] != UNBOUND for at, there in places) or any(
-            one[at] != UNBOUND and other[there] != UNBOUND and one[outside] == UNBOUND
-            for at, there, outside in unsure
+        return any(
+            one[column] != UNBOUND and other[other_column] != UNBOUND
+            for column, other_column in columns
+        ) or any(
+            one[column] != UNBOUND and other[other_column] != UNBOUND and one[outside] == UNBOUND
+            for column, other_column, outside in unsure
         )
 
     return pair

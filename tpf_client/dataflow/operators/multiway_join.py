@@ -35,28 +35,28 @@ class RouteCosts:
         self._statistics: dict[tuple[int, Columns], RowStatistics] = {}
         self._recent: dict[int, Sequence[Solution]] = {}
 
-    def of(self, route: Sequence[int], place: int) -> tuple[bool, float, int]:
+    def of(self, route: Sequence[int], number: int) -> tuple[bool, float, int]:
         """Estimate a route's step: whether a cross product, partners of a row, all rows."""
-        each = self._inputs[place]
+        each = self._inputs[number]
         size = each.size()
         columns = each.columns_of({n for at in route for n in self._inputs[at].variables})
         if not columns or not size:
             return not columns, size, size
-        statistics = self._statistics.get((place, columns))
+        statistics = self._statistics.get((number, columns))
         if statistics is None:
-            statistics = self._statistics[place, columns] = each.bag.statistics(columns, size)
+            statistics = self._statistics[number, columns] = each.bag.statistics(columns, size)
         keys = self._keys(route, [each.variables[column] for column in columns])
         if keys:
             return False, statistics.partners(keys), size
         return False, size / statistics.distinct, size
 
     def _keys(self, route: Sequence[int], names: Sequence[Variable]) -> Sequence[Any]:
-        for place in route:
-            variables = self._inputs[place].variables
+        for number in route:
+            variables = self._inputs[number].variables
             if all(name in variables for name in names):
-                if place not in self._recent:
-                    self._recent[place] = self._inputs[place].recent()
-                sample = self._recent[place]
+                if number not in self._recent:
+                    self._recent[number] = self._inputs[number].recent()
+                sample = self._recent[number]
                 at = [variables.index(name) for name in names]
                 if len(at) == 1:
                     return [row[at[0]] for row in sample]
@@ -113,15 +113,15 @@ class MultiwayJoin(Node):
     def start(self) -> None:
         """Make the first routes, after all sinks are connected."""
         costs = RouteCosts(self.inputs)
-        for place, each in enumerate(self.inputs):
+        for number, each in enumerate(self.inputs):
             if len(self.inputs) > 1:
                 each.hold()
             if each.seldom:
-                self._rest(place)
+                self._rest(number)
             elif self._routing == "per-tuple":
-                self._choose(place)
+                self._choose(number)
             else:
-                self._reroute(place, self._best_order(place, costs))
+                self._reroute(number, self._best_order(number, costs))
 
     def stop(self) -> None:
         """Give the indexes back."""
@@ -131,20 +131,20 @@ class MultiwayJoin(Node):
     def adapt(self) -> bool:
         """Choose the routes anew; whether any changed."""
         changed = False
-        for place, each in enumerate(self.inputs):
+        for number, each in enumerate(self.inputs):
             if each.seldom and each.order:
-                self._rest(place)
+                self._rest(number)
         if len(self.inputs) < 3 or self._routing == "per-tuple" or self._settled:
             return changed
         self._settled = self._routing == "fixed"
         costs = RouteCosts(self.inputs)
-        for place, each in enumerate(self.inputs):
+        for number, each in enumerate(self.inputs):
             if each.seldom:
                 continue
-            order = self._best_order(place, costs)
-            better = order != each.order and self._clearly_better(place, order, each.order, costs)
+            order = self._best_order(number, costs)
+            better = order != each.order and self._clearly_better(number, order, each.order, costs)
             if better and (order == each.candidate or self._settled):
-                self._reroute(place, order)
+                self._reroute(number, order)
                 self.rerouted += 1
                 changed = True
             each.candidate = order if better else ()
@@ -160,10 +160,10 @@ class MultiwayJoin(Node):
                 "rows": each.size(),
                 "route": [
                     self.inputs[other].label
-                    for other in each.order or self._best_order(place, costs)
+                    for other in each.order or self._best_order(number, costs)
                 ],
             }
-            for place, each in enumerate(self.inputs)
+            for number, each in enumerate(self.inputs)
         ]
 
     # ------------------------------------------------------------------------------- order
@@ -171,9 +171,9 @@ class MultiwayJoin(Node):
     def _best_order(self, start: int, costs: RouteCosts) -> tuple[int, ...]:
         route = [start]
         route += greedy_order(
-            (place for place in range(len(self.inputs)) if place != start),
-            lambda place: self.inputs[place].variables,
-            lambda place, _: costs.of(route, place),
+            (number for number in range(len(self.inputs)) if number != start),
+            lambda number: self.inputs[number].variables,
+            lambda number, _: costs.of(route, number),
             self.inputs[start].variables,
         )
         return tuple(route[1:])
@@ -184,18 +184,18 @@ class MultiwayJoin(Node):
         for step, (one, other) in enumerate(zip(new, old, strict=True)):
             if one != other:
                 route = [start, *new[:step]]
-                here, there = costs.of(route, one), costs.of(route, other)
-                if here[0] != there[0] or here[1] * _GAIN < there[1]:
+                cost, other_cost = costs.of(route, one), costs.of(route, other)
+                if cost[0] != other_cost[0] or cost[1] * _GAIN < other_cost[1]:
                     return True
-                return here[1] <= there[1] and here[2] * _GAIN < there[2]
+                return cost[1] <= other_cost[1] and cost[2] * _GAIN < other_cost[2]
         return False
 
     # ------------------------------------------------------------------------------ routes
 
     def _release(self, each: JoinInput) -> None:
-        for place, columns in each.wanted:
-            self.inputs[place].bag.release(columns)
-        each.wanted = []
+        for number, columns in each.used_indexes:
+            self.inputs[number].bag.release(columns)
+        each.used_indexes = []
 
     def _rest(self, start: int) -> None:
         each = self.inputs[start]
@@ -213,21 +213,21 @@ class MultiwayJoin(Node):
     def _choose(self, start: int) -> None:
         """All steps of a row see the same sizes, so the order is fixed at its start."""
         each = self.inputs[start]
-        others = [place for place in range(len(self.inputs)) if place != start]
-        sizes = [self.inputs[place].size for place in others]
+        others = [number for number in range(len(self.inputs)) if number != start]
+        sizes = [self.inputs[number].size for number in others]
         routes: dict[tuple[int, ...], tuple[tuple[int, ...], _Route]] = {}
 
         def route(row: Solution, count: int) -> None:
             held = [size() for size in sizes]
             smallest = tuple(sorted(range(len(held)), key=held.__getitem__))
-            found = routes.get(smallest)
-            if found is None:
+            choice = routes.get(smallest)
+            if choice is None:
                 by_place = dict(zip(others, held, strict=True))
-                found = routes[smallest] = self._by_size(start, by_place)
-            if found[0] != each.order:
+                choice = routes[smallest] = self._by_size(start, by_place)
+            if choice[0] != each.order:
                 self.rerouted += bool(each.order)
-                each.order = found[0]
-            found[1](row, count)
+                each.order = choice[0]
+            choice[1](row, count)
 
         each.route = route
 
@@ -235,8 +235,8 @@ class MultiwayJoin(Node):
         order = tuple(
             greedy_order(
                 sizes,
-                lambda place: self.inputs[place].variables,
-                lambda place, _: sizes[place],
+                lambda number: self.inputs[number].variables,
+                lambda number, _: sizes[number],
                 self.inputs[start].variables,
             )
         )
@@ -244,12 +244,12 @@ class MultiwayJoin(Node):
 
     def _reroute(self, start: int, order: tuple[int, ...]) -> None:
         each = self.inputs[start]
-        old = each.wanted
-        each.wanted = []
+        old = each.used_indexes
+        each.used_indexes = []
         each.order = order
         each.route = self._generated(start, order)
-        for place, columns in old:
-            self.inputs[place].bag.release(columns)
+        for number, columns in old:
+            self.inputs[number].bag.release(columns)
 
     def _generated(self, start: int, order: tuple[int, ...]) -> Callable[[Solution, int], None]:
         each = self.inputs[start]
@@ -273,23 +273,23 @@ class MultiwayJoin(Node):
             for condition in list(waiting):
                 if all(name in numbers for name in condition.variables):
                     waiting.remove(condition)
-                    places = [f"v{numbers[name]}" for name in condition.variables]
+                    values = [f"v{numbers[name]}" for name in condition.variables]
                     own = f"c{len(names)}"
-                    test = condition.text.format(*places, constant=own)
+                    test = condition.text.format(*values, constant=own)
                     names[own] = condition.constant
                     if not test:
                         names[own] = condition.check
-                        test = f"{own}(({''.join(f'{place}, ' for place in places)}))"
+                        test = f"{own}(({''.join(f'{value}, ' for value in values)}))"
                     lines.append(f"{indent}if not {test}:")
                     lines.append(f"{indent}    {leave}")
 
         check("return")
         leave = "return"
-        for step, place in enumerate(order):
-            other = self.inputs[place]
+        for step, number in enumerate(order):
+            other = self.inputs[number]
             columns = other.columns_of(numbers)
             rest = other.bag.rest(columns)
-            each.wanted.append((place, columns))
+            each.used_indexes.append((number, columns))
             names[f"get{step}"] = other.bag.want(columns).get
             key = columns_text((numbers[other.variables[column]] for column in columns), prefix="v")
             lines.append(f"{indent}found{step} = get{step}({key})")

@@ -49,7 +49,7 @@ class Slice(Node):
 
     @property
     def missing(self) -> int | None:
-        """How many more solutions, without retractions, make further arrivals irrelevant."""
+        """The number of solutions that make further arrivals irrelevant, without retractions."""
         if self._limit is None:
             return None
         return max(self._offset + self._limit - self._total, 0)
@@ -186,8 +186,8 @@ class TopK(Node):
         self._offset = offset
         self._limit = limit
         self._distinct = distinct
-        self._wanted = None if limit is None or distinct is not None else offset + limit
-        self.reserve = None if self._wanted is None else max(32, 3 * self._wanted)
+        self._end = None if limit is None or distinct is not None else offset + limit
+        self.reserve = None if self._end is None else max(32, 3 * self._end)
         self._sorted: list[Entry] = []
         self._entries: dict[Key, Entry] = {}
         self._all = True
@@ -201,10 +201,10 @@ class TopK(Node):
 
     @property
     def limits(self) -> tuple[int, int] | None:
-        """The first row shown and the first behind the window, with single copies."""
-        if self._wanted is None or self._copies is not None:
+        """The first row shown and the first behind the window."""
+        if self._end is None or self._copies is not None:
             return None
-        return self._offset, self._wanted
+        return self._offset, self._end
 
     def flush(self) -> None:
         """Send what entered and left the window."""
@@ -213,15 +213,15 @@ class TopK(Node):
             return
         row_of, entries, ordered = self._source.row, self._entries, self._sorted
         first, whole, copies = self._first, self._whole, self._copies
-        wanted = self._wanted
+        end = self._end
         # Rows behind the last one that is kept in order cost no more than to see that.
         last = None if self._all else ordered[-1]
         behind = None if last is None else last[0][0] if first is not whole else last[0]
         # Rows behind the last one that is shown do not matter to the window.
-        last_shown = ordered[wanted - 1] if wanted and len(ordered) >= wanted else None
+        last_shown = ordered[end - 1] if end and len(ordered) >= end else None
         matters = False
         new: list[Entry] = []
-        gone: list[Entry] = []
+        removed: list[Entry] = []
         for key in changed:
             row = row_of(key)
             before = entries.get(key)
@@ -236,7 +236,7 @@ class TopK(Node):
             else:
                 del ordered[bisect_left(ordered, before)]
                 del entries[key]
-                gone.append(before)
+                removed.append(before)
                 matters = matters or last_shown is None or before <= last_shown
             if row is None:
                 continue
@@ -253,13 +253,13 @@ class TopK(Node):
             for entry in new:
                 insort(ordered, entry)
         size = len(ordered)
-        if wanted is not None and self.reserve is not None:
+        if end is not None and self.reserve is not None:
             if size > 2 * self.reserve:
                 self._shorten(self.reserve)
-            elif size < (wanted or 1) and not self._all:
+            elif size < (end or 1) and not self._all:
                 self._choose_anew()
         if matters:
-            self._show(new, gone)
+            self._show(new, removed)
 
     def _shorten(self, reserve: int) -> None:
         ordered = self._sorted
@@ -279,8 +279,8 @@ class TopK(Node):
         self._entries = {entry[2]: entry for entry in ordered}
 
     def _show(self, _new: list[Entry], _gone: list[Entry]) -> None:
-        if self._copies is None and self._wanted is not None:
-            now = Multiset([row for _, row, _ in self._sorted[self._offset : self._wanted]])
+        if self._copies is None and self._end is not None:
+            now = Multiset([row for _, row, _ in self._sorted[self._offset : self._end]])
         else:
             now = window(self._in_order(), self._offset, self._limit)
         self.show(now)

@@ -33,7 +33,7 @@ class EachEndpoint(Node):
     ) -> None:
         super().__init__(schema, frozenset((variable,)), monotone=False)
         self._seed = seed
-        self._place = seed.schema.index(variable)
+        self._column = seed.schema.index(variable)
         self._build = build
         self._defer = defer
         self._entries: dict[TermId, Input] = {}
@@ -46,7 +46,7 @@ class EachEndpoint(Node):
         return bool(self._entries or self._early)
 
     def _push(self, solution: Solution, count: int) -> None:
-        endpoint = solution[self._place]
+        endpoint = solution[self._column]
         entry = self._entries.get(endpoint)
         if entry is not None:
             entry.push(solution, count)

@@ -54,7 +54,7 @@ class Extreme:
 
     def __init__(self, typed: TypedTerms, *, largest: bool) -> None:
         self._typed = typed
-        self._place = -1 if largest else 0
+        self._position = -1 if largest else 0
         self._counts: dict[TermId, int] = {}
         self._entries: list[_Entry] = []
         """The values that are there, each once."""
@@ -79,11 +79,11 @@ class Extreme:
         """See `Accumulator`."""
         if not self._entries or UNBOUND in self._counts:
             return UNBOUND
-        return self._entries[self._place][1]
+        return self._entries[self._position][1]
 
 
 class Median:
-    """MEDIAN of numbers: the middle one, or the mean of the two in the middle.
+    """MEDIAN of numbers: the middle one, or the mean of two.
 
     Inlined numbers are sorted as integers of a common scale.
     """
@@ -149,12 +149,12 @@ class Median:
         for _ in range(balance):
             insort(entries, entry)
         while balance < 0:
-            place = bisect_left(entries, entry)
-            if place == len(entries) or entries[place] != entry:
+            position = bisect_left(entries, entry)
+            if position == len(entries) or entries[position] != entry:
                 self._owed = self._owed or {}
                 self._owed[argument] = -balance
                 return
-            del entries[place]
+            del entries[position]
             balance += 1
 
     def result(self) -> TermId:

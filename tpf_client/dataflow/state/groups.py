@@ -130,8 +130,8 @@ class Groups:
 
         def push(solution: Solution, count: int) -> None:
             argument: Any = None
-            known = live.pop(solution, None) if remembers else None
-            if known is None:
+            entry = live.pop(solution, None) if remembers else None
+            if entry is None:
                 values = values_of(solution)
                 total = count
                 if single:
@@ -142,7 +142,7 @@ class Groups:
                     values = values[:keys]
                 group = groups.get(values) or make_group(values)
             else:
-                group, argument, total = known
+                group, argument, total = entry
                 total += count
             if remembers and total:
                 live[solution] = (group, argument, total)
@@ -180,11 +180,11 @@ class Groups:
 
 def _row_maker(whole: Sequence[bool]) -> Callable[[GroupState], Solution]:
     values = []
-    places = itertools.count()
+    positions = itertools.count()
     for each in whole:
         if each:
             values.append(f"group.total << {TAG_BITS} | {INTEGER}, ")
         else:
-            values.append(f"group.accumulators[{next(places)}].result(), ")
+            values.append(f"group.accumulators[{next(positions)}].result(), ")
     text = f"def row(group):\n    return (*group.key, {''.join(values)})"
     return compiled(text, "row", {})

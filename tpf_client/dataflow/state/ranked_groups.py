@@ -99,29 +99,29 @@ class Ranking(NamedTuple):
         """Yield the numbers that `ranked_new` reads: sizes, branches, positions, order and ties."""
         stride, lists, columns = 1, 0, 1
         shapes: list[int] = []
-        places: list[int] = []
+        positions: list[int] = []
         for number, branch in enumerate(self.branches):
             width, least, most, medians, other_width, negated = branch
             gated = other_width != NONE
             layout = stride, stride + 1 + medians, lists, columns
             shapes += [width, least, most, medians, other_width, gated, negated, *layout]
-            places += [number, NONE, 0]
+            positions += [number, NONE, 0]
             for median in range(medians):
-                places += [number, median, 0, number, median, 1]
+                positions += [number, median, 0, number, median, 1]
             stride += 1 + medians + gated * _EXISTS_FIELDS
             lists += medians
             columns += self.keys + 1 + medians + gated * 4
         width = max(max(each.width, each.other_width) for each in self.branches)
         yield from (self.keys, self.offset, self.wanted, width, self.apart, self.ticks)
-        yield from (len(self.branches), len(self.order), len(self.ties), len(places) // 3)
-        yield from (lists, stride, columns, *shapes, *places)
+        yield from (len(self.branches), len(self.order), len(self.ties), len(positions) // 3)
+        yield from (lists, stride, columns, *shapes, *positions)
         for each in self.order:
             yield from each
         yield from self.ties
 
 
 class RankedGroups:
-    """The rows of windows, their groups and the best of them; empty at first."""
+    """The rows of windows, their groups and the best of them."""
 
     def __init__(self, ranking: Ranking) -> None:
         functions = library()
@@ -139,7 +139,7 @@ class RankedGroups:
 
     @property
     def changed(self) -> bool:
-        """True if what is shown may have changed where `run` or `pass_to` stopped."""
+        """True if what is shown may have changed at the stop."""
         return bool(self._outcome[0])
 
     @property
@@ -156,14 +156,17 @@ class RankedGroups:
         return np.ascontiguousarray(np.stack(columns, axis=1), np.int64)
 
     def run(self, batch: Any, start: int, stop: int) -> int:
-        """Take rows until what is shown may have changed; return the first not taken."""
+        """Take rows until what is shown may have changed; return the first one left."""
         done: int = self._library.ranked_run(self._state, _address(batch), start, stop)
         if done < 0:
             raise MemoryError
         return done
 
     def pass_to(self, until: int) -> bool:
-        """Advance to an instant; return whether what is shown may have changed at `passed`."""
+        """Advance to an instant; return whether what is shown may have changed.
+
+        With `Ranking.ticks` it stops at the first such instant, `passed`.
+        """
         self._library.ranked_pass_to(self._state, until)
         return self.changed
 

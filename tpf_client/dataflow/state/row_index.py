@@ -59,7 +59,7 @@ class RowBag:
 
     Args:
         source: gives the present rows with their counts, where they are held elsewhere anyway.
-        keeps: unused indexes stay, for rows that seldom change.
+        keep_indexes: unused indexes stay, for rows that seldom change.
         prepare: called when `maintenance` gives other code than before.
 
     Attributes:
@@ -73,13 +73,13 @@ class RowBag:
         width: int,
         source: Callable[[], Iterable[tuple[Solution, int]]] | None = None,
         *,
-        keeps: bool = False,
+        keep_indexes: bool = False,
         prepare: Callable[[], None] | None = None,
     ) -> None:
         self.width = width
         self._all: Columns = tuple(range(width))
         self._source = source
-        self._keeps = keeps
+        self._keep_indexes = keep_indexes
         self._prepare = prepare
         self._tables: dict[Columns, _Table] = {} if source is not None else {self._all: {}}
         self._users: dict[Columns, int] = {}
@@ -88,7 +88,7 @@ class RowBag:
         self._generate()
 
     def want(self, columns: Columns) -> _Table:
-        """Return the filled table of the index over these columns; make it if new."""
+        """Return the table of the index over these columns; make it if new."""
         self._users[columns] = self._users.get(columns, 0) + 1
         if columns not in self._tables:
             self._tables[columns] = self._filled(columns)
@@ -98,7 +98,7 @@ class RowBag:
     def release(self, columns: Columns) -> None:
         """Release an index; its last user drops it."""
         self._users[columns] -= 1
-        if not self._users[columns] and not self._keeps:
+        if not self._users[columns] and not self._keep_indexes:
             del self._users[columns]
             self._drop_idle()
 
@@ -142,10 +142,10 @@ class RowBag:
             order = [(columns + rest).index(column) for column in self._all]
             for key, entry in table.items():
                 key_part = key if len(columns) != 1 else (key,)
-                found = entry.items() if rest else (((), entry),)
-                for rest_key, count in found:
+                rests = entry.items() if rest else (((), entry),)
+                for rest_key, count in rests:
                     values = key_part + (rest_key if len(rest) != 1 else (rest_key,))
-                    yield tuple([values[place] for place in order]), count
+                    yield tuple([values[index] for index in order]), count
             return
 
     def rest(self, columns: Columns) -> Columns:
@@ -153,18 +153,18 @@ class RowBag:
         return tuple(column for column in self._all if column not in columns)
 
     def statistics(self, columns: Columns, rows: int) -> "RowStatistics":
-        """Return the distribution of these columns' values: exact with an index, else sampled."""
+        """Return the distribution of these columns' values, exact with an index."""
         table = self._tables.get(columns)
         if table is not None:
             return RowStatistics(table, bool(self.rest(columns)), 1.0)
-        found: dict[Any, int] = {}
+        counts: dict[Any, int] = {}
         (only, *more) = columns
         looked_at = 0
         for row, count in islice(self.rows(), _SAMPLE):
             key = tuple([row[column] for column in columns]) if more else row[only]
-            found[key] = found.get(key, 0) + count
+            counts[key] = counts.get(key, 0) + count
             looked_at += count
-        return RowStatistics(found, False, max(1.0, rows / looked_at) if looked_at else 1.0)
+        return RowStatistics(counts, False, max(1.0, rows / looked_at) if looked_at else 1.0)
 
     def _generate(self) -> None:
         self.idle = not self._tables
@@ -258,7 +258,7 @@ class JoinInput:
         self.route: Callable[[Solution, int], None] = _unbuilt
         self.order: tuple[int, ...] = ()
         self.candidate: tuple[int, ...] = ()
-        self.wanted: list[tuple[int, Columns]] = []
+        self.used_indexes: list[tuple[int, Columns]] = []
         self.size = size
         self.recent = recent
         self.seldom = seldom
@@ -271,7 +271,7 @@ class JoinInput:
 
     def columns_of(self, names: Container[Variable]) -> Columns:
         """Return the columns of these variables."""
-        return tuple([place for place, name in enumerate(self.variables) if name in names])
+        return tuple([column for column, name in enumerate(self.variables) if name in names])
 
     def hold(self) -> None:
         """Keep rows from now on, because a route may probe them."""

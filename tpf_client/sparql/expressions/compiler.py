@@ -75,7 +75,7 @@ class Compiler:
     ) -> None:
         self.environment = environment
         self.typed = environment.typed
-        self._places = {name: place for place, name in enumerate(schema)}
+        self._columns = {name: column for column, name in enumerate(schema)}
         self._row = len(schema) if row is None else row
         self.bounded = environment.spend is not None
 
@@ -101,7 +101,7 @@ class Compiler:
     def place(self, expression: Expression) -> int | None:
         """The column of an expression that is a variable."""
         return (
-            self._places.get(expression.variable) if isinstance(expression, VariableRef) else None
+            self._columns.get(expression.variable) if isinstance(expression, VariableRef) else None
         )
 
     def binding(self, expression: Expression) -> TermOf:
@@ -150,12 +150,12 @@ class Compiler:
         """Compile to a term identifier, never 0."""
         match expression:
             case VariableRef(variable):
-                place = self._places.get(variable)
-                if place is None:
+                column = self._columns.get(variable)
+                if column is None:
                     return _error
 
                 def look_up(solution: Solution) -> int:
-                    identifier = solution[place]
+                    identifier = solution[column]
                     if identifier:
                         return identifier
                     raise EvaluationError
@@ -187,10 +187,10 @@ class Compiler:
         """A closure that gives a typed value."""
         match expression:
             case VariableRef(variable):
-                place = self._places.get(variable)
-                if place is None:
+                column = self._columns.get(variable)
+                if column is None:
                     return _error
-                typed, at = self.typed, itemgetter(place)
+                typed, at = self.typed, itemgetter(column)
                 return lambda solution: typed[at(solution)]
             case Constant(term):
                 value = self.typed[self.typed.dictionary.encode(term)]
@@ -206,8 +206,8 @@ class Compiler:
         truth = operators.truth
 
         def test(solution: Solution) -> bool:
-            found = value(solution)
-            return found if found is True or found is False else truth(found)
+            result = value(solution)
+            return result if result is True or result is False else truth(result)
 
         return test
 
@@ -256,20 +256,20 @@ class Compiler:
                 turned = True
             case _:
                 return None
-        place, value = self._places.get(variable), self.value(constant)(())
-        if place is None or not isinstance(value, operators.POINTS):
+        column, value = self._columns.get(variable), self.value(constant)(())
+        if column is None or not isinstance(value, operators.POINTS):
             return None
-        function, typed, at = _OPERATORS[name], self.typed, itemgetter(place)
-        found = typed.known((name, constant, turned))
+        function, typed, at = _OPERATORS[name], self.typed, itemgetter(column)
+        cache = typed.results_of((name, constant, turned))
 
         def compare(solution: Solution) -> Value:
             identifier = at(solution)
-            known = found.get(identifier)
-            if known is None:
+            result = cache.get(identifier)
+            if result is None:
                 other = typed[identifier]
-                known = function(value, other) if turned else function(other, value)
-                found.remember(identifier, known)
-            return known
+                result = function(value, other) if turned else function(other, value)
+                cache.remember(identifier, result)
+            return result
 
         return compare
 
@@ -377,11 +377,11 @@ def _not(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
 
 
 def _in(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
-    wanted, *members = (compiler.value(argument) for argument in arguments)
+    operand, *members = (compiler.value(argument) for argument in arguments)
     equal = operators.equal
 
     def is_in(solution: Solution) -> bool:
-        value = wanted(solution)
+        value = operand(solution)
         if compiler.bounded and _length(value) > _LONG:
             compiler.spend(_length(value) * len(members))
         failed = False

@@ -292,8 +292,8 @@ def compare_durations(left: Duration, right: Duration) -> int | None:
 
 
 def _add_months(year: int, month: int, months: int) -> tuple[int, int]:
-    years, place = divmod(month - 1 + months, 12)
-    return year + years, place + 1
+    years, month_index = divmod(month - 1 + months, 12)
+    return year + years, month_index + 1
 
 
 def add_duration(

@@ -42,8 +42,8 @@ class Environment:
 
     def forget(self, identifiers: Collection[int]) -> None:
         """Forget blank nodes among dropped identifiers."""
-        gone = set(identifiers)
-        for key in [key for key, node in self.nodes.items() if node in gone]:
+        dropped = set(identifiers)
+        for key in [key for key, node in self.nodes.items() if node in dropped]:
             del self.nodes[key]
 
 

@@ -181,8 +181,8 @@ def cast_to(compiler: ArgumentCompiler, name: str, argument: Expression) -> Valu
     term, decode = compiler.term(argument), compiler.typed.dictionary.decode
 
     def to_string(solution: Solution) -> Value:
-        found = value(solution)
-        match found:
+        argument = value(solution)
+        match argument:
             case Iri(text) | LanguageString(text, _):
                 return text
             case BlankNode():
@@ -190,7 +190,7 @@ def cast_to(compiler: ArgumentCompiler, name: str, argument: Expression) -> Valu
             case Opaque(kept):
                 compiler.spend(len(kept))
                 return lexical_form(decode(term(solution)))
-        return found if type(found) is str else lexical_of(found)[0]
+        return argument if type(argument) is str else lexical_of(argument)[0]
 
     return to_string
 
@@ -375,13 +375,13 @@ def regex(pattern: str, flags: str = "", spend: Spend = free) -> Regex:
     Raises:
         EvaluationError: the pattern or a flag is wrong.
     """
-    known = pattern_of(pattern, flags)
-    if known.price:
-        price, known.price = known.price, 0
+    entry = pattern_of(pattern, flags)
+    if entry.price:
+        price, entry.price = entry.price, 0
         spend(price)
-    if known.regex is None:
+    if entry.regex is None:
         raise EvaluationError
-    return known.regex
+    return entry.regex
 
 
 def _compiled(pattern: str, flags: str) -> Regex:
@@ -610,14 +610,14 @@ def _strends(left: Value, right: Value) -> bool:
 
 def _strbefore(left: Value, right: Value) -> Value:
     one, other = _compatible(left, right)
-    place = one.find(other)
-    return "" if place < 0 else like(left, one[:place])
+    start = one.find(other)
+    return "" if start < 0 else like(left, one[:start])
 
 
 def _strafter(left: Value, right: Value) -> Value:
     one, other = _compatible(left, right)
-    place = one.find(other)
-    return "" if place < 0 else like(left, one[place + len(other) :])
+    start = one.find(other)
+    return "" if start < 0 else like(left, one[start + len(other) :])
 
 
 def _concat(*values: Value) -> Value:
@@ -638,10 +638,10 @@ def _encode_for_uri(value: Value) -> str:
 
 
 def _langmatches(tag: Value, pattern: Value) -> bool:
-    language, wanted = _plain(tag).lower(), _plain(pattern).lower()
-    if wanted == "*":
+    language, wanted_range = _plain(tag).lower(), _plain(pattern).lower()
+    if wanted_range == "*":
         return bool(language)
-    return language == wanted or language.startswith(f"{wanted}-")
+    return language == wanted_range or language.startswith(f"{wanted_range}-")
 
 
 def _strlang(value: Value, tag: Value) -> Value:
@@ -668,8 +668,8 @@ def _regex(spend: Spend, value: Value, pattern: Value, flags: Value = "") -> boo
 def _replace(
     spend: Spend, value: Value, pattern: Value, replacement: Value, flags: Value = ""
 ) -> Value:
-    wanted = _plain(pattern), _plain(replacement), _plain(flags)
-    return like(value, replace(_text_of(value), *wanted, spend))
+    texts = _plain(pattern), _plain(replacement), _plain(flags)
+    return like(value, replace(_text_of(value), *texts, spend))
 
 
 # -------------------------------------------------------------------------------- numbers

@@ -89,11 +89,11 @@ def _repetition(pattern: str) -> tuple[int, int, bool]:
 def _without_categories(pattern: str) -> str:
     parts: list[str] = []
     for token in re.split(r"(\\[pP]\{\w+\}|\\.|\[|\])", pattern):
-        found = _CATEGORY.fullmatch(token)
-        if found is None:
+        match = _CATEGORY.fullmatch(token)
+        if match is None:
             parts.append(token)
             continue
-        ranges = _ranges(found[2], outside=found[1] == "P")
+        ranges = _ranges(match[2], outside=match[1] == "P")
         # Classes are never inside of classes.
         opened = _is_open(parts)
         parts.append(ranges if opened else f"[{ranges}]")

@@ -138,10 +138,10 @@ _LITERALS: Final[dict[str, tuple[str, Callable[[str], int | None]]]] = {
 
 def inlined_literal(term: str) -> int | None:
     """Inline a literal; ``None`` where it must go through the table."""
-    found = _LITERALS.get(term[-9:])
-    if found is None:
+    form = _LITERALS.get(term[-9:])
+    if form is None:
         return None
-    end, make = found
+    end, make = form
     return make(term[1 : -len(end)]) if term.endswith(end) else None
 
 

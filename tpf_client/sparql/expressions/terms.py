@@ -64,10 +64,10 @@ def _bnode(compiler: ArgumentCompiler, arguments: Arguments) -> TermOf:
         if type(name) is not str:
             raise EvaluationError
         key = (compiler.row(solution), name)
-        found = environment.nodes.get(key)
-        if found is None:
-            found = environment.nodes[key] = fresh()
-        return found
+        node = environment.nodes.get(key)
+        if node is None:
+            node = environment.nodes[key] = fresh()
+        return node
 
     return labelled
 
@@ -87,7 +87,7 @@ def _triple(compiler: ArgumentCompiler, arguments: Arguments) -> TermOf:
     return make
 
 
-def _part(place: int) -> Callable[[ArgumentCompiler, Arguments], TermOf]:
+def _part(position: int) -> Callable[[ArgumentCompiler, Arguments], TermOf]:
     def compiled(compiler: ArgumentCompiler, arguments: Arguments) -> TermOf:
         whole, dictionary = compiler.term(arguments[0]), compiler.typed.dictionary
 
@@ -96,7 +96,7 @@ def _part(place: int) -> Callable[[ArgumentCompiler, Arguments], TermOf]:
             compiler.spend(len(term))
             if not is_triple_term(term):
                 raise EvaluationError
-            return dictionary.encode(triple_of_term(term)[place])
+            return dictionary.encode(triple_of_term(term)[position])
 
         return part
 
@@ -118,16 +118,16 @@ TERM_FUNCTIONS: dict[str, Callable[[ArgumentCompiler, Arguments], TermOf]] = {
 def _on_term(function: Callable[[Term], Value]) -> Callable[[ArgumentCompiler, Arguments], ValueOf]:
     def compiled(compiler: ArgumentCompiler, arguments: Arguments) -> ValueOf:
         term, decode = compiler.term(arguments[0]), compiler.typed.dictionary.decode
-        known = compiler.typed.known(function)
+        cache = compiler.typed.results_of(function)
 
         def call(solution: Solution) -> Value:
             identifier = term(solution)
-            value = known.get(identifier)
+            value = cache.get(identifier)
             if value is None:
                 decoded = decode(identifier)
                 compiler.spend(len(decoded))
                 value = function(decoded)
-                known.remember(identifier, value)
+                cache.remember(identifier, value)
             return value
 
         return call

@@ -57,12 +57,12 @@ class TypedTerms(Remembered[int, Value]):
     def __init__(self, dictionary: TermCodec) -> None:
         super().__init__()
         self.dictionary = dictionary
-        self._known: dict[Hashable, Remembered[int, Value]] = {}
+        self._caches: dict[Hashable, Remembered[int, Value]] = {}
         dictionary.on_forget(self._forget)
 
-    def known(self, function: Hashable) -> Remembered[int, Value]:
+    def results_of(self, function: Hashable) -> Remembered[int, Value]:
         """Return the shared cache of a function of terms."""
-        return self._known.setdefault(function, Remembered())
+        return self._caches.setdefault(function, Remembered())
 
     def __missing__(self, identifier: int) -> Value:
         tag = identifier & TAG
@@ -98,5 +98,5 @@ class TypedTerms(Remembered[int, Value]):
     def _forget(self, identifiers: list[int]) -> None:
         for identifier in identifiers:
             self.pop(identifier, None)
-        for known in self._known.values():
-            known.clear()
+        for cache in self._caches.values():
+            cache.clear()

@@ -14,9 +14,9 @@ T = TypeVar("T")
 def components(items: Iterable[T], names: Callable[[T], Iterable[Hashable]]) -> list[list[T]]:
     """Group items that share names, in order."""
     groups: list[tuple[set[Hashable], list[tuple[int, T]]]] = []
-    for place, item in enumerate(items):
+    for number, item in enumerate(items):
         own = set(names(item))
-        members = [(place, item)]
+        members = [(number, item)]
         apart = []
         for group in groups:
             if own.isdisjoint(group[0]):
@@ -35,7 +35,7 @@ def greedy_order(
     items: Iterable[T],
     variables: Callable[[T], Iterable[Variable]],
     cost: Callable[[T, set[Variable]], Any],
-    known: Iterable[Variable] = (),
+    initially_bound: Iterable[Variable] = (),
     binds: Callable[[T], Iterable[Variable]] | None = None,
 ) -> Iterator[T]:
     """Yield items in join order: the cheapest connected one, or the cheapest of all.
@@ -44,7 +44,7 @@ def greedy_order(
     so far.
     """
     rest = [(frozenset(variables(each)), each) for each in items]
-    bound = set(known)
+    bound = set(initially_bound)
     while rest:
         best = rest[0]
         if len(rest) > 1:

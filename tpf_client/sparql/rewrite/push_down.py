@@ -92,7 +92,7 @@ def filters_to_values(pattern: Pattern) -> Pattern:
     match pattern:
         case algebra.Filter(BGP() as bgp, condition):
             conditions = tuple(conjuncts(condition))
-            values = {each: found for each in conditions if (found := _values(each, bgp))}
+            values = {each: terms for each in conditions if (terms := _values(each, bgp))}
             rest = conjunction([each for each in conditions if each not in values])
             narrowed: Pattern = bgp if rest is None else algebra.Filter(bgp, rest)
             for each in dict.fromkeys(values.values()):
@@ -180,7 +180,7 @@ def _sides(pattern: Pattern) -> list[Pattern]:
             if len(sides) < 2 or () in sides or len(sides) > MOST_SIDES:
                 # A row without values is joined with everything.
                 return [pattern]
-            return [algebra.Values(names, tuple(found)) for names, found in sides.items()]
+            return [algebra.Values(names, tuple(tuples)) for names, tuples in sides.items()]
         case algebra.Join():
             return _sides_of_join(operands(pattern))
         case algebra.LeftJoin(left, right, condition):
@@ -198,11 +198,13 @@ def _sides_of_join(parts: list[Pattern]) -> list[Pattern]:
     sides: list[Pattern] = []
     rest: list[Pattern] = []
     for part in parts:
-        found = _sides(part)
-        if len(found) > 1 and len(sides or [part]) * len(found) <= MOST_SIDES:
-            sides = [algebra.Join(a, b) for a in sides for b in found] if sides else found
+        alternatives = _sides(part)
+        if len(alternatives) > 1 and len(sides or [part]) * len(alternatives) <= MOST_SIDES:
+            sides = (
+                [algebra.Join(a, b) for a in sides for b in alternatives] if sides else alternatives
+            )
         else:
-            rest.append(combined(found, algebra.Union))
+            rest.append(combined(alternatives, algebra.Union))
     if not sides:
         return [combined(rest)]
     rest = [single for part in rest for single in _patterns_of(part)]
@@ -224,15 +226,15 @@ def _patterns_of(pattern: Pattern) -> list[Pattern]:
 def _next_repeated(
     rest: list[Pattern], bound: list[frozenset[Variable]], given: frozenset[Variable]
 ) -> Pattern | None:
-    wanted = [each for each in rest if not given.isdisjoint(in_scope(each))]
+    preferred = [each for each in rest if not given.isdisjoint(in_scope(each))]
     near = [
         each
         for each in rest
         if _repeatable(each) and not any(side.isdisjoint(in_scope(each)) for side in bound)
     ]
-    if not wanted or not near:
+    if not preferred or not near:
         return None
-    return next((each for each in near if each in wanted), near[0])
+    return next((each for each in near if each in preferred), near[0])
 
 
 def _unsure(sides: list[Pattern]) -> frozenset[Variable]:

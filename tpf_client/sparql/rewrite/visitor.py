@@ -44,15 +44,15 @@ T = TypeVar("T")
 
 def operands(pattern: Pattern, kind: type[Join] | type[Union] = Join) -> list[Pattern]:
     """Return the operands of a tree of joins or unions, in textual order."""
-    found: list[Pattern] = []
+    parts: list[Pattern] = []
     waiting = [pattern]
     while waiting:
         each = waiting.pop()
         if isinstance(each, kind):
             waiting += (each.right, each.left)
         else:
-            found.append(each)
-    return found
+            parts.append(each)
+    return parts
 
 
 def combined(patterns: Iterable[Pattern], kind: type[Join] | type[Union] = Join) -> Pattern:

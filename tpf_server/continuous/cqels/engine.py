@@ -144,7 +144,7 @@ class Engine(TickEngine):
                 raise UnsupportedContinuousQueryError(f"{policy.name} cannot feed a stream")
             feed(registered, self.stream(into).name, self.queries.values())
         try:
-            with self.dictionary.keeping():
+            with self.dictionary.permanently():
                 self._plans.add(registered, policy)
         except (UnsupportedQueryError, RecursionError) as error:
             self._plans.drop_idle()

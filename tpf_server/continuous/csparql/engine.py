@@ -325,7 +325,7 @@ class EvaluationPlanner:
                 graph = replace(graph, query=parts.below)
             return make(optimised(graph, self._rules))
 
-        with self._context.dictionary.keeping():
+        with self._context.dictionary.permanently():
             try:
                 return made(separated=True)
             except TooManyStaticError:
@@ -625,7 +625,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self._tables.ask(change)
 
         def finish() -> None:
-            with self.dictionary.keeping():
+            with self.dictionary.permanently():
                 self._tables.change(change)
             for each in self.queries.values():
                 each.evaluation.refreshed()

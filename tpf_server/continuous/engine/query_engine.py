@@ -72,7 +72,7 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         super().__init__(base, None if beside is None else beside.static)
         self.limits = limits or EngineLimits()
         if beside is None:
-            self.dictionary = TermDictionary(keeps=False)
+            self.dictionary = TermDictionary(permanent=False)
             self.forgetting = Forgetting(self.dictionary)
             self.arriving: list[Sequence[EncodedTriple]] = []
             typed = TypedTerms(self.dictionary)

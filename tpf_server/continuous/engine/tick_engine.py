@@ -260,7 +260,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         finishing = self._plans.changing(change)
 
         def finish() -> None:
-            with self.dictionary.keeping():
+            with self.dictionary.permanently():
                 finishing()
             self._emitter.emit(self.arrivals, self.time or 0)
             self.forgetting.sweep_where_due()
@@ -294,7 +294,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             stream_of_name = self.streams[term] = ElementStream(term)
             if self._told is not None:
                 stream_of_name.tell(self._told, self.front)
-            with self.dictionary.keeping():
+            with self.dictionary.permanently():
                 for plan in self._plans.stream_came(term):
                     self._housekeeping.added(plan)
         return stream_of_name

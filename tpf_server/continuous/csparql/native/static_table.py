@@ -254,7 +254,7 @@ class StaticTable:
                 self._more_than = most
                 return
             quads = result
-        with self._dictionary.keeping():
+        with self._dictionary.permanently():
             self.all.update(self._encoded(quads))
         self._whole = True
         for index in self._indexes.values():

@@ -76,7 +76,7 @@ def _evaluate(
 ) -> tuple[tuple[Variable, ...], list[BoundRow]]:
     """Join rows with patterns."""
     counts = {pattern: dataset.count(pattern) for pattern in patterns}
-    order = greedy_order(patterns, variables_of_quad, lambda each, _: counts[each], known=schema)
+    order = greedy_order(patterns, variables_of_quad, lambda each, _: counts[each], schema)
     for pattern in order:
         if rows:
             most = _MOST if limited else None
@@ -204,7 +204,7 @@ class StaticCache:
         kept = [name for name in names if name in needed and name not in lifted]
         self._kept: Schema = tuple(kept)
         self.schema: Schema = (*kept, INSTANCE) if self.per_instance else self._kept
-        self.bag = RowBag(len(self.schema), self._present, keeps=True)
+        self.bag = RowBag(len(self.schema), self._present, keep_indexes=True)
         self.size = 0
         self._sample: Sequence[Solution] | None = None
         self._rows: dict[TermId, Counter[Solution]] = {}

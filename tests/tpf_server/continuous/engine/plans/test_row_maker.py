@@ -76,7 +76,7 @@ def test_rows_that_are_remembered(several: list[list[Copies]], names: list[str])
     pattern = "{ STREAM <urn:s> [NOW] { ?a ?b ?c } }"
     form = f"SELECT {' '.join(names)}" if names else "ASK"
     query = parse(f"{form} {pattern}").query
-    dictionary = TermDictionary(keeps=False)
+    dictionary = TermDictionary(permanent=False)
     plain, remembering = (
         RowMaker(query, _VARIABLES, dictionary, again=again)  # type: ignore[arg-type]
         for again in (False, True)
