@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -123,7 +124,9 @@ def test_all_of_sparql(random: Random, server: Mapping[str, int]) -> None:
                 text = QueryWriter(random).query()
                 found = _answer(client, text)
                 if found is not None:
-                    assert found == judged(parse_query(text), text, quads), text
+                    # The specification does not say all.
+                    with suppress(UnsupportedQueryError):
+                        assert found == judged(parse_query(text), text, quads), text
         running.close()
 
 
