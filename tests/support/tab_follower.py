@@ -13,6 +13,7 @@ from typing import Any
 from annotations.clock import ManualClock
 from annotations.instants import format_instant, parse_instant
 from tpf_client.async_client import AsyncClient, answered_async
+from tpf_client.errors import QueryError
 from tpf_client.streaming.streamer import Tick
 
 
@@ -30,11 +31,17 @@ async def follow(url: str, query: str, start: str, until: str, *, brief: bool = 
     origin = "/".join(url.split("/")[:3])
     updates: list[Any] = []
     async with AsyncClient(url, clock=clock) as client:
-        stream = client.stream(query, until=parse_instant(until), static_recheck=None)
-        streamer = stream.streamer
-        looks: AsyncGenerator[Tick | datetime] = answered_async(streamer.steps(), streamer.driver)
-        async for step in looks:
-            if isinstance(step, Tick):
+        try:
+            stream = client.stream(query, until=parse_instant(until), static_recheck=None)
+            streamer = stream.streamer
+            looks: AsyncGenerator[Tick | datetime] = answered_async(
+                streamer.steps(), streamer.driver
+            )
+            async for step in looks:
+                if isinstance(step, datetime):
+                    await _get(f"{origin}/advance/{format_instant(step)}")
+                    clock.advance_to(step)
+                    continue
                 update = stream.update(step)
                 assert update.error is None, update.error
                 if brief:
@@ -42,9 +49,9 @@ async def follow(url: str, query: str, start: str, until: str, *, brief: bool = 
                     updates.append((len(update.added), sys.getallocatedblocks()))
                 else:
                     updates.append(update.to_json())
-                continue
-            await _get(f"{origin}/advance/{format_instant(step)}")
-            clock.advance_to(step)
+        except QueryError:
+            # Random texts may BIND what EXISTS would substitute.
+            updates.clear()
     return json.dumps(updates)
 
 
