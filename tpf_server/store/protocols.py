@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import repeat
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
@@ -32,6 +32,10 @@ def quad_columns(quads: Iterable[Quad]) -> QuadColumns:
     """Return the columns of quads."""
     results = [list(terms) for terms in zip(*quads, strict=True)]
     return QuadColumns(*results) if results else QuadColumns([], [], [], [])
+
+
+MOST_FREQUENT: Final = 500
+"""Terms that `StaticStore.frequent` returns at most."""
 
 
 class StaticStore(Protocol):
@@ -69,6 +73,9 @@ class StaticStore(Protocol):
 
     def graphs(self) -> Sequence[Term]:
         """Return the named graphs."""
+
+    def frequent(self, predicate: Term | None = None) -> Sequence[tuple[Term, int]]:
+        """Return the predicates, or the objects of one, that most quads have, with their number."""
 
     def close(self) -> None:
         """Release the files."""
@@ -180,6 +187,9 @@ class LiveStore(Protocol):
 
     def updates(self, now: datetime) -> Sequence[int]:
         """Return the number of changed facts in each minute of the last hour."""
+
+    def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int]]:
+        """Return the predicates of the valid facts, with their number."""
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """Return the exact number of matches valid in the snapshot."""

@@ -1,17 +1,17 @@
 """Write HTML for people.
 
 Pages load nothing from third parties and run one small inline script, which a content security
-policy names by its digest; terms are escaped and linked only to this server, ``http:`` or
-``https:``.
+policy names by its digest. It counts down, and reads pages of live facts again when these end.
+Terms are escaped and linked only to this server, ``http:`` or ``https:``.
 """
 
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import jinja2
@@ -46,6 +46,11 @@ _WELL_KNOWN = {
     "skos": "http://www.w3.org/2004/02/skos/core#",
     "sosa": "http://www.w3.org/ns/sosa/",
 }  # fmt: skip
+_PLAIN_TYPES = frozenset(
+    f"{XSD}{name}"
+    for name in ("boolean", "date", "dateTime", "decimal", "double", "float", "integer", "time")
+)
+"""Datatypes whose literals speak for themselves."""
 _KEPT_CELLS, _SHORT = 4096, 512
 # Most IRIs: they mean the same in HTML and in a query string as they are.
 _AS_IT_IS = re.compile(r"[A-Za-z0-9._~:/@!$()*,;-]*")
@@ -97,7 +102,10 @@ class TermCells:
         tag, _, direction = (language or "").partition("--")
         attributes = f' lang="{escape(tag)}"' if tag else ""
         attributes += f' dir="{direction}"' if direction else ""
-        shown = f'<a href="{link}"{attributes}>"{escape(lexical)}"</a>'
+        if datatype in _PLAIN_TYPES:
+            attributes, kind = f'{attributes} title="{escape(kind)}" class="value"', ""
+        text = escape(lexical) if lexical.strip() else "(empty)"
+        shown = f'<a href="{link}"{attributes}>{text}</a>'
         return f'{shown} <span class="kind">{escape(kind)}</span>' if kind else shown
 
     def abbreviate(self, iri: str) -> str:
@@ -120,6 +128,30 @@ def table_rows(lines: list[str]) -> Markup:
     return Markup("".join(lines))  # noqa: S704
 
 
+# Small drawings of how much was published lately, without styles of their own.
+
+_WIDE: Final = 3
+_GAP: Final = 1
+_HIGH: Final = 24
+
+
+def sparkline(counts: Sequence[int]) -> Markup:
+    """Return a bar chart of counts per minute, with its description."""
+    most = max(counts, default=0)
+    if not most:
+        return Markup('<span class="note">no updates in the last hour</span>')
+    bars = "".join(
+        f"M{column * _WIDE},{_HIGH}v-{max(1, round(count * _HIGH / most))}h{_WIDE - _GAP}V{_HIGH}z"
+        for column, count in enumerate(counts)
+        if count
+    )
+    summary = f"{sum(counts):,} updates in the last hour, at most {most:,} in a minute"
+    return Markup(
+        '<svg class="updates" viewBox="0 0 {} {}" role="img" aria-label="{}"><title>{}</title>'
+        '<path d="{}"/></svg> <span class="note">{}</span>'
+    ).format(len(counts) * _WIDE, _HIGH, summary, summary, bars, summary)
+
+
 _FILES = files("tpf_server.web") / "templates"
 
 
@@ -135,7 +167,7 @@ _STYLE, _SCRIPT = _read("style.css"), _read("countdown.js")
 
 CONTENT_SECURITY_POLICY = (
     f"default-src 'none'; img-src data:; style-src {_digest(_STYLE)}; "
-    f"script-src {_digest(_SCRIPT)}; base-uri 'none'; frame-ancestors 'none'"
+    f"script-src {_digest(_SCRIPT)}; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 
 _ENVIRONMENT = jinja2.Environment(

@@ -7,16 +7,39 @@ from markupsafe import Markup, escape
 
 from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Label
-from annotations.terms import QuadPattern, is_iri, is_variable
+from annotations.namespaces import DCTERMS, FOAF, RDF_TYPE, RDFS
+from annotations.terms import (
+    QuadPattern,
+    Term,
+    iri_value,
+    is_iri,
+    is_literal,
+    is_variable,
+    literal_parts,
+)
 from annotations.urls import parameter_of_term
+from tpf_server.fragments.dataset import EVERYTHING
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment, PinnedRequest
 from tpf_server.fragments.pattern import POSITIONS
 from tpf_server.fragments.request import FragmentRequest
 from tpf_server.fragments.writers import WRITERS
-from tpf_server.web.html import TermCells, render, table_rows
+from tpf_server.web.html import TermCells, render, sparkline, table_rows
 
-_HINTS = {
+_NAMES = [
+    Term(f"<{iri}>")
+    for iri in (
+        f"{RDFS}label",
+        "http://www.w3.org/2004/02/skos/core#prefLabel",
+        "http://schema.org/name",
+        f"{FOAF}name",
+        f"{DCTERMS}title",
+    )
+]
+"""Predicates whose value names a subject, the best first."""
+_MOST_SHOWN = 30
+"""Predicates and classes on the front of a dataset."""
+HINTS = {
     "subject": "an IRI",
     "predicate": "an IRI",
     "object": 'an IRI or "text"',
@@ -44,17 +67,27 @@ class HtmlWriter:
         endpoint, request = query.endpoint, query.request
         fields = POSITIONS if query.snapshot is None else (*POSITIONS, "at", "known")
         has_graphs = any(fragment.rows.columns.graphs)
-        until = None
+        until = renewed = None
         if query.state.next_change is not None:
             until = _badge("changes at", query.state.next_change, query)
+            if not _pinned(fragment):
+                renewed = _milliseconds(query.state.next_change)
+        subject = request.pattern.subject
+        heading = _label(fragment) if is_iri(subject) else ""
         return render(
             "fragment.html",
-            title=f"{endpoint.title} – {self._title}",
+            title=f"{heading or endpoint.title} – {self._title}",
             site_title=self._title,
             base=endpoint.base,
             endpoint=endpoint,
+            heading=heading or (iri_value(subject) if is_iri(subject) else endpoint.title),
+            one_subject=is_iri(subject),
+            renewed=renewed,
+            now=_milliseconds(query.now),
+            original=request.original_url,
+            front=None if request.parameters else self._front(fragment),
             form=[(name, request.parameters.get(name, "")) for name in fields],
-            hints=_HINTS,
+            hints=HINTS,
             counts=_counts(fragment),
             total=fragment.total,
             dynamic=f"{fragment.dynamic:,}" if fragment.dynamic else "",
@@ -67,9 +100,51 @@ class HtmlWriter:
             downloads=[(writer.name, _suffixed(fragment, writer.suffix)) for writer in WRITERS],
             views=_views(endpoint, request.query),
             elsewhere=_elsewhere(endpoint, request),
-            watch=self._query_page
-            and f"{urljoin(_root(endpoint), self._query_page)}#{_watching(request.pattern)}",
+            watch=self._asked(endpoint, request.pattern),
         )
+
+    def _asked(self, endpoint: Endpoint, pattern: QuadPattern) -> str:
+        """Return the URL at which the page of queries asks for a pattern; empty: there is none."""
+        page = self._query_page and urljoin(_root(endpoint), self._query_page)
+        return page and f"{page}#{_watching(pattern)}"
+
+    def _front(self, fragment: Fragment) -> dict[str, object]:
+        """Return what the front of a dataset says, above its first facts."""
+        query = fragment.query
+        endpoint, dataset = query.endpoint, query.endpoint.dataset
+        static, live = dataset.static, dataset.live
+        counts: dict[Term, list[int]] = {}
+        for predicate, count in () if static is None else static.frequent():
+            counts.setdefault(predicate, [0, 0])[0] = count
+        if live is not None and query.snapshot is not None:
+            for predicate, count in live.predicates(query.snapshot):
+                counts.setdefault(predicate, [0, 0])[1] = count
+        cell = self._cells_of(endpoint).cell
+        open_pattern = query.request.pattern
+        predicates = [
+            {
+                "cell": table_rows([cell("predicate", predicate)]),
+                "static": f"{known:,}" if known else "",
+                "live": f"{changing:,}" if changing else "",
+                "watch": self._asked(endpoint, open_pattern._replace(predicate=predicate)),
+            }
+            for predicate, (known, changing) in sorted(
+                counts.items(), key=lambda item: (item[1][1] == 0, -sum(item[1]), item[0])
+            )[:_MOST_SHOWN]
+        ]
+        classes = [] if static is None else static.frequent(RDF_TYPE)
+        return {
+            "settings": dataset.settings,
+            "static": static.count(EVERYTHING) if static is not None else None,
+            "live": fragment.dynamic if live is not None else None,
+            "updates": sparkline(live.updates(query.now)) if live is not None else "",
+            "predicates": predicates,
+            "more": max(len(counts) - _MOST_SHOWN, 0),
+            "classes": [
+                (table_rows([cell("object", term)]), f"{count:,}")
+                for term, count in classes[:_MOST_SHOWN]
+            ],
+        }
 
     def _rows(self, fragment: Fragment) -> list[str]:
         query = fragment.query
@@ -78,11 +153,17 @@ class HtmlWriter:
         graphs = not is_variable(pattern_graph) or any(fragment.rows.columns.graphs)
         lines = []
         columns, labels = fragment.rows
+        one_subject = is_iri(query.request.pattern.subject)
+        before: Term | None = None
         for subject, predicate, value, graph, label in zip(*columns, labels, strict=True):
-            line = (
-                f"<tr><td>{cell('subject', subject)}</td><td>{cell('predicate', predicate)}</td>"
-                f"<td>{cell('object', value)}</td>"
-            )
+            line = "<tr>"
+            if not one_subject:
+                line += f"<td>{cell('subject', subject)}</td>"
+            # Values of one predicate stand below each other.
+            again = one_subject and predicate == before
+            line += f"<td>{'' if again else cell('predicate', predicate)}</td>"
+            line += f"<td>{cell('object', value)}</td>"
+            before = predicate
             if graphs:
                 line += f"<td>{cell('graph', graph)}</td>"
             if fragment.dynamic:
@@ -153,6 +234,16 @@ def _watching(pattern: QuadPattern) -> str:
     return urlencode({"query": f"SELECT * WHERE {{\n  {triple}\n}}\nLIMIT 1000"}, quote_via=quote)
 
 
+def _label(fragment: Fragment) -> str:
+    """Return the name of the subject of a page, where its facts have one."""
+    columns = fragment.rows.columns
+    for name in _NAMES:
+        for predicate, value in zip(columns.predicates, columns.objects, strict=True):
+            if predicate == name and is_literal(value):
+                return literal_parts(value).lexical
+    return ""
+
+
 def _counts(fragment: Fragment) -> str:
     if not fragment.rows.labels:
         return f"{fragment.total:,} items"
@@ -163,8 +254,12 @@ def _counts(fragment: Fragment) -> str:
 
 
 def _pinned(fragment: Fragment) -> str:
-    snapshot = fragment.query.request.snapshot
-    return "" if snapshot is None else format_instant(from_micros(snapshot.instant))
+    """Return the instant that a page is about; empty: now."""
+    request = fragment.query.request
+    if request.snapshot is not None:
+        return format_instant(from_micros(request.snapshot.instant))
+    instant = request.at or request.known
+    return "" if instant is None else format_instant(instant)
 
 
 def _pages(fragment: Fragment, label: str) -> Markup:

@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 from urllib.parse import urljoin
 
 from flask import Blueprint, Response, request
-from markupsafe import Markup
 
 from annotations.instants import instant_term
 from annotations.methods.base import FactPattern
@@ -21,7 +20,7 @@ from tpf_server.fragments.metadata import about_dataset, published_by
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.fragments.writers.base import Chosen
 from tpf_server.settings import Settings, example_files
-from tpf_server.web.html import render
+from tpf_server.web.html import render, sparkline
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.problems import rdf_answer
 from tpf_server.web.resources import Operation, Resource
@@ -119,30 +118,6 @@ def _dct(name: str) -> Term:
 
 def _dcat(name: str) -> Term:
     return Term(f"<{DCAT}{name}>")
-
-
-# Small drawings of how much was published lately, without styles of their own.
-
-_WIDE: Final = 3
-_GAP: Final = 1
-_HIGH: Final = 24
-
-
-def sparkline(counts: Sequence[int]) -> Markup:
-    """Return a bar chart of counts per minute, with its description."""
-    most = max(counts, default=0)
-    if not most:
-        return Markup('<span class="note">no updates in the last hour</span>')
-    bars = "".join(
-        f"M{column * _WIDE},{_HIGH}v-{max(1, round(count * _HIGH / most))}h{_WIDE - _GAP}V{_HIGH}z"
-        for column, count in enumerate(counts)
-        if count
-    )
-    summary = f"{sum(counts):,} updates in the last hour, at most {most:,} in a minute"
-    return Markup(
-        '<svg class="updates" viewBox="0 0 {} {}" role="img" aria-label="{}"><title>{}</title>'
-        '<path d="{}"/></svg> <span class="note">{}</span>'
-    ).format(len(counts) * _WIDE, _HIGH, summary, summary, bars, summary)
 
 
 def index(site: Site, base: str, chosen: Chosen) -> Response:

@@ -13,6 +13,7 @@ from annotations.namespaces import HYDRA, RDF_TYPE, integer
 from annotations.terms import Term, Triple, literal
 from tpf_server.errors import ServerError, StoreError
 from tpf_server.fragments.metadata import triple_lines
+from tpf_server.fragments.pattern import POSITIONS
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.fragments.writers.base import LONGEST_ACCEPT, Chosen
 from tpf_server.fragments.writers.jsonld import JsonLdWriter, document
@@ -68,7 +69,7 @@ class Problems:
         accepted = parse_accept_header(accept, MIMEAccept)
         kind = accepted.best_match(_OFFERS, PROBLEM)
         if kind == "text/html":
-            page = self._html(problem, base_of(request.environ, self._settings))
+            page = self._html(problem, base_of(request.environ, self._settings), request)
             response = answer(page, "text/html; charset=utf-8", status)
         elif kind in _RDF and kind != "application/json":
             response = rdf_answer(_triples(status, title, detail), _RDF[kind], status)
@@ -79,13 +80,18 @@ class Problems:
         response.headers["Vary"] = "Accept"
         return response
 
-    def _html(self, problem: Mapping[str, object], base: str) -> str:
+    def _html(self, problem: Mapping[str, object], base: str, request: Request) -> str:
+        # A form that was filled in wrongly is there again, with its content.
+        filled = any(name in request.args for name in POSITIONS)
+        fields = [*POSITIONS, *(name for name in request.args if name not in POSITIONS)]
         return render(
             "problem.html",
             title=f"{problem['title']} – {self._settings.title}",
             site_title=self._settings.title,
             base=base,
             problem=problem,
+            action=base + request.path.lstrip("/"),
+            form=[(name, request.args.get(name, "")) for name in fields] if filled else [],
         )
 
 

@@ -1,6 +1,7 @@
 """HTML: working links, no injection, no third parties."""
 
 import re
+from collections import Counter
 from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -45,7 +46,8 @@ def test_terms_cannot_inject_script_or_links(tmp_path: Path) -> None:
             assert "<script>alert" not in response.text
             for tag, attributes in elements.found:
                 assert not any(name.startswith("on") for name in attributes), (tag, attributes)
-            assert all(link.startswith(("http://", "https://")) for link in elements.links())
+            links = [link for link in elements.links() if link != "#subject"]
+            assert all(link.startswith(("http://", "https://")) for link in links)
             assert "script-src 'sha256-" in response.headers["Content-Security-Policy"]
 
 
@@ -109,7 +111,7 @@ def test_terms_are_abbreviated(tmp_path: Path) -> None:
     with Served(tmp_path, rows, settings={"prefixes": {"ex": "http://example.org/"}}) as served:
         text = served.get("trains", "text/html").text
         assert text.count('title="http://example.org/a">ex:a</a>') == 3
-        assert '<span class="kind">xsd:integer</span>' in text
+        assert 'title="xsd:integer" class="value">1</a>' in text
         assert re.search(rf'title="{BASE}(.well-known/genid/trains/\S+)">/\1</a>', text)
         assert 'title="http://example.net/a">http://example.net/a</a>' in text
 
@@ -159,3 +161,62 @@ def test_the_page_has_one_heading_and_a_language(tmp_path: Path) -> None:
         elements = Elements(served.get("trains", "text/html").text).found
         assert [tag for tag, _ in elements].count("h1") == 1
         assert ("html", {"lang": "en"}) in elements
+
+
+def test_the_front_of_a_dataset(served: Served) -> None:
+    served.publish((quad("t1", "delay", '"5"'), Expiration(NOON + timedelta(seconds=8))))
+    text = served.get("trains", "text/html").text
+    (content,) = re.findall(r'<section id="content".*?</section>', text, re.DOTALL)
+    rows = [re.sub(r"<[^>]+>|↗", "", row) for row in re.findall(r"<tr>(.*?)</tr>", content)]
+    static = Counter(each.predicate[1:-1] for each in STATIC)
+    assert rows[1] == "http://example.org/delay1ask · watch" or "delay" in rows[1]
+    assert len(rows) == 1 + len(static | {"http://example.org/delay": 1})
+    for predicate, count in static.items():
+        assert any(predicate.rpartition("/")[2] in row and str(count) in row for row in rows)
+    assert 'id="content"' not in served.get("trains?page=2", "text/html").text
+    assert f"tpf-query {BASE}trains" in text
+
+
+def test_a_subject_has_its_name_as_heading(tmp_path: Path) -> None:
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    named = quad("a", "b", '"2"')._replace(predicate=Term(label), object=Term('"The <a>"'))
+    rows = [quad("a", "b", '"1"'), quad("a", "b", '"2"'), quad("c", "b", '"3"'), named]
+    with Served(tmp_path, rows) as served:
+        text = served.get("trains?subject=http://example.org/a", "text/html").text
+        assert "<h1>The &lt;a&gt;</h1>" in text
+        # Its own column is left out, and so is a predicate that is that of the row above.
+        assert text.count(">subject</th>") == 0
+        assert text.count("predicate=http://example.org/b") == 1
+        nameless = served.get("trains?subject=http://example.org/c", "text/html").text
+        assert "<h1>http://example.org/c</h1>" in nameless
+
+
+def test_an_error_keeps_what_was_filled_in(shared: Served) -> None:
+    response = shared.get("trains?subject=%22a%22%3E&page=1&at=noon", "text/html")
+    assert response.status_code == 400
+    elements = Elements(response.text).found
+    inputs = {a["name"]: a["value"] for tag, a in elements if tag == "input"}
+    assert inputs == {
+        "subject": '"a">', "predicate": "", "object": "", "graph": "", "page": "1", "at": "noon"
+    }  # fmt: skip
+    (form,) = [a for tag, a in elements if tag == "form"]
+    assert form["action"] == f"{BASE}trains"
+    assert "<form" not in shared.get("nothing", "text/html").text
+
+
+def test_a_past_page_leads_back_to_now(shared: Served) -> None:
+    text = shared.get(
+        "trains?predicate=http://example.org/p&at=2015-12-08T12:00:00Z", "text/html"
+    ).text
+    (banner,) = re.findall(r'<p class="banner">(.*?)</p>', text)
+    assert f'href="{BASE}trains?predicate=http' in banner
+    assert "at=" not in banner
+    assert 'data-renewed="' not in text
+
+
+def test_a_page_with_live_facts_says_when_to_read_it_again(served: Served) -> None:
+    end = NOON + timedelta(seconds=8)
+    served.publish((quad("t1", "delay", '"5"'), Expiration(end)))
+    text = served.get("trains", "text/html").text
+    (renewed,) = re.findall(r'data-renewed="(\d+)"', text)
+    assert int(renewed) == end.timestamp() * 1000

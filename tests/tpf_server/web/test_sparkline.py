@@ -8,7 +8,7 @@ from pathlib import Path
 from annotations.labels import Expiration
 from tests.support.served import NOON, Served, quad
 from tests.tpf_server.conftest import STATIC
-from tpf_server.web.index import sparkline
+from tpf_server.web.html import sparkline
 
 
 def test_updates_are_drawn_minute_by_minute(tmp_path: Path) -> None:

@@ -497,6 +497,10 @@ class FactIndex:
             not pattern.repeats or rows.repeats(row)
         )
 
+    def predicates(self) -> list[Term]:
+        """Return the predicates of all retained facts."""
+        return [Term(self.rows.terms.text(number)) for number in self._by_predicate]
+
     def rows_with(self, predicates: Callable[[Term], bool]) -> npt.NDArray[np.int32]:
         """Return the rows with these predicates."""
         rows = self.rows

@@ -539,6 +539,14 @@ class IndexedLiveStore:
             self._follow()
             return self._updates.until(to_micros(now))
 
+    def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int]]:
+        """See `LiveStore`."""
+        with self._reading():
+            self._check(snapshot, None)
+            predicates = self._index.predicates()
+        counted = [(each, self.count(FactPattern(predicate=each), snapshot)) for each in predicates]
+        return [(each, count) for each, count in counted if count]
+
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """See `LiveStore`."""
         with self._reading():

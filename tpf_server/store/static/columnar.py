@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
 from tpf_server.errors import StoreClosedError
-from tpf_server.store.protocols import QuadColumns
+from tpf_server.store.protocols import MOST_FREQUENT, QuadColumns
 from tpf_server.store.static import layout
 from tpf_server.store.static.checking import checked_store, with_generation
 from tpf_server.store.static.columns import Ids, map_column
@@ -57,6 +58,12 @@ class _Order:
             low = bisect_left(column, value, low, high)
             high = bisect_right(column, value, low, high)
         return low, high
+
+    def frequencies(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return the first terms, and how many rows each has."""
+        rows = np.diff(np.asarray(self._starts))
+        terms = np.flatnonzero(rows)
+        return terms, rows[terms]
 
     def firsts(self) -> Ids:
         begins = np.diff(np.asarray(self._starts))
@@ -286,6 +293,26 @@ class ColumnarStore:
             return []
         # Id 0 is that of the default graph.
         return files.dictionary.terms(files.plans[_GRAPH_BIT].order.firsts()[1:].tobytes())
+
+    def frequent(self, predicate: Term | None = None) -> Sequence[tuple[Term, int]]:
+        """See `StaticStore`."""
+        files = self._opened()
+        bits = _PREDICATE_BIT if self._has_graphs else _PREDICATE_BIT | _GRAPH_BIT
+        order = files.plans[bits].order
+        terms: npt.NDArray[Any]
+        if predicate is None:
+            terms, rows = order.frequencies()
+        else:
+            number = files.dictionary.id_of(predicate)
+            low, high = (0, 0) if number is None else order.range_of([number])
+            if low == high:
+                return []
+            column = np.asarray(order.columns["o"][low:high])
+            begins = np.concatenate(([0], np.flatnonzero(np.diff(column)) + 1, [len(column)]))
+            terms, rows = column[begins[:-1]], np.diff(begins)
+        most = np.argsort(-rows.astype(np.int64), kind="stable")[:MOST_FREQUENT]
+        named = files.dictionary.terms(terms[most].astype(np.uint32).tobytes())
+        return list(zip(named, rows[most].tolist(), strict=False))
 
     def close(self) -> None:
         """Release the files; a running request keeps them until it ends."""

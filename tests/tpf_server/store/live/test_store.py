@@ -1,6 +1,7 @@
 """The live store against a naive model on random timelines."""
 
 import itertools
+from collections import Counter
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -128,6 +129,8 @@ def patterns(model: LiveModel) -> list[FactPattern]:
 
 
 def agree(store: LiveStore, model: LiveModel, snapshot: Snapshot, instant: datetime) -> None:
+    everything = model.facts(FactPattern(), instant, snapshot.sequence)
+    assert dict(store.predicates(snapshot)) == Counter(each.quad.predicate for each in everything)
     for pattern in patterns(model):
         expected = model.facts(pattern, instant, snapshot.sequence)
         found = list(store.facts(pattern, snapshot, 0, 1000))

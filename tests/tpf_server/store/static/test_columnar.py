@@ -3,6 +3,7 @@
 import itertools
 import tempfile
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,25 @@ def test_which_of_many_quads_are_held(data: list[Quad], asked: list[Quad], few: 
         patch.setattr("tpf_server.store.static.columnar._FEW", few)
         assert set(store.held([*asked, *data])) == set(data)
         assert set(store.held(asked)) == set(asked) & set(data)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(quads, max_size=60) | st.lists(triples, max_size=60), st.integers(1, 5))
+def test_what_is_frequent_as_counted(data: list[Quad], most: int) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        static_store(Path(folder, "s"), data) as store,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for predicate in (None, *NODES, literal("none")):
+            chosen = [each for each in set(data) if predicate in (None, each.predicate)]
+            terms = [each.predicate if predicate is None else each.object for each in chosen]
+            found = store.frequent(predicate)
+            assert dict(found) == Counter(terms)
+            assert [n for _, n in found] == sorted((n for _, n in found), reverse=True)
+            patch.setattr("tpf_server.store.static.columnar.MOST_FREQUENT", most)
+            assert store.frequent(predicate) == found[:most]
+            patch.undo()
 
 
 def every_shape(quad: Quad) -> list[QuadPattern]:
