@@ -79,6 +79,8 @@ def read_state(path: Path, replay: str) -> ReplayState | None:
 
 _SLOWEST = 1e-6
 """The speed with which a day lasts for almost three thousand years."""
+_OF_CONTENT = frozenset({400, 413, 422})
+"""How servers refuse one batch, and may take the next one."""
 _LABELS = 4
 """How often a batch is labelled anew before the replay gives up."""
 
@@ -191,6 +193,11 @@ def replay(
             label, attempts = _publish(
                 batch, identifier, publisher, timeline, clock, settings, cancelled
             )
+        except PublishRefusedError as error:
+            if batch.refused is None or error.status not in _OF_CONTENT:
+                raise
+            batch.refused(str(error))
+            continue
         except ServerUnreachableError:
             if cancelled is not None and cancelled.is_set():
                 return ReplaySummary(done, facts, retries, timeline.slipped, completed=False)

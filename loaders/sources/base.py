@@ -1,7 +1,7 @@
 """Interfaces of sources: static facts in pieces, and feeds of batches."""
 
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -44,12 +44,16 @@ def size_of(paths: Iterable[Path | RemoteFile | RemotePlace]) -> int:
 
 
 class FeedBatch(NamedTuple):
-    """The statements at one instant; they hold until `holds` or the next batch (`until`)."""
+    """The statements at one instant; they hold until `holds` or the next batch (`until`).
+
+    `refused` is called where a server refuses what they say; ``None``: that ends their replay.
+    """
 
     at: datetime
     until: datetime
     quads: tuple[Quad, ...]
     holds: datetime | None = None
+    refused: Callable[[str], None] | None = None
 
     @property
     def end(self) -> datetime:

@@ -80,7 +80,8 @@ class Listener:
                     now = self._live.clock.now()
                     if start is None or now >= start:
                         last = max(now, last + _MICROSECOND)
-                        yield FeedBatch(last, last + self._holds, document.quads)
+                        refused = document.refused.append
+                        yield FeedBatch(last, last + self._holds, document.quads, refused=refused)
                         count += 1
                     document.published.set()
             finally:
@@ -120,18 +121,22 @@ class Listener:
         except InputError as error:
             self._live.failed(str(error))
             return answer("400 Bad Request", f"{error}\n")
-        document = _Document(quads, threading.Event())
+        document = _Document(quads, threading.Event(), [])
         if quads:
             self._arrived.put(document)
             while not document.published.wait(_LOOK_SECONDS):
                 if self._ended.is_set():
                     return answer("503 Service Unavailable", "nobody listens any more\n")
+        for reason in document.refused:
+            self._live.failed(reason)
+            return answer("422 Unprocessable Content", f"{reason}\n")
         return answer("204 No Content")
 
 
 class _Document(NamedTuple):
     quads: tuple[Quad, ...]
     published: threading.Event
+    refused: list[str]
 
 
 class _Server:

@@ -167,7 +167,7 @@ class Poller:
                 failed(reason)
                 continue
             succeeded = True
-            yield FeedBatch(now, following + _GRACE, quads)
+            yield FeedBatch(now, following + _GRACE, quads, refused=failed)
         if reason is not None and not succeeded:
             raise InputError("every poll failed", self._url)
 

@@ -154,6 +154,43 @@ def test_the_command_listens(
     assert len(facts.accepted) == 1
 
 
+def test_a_document_that_the_server_refuses_ends_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may post could stop the feed of all others; only a wrong token ends it."""
+    facts = FactsServer(SystemClock())
+    refusing = [422, 400, 413, None, 403]
+    sent: list[int] = []
+    echoed: list[str] = []
+    senders: list[threading.Thread] = []
+
+    def server(environ: dict[str, Any], start_response: Any) -> Any:
+        status = refusing.pop(0)
+        if status is None:
+            return facts(environ, start_response)
+        start_response(f"{status} Refused", [("Content-Type", "text/plain")])
+        return [b"two labels overlap"]
+
+    def told(text: str, err: bool) -> None:
+        echoed.append(text)
+        if found := re.search(r"listening at (\S+)", text):
+            senders.append(threading.Thread(target=post_all, args=(found[1],)))
+            senders[0].start()
+
+    def post_all(url: str) -> None:
+        for number in range(5):
+            post(url, json.dumps(notification(vehicle(number))), sent)
+
+    monkeypatch.setattr("loaders.commands.load_feeds.typer.echo", told)
+    with listening(server) as origin:
+        arguments = ["listen://127.0.0.1:0", "--push", f"{origin}fleet", "--token", "secret"]
+        assert run("load", "ngsi-ld", *arguments) == 1
+        senders[0].join(60)
+    assert sent == [422, 422, 422, 204, 503]
+    assert [each.rpartition(" ")[2] for each in echoed[1:]] == ["overlap"] * 3
+    assert len(facts.accepted) == 1
+
+
 def test_who_is_not_told_is_told_so() -> None:
     stopped = threading.Event()
     statuses: list[int] = []
