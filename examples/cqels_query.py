@@ -3,7 +3,7 @@
 usage: python cqels_query.py                           (needs: pip install ".[server]")
 """
 
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 
 NEAR = "http://example.org/floorplan#connected"
 AT = "http://example.org/floorplan#detectedAt"

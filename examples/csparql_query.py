@@ -3,7 +3,7 @@
 usage: python csparql_query.py                         (needs: pip install ".[server]")
 """
 
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine
 
 GATES = "http://example.org/tollgates"
 REGISTERS = "http://example.org/traffic#registers"
@@ -17,8 +17,8 @@ MINUTE = 60_000
 
 
 def main() -> None:
-    engine = CsparqlEngine()
-    engine.register(QUERY, lambda answer: print(answer.at // MINUTE, *sorted(answer.rows)))
+    engine = Engine()
+    engine.register_csparql(QUERY, lambda answer: print(answer.at // MINUTE, *sorted(answer.rows)))
     for minute, gate, car in ((1, "north", 156), (2, "south", 75), (6, "north", 130)):
         element = (f"<urn:{gate}>", f"<{REGISTERS}>", f'"{car}"')
         engine.push(GATES, element, minute * MINUTE)

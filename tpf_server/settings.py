@@ -308,7 +308,7 @@ class Settings:
     keep_queries: bool = setting(
         False, "keep continuous queries and streams in data_dir, and begin them again at start"
     )
-    max_queries: int = setting(10_000, "most continuous queries, of each language")
+    max_queries: int = setting(10_000, "most continuous queries")
     max_window: int = setting(10_000_000, "most elements in the windows of one continuous query")
     max_join_rows: int = setting(
         1_000_000,

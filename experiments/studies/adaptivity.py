@@ -23,7 +23,7 @@ from experiments.harness.items import (
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.delivery import Emission
 
 _Element = tuple[str, tuple[str, str, str]]
@@ -182,7 +182,7 @@ def _column(routing: Routing) -> str:
 
 class _Side:
     def __init__(self, workload: Workload, routing: Routing) -> None:
-        self.engine = Engine(routing=routing)
+        self.engine = Engine(EngineSettings(routing=routing))
         self.rows = 0
         self.seconds = 0.0
         self.query = self.engine.register(workload.query, self.take)

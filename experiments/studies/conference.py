@@ -34,8 +34,7 @@ from experiments.workloads.conference import (
     periodic_query,
     quads,
 )
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 
 _TEMPLATES = ("Q1", "Q2", "Q3", "Q4", "Q5")
@@ -322,7 +321,7 @@ def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[
 
 
 def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[ResultRow]:
-    engine = CsparqlEngine()
+    engine = Engine()
     engine.attach(opened.bibliography)
     engine.attach(opened.floorplan)
     events = opened.periodic_events
@@ -338,7 +337,7 @@ def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[Res
 
     started = time.perf_counter()
     for author in range(constant, constant + count):
-        engine.register(periodic_query(name, author), take)
+        engine.register_csparql(periodic_query(name, author), take)
     registered = time.perf_counter()
     taken, cpu = _pushed(partial(engine.push, BADGES), events)
     evaluated = len(instants)

@@ -32,8 +32,8 @@ from experiments.harness.results import Results
 from experiments.studies.conference import conference_graphs
 from experiments.workloads import named_queries
 from experiments.workloads.conference import BADGES, Conference
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 
@@ -417,7 +417,7 @@ class SparkMarket:
         from tpf_server.continuous.csparql.spark.execution import SparkExecution
 
         self.number += 1
-        engine = CsparqlEngine()
+        engine = Engine()
         for graph in self.static:
             engine.attach(graph)
         predicates = {
@@ -459,13 +459,13 @@ class _Stopwatch:
 
 def _evaluations(name: str, opened: Any) -> Iterable[ResultRow]:
     graphs, events = opened
-    engine = CsparqlEngine()
+    engine = Engine()
     for graph in graphs:
         engine.attach(graph)
     # Says that people and rooms do not come from the stream.
     engine.declare(BADGES, [str(events[0][1][1])])
     watch = _Stopwatch()
-    engine.register(_PREFIXES + _QUERIES[name].format(_FROM), watch)
+    engine.register_csparql(_PREFIXES + _QUERIES[name].format(_FROM), watch)
     for at, triple in events:
         engine.push(BADGES, triple, at)
     engine.finish()
@@ -488,13 +488,13 @@ def _with_rules(
     rules: tuple[Rule, ...],
     opened: Any,
 ) -> Iterable[ResultRow]:
-    engine = CsparqlEngine(rules=rules)
+    engine = Engine(instants=InstantSettings(rules=rules))
     for graph in opened:
         engine.attach(graph)
     for name in MARKETS:
         engine.declare(name, [f"{EXCHANGE}does", f"{EXCHANGE}with"])
     watch = _Stopwatch()
-    engine.register(market_query(query, window), watch)
+    engine.register_csparql(market_query(query, window), watch)
     seconds = window + settings.seconds // 2
     for market, at, triples in transactions(run.seed, size, 100 * seconds):
         engine.push(MARKETS[market], triples, at)

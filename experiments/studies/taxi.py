@@ -60,7 +60,7 @@ from experiments.workloads.taxi_files import (
     route_counts,
     write_trips,
 )
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.semantics import PAPER_ANSWER
 
 SYNTHETIC, RECORDED, FILE = "synthetic", "recorded", "file"
@@ -154,7 +154,7 @@ class Player:
     def __init__(self, name: str, minutes: int, folder: Path, stack: ExitStack) -> None:
         self.paths = [folder / f"answers{number}.csv" for number in range(len(QUESTIONS[name]))]
         self._writers = []
-        self._engine = Engine(semantics=PAPER_ANSWER)
+        self._engine = Engine(EngineSettings(semantics=PAPER_ANSWER))
         for question, path in zip(QUESTIONS[name], self.paths, strict=True):
             file = stack.enter_context(path.open("w", encoding="ascii"))
             writer = ChallengeAnswers(file, question.cells)

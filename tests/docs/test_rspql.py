@@ -5,9 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.rspql.registering import register
 
 PAGE = Path(__file__).parents[2] / "docs" / "rspql.md"
 READINGS = "http://example.org/readings"
@@ -20,9 +19,9 @@ def example(language: str, number: int = 0) -> str:
 
 
 def test_the_query_over_two_windows_of_one_stream() -> None:
-    engine = CsparqlEngine()
+    engine = Engine()
     answers: list[PeriodicAnswer] = []
-    register(engine, example("sparql"), answers.append)
+    engine.register_rspql(example("sparql"), answers.append)
     integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
     for second, degrees in ((5, 18), (58, 22), (63, 20)):
         triple = ("<urn:hall>", f"<{ROOMS}degrees>", f'"{degrees}"{integer}')
@@ -35,9 +34,9 @@ def test_the_query_over_two_windows_of_one_stream() -> None:
 
 
 def test_graphs_of_elements() -> None:
-    engine = CsparqlEngine()
+    engine = Engine()
     answers: list[PeriodicAnswer] = []
-    register(engine, example("sparql", 1), answers.append)
+    engine.register_rspql(example("sparql", 1), answers.append)
     trips = "http://example.org/trips#"
     integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
     for name, distance in (("<urn:short>", 1), ("<urn:long>", 3)):

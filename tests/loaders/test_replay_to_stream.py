@@ -19,8 +19,7 @@ from loaders.sources.flights import Flights
 from tests.loaders.recordings import write_flights
 from tests.loaders.test_replay_served import ROWS
 from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.hosting import Policies
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.web import continuous_blueprint
@@ -45,9 +44,8 @@ class Site(NamedTuple):
 @pytest.fixture
 def site() -> Iterator[Site]:
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    engine = Engine()
-    periodic = CsparqlEngine(eager=True, beside=engine)
-    service = ContinuousService(engine, periodic, clock, Policies(backlog=1000))
+    engine = Engine(instants=InstantSettings(eager=True))
+    service = ContinuousService(engine, clock, Policies(backlog=1000))
     app = Flask("test")
     settings = Settings(base_url=ROOT, publish_token="secret")
     app.register_blueprint(continuous_blueprint(service, BodyReader(100_000), settings))

@@ -6,10 +6,10 @@ from typing import Any
 
 from tests.support.csparql_reference import Clause, Reference, solutions
 from tests.support.csparql_spark import settings
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.csparql.csparql_query import LogicalWindow, PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
-from tpf_server.continuous.csparql.rules import RULES_ON_SPARK
+from tpf_server.continuous.csparql.rules import RULES_ON_SPARK, Rule
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 
@@ -34,17 +34,17 @@ def contents(
     return result
 
 
-class EngineBesideSpark(CsparqlEngine):
+class EngineBesideSpark(Engine):
     """Records elements and answers for `compare`."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.rules = options.get("rules", RULES_ON_SPARK)
+    def __init__(self, rules: tuple[Rule, ...] = RULES_ON_SPARK, **options: Any) -> None:
+        super().__init__(instants=InstantSettings(rules=rules), **options)
+        self.rules = rules
         self.elements: Timeline = []
         self.answered: list[tuple[PeriodicQuery, list[PeriodicAnswer]]] = []
 
-    def register(self, *args: Any, **options: Any) -> PeriodicQuery:
-        registered = super().register(*args, **options)
+    def register_csparql(self, *args: Any, **options: Any) -> PeriodicQuery:
+        registered = super().register_csparql(*args, **options)
         answers: list[PeriodicAnswer] = []
         take = registered.take
 

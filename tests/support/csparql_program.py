@@ -14,8 +14,8 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.spark.execution import SparkExecution, continuous_session
 from tpf_server.continuous.engine.errors import ContinuousError
 
@@ -28,8 +28,8 @@ PREDICATE = "<http://e/value>"
 STATIC = [(f"<http://e/{s}>", "<http://e/in>", f"<http://e/{z}>") for s, z in ("ax", "bx", "cy")]
 
 
-def engine() -> CsparqlEngine:
-    made = CsparqlEngine()
+def engine() -> Engine:
+    made = Engine()
     made.add(STATIC)
     return made
 

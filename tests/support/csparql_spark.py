@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.csparql_reference import Solutions, solutions
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
 
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -42,10 +42,10 @@ def write(directory: Path, streams: Sequence[str], elements: Sequence[Element]) 
 
 
 def native(
-    engine: CsparqlEngine, text: str, elements: Sequence[Element], until: int
+    engine: Engine, text: str, elements: Sequence[Element], until: int
 ) -> list[PeriodicAnswer]:
     """Return the answers of the native engine."""
-    registered = engine.register(text)
+    registered = engine.register_csparql(text)
     for stream, at, triple in elements:
         engine.push(stream, triple, at)
     engine.advance(until)
@@ -54,7 +54,7 @@ def native(
 
 def on_spark(
     session: Any,
-    engine: CsparqlEngine,
+    engine: Engine,
     text: str,
     elements: Sequence[Element],
     until: int,

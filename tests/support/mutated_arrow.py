@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from annotations.clock import ManualClock
 from annotations.terms import Term
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.records.record_bodies import read_records
 from tpf_server.continuous.hosting import Policies
@@ -128,7 +127,7 @@ def _service(*, whole: bool) -> ContinuousService:
     engine = Engine()
     clock = ManualClock(datetime(2020, 1, 1, tzinfo=UTC))
     policies = Policies(whole_batches=whole, time="elements")
-    service = ContinuousService(engine, CsparqlEngine(beside=engine), clock, policies)
+    service = ContinuousService(engine, clock, policies)
     service.register(QUERY)
     return service
 

@@ -16,15 +16,15 @@ from annotations.terms import DEFAULT_GRAPH, Term
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.iris import resolve
 from tpf_server.continuous.changing_graphs import ChangingGraphs, RemoteGraphs
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.engine import InstantSettings
 from tpf_server.continuous.csparql.periodic_query import ExecutedQuery, Executor, Pace, Widen
 from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
     UnsupportedContinuousQueryError,
 )
-from tpf_server.continuous.engine.semantics import EngineLimits, Kernel
+from tpf_server.continuous.engine.semantics import EngineLimits, EngineSettings, Kernel
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.hosting import Policies
 from tpf_server.continuous.result_log import Registrations
@@ -117,7 +117,7 @@ def continuous_service(
     clock: Clock,
     stopwatch: Callable[[], float] = time.thread_time,
 ) -> ContinuousService:
-    """Make both engines over the static data of the datasets, and their service."""
+    """Make an engine over the static data of the datasets, and its service."""
     # So that a stream is called by its URL.
     base = f"{settings.base}streams/"
     by_clock = settings.stream_time == "clock"
@@ -127,24 +127,24 @@ def continuous_service(
         join_rows=settings.max_join_rows,
     )
     engine = Engine(
-        base=base,
-        limits=limits,
-        create_streams=settings.create_streams,
-        routing=cast(Routing, settings.join_routing),
-        kernel=cast(Kernel, settings.stream_kernel),
-        # The clock lets queries answer for empty windows, but no replay through years of nothing.
-        skip_idle=not by_clock,
-    )
-    periodic = CsparqlEngine(
-        base=base,
-        limits=limits,
-        patience=settings.stream_patience,
-        eager=by_clock,
-        skip_idle=not by_clock,
-        # By CPU: what else the machine does makes no answers rarer.
-        pace=Pace(stopwatch, Widen(settings.widen_steps)),
-        learn=settings.learn_predicates,
-        beside=engine,
+        EngineSettings(
+            base=base,
+            lateness=settings.stream_lateness,
+            create_streams=settings.create_streams,
+            routing=cast(Routing, settings.join_routing),
+            kernel=cast(Kernel, settings.stream_kernel),
+            # The clock lets queries answer for empty windows, but no replay through years of
+            # nothing.
+            skip_idle=not by_clock,
+        ),
+        limits,
+        InstantSettings(
+            patience=settings.stream_patience,
+            eager=by_clock,
+            # By CPU: what else the machine does makes no answers rarer.
+            pace=Pace(stopwatch, Widen(settings.widen_steps)),
+            learn=settings.learn_predicates,
+        ),
     )
     datasets = tuple(datasets)
     engine.static.exchange(static_graphs(settings, datasets))
@@ -158,7 +158,6 @@ def continuous_service(
     policies = Policies(
         time="clock" if by_clock else "elements",
         delay=settings.stream_delay,
-        lateness=settings.stream_lateness,
         ahead=settings.stream_ahead,
         whole_batches=not settings.skip_malformed,
         backlog=settings.max_results,
@@ -173,13 +172,12 @@ def continuous_service(
     )
     for stream, predicates in settings.declare.items():
         engine.create_stream(stream)
-        periodic.declare(stream, predicates.split())
+        engine.declare(stream, predicates.split())
     registrations = None
     if settings.keep_queries:
         registrations = Registrations(Path(settings.data_dir) / "continuous.json")
     return ContinuousService(
         engine,
-        periodic,
         clock,
         policies,
         registrations,

@@ -27,13 +27,13 @@ from annotations.wording import counted, how_to_install
 from tpf_client.commands import NamedOutput
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
 from tpf_server.continuous.changing_graphs import asked_once
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.csparql.drawing import denotational_graph, drawn
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.engine import InstantSettings
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
-from tpf_server.continuous.csparql.periodic_query import Pace, Widen
+from tpf_server.continuous.csparql.periodic_query import Pace, PeriodicQuery, Widen
 from tpf_server.continuous.csparql.rules import RULES, RULES_ON_SPARK
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import Element, graph_of, read_file
@@ -44,7 +44,8 @@ from tpf_server.continuous.engine.errors import (
     ElementError,
 )
 from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS
-from tpf_server.continuous.engine.query_engine import ParsedQuery
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.query_engine import ParsedQuery, QueryEngine
 from tpf_server.continuous.engine.records.record_reading import (
     RecordColumns,
     columns_of_batch,
@@ -52,8 +53,9 @@ from tpf_server.continuous.engine.records.record_reading import (
     opened_batches,
 )
 from tpf_server.continuous.engine.running_query import RunningQuery
-from tpf_server.continuous.engine.semantics import CQELS, KERNELS, SEMANTICS, Kernel
-from tpf_server.continuous.engine.static.static_data import StaticGraphs, StoreGraph
+from tpf_server.continuous.engine.semantics import CQELS, KERNELS, SEMANTICS, EngineSettings, Kernel
+from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.hosting import CSPARQL, RSPQL, called, semantics_of
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.rspql.parser import parse_report
@@ -123,7 +125,7 @@ class ArrowFile:
 # Static data of an engine from files: RDF, or stores that a loader wrote.
 
 
-def load(engine: StaticGraphs, static: Iterable[Path], graphs: Iterable[tuple[str, Path]]) -> None:
+def load(engine: QueryEngine, static: Iterable[Path], graphs: Iterable[tuple[str, Path]]) -> None:
     """Load static data into an engine.
 
     Args:
@@ -229,6 +231,12 @@ _Files = Sequence[tuple[str, Path]]
 _POLICIES = (*SEMANTICS, CSPARQL, RSPQL)
 
 
+_SETTINGS: Final = EngineSettings()
+_INSTANTS: Final = InstantSettings()
+_Read = Callable[[str, str], ContinuousQuery | CsparqlQuery]
+"""Parses a text, with what its IRIs are relative to."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamReplay:
     """Texts of queries, and the files that they read.
@@ -249,9 +257,11 @@ class StreamReplay:
     lateness: int = 0
     skip_malformed: bool = False
 
-    def periodic_engine(self, **options: Any) -> CsparqlEngine:
-        """Make an engine for C-SPARQL and RSP-QL with the static data and declarations."""
-        engine = CsparqlEngine(lateness=self.lateness, strict=not self.skip_malformed, **options)
+    def engine(
+        self, settings: EngineSettings = _SETTINGS, instants: InstantSettings = _INSTANTS
+    ) -> Engine:
+        """An engine with the static data and declarations."""
+        engine = Engine(settings, instants=instants)
         load(engine, self.static, self.graphs)
         for name, predicates in self.declared.items():
             engine.declare(name, predicates)
@@ -269,23 +279,48 @@ class _Played:
     widened: Sequence[str] = ()
 
 
-# CQELS-QL: lines ``number of the arrival<TAB>query<TAB>values``, these with spaces between them.
+# Lines of CQELS-QL: ``number of the arrival<TAB>query<TAB>values``, these with spaces between them;
+# of C-SPARQL and RSP-QL: ``instant<TAB>query<TAB>values``, with tabulators between them, empty
+# where unbound. ASK gives ``true`` or ``false`` at each instant.
 
 
-def _run_cqels(replay: StreamReplay, engine: Engine, output: ReplayOutput) -> _Played:
-    load(engine, replay.static, replay.graphs)
-    _ask_services(engine, (parse(text, engine.base) for text in replay.queries))
-    started = [
-        engine.register(text, _writer(output, partial(_emission_lines, number)))
-        for number, text in enumerate(replay.queries)
-    ]
+def run_native(
+    replay: StreamReplay, engine: Engine, output: ReplayOutput, read: _Read = parse_csparql
+) -> _Played:
+    """Play streams through queries on the native engine."""
+    queries = [read(text, engine.base) for text in replay.queries]
+    _ask_services(engine, queries)
+    started: list[RegisteredQuery | PeriodicQuery] = []
+    for number, query in enumerate(queries):
+        if isinstance(query, CsparqlQuery):
+            lines = _writer(output, partial(_answer_lines, number))
+            started.append(engine.start_at_instants(query, lines, name=f"query {number}"))
+        else:
+            started.append(engine.start(query, _writer(output, partial(_emission_lines, number))))
     files = [(engine.name(iri), path) for iri, path in replay.streams]
+    refused: list[ElementError] = []
+
+    def push(stream: str, each: Element) -> None:
+        try:
+            engine.push(stream, each.triples, each.at, graph_of(each.triples))
+        except ElementError as error:
+            if not replay.skip_malformed:
+                raise
+            refused.append(error)
+
     if len(files) == 1 and holds_records(files[0][1]) and not replay.skip_malformed:
         steps = _pushed_records(engine, *files[0])
     else:
-        steps = _pushed(files, engine.name, lambda s, each: engine.push(s, each.triples, each.at))
+        steps = _pushed(files, engine.name, push)
     played, malformed = _play(engine, started, replay, steps, output)
-    return _Played(played, malformed, engine.dropped, sum(each.emitted for each in started))
+    widened = [
+        f"{each.name} was evaluated every {', '.join(map(str, each.instants.periods))} ms in the "
+        f"end: {each.every}"
+        for each in engine.queries.values()
+        if isinstance(each, PeriodicQuery) and each.instants != each.query.instants
+    ]
+    late, answers = engine.dropped + engine.late, sum(each.emitted for each in started)
+    return _Played(played, malformed + len(refused), late, answers, widened)
 
 
 def _emission_lines(number: int, emission: Emission) -> Iterator[str]:
@@ -293,52 +328,6 @@ def _emission_lines(number: int, emission: Emission) -> Iterator[str]:
     for row in emission.rows:
         values = " ".join("UNDEF" if value is None else value for value in row)
         yield f"{sign}{emission.sequence}\t{number}\t{values}\n"
-
-
-def _explain_cqels(replay: StreamReplay, engine: Engine, output: TextIO) -> None:
-    load(engine, replay.static, replay.graphs)
-    engine.asks = True
-    for text in replay.queries:
-        state = engine.register(text, lambda _: None).explain()
-        output.write(json.dumps(state, indent=2) + "\n")
-
-
-# C-SPARQL and RSP-QL: lines ``instant<TAB>query<TAB>values``, with tabulators between them, empty
-# where unbound. ASK gives ``true`` or ``false`` at each instant.
-
-
-def run_periodic(
-    replay: StreamReplay,
-    engine: CsparqlEngine,
-    output: ReplayOutput,
-    read: Callable[[str, str], CsparqlQuery] = parse_csparql,
-) -> _Played:
-    """Play streams through queries that answer at instants, on the native engine."""
-    queries = [read(text, engine.base) for text in replay.queries]
-    _ask_services(engine, queries)
-    started = [
-        engine.start(
-            query,
-            _writer(output, partial(_answer_lines, number)),
-            name=f"query {number}",
-        )
-        for number, query in enumerate(queries)
-    ]
-    files = [(engine.name(iri), path) for iri, path in replay.streams]
-
-    def push(stream: str, each: Element) -> None:
-        engine.push(stream, each.triples, each.at, graph_of(each.triples))
-
-    steps = _pushed(files, engine.name, push)
-    played, malformed = _play(engine, started, replay, steps, output)
-    widened = [
-        f"{each.name} was evaluated every {', '.join(map(str, each.instants.periods))} ms in the "
-        f"end: {each.every}"
-        for each in engine.queries.values()
-        if each.instants != each.query.instants
-    ]
-    answers = sum(each.emitted for each in started)
-    return _Played(played, malformed + engine.refused, engine.late, answers, widened)
 
 
 def _answer_lines(number: int, answer: PeriodicAnswer) -> Iterator[str]:
@@ -351,7 +340,7 @@ def _answer_lines(number: int, answer: PeriodicAnswer) -> Iterator[str]:
 
 
 def _run_on_spark(
-    replay: StreamReplay, engine: CsparqlEngine, output: TextIO, work: str, master: str
+    replay: StreamReplay, engine: Engine, output: TextIO, work: str, master: str
 ) -> _Played:
     """Play streams through queries in C-SPARQL on Spark.
 
@@ -415,7 +404,7 @@ def _run_on_spark(
                 places,
                 f"{work}/query{number}",
                 lateness=replay.lateness,
-                predicates=engine.learning.declared,
+                predicates=engine.instants.learning.declared,
             )
             counts["late"] += execution.replay().late
             for answer in execution.results.read():
@@ -425,9 +414,7 @@ def _run_on_spark(
     return _Played(counts["elements"], counts["malformed"], counts["late"], counts["answers"])
 
 
-def explained(
-    engine: CsparqlEngine, query: str | CsparqlQuery, drawing: Drawing = Drawing.TEXT
-) -> str:
+def explained(engine: Engine, query: str | CsparqlQuery, drawing: Drawing = Drawing.TEXT) -> str:
     """Draw the operators of a query as written and as they run, and its denotational graph."""
     initial, final = engine.explain(query)
     graphs = (drawn(initial), drawn(final), denotational_graph(final))
@@ -449,8 +436,8 @@ _DRAWINGS: Final = {
 EmittedT = TypeVar("EmittedT")
 
 
-def _ask_services(engine: Engine | CsparqlEngine, queries: Iterable[ParsedQuery]) -> None:
-    """Read services now; warn of those that do not answer."""
+def _ask_services(engine: Engine, queries: Iterable[ParsedQuery]) -> None:
+    """Read what services say now; warn of those that do not answer."""
     engine.asks = True
     clauses = (clause for query in queries for clause in query.services)
     for reason in asked_once(engine.static, clauses, SystemClock()):
@@ -486,7 +473,7 @@ def _pushed_records(engine: Engine, stream: str, path: Path) -> Iterator[Element
 
 
 def _play(
-    engine: Engine | CsparqlEngine,
+    engine: Engine,
     started: Sequence[RunningQuery[Any]],
     replay: StreamReplay,
     steps: Iterable[ElementError | None],
@@ -605,38 +592,38 @@ def run(
             raise typer.BadParameter("only C-SPARQL runs on Spark")
         if widen_steps is not Widen.NEVER and (policy != CSPARQL or engine is _EngineName.SPARK):
             raise typer.BadParameter("steps are widened in C-SPARQL on the native engine only")
-        if policy not in (CSPARQL, RSPQL):
-            cqels = Engine(
-                semantics=SEMANTICS[policy],
-                lateness=lateness,
-                routing=cast(Routing, _check(routing, ROUTINGS)),
-                kernel=cast(Kernel, _check(kernel, KERNELS)),
-            )
-            if isinstance(out, ArrowFile) or not explain:
-                _report(_run_cqels(replay, cqels, out), "left out")
-            else:
-                _explain_cqels(replay, cqels, out)
-            return
+        settings = EngineSettings(
+            semantics=SEMANTICS.get(policy, CQELS),
+            lateness=lateness if policy in SEMANTICS else 0,
+            routing=cast(Routing, _check(routing, ROUTINGS)),
+            kernel=cast(Kernel, _check(kernel, KERNELS)),
+        )
         tick_policy = cast(TickPolicy, _check(tick, TICKS))
-        read: Callable[[str, str], CsparqlQuery] = parse_csparql
-        if policy == RSPQL:
+        late, read = "left out", cast("_Read", parse)
+        if policy == CSPARQL:
+            late, read = "came after the evaluation", parse_csparql
+        elif policy == RSPQL:
+            late = "came after the evaluation"
             read = partial(parse_rspql, report=parse_report(report), tick=tick_policy)
+        instants = InstantSettings(
+            lateness=lateness,
+            rules=RULES_ON_SPARK if engine is _EngineName.SPARK else RULES,
+            pace=None if widen_steps is Widen.NEVER else Pace(time.thread_time, widen_steps),
+        )
+        native = replay.engine(settings, instants)
         if explain:
             assert not isinstance(out, ArrowFile)
-            rules = RULES_ON_SPARK if engine is _EngineName.SPARK else RULES
-            _explain(replay, replay.periodic_engine(rules=rules), read, drawing, out)
+            _explain(replay, native, read, drawing, out)
             return
-        pace = None if widen_steps is Widen.NEVER else Pace(time.thread_time, widen_steps)
-        periodic = replay.periodic_engine(pace=pace)
         if engine is _EngineName.NATIVE:
-            played = run_periodic(replay, periodic, out, read)
+            played = run_native(replay, native, out, read)
         else:
             assert not isinstance(out, ArrowFile)
             with tempfile.TemporaryDirectory(prefix="tpf-continuous-") as temporary:
-                played = _run_on_spark(replay, periodic, out, work or temporary, master)
+                played = _run_on_spark(replay, native, out, work or temporary, master)
         for each in played.widened:
             typer.echo(each, err=True)
-        _report(played, "came after the evaluation")
+        _report(played, late)
 
 
 def _check(value: str, allowed: Sequence[str]) -> str:
@@ -710,17 +697,19 @@ def _language_of(queries: Sequence[str]) -> str:
 
 
 def _explain(
-    replay: StreamReplay,
-    engine: CsparqlEngine,
-    read: Callable[[str, str], CsparqlQuery],
-    drawing: Drawing,
-    output: TextIO,
+    replay: StreamReplay, engine: Engine, read: _Read, drawing: Drawing, output: TextIO
 ) -> None:
+    """Write how queries are evaluated: the plans of CQELS-QL, the operators of the others."""
+    engine.asks = True
     for text in replay.queries:
         query = read(text, engine.base)
-        if isinstance(query, RspqlQuery):
-            output.write(f"{query.said}\n\n")
-        output.write(explained(engine, query, drawing))
+        if isinstance(query, CsparqlQuery):
+            if isinstance(query, RspqlQuery):
+                output.write(f"{query.said}\n\n")
+            output.write(explained(engine, query, drawing))
+        else:
+            state = engine.start(query, lambda _: None).explain()
+            output.write(json.dumps(state, indent=2) + "\n")
 
 
 def _report(played: _Played, what: str) -> None:

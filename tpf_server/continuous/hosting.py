@@ -1,4 +1,4 @@
-"""Register queries of all languages in their engines; log and write their emissions."""
+"""Register queries of all languages; log and write their emissions."""
 
 import io
 import itertools
@@ -18,12 +18,11 @@ from annotations.urls import origin_of
 from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.algebra import Row
 from tpf_client.sparql.tokens import Token, tokenize
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.cqels.parser import parse as parse_cqels
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
-from tpf_server.continuous.csparql.periodic_query import Executor, PeriodicQuery
+from tpf_server.continuous.csparql.periodic_query import Executor
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import iso, milliseconds
 from tpf_server.continuous.engine.errors import (
@@ -33,7 +32,6 @@ from tpf_server.continuous.engine.errors import (
     UnknownQueryError,
     UnsupportedContinuousQueryError,
 )
-from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.running_query import (
     EmissionColumns,
     RunningQuery,
@@ -73,7 +71,6 @@ class Policies:
         time: ``elements`` move stream time, or the ``clock`` too, so that windows close without
             them.
         delay: milliseconds by which stream time stays behind the clock.
-        lateness: milliseconds that elements wait to be put in order.
         ahead: milliseconds that an element may be ahead of the clock.
         whole_batches: refuse a batch with a malformed element whole.
         memory: approximate bytes of the emissions of all queries.
@@ -84,7 +81,6 @@ class Policies:
 
     time: StreamTimePolicy = "clock"
     delay: int = 500
-    lateness: int = 0
     ahead: int = 60_000
     whole_batches: bool = True
     backlog: int = 10_000
@@ -280,7 +276,6 @@ class Hosting:
     def __init__(
         self,
         engine: Engine,
-        periodic: CsparqlEngine,
         streams: SharedStreams,
         log: Callable[[], ResultLog],
         executors: Mapping[str, Executor] | None = None,
@@ -292,7 +287,6 @@ class Hosting:
         self._default = default
         self.queries: dict[str, HostedQuery] = {}
         self._engine = engine
-        self._periodic = periodic
         self._streams = streams
         self._log = log
         self._numbers = itertools.count(1)
@@ -341,7 +335,7 @@ class Hosting:
         return ParsedRegistration(registration, language, query, name_in_text)
 
     def _read_periodic(self, text: str, language: str) -> CsparqlQuery:
-        base, policies = self._periodic.base, self._policies
+        base, policies = self._engine.base, self._policies
         if language == CSPARQL:
             return parse_csparql(text, base)
         return parse_rspql(text, base, policies.report, policies.tick)
@@ -374,7 +368,6 @@ class Hosting:
 
         running = self._started(parsed, name, deliver)
         if running.stream is not None:
-            self._link(name, running)
             made.append(running)
             self._engine.create_stream(running.stream)
         semantics, relation = self._policy(parsed)
@@ -441,23 +434,23 @@ class Hosting:
         for clause in query.streams:
             self._engine.stream(clause.stream)
         executor = self._executors.get(kept.engine or self._default)
-        if isinstance(query, RspqlQuery):
-            executor = None
-        return (executor or self._periodic).start(query, deliver, name=name)
-
-    def _link(self, name: str, running: Running) -> None:
-        if not isinstance(running, PeriodicQuery) and running.stream is not None:
-            own = isinstance(running, RegisteredQuery)
+        if executor is None or isinstance(query, RspqlQuery):
+            return self._engine.start_at_instants(query, deliver, name=name)
+        executed = executor.start(query, deliver, name=name)
+        if executed.stream is not None:
             try:
-                self._periodic.link(name, running.stream, running.reads, may_feed_itself=own)
+                self._engine.instants.link(
+                    name, executed.stream, executed.reads, may_feed_itself=False
+                )
             except UnsupportedContinuousQueryError:
-                running.close()
+                executed.close()
                 raise
+        return executed
 
     def remove(self, hosted: HostedQuery) -> None:
         """End a query and its log."""
         hosted.running.close()
-        self._periodic.unlink(hosted.id)
+        self._engine.instants.unlink(hosted.id)
         del self.queries[hosted.id]
         hosted.log.close(UnknownQueryError(f"query {hosted.id!r} was deleted"))
         hosted.log.discard()

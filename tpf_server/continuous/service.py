@@ -1,4 +1,4 @@
-"""Continuous queries for many threads: both engines, one lock, a log for each query."""
+"""Continuous queries for many threads: an engine, one lock, a log for each query."""
 
 import gc
 import threading
@@ -11,8 +11,7 @@ from annotations.clock import Clock
 from annotations.follower_slots import FollowerSlots
 from annotations.terms import Term
 from tpf_server.continuous.changing_graphs import ChangingGraphs, RemoteGraphs, StaticUpdates
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.csparql.periodic_query import Executor
 from tpf_server.continuous.engine.elements.elements import (
     EARLIEST,
@@ -55,13 +54,11 @@ class _Intake:
     def __init__(
         self,
         engine: Engine,
-        periodic: CsparqlEngine,
         streams: SharedStreams,
         policies: Policies,
         now: Callable[[], int],
     ) -> None:
         self._engine = engine
-        self._periodic = periodic
         self._streams = streams
         self._policies = policies
         self._now = now
@@ -94,7 +91,7 @@ class _Intake:
     ) -> Element | ElementError:
         if isinstance(element, Element):
             try:
-                self._periodic.learning.check(stream, (each[1] for each in element.triples))
+                self._engine.instants.learning.check(stream, (each[1] for each in element.triples))
             except ElementError as error:
                 return ElementError(str(error), element.line, unit)
             if element.at > self._latest:
@@ -109,7 +106,7 @@ class _Intake:
         if records.columns is None:
             return False
         try:
-            self._periodic.learning.check(stream, records.predicates)
+            self._engine.instants.learning.check(stream, records.predicates)
             return bool(milliseconds_of(records.columns.timestamps).max() <= self._latest)
         except ElementError:
             return False
@@ -122,7 +119,7 @@ class _Intake:
         repeated = self.receipts.repeated(stream, batch)
         if repeated is not None:
             return repeated
-        dropped, late = self._engine.dropped, self._periodic.late
+        dropped, late = self._engine.dropped, self._engine.late
         elements: Iterable[Element | ElementError] = ()
         accepted = 0
         if not isinstance(checked, RecordBody):
@@ -140,7 +137,7 @@ class _Intake:
         refused = tuple(each for each in elements if isinstance(each, ElementError))
         self._streams.end_batch()
         dropped = self._engine.dropped - dropped
-        late = self._periodic.late - late
+        late = self._engine.late - late
         receipt = Receipt(accepted - dropped, refused, dropped, late)
         self.receipts.keep(stream, batch, receipt)
         return receipt
@@ -159,10 +156,11 @@ def _nothing_else(_lock: AbstractContextManager[Any]) -> tuple[Mapping[str, Exec
 
 
 class ContinuousService:
-    """Both engines behind one lock.
+    """An engine behind one lock.
 
     Args:
-        engine: for CQELS-QL; used by nobody else, without a lateness of its own.
+        engine: used by nobody else.
+        registrations: what they hold is started again.
         executors: makes other executors of C-SPARQL, given the lock, and names the default.
 
     Attributes:
@@ -172,7 +170,6 @@ class ContinuousService:
     def __init__(
         self,
         engine: Engine,
-        periodic: CsparqlEngine,
         clock: Clock,
         policies: Policies | None = None,
         registrations: Registrations | None = None,
@@ -180,20 +177,17 @@ class ContinuousService:
         executors: Executors = _nothing_else,
     ) -> None:
         self._engine = engine
-        self._periodic = periodic
         self._clock = clock
         self._policies = policies or Policies()
         self.slots = FollowerSlots(self._policies.followers, self._policies.followers_per_address)
         self._memory = ResultMemory(self._policies.memory)
         self._lock = threading.RLock()
         self._executors, default = executors(self._lock)
-        self._streams = SharedStreams(
-            engine, periodic, self._policies.lateness, self._executors.values()
-        )
+        self._streams = SharedStreams(engine, self._executors.values())
         self._hosting = Hosting(
-            engine, periodic, self._streams, self._log, self._executors, default, self._policies
+            engine, self._streams, self._log, self._executors, default, self._policies
         )
-        self._intake = _Intake(engine, periodic, self._streams, self._policies, lambda: self.now)
+        self._intake = _Intake(engine, self._streams, self._policies, lambda: self.now)
         self._latest = EARLIEST
         self._closed = False
         self._watched = 0
@@ -207,7 +201,7 @@ class ContinuousService:
             lambda stream, elements, batch: self.push(stream, elements, batch=batch),
             clock,
         )
-        engine.asks = periodic.asks = True
+        engine.asks = True
         self._static.update()
         self.refused: dict[str, ContinuousError] = {}
         if registrations is not None:
@@ -365,13 +359,14 @@ class ContinuousService:
         with self._lock:
             if self._closed:
                 return
-            self._streams.advance(self._look_at_clock() - max(policies.delay, policies.lateness))
+            behind = max(policies.delay - self._engine.lateness, 0)
+            self._streams.advance(self._look_at_clock() - behind)
             self._settle()
 
     def _look_at_clock(self) -> int:
         present = milliseconds(self._clock.now())
         if self._policies.time == "clock":
-            self._streams.present = present
+            self._engine.present = present
         return present
 
     def exchange_static(
@@ -403,7 +398,7 @@ class ContinuousService:
             engine: of C-SPARQL: ``native``, or an executor.
 
         Raises:
-            ContinuousError: see `Engine.register` and `CsparqlEngine.register`.
+            ContinuousError: see `Engine.register` and `Engine.register_csparql`.
             ContinuousQueryError: an unknown policy, a name that no URL can hold, or options that
                 the
                 language does not have.
@@ -479,13 +474,11 @@ class ContinuousService:
         else:
             # What is under way may take longer than a process that stops can wait.
             self._engine.abandon()
-            self._periodic.abandon()
         with self._lock:
             self._links.stop()
             again, self._closed = self._closed, True
             self._static.close()
             self._engine.close()
-            self._periodic.close()
             for executor in self._executors.values():
                 executor.close()
             for hosted in self._hosting.queries.values():

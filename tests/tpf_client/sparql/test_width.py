@@ -15,8 +15,7 @@ from tpf_client import Client, Solutions
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.depth import MAX_DEPTH, MAX_LEVELS
 from tpf_client.sparql.parser import parse_query
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 
 P = "PREFIX : <http://e/> "
@@ -135,7 +134,7 @@ def test_wide_conditions_of_cqels(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_wide_conditions_of_csparql(name: str) -> None:
-    engine = CsparqlEngine()
+    engine = Engine()
     query = engine.register(
         f"SELECT * FROM STREAM <urn:s> [RANGE 2ms TUMBLING] {{ ?s <urn:p> ?o {CONDITIONS[name]} }}"
     )
@@ -190,6 +189,6 @@ def test_continuous_queries_say_so_too() -> None:
     with pytest.raises(UnsupportedContinuousQueryError, match="nested too deeply"):
         Engine().register(f"SELECT * {{ STREAM <urn:s> [NOW] {{ ?s ?p ?o }} {deep} }}")
     with pytest.raises(UnsupportedContinuousQueryError, match="nested too deeply"):
-        CsparqlEngine().register(
+        Engine().register(
             f"SELECT * FROM STREAM <urn:s> [RANGE 2ms TUMBLING] {{ ?s ?p ?o {deep} }}"
         )

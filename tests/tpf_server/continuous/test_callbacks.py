@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tests.support.any_language import register
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.errors import CallbackError
 
 P = "<urn:p>"
@@ -41,12 +41,12 @@ class Hall:
     """An engine with three queries that differ in a constant."""
 
     def __init__(self, text: str) -> None:
-        self.engine: Any = CsparqlEngine() if "FROM STREAM" in text else Engine()
+        self.engine: Any = Engine()
         self.text = text
         self.queries: list[Registered] = []
 
     def add(self, take: Take) -> Registered:
-        query: Registered = self.engine.register(self.text % len(self.queries), take)
+        query: Registered = register(self.engine, self.text % len(self.queries), take)
         self.queries.append(query)
         return query
 

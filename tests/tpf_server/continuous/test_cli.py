@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from tpf_client.dataflow.state.ranked_groups import library
 from tpf_server.continuous import cli
 from tpf_server.continuous.cli import app
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.plans.batch_report import EVERY, OFF, OTHERWISE, REORDERED
 from tpf_server.continuous.engine.semantics import EngineLimits
 
@@ -203,7 +202,7 @@ def test_results_as_arrow(files):
 def test_results_as_arrow_are_written_while_they_come(files, monkeypatch):
     few = EngineLimits(backlog=3)
     monkeypatch.setattr(cli, "Engine", partial(Engine, limits=few))
-    monkeypatch.setattr(cli, "CsparqlEngine", partial(CsparqlEngine, limits=few))
+    monkeypatch.setattr(cli, "Engine", partial(Engine, limits=few))
     lines = "".join(f"{at}\t<urn:a{at}>\t<urn:p>\t<urn:b1>\n" for at in (*range(2_500), 9_000))
     (files / "many.tsv").write_text(lines)
     output = files / "results.arrow"
@@ -226,7 +225,7 @@ def test_results_as_arrow_are_written_while_they_come(files, monkeypatch):
 def test_a_query_that_a_limit_stops_ends_the_run(files, monkeypatch, query, kind):
     few = EngineLimits(window_rows=10)
     monkeypatch.setattr(cli, "Engine", partial(Engine, limits=few))
-    monkeypatch.setattr(cli, "CsparqlEngine", partial(CsparqlEngine, limits=few))
+    monkeypatch.setattr(cli, "Engine", partial(Engine, limits=few))
     lines = "".join(f"{at}\t<urn:a{at}>\t<urn:p>\t<urn:b1>\n" for at in range(2_000))
     (files / "many.tsv").write_text(lines)
     pattern = "{ ?a <urn:p> ?b }"

@@ -54,8 +54,10 @@ def test_the_setting_decides(kernel):
         assert found == {"kernel": kernel, "operators": ["window", "groups", "order"]}
 
 
-def test_a_server_puts_elements_in_order_before_a_query_takes_them():
-    assert batches(RANKED, stream_lateness=5) == batches(RANKED)
+def test_elements_that_are_put_in_order_come_one_by_one():
+    found = batches(RANKED, stream_lateness=5)
+    assert (found["kernel"], found["operators"]) == ("off", [])
+    assert "put in order one by one" in found["reason"]
 
 
 def test_the_environment_of_the_library_does_not(monkeypatch):

@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from tests.support.running_server import TOKEN, RunningServer
 from tpf_client.dataflow.node import CHARACTERS
 from tpf_client.sparql.expressions import functions
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.errors import JoinLimitError
 from tpf_server.continuous.engine.semantics import SEMANTICS, EngineLimits
-from tpf_server.continuous.rspql.registering import register
 
 ROWS = 1_000
 BUDGET = CHARACTERS * ROWS
@@ -72,8 +70,8 @@ def chain(doubled, steps):
 def engine_of(language, rows=ROWS):
     limits = EngineLimits(join_rows=rows)
     if language in ("cqels", "paper"):
-        return Engine(limits=limits, semantics=SEMANTICS[language])
-    return CsparqlEngine(limits=limits)
+        return Engine(EngineSettings(semantics=SEMANTICS[language]), limits=limits)
+    return Engine(limits=limits)
 
 
 def running(engine, language, select, body, tail=""):
@@ -81,11 +79,12 @@ def running(engine, language, select, body, tail=""):
     triple = "?s <urn:p> ?x0 ."
     if language == "csparql":
         stream = "FROM STREAM <urn:s> [RANGE 1s STEP 1s]"
-        return engine.register(f"{select} {stream} {{ {triple} {body} }} {tail}")
+        return engine.register_csparql(f"{select} {stream} {{ {triple} {body} }} {tail}")
     if language == "rspql":
         window = "FROM NAMED WINDOW <urn:w> ON <urn:s> [RANGE PT1S STEP PT1S]"
         text = f"REGISTER RSTREAM <urn:o{len(engine.queries)}> AS {select} {window}"
-        return register(engine, f"{text} WHERE {{ WINDOW <urn:w> {{ {triple} }} {body} }} {tail}")
+        where = f"WHERE {{ WINDOW <urn:w> {{ {triple} }} {body} }}"
+        return engine.register_rspql(f"{text} {where} {tail}")
     stream = f"STREAM <urn:s> [RANGE 1s] {{ {triple} }}"
     return engine.register(f"{select} {{ {stream} {body} }} {tail}")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tests.support.any_language import register
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
 from tpf_server.continuous.engine.errors import (
     ElementError,
     JoinLimitError,
@@ -14,7 +14,6 @@ from tpf_server.continuous.engine.errors import (
     WindowLimitError,
 )
 from tpf_server.continuous.engine.semantics import SEMANTICS, EngineLimits
-from tpf_server.continuous.rspql.registering import register
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "continuous-queries.md"
 BODY = "{ ?a <urn:p> ?b }"
@@ -29,8 +28,8 @@ def played(window, arrivals, *, semantics="cqels", select="?a", body=BODY, strea
 
     Arrivals are times with the subjects of one element: ``(1, "xy")`` has two triples.
     """
-    engine = Engine(semantics=SEMANTICS[semantics])
-    query = engine.register(f"SELECT {select} {{ STREAM {stream} [{window}] {body} }}")
+    engine = Engine(EngineSettings(semantics=SEMANTICS[semantics]))
+    query = register(engine, f"SELECT {select} {{ STREAM {stream} [{window}] {body} }}")
     for at, names in arrivals:
         engine.push("urn:s", [(f"<urn:{name}>", "<urn:p>", "<urn:o>") for name in names], at)
     return [
@@ -40,9 +39,10 @@ def played(window, arrivals, *, semantics="cqels", select="?a", body=BODY, strea
 
 def answered(window, arrivals, *, every="", select="?a", until=None, **settings):
     """Return the answers of a C-SPARQL query over one window."""
-    engine = CsparqlEngine(**settings)
-    query = engine.register(
-        f"REGISTER QUERY q {every} AS SELECT {select} FROM STREAM <urn:s> [RANGE {window}] {BODY}"
+    engine = Engine(EngineSettings(**settings))
+    query = register(
+        engine,
+        f"REGISTER QUERY q {every} AS SELECT {select} FROM STREAM <urn:s> [RANGE {window}] {BODY}",
     )
     for at, names in arrivals:
         engine.push("urn:s", [(f"<urn:{name}>", "<urn:p>", "<urn:o>") for name in names], at)
@@ -151,9 +151,9 @@ def test_elements_with_one_timestamp_are_ticks_in_the_order_of_arrival_or_one_co
 def test_an_element_that_is_late_is_dropped_or_seen_by_later_instants():
     arrivals = [(5, "a"), (4, "b"), (6, "c")]
     engine = Engine()
-    query = engine.register(f"SELECT ?a {{ STREAM <urn:s> [ALL] {BODY} }}")
-    periodic = CsparqlEngine()
-    registered = periodic.register(
+    query = register(engine, f"SELECT ?a {{ STREAM <urn:s> [ALL] {BODY} }}")
+    periodic = Engine()
+    registered = periodic.register_csparql(
         f"SELECT ?a FROM STREAM <urn:s> [RANGE 4ms STEP 1ms] {BODY}", name="q"
     )
     for at, name in [*arrivals, (8, "d"), (6, "e")]:
@@ -171,8 +171,8 @@ def test_an_element_that_is_late_is_dropped_or_seen_by_later_instants():
 
 def test_a_stream_that_is_behind_has_its_own_time():
     """Also where another is ahead of the windows' whole range."""
-    engine = Engine(semantics=SEMANTICS["paper-rstream"])
-    query = engine.register("SELECT ?a { STREAM <urn:s> [RANGE 10s] { ?a <urn:p> ?b } }")
+    engine = Engine(EngineSettings(semantics=SEMANTICS["paper-rstream"]))
+    query = register(engine, "SELECT ?a { STREAM <urn:s> [RANGE 10s] { ?a <urn:p> ?b } }")
     for at, name in ((0, "a"), (1_000, "b"), (2_000, "c")):
         engine.push("urn:s", (f"<urn:{name}>", "<urn:p>", "<urn:o>"), at)
         engine.push("urn:ahead", ("<urn:x>", "<urn:p>", "<urn:o>"), at + 50_000)
@@ -199,12 +199,12 @@ def test_a_stream_that_is_behind_has_its_own_time():
     ],
 )
 def test_a_query_waits_for_its_streams_that_are_behind(patience, found, late):
-    engine = CsparqlEngine(patience=patience)
-    both = engine.register(
+    engine = Engine(instants=InstantSettings(patience=patience))
+    both = engine.register_csparql(
         f"SELECT ?a FROM STREAM <urn:s> [RANGE 2ms STEP 1ms]"
         f" FROM STREAM <urn:t> [RANGE 2ms STEP 1ms] {BODY}"
     )
-    alone = engine.register(f"SELECT ?a FROM STREAM <urn:s> [RANGE 2ms STEP 1ms] {BODY}")
+    alone = engine.register_csparql(f"SELECT ?a FROM STREAM <urn:s> [RANGE 2ms STEP 1ms] {BODY}")
     elements = [
         ("t", "x", 1), ("t", "y", 3), ("far", "o", 50_000), ("s", "a", 1),
         ("s", "b", 3), ("s", "c", 4), ("t", "z", 5), ("s", "d", 6),
@@ -231,8 +231,8 @@ def test_a_graph_is_one_tick_and_its_triples_need_not_match_together():
 
 
 def test_a_malformed_element_is_an_error_and_changes_nothing():
-    engine, periodic = Engine(), CsparqlEngine()
-    query = engine.register(f"SELECT ?a {{ STREAM <urn:s> [ALL] {BODY} }}")
+    engine, periodic = Engine(), Engine()
+    query = register(engine, f"SELECT ?a {{ STREAM <urn:s> [ALL] {BODY} }}")
     for each in (engine, periodic):
         with pytest.raises(ElementError):
             each.push("urn:s", [("<urn:a>", "<urn:p>", "<urn:o>"), ("<urn:a>", "<urn:p>", "o")], 1)
@@ -244,9 +244,9 @@ def test_unknown_streams_and_graphs_are_made_or_refused():
     text = f"SELECT ?a FROM NAMED <urn:g> {{ STREAM <urn:s> [ALL] {BODY} }}"
     Engine().register(text)
     with pytest.raises(UnknownStreamError):
-        Engine(create_streams=False).register(text)
+        Engine(EngineSettings(create_streams=False)).register(text)
     with pytest.raises(UnknownGraphError):
-        Engine(require_graphs=True).register(text)
+        Engine(EngineSettings(require_graphs=True)).register(text)
 
 
 PRODUCTS = {
@@ -264,12 +264,14 @@ PRODUCTS = {
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_a_product_stops_its_query_and_no_other(product, select, policy):
     """It makes as many rows as allowed, and frees them."""
-    engine = Engine(limits=EngineLimits(join_rows=5_000), semantics=SEMANTICS[policy])
+    engine = Engine(
+        EngineSettings(semantics=SEMANTICS[policy]), limits=EngineLimits(join_rows=5_000)
+    )
     engine.add([(f"<urn:{n}>", "<urn:q>", f"<urn:o{n}>") for n in range(30)])
     took = []
     body = f"STREAM <urn:s> [ALL] {BODY} {PRODUCTS[product]}"
-    greedy = engine.register(f"SELECT {select} {{ {body} }}", lambda each: took.extend(each.rows))
-    modest = engine.register(f"SELECT ?a {{ STREAM <urn:s> [ALL] {BODY} }}")
+    greedy = register(engine, f"SELECT {select} {{ {body} }}", lambda each: took.extend(each.rows))
+    modest = register(engine, f"SELECT ?a {{ STREAM <urn:s> [ALL] {BODY} }}")
     for number in range(100):
         engine.push("urn:s", (f"<urn:{number}>", "<urn:p>", "<urn:o>"), number)
     assert greedy.state == "stopped"
@@ -294,7 +296,7 @@ def test_a_product_of_static_patterns_is_refused(text):
     engine = Engine()
     engine.add([(f"<urn:{n}>", "<urn:q>", f"<urn:o{n}>") for n in range(1_100)])
     with pytest.raises(JoinLimitError, match="1000000 rows"):
-        engine.register(text)
+        register(engine, text)
     assert not engine.queries
     assert not engine._plans.plans
     assert not len(engine._windows)
@@ -319,11 +321,11 @@ def stepped(engine, language, select, body, take=None, tail=""):
     """A query over the last 20 seconds at least, answered each second."""
     if language == "csparql":
         stream = "FROM STREAM <urn:s> [RANGE 1h STEP 1s]"
-        return engine.register(f"SELECT {select} {stream} {{ {body} }} {tail}", take)
+        return engine.register_csparql(f"SELECT {select} {stream} {{ {body} }} {tail}", take)
     form = "ISTREAM" if language == "rspql-changes" else "RSTREAM"
     window = "FROM NAMED WINDOW <urn:w> ON <urn:s> [RANGE PT20S STEP PT1S]"
     text = f"REGISTER {form} <urn:o{len(engine.queries)}> AS SELECT {select} {window}"
-    return register(engine, f"{text} WHERE {{ WINDOW <urn:w> {{ {body} }} }} {tail}", take)
+    return engine.register_rspql(f"{text} WHERE {{ WINDOW <urn:w> {{ {body} }} }} {tail}", take)
 
 
 @pytest.mark.parametrize("language", ["csparql", "rspql", "rspql-changes"])
@@ -331,7 +333,7 @@ def stepped(engine, language, select, body, take=None, tail=""):
 @pytest.mark.parametrize("product", STEPPED)
 def test_a_product_in_a_stepped_window_stops_its_query_and_no_other(product, select, language):
     """Not those that share its windows or differ in a rare constant."""
-    engine = CsparqlEngine(limits=EngineLimits(join_rows=5_000))
+    engine = Engine(limits=EngineLimits(join_rows=5_000))
     greedy = stepped(engine, language, select, f"?a <urn:p> ?b . {STEPPED[product]}")
     took = []
     modest = stepped(engine, language, "?a", "?a <urn:p> ?b", took.append)
@@ -348,9 +350,9 @@ def test_a_product_in_a_stepped_window_stops_its_query_and_no_other(product, sel
     assert (sum(counts) if language == "rspql-changes" else max(counts)) == 200
     for query in (modest, joined):
         query.close()
-    assert not len(engine._evaluations)
-    assert not len(engine._readers.windows)
-    assert not len(engine._tables)
+    assert not len(engine.instants._evaluations)
+    assert not len(engine.instants._readers.windows)
+    assert not len(engine.instants._tables)
 
 
 @pytest.mark.parametrize("language", ["csparql", "rspql"])
@@ -364,7 +366,7 @@ def test_a_product_in_a_stepped_window_stops_its_query_and_no_other(product, sel
     ],
 )
 def test_a_product_of_static_patterns_is_refused_in_stepped_windows(body, language):
-    engine = CsparqlEngine()
+    engine = Engine()
     engine.add([(f"<urn:{n}>", "<urn:q>", f"<urn:o{n}>") for n in range(1_100)])
     if language == "rspql":
         body = body.replace("?a <urn:p> ?b", "WINDOW <urn:w> { ?a <urn:p> ?b }")
@@ -375,11 +377,11 @@ def test_a_product_of_static_patterns_is_refused_in_stepped_windows(body, langua
     else:
         text = f"SELECT * FROM STREAM <urn:s> [RANGE 1h STEP 1s] {{ {body} }}"
     with pytest.raises(JoinLimitError, match="patterns of the query"):
-        (register if language == "rspql" else CsparqlEngine.register)(engine, text)
+        register(engine, text)
     assert not engine.queries
-    assert not len(engine._evaluations)
-    assert not len(engine._readers.windows)
-    assert not len(engine._tables)
+    assert not len(engine.instants._evaluations)
+    assert not len(engine.instants._readers.windows)
+    assert not len(engine.instants._tables)
 
 
 TEXTS = "(GROUP_CONCAT(?a) AS ?all)"
@@ -389,9 +391,11 @@ TEXTS = "(GROUP_CONCAT(?a) AS ?all)"
 @pytest.mark.parametrize("policy", ["cqels", "paper"])
 def test_a_text_of_a_window_is_read_anew_as_often_as_rows_are_made(select, policy):
     """Read values count as rows."""
-    engine = Engine(limits=EngineLimits(join_rows=5_000), semantics=SEMANTICS[policy])
-    greedy = engine.register(f"SELECT {select} {{ STREAM <urn:s> [ALL] {BODY} }}")
-    modest = engine.register(f"SELECT {select} {{ STREAM <urn:s> [TRIPLES 20] {BODY} }}")
+    engine = Engine(
+        EngineSettings(semantics=SEMANTICS[policy]), limits=EngineLimits(join_rows=5_000)
+    )
+    greedy = register(engine, f"SELECT {select} {{ STREAM <urn:s> [ALL] {BODY} }}")
+    modest = register(engine, f"SELECT {select} {{ STREAM <urn:s> [TRIPLES 20] {BODY} }}")
     for number in range(300):
         engine.push("urn:s", (f"<urn:{number}>", "<urn:p>", "<urn:o>"), number)
     assert greedy.state == "stopped"
@@ -403,7 +407,7 @@ def test_a_text_of_a_window_is_read_anew_as_often_as_rows_are_made(select, polic
 
 @pytest.mark.parametrize("language", ["csparql", "rspql"])
 def test_a_text_of_more_values_than_rows_are_allowed_stops_its_query(language):
-    engine = CsparqlEngine(limits=EngineLimits(join_rows=100))
+    engine = Engine(limits=EngineLimits(join_rows=100))
     where = "?a <urn:p> ?b"
     long = stepped(engine, language, TEXTS, where)
     grouped = stepped(engine, language, f"?b {TEXTS}", where, tail="GROUP BY ?b")
@@ -418,7 +422,7 @@ def test_a_join_goes_on_as_long_as_each_element_makes_few_rows():
     engine = Engine(limits=EngineLimits(join_rows=1_000))
     text = "SELECT * { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } ?b <urn:q> ?c }"
     engine.add([("<urn:o>", "<urn:q>", f"<urn:{n}>") for n in range(4)])
-    query = engine.register(text, lambda _: None)
+    query = register(engine, text, lambda _: None)
     for number in range(1_000):
         engine.push("urn:s", (f"<urn:{number}>", "<urn:p>", "<urn:o>"), number)
     assert (query.state, query.emitted) == ("running", 4_000)
@@ -427,7 +431,8 @@ def test_a_join_goes_on_as_long_as_each_element_makes_few_rows():
 def test_long_values_are_forgotten_before_there_are_many():
     """Each is as long as all that are in the window."""
     engine = Engine()
-    query = engine.register(
+    query = register(
+        engine,
         "SELECT (GROUP_CONCAT(?b) AS ?all) { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } }",
         lambda _: None,
     )
@@ -442,10 +447,10 @@ def test_long_values_are_forgotten_before_there_are_many():
 
 def test_a_window_over_its_limit_stops_its_query_and_no_other():
     engine = Engine(limits=EngineLimits(window_rows=50))
-    periodic = CsparqlEngine(limits=EngineLimits(window_rows=50))
-    native = [engine.register(f"SELECT ?a {{ STREAM <urn:{s}> [ALL] {BODY} }}") for s in "st"]
+    periodic = Engine(limits=EngineLimits(window_rows=50))
+    native = [register(engine, f"SELECT ?a {{ STREAM <urn:{s}> [ALL] {BODY} }}") for s in "st"]
     stepped = [
-        periodic.register(f"SELECT ?a FROM STREAM <urn:{s}> [RANGE 1h TUMBLING] {BODY}")
+        periodic.register_csparql(f"SELECT ?a FROM STREAM <urn:{s}> [RANGE 1h TUMBLING] {BODY}")
         for s in "st"
     ]
     for number in range(200):
@@ -474,11 +479,11 @@ def test_every_policy_has_a_test_here():
 
 
 def test_static_data_may_change_under_queries():
-    engine, periodic = Engine(), CsparqlEngine()
+    engine, periodic = Engine(), Engine()
     joined = "?b <urn:q> ?c"
     text = f"SELECT ?c {{ STREAM <urn:s> [ALL] {BODY} {joined} }}"
-    native, paper = engine.register(text), engine.register(text, semantics=SEMANTICS["paper"])
-    stepped = periodic.register(
+    native, paper = register(engine, text), register(engine, text, semantics=SEMANTICS["paper"])
+    stepped = periodic.register_csparql(
         f"SELECT ?c FROM STREAM <urn:s> [RANGE 9ms STEP 3ms] {{ ?a <urn:p> ?b . {joined} }}"
     )
     for each in (engine, periodic):

@@ -11,8 +11,7 @@ import pytest
 
 from annotations.clock import ManualClock
 from annotations.terms import Term
-from tpf_server.continuous.cqels.engine import Engine, EngineLimits
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine, EngineLimits
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
@@ -36,7 +35,6 @@ def service(
     engine = Engine(limits=EngineLimits(**limits))
     return ContinuousService(
         engine,
-        CsparqlEngine(beside=engine),
         ManualClock(datetime(2020, 1, 1, tzinfo=UTC)),
         registrations=registrations or Registrations(path),
     )

@@ -18,7 +18,7 @@ from tests.tpf_server.continuous.test_web import ROOT, TOKEN, Site, element
 from tests.tpf_server.web.test_nesting import grows_no_faster
 from tpf_server.continuous.changing_graphs import RemoteService
 from tpf_server.continuous.cli import app
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from annotations.terms import Term
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import BacklogError
 from tpf_server.continuous.hosting import HostedQuery, as_events, as_lines

@@ -17,8 +17,7 @@ from annotations.clock import ManualClock
 from annotations.follower_slots import FollowerSlots
 from annotations.terms import Term
 from tpf_server.continuous.assembly import Ticker
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import ElementError, EngineClosedError, JoinLimitError
 from tpf_server.continuous.engine.semantics import EngineLimits
@@ -37,13 +36,9 @@ class Hall:
 
     def __init__(self, *, skip_idle=False, eager=True, **policies):
         self.clock = ManualClock(NOON)
-        engine = Engine()
-        self.service = ContinuousService(
-            engine,
-            CsparqlEngine(eager=eager, skip_idle=skip_idle, beside=engine),
-            self.clock,
-            Policies(**policies),
-        )
+        settings = EngineSettings(lateness=policies.pop("lateness", 0), skip_idle=skip_idle)
+        engine = Engine(settings, instants=InstantSettings(eager=eager))
+        self.service = ContinuousService(engine, self.clock, Policies(**policies))
 
     def pass_to(self, at):
         self.clock.advance_to(NOON + timedelta(milliseconds=at))
@@ -221,11 +216,10 @@ import os, signal
 from annotations.clock import SystemClock
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.app import close_on_signals
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.errors import EngineClosedError
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 engine = Engine()
-service = ContinuousService(engine, CsparqlEngine(beside=engine), SystemClock())
+service = ContinuousService(engine, SystemClock())
 log = service.register("SELECT * { STREAM <s> [NOW] { ?a ?b ?c } }").log
 signal.signal(signal.SIGTERM, lambda number, frame: None)
 close_on_signals(service)
@@ -346,9 +340,7 @@ def test_an_end_does_not_wait_for_a_batch_that_is_under_way(monkeypatch):
     """Its rest does not come, and who pushed it is told so."""
     monkeypatch.setattr("tpf_server.continuous.service._PATIENCE", 0.0)
     engine = Engine()
-    service = ContinuousService(
-        engine, CsparqlEngine(beside=engine), ManualClock(NOON), Policies(time="elements")
-    )
+    service = ContinuousService(engine, ManualClock(NOON), Policies(time="elements"))
     working = threading.Event()
 
     def work(_emission):
@@ -385,11 +377,10 @@ def test_an_end_does_not_wait_for_a_batch_that_is_under_way(monkeypatch):
 def test_an_end_does_not_wait_for_an_answer_that_is_worked_out(monkeypatch):
     """It would have 64 million rows; its query is closed, and not stopped by a limit."""
     monkeypatch.setattr("tpf_server.continuous.service._PATIENCE", 0.0)
-    engine = Engine()
-    periodic = CsparqlEngine(beside=engine, limits=EngineLimits(join_rows=10**9))
-    service = ContinuousService(engine, periodic, ManualClock(NOON), Policies(time="elements"))
+    engine = Engine(limits=EngineLimits(join_rows=10**9))
+    service = ContinuousService(engine, ManualClock(NOON), Policies(time="elements"))
     stream = "FROM STREAM <http://localhost/s> [RANGE 1s STEP 1s]"
-    product = periodic.register(
+    product = engine.register_csparql(
         f"SELECT * {stream} {{ ?a <urn:p> ?b . ?c <urn:p> ?d . ?e <urn:p> ?f }}"
     )
     elements = [
@@ -427,9 +418,8 @@ STOPPED = {
 def test_a_query_over_its_limit_says_so_in_every_language(language):
     """Its state is there, and the reason, also at the end of its results."""
     limits = EngineLimits(join_rows=100)
-    engine = Engine(base="http://localhost/streams/", limits=limits)
-    periodic = CsparqlEngine(base="http://localhost/streams/", beside=engine, limits=limits)
-    service = ContinuousService(engine, periodic, ManualClock(NOON), Policies(time="elements"))
+    engine = Engine(EngineSettings(base="http://localhost/streams/"), limits=limits)
+    service = ContinuousService(engine, ManualClock(NOON), Policies(time="elements"))
     service.register(STOPPED[language], name="greedy")
     for at in range(0, 12_000, 200):
         triple = (Term(f"<urn:{at}>"), Term("<urn:p>"), Term("<urn:o>"))

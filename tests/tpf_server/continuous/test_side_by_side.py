@@ -10,11 +10,13 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotations.terms import Term
+from tests.support.any_language import register
 from tests.support.random_continuous_queries import (
     NODES,
     STATIC,
@@ -24,9 +26,9 @@ from tests.support.random_continuous_queries import (
     random_clauses,
     random_elements,
 )
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine import forgetting
+from tpf_server.continuous.engine.errors import ElementError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.semantics import PAPER
 from tpf_server.continuous.streams import SharedStreams
 
@@ -58,18 +60,17 @@ def take(found: Found) -> Callable[[Any], None]:
 def test_queries_of_both_languages_answer_as_in_engines_apart(random: Random) -> None:
     """Terms are forgotten, queries go, static data change."""
     with patch.object(forgetting, "_LEAST", 0), patch.object(forgetting, "_SHARE", 10**9):
-        engine = loaded(Engine(semantics=PAPER))
-        periodic = CsparqlEngine(beside=engine)
-        streams = SharedStreams(engine, periodic, 0)
+        engine = loaded(Engine(EngineSettings(semantics=PAPER)))
+        streams = SharedStreams(engine)
         for name in ("<urn:s1>", "<urn:s2>"):
             streams.create(name)
-        apart = (loaded(Engine(semantics=PAPER)), loaded(CsparqlEngine()))
+        apart = (loaded(Engine(EngineSettings(semantics=PAPER))), loaded(Engine()))
         running: list[tuple[Any, Any, Found, Found, str]] = []
         for paper, text in texts(random):
             found: Found = []
             expected: Found = []
-            other = apart[paper].register(text, take(expected))
-            query = (engine, periodic)[paper].register(text, take(found))
+            other = register(apart[paper], text, take(expected))
+            query = register(engine, text, take(found))
             running.append((query, other, found, expected, text))
         at = 10**6  # which is the number of no term
         for stream, pause, triples in random_elements(random, 20):
@@ -95,14 +96,13 @@ def test_queries_of_both_languages_answer_as_in_engines_apart(random: Random) ->
 
 def test_a_term_of_both_is_there_once_and_goes_with_the_last_that_needs_it() -> None:
     engine = Engine()
-    periodic = CsparqlEngine(beside=engine)
-    streams = SharedStreams(engine, periodic, 0)
+    streams = SharedStreams(engine)
     native = engine.register("SELECT * { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } }", take([]))
-    paper = periodic.register(
+    paper = engine.register_csparql(
         "SELECT * FROM STREAM <urn:s> [RANGE 1d STEP 1s] { ?a <urn:p> ?b }", take([])
     )
     streams.arrive(Term("<urn:s>"), [("<urn:a>", "<urn:p>", "<urn:b>")], 1)
-    assert len(engine.dictionary) == len(periodic.dictionary) == 3
+    assert len(engine.dictionary) == 3
     native.close()
     assert len(engine.dictionary) == 3
     paper.close()
@@ -111,12 +111,53 @@ def test_a_term_of_both_is_there_once_and_goes_with_the_last_that_needs_it() -> 
 
 def test_static_data_are_there_once() -> None:
     engine = loaded(Engine())
-    periodic = CsparqlEngine(beside=engine)
-    assert periodic.ask("SELECT * { ?a <urn:kind> <urn:k1> }").rows
-    periodic.remove([(f"<urn:n{number}>", "<urn:kind>", "<urn:k1>") for number in (1, 2)])
-    assert not periodic.ask("SELECT * { ?a <urn:kind> <urn:k1> }").rows
+    assert engine.ask("SELECT * { ?a <urn:kind> <urn:k1> }").rows
+    engine.remove([(f"<urn:n{number}>", "<urn:kind>", "<urn:k1>") for number in (1, 2)])
+    assert not engine.ask("SELECT * { ?a <urn:kind> <urn:k1> }").rows
 
 
-def test_engines_apart_share_no_streams() -> None:
-    with pytest.raises(ValueError, match="terms of their own"):
-        SharedStreams(Engine(), CsparqlEngine(), 0)
+MADE = "CONSTRUCT { ?a <urn:made> ?b } { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }"
+
+
+def test_queries_of_both_languages_feed_each_other() -> None:
+    engine = Engine()
+    engine.register(MADE, take([]), into="urn:first")
+    engine.register_csparql(
+        "REGISTER STREAM second COMPUTED EVERY 1s AS CONSTRUCT { ?a <urn:again> ?b }"
+        " FROM STREAM <urn:first> [RANGE 1s STEP 1s] { ?a <urn:made> ?b }"
+    )
+    found: Found = []
+    second = next(each.stream for each in engine.queries.values() if each.name == "second")
+    engine.register(f"SELECT ?a {{ STREAM {second} [NOW] {{ ?a <urn:again> ?b }} }}", take(found))
+    for at in (500, 1_500, 2_500):
+        engine.push("urn:s", (f"<urn:{at}>", "<urn:p>", "<urn:b>"), at)
+    assert found == [(1_000, Counter([("<urn:500>",)])), (2_000, Counter([("<urn:1500>",)]))]
+    with pytest.raises(UnsupportedContinuousQueryError, match="feed itself"):
+        engine.register(MADE.replace("<urn:s>", second), into="urn:s")
+
+
+def test_a_query_that_makes_what_a_stream_does_not_declare_is_stopped() -> None:
+    engine = Engine()
+    engine.declare("urn:first", ["urn:other"])
+    query = engine.register(MADE, take([]), into="urn:first")
+    reader = engine.register("SELECT * { STREAM <urn:first> [ALL] { ?a ?p ?b } }")
+    engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), 1)
+    assert isinstance(query.error, ElementError)
+    assert not list(reader)
+
+
+@pytest.mark.parametrize("language", ["cqels", "csparql"])
+def test_records_reach_the_queries_of_each_language(language: str) -> None:
+    engine = Engine()
+    text = {
+        "cqels": "SELECT ?a ?b { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }",
+        "csparql": "SELECT ?a ?b FROM STREAM <urn:s> [RANGE 1s STEP 1s] { ?a <urn:p> ?b }",
+    }[language]
+    query = register(engine, text)
+    feed = engine.record_feed("urn:s", ["urn:p"])
+    feed.push("<urn:a>", ['"1"'], 500)
+    subjects, values = pa.array(["<urn:a>"]), pa.record_batch({"urn:p": pa.array(['"2"'])})
+    feed.push_batch(subjects, values, pa.array([600]))
+    engine.advance(1_000)
+    rows = sorted(row for each in query for row in each.rows)
+    assert rows == [("<urn:a>", '"1"'), ("<urn:a>", '"2"')]

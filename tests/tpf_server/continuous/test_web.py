@@ -12,8 +12,12 @@ from flask import Flask
 from annotations.clock import ManualClock
 from annotations.terms import Term
 from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_server.continuous.cqels.engine import Engine, EngineLimits
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import (
+    Engine,
+    EngineLimits,
+    EngineSettings,
+    InstantSettings,
+)
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.hosting import Policies
 from tpf_server.continuous.service import ContinuousService
@@ -40,13 +44,15 @@ class Site:
     ):
         # At the instant from which events are numbered from 1.
         self.clock = ManualClock(EPOCH)
-        engine = Engine(**settings)
-        self.periodic = CsparqlEngine(eager=True, beside=engine, **(periodic or {}))
+        policies = dict(policies or {})
+        limits = settings.pop("limits", EngineLimits())
+        settings.setdefault("lateness", policies.pop("lateness", 0))
+        instants = InstantSettings(eager=True, **(periodic or {}))
+        self.engine = Engine(EngineSettings(**settings), limits, instants)
         self.service = ContinuousService(
-            engine,
-            self.periodic,
+            self.engine,
             self.clock,
-            Policies(**{"backlog": 100, "followers": followers, **(policies or {})}),
+            Policies(**{"backlog": 100, "followers": followers, **policies}),
             **({} if executors is None else {"executors": executors}),
         )
         app = Flask("test")
@@ -570,7 +576,7 @@ def test_a_name_that_is_an_iri_becomes_its_last_segment(site):
 
 
 def test_limits_of_c_sparql():
-    site = Site(periodic={"limits": EngineLimits(queries=1, window_rows=5)})
+    site = Site(limits=EngineLimits(queries=1, window_rows=5))
     site.register(PERIODIC)
     assert site.register(PERIODIC.replace("counts", "more")).status_code == 429
     site.push(*(element(1, b=f'"{n}"') for n in range(9)))

@@ -1,14 +1,13 @@
-"""The native engine of C-SPARQL: streams in, answers at instants out."""
+"""Queries that answer at instants: elements in, answers out."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from annotations.terms import QuadPattern, Term
 from tpf_client.dataflow.changes import TermId
@@ -35,16 +34,10 @@ from tpf_server.continuous.csparql.native.evaluation import (
 )
 from tpf_server.continuous.csparql.native.static_table import StaticTables
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
-from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.periodic_query import AnswerCallback, Pace, PeriodicQuery
 from tpf_server.continuous.csparql.rules import RULES, Rule, optimised
 from tpf_server.continuous.csparql.timetable import Multimap, StreamTimes, Timetable
-from tpf_server.continuous.engine.elements.elements import (
-    canonical_term,
-    graph_name,
-    graph_of,
-    milliseconds,
-)
+from tpf_server.continuous.engine.elements.elements import graph_of
 from tpf_server.continuous.engine.errors import (
     ElementError,
     EngineLimitError,
@@ -53,7 +46,7 @@ from tpf_server.continuous.engine.errors import (
     WindowLimitError,
 )
 from tpf_server.continuous.engine.query_engine import QueryEngine
-from tpf_server.continuous.engine.semantics import BASE, EngineLimits, says_now
+from tpf_server.continuous.engine.semantics import says_now
 from tpf_server.continuous.engine.static.static_data import GraphChange
 from tpf_server.continuous.engine.windows.matchers import EncodedQuad, EncodedTriple
 from tpf_server.continuous.engine.windows.specification import NEVER
@@ -538,117 +531,125 @@ def _with(quads: Sequence[EncodedQuad], occurrences: Sequence[Occurrence]) -> li
 # `StreamTimes`). Queries are evaluated in the order of time, and at the same instant a registered
 # stream before those that read it.
 #
-# The engine has one thread and no clock: time is what elements say, and what `advance` says.
 
 
-class CsparqlEngine(QueryEngine[PeriodicQuery]):
-    """C-SPARQL queries over streams and static data, natively.
+@dataclass(frozen=True, slots=True)
+class InstantSettings:
+    """How queries that answer at instants are evaluated.
 
     Args:
-        base: of relative IRIs and of names of registered streams.
-        limits: what is allowed.
-        lateness: milliseconds of stream time that evaluations wait for late elements.
+        lateness: milliseconds of stream time that evaluations wait for late elements, where these
+            are not put in order before.
         patience: milliseconds of stream time that a query waits for streams behind others, while
-            `present` is not known.
-        skip_idle: skip instants at which the windows of a query are empty.
+            the present is not known.
         eager: evaluate from the first `advance` on, not only from the first element.
-        require_graphs: refuse queries that name absent static graphs.
-        strict: raise errors of malformed elements; otherwise count them in `refused`.
         rules: that rewrite operators.
         pace: widens steps of queries under load.
         learn: assume that undeclared streams have only the predicates that came.
-        beside: an engine whose terms and static graphs it shares.
+    """
+
+    lateness: int = 0
+    patience: int = 0
+    eager: bool = False
+    rules: tuple[Rule, ...] = RULES
+    pace: Pace | None = None
+    learn: bool = True
+
+
+class InstantQueries:
+    """The queries of an engine that answer at instants: those in C-SPARQL and RSP-QL.
+
+    Args:
+        engine: its terms, static graphs and limits are used.
+        settings: of these queries.
+        skip_idle: skip instants at which the windows of a query are empty.
+        made: takes an element that a query made, for the other queries of the engine.
 
     Attributes:
+        queries: those that run, by name.
         abandoned: nothing more is answered, because the engine is about to be closed.
     """
 
     def __init__(
         self,
+        engine: QueryEngine,
+        settings: InstantSettings,
         *,
-        base: str = BASE,
-        limits: EngineLimits | None = None,
-        lateness: int = 0,
-        patience: int = 0,
-        skip_idle: bool = False,
-        eager: bool = False,
-        require_graphs: bool = False,
-        strict: bool = True,
-        rules: tuple[Rule, ...] = RULES,
-        pace: Pace | None = None,
-        learn: bool = True,
-        beside: QueryEngine[Any] | None = None,
+        skip_idle: bool,
+        made: Callable[[Term, list[EncodedTriple], int], None],
     ) -> None:
-        super().__init__(base, limits, require_graphs=require_graphs, beside=beside)
-        self.refused = 0
+        self._engine = engine
+        self.queries: dict[str, PeriodicQuery] = {}
         self.abandoned = False
-        self._lateness = lateness
+        self._settings = settings
         self._skip_idle = skip_idle
-        self._eager = eager
-        self._pace = pace
-        self._strict = strict
+        self._made = made
+        self._dictionary, self._static = engine.dictionary, engine.static
+        self._arriving, self._forgetting = engine.arriving, engine.forgetting
         self._evaluations = EvaluationRegistry()
-        self.learning = Learning(self.dictionary, partial(has_static, self.static), enabled=learn)
-        self._tables = StaticTables(self.static, self.dictionary)
+        has = partial(has_static, self._static)
+        self.learning = Learning(self._dictionary, has, enabled=settings.learn)
+        self._tables = StaticTables(self._static, self._dictionary)
         context = EvaluationContext(
-            self._tables, self.dictionary, self._environment, self.limits.join_rows
+            self._tables, self._dictionary, engine.environment, engine.limits.join_rows
         )
-        self._planner = EvaluationPlanner(context, self._evaluations, self.learning, rules)
+        self._planner = EvaluationPlanner(context, self._evaluations, self.learning, settings.rules)
         self._readers = StreamReaders(
-            self._evaluations, self.learning, self._planner, self.limits.window_rows
+            self._evaluations, self.learning, self._planner, engine.limits.window_rows
         )
-        self._times = StreamTimes(lateness, patience)
+        self._times = StreamTimes(settings.lateness, settings.patience)
         self._timetable = Timetable(self._times, self.queries)
-        self._graph_names = self.static.names
-        self.static.on_change(self._changing)
+        self._graph_names = self._static.names
+        self._static.on_change(self._changing)
 
     @property
-    def time(self) -> int | None:
-        """The newest instant; ``None`` before the first element."""
-        return None if self._times.newest == NEVER else self._times.newest
+    def newest(self) -> int:
+        """The newest instant; `NEVER` before the first element."""
+        return self._times.newest
 
     @property
     def late(self) -> int:
         """Elements that came after an answer that should have seen them."""
         return self._readers.late
 
-    @property
-    def present(self) -> int | None:
-        """The time, if known: then an element moves only queries over its stream alone."""
-        return self._times.present
-
-    @present.setter
-    def present(self, present: int | None) -> None:
+    def set_present(self, present: int | None) -> None:
+        """Say what time it is: then an element moves only queries over its stream alone."""
         self._times.present = present
 
     def _changing(self, change: GraphChange) -> Callable[[], None]:
         self._tables.ask(change)
 
         def finish() -> None:
-            with self.dictionary.permanently():
+            with self._dictionary.permanently():
                 self._tables.change(change)
             for each in self.queries.values():
                 each.evaluation.refreshed()
-            if self.static.names != self._graph_names:
-                self._graph_names = self.static.names
+            if self._static.names != self._graph_names:
+                self._graph_names = self._static.names
                 ranging = {q.evaluation: q.query for q in self.queries.values() if q.ranges}
                 for evaluation, query in ranging.items():
                     self._planner.plan_anew(evaluation, query)
-            self.forgetting.sweep_where_due()
+            self._forgetting.sweep_where_due()
 
         return finish
 
-    def _let_go(self, registered: PeriodicQuery) -> None:
+    def let_go(self, registered: PeriodicQuery) -> None:
+        """Let go of what a query holds that has ended."""
+        del self.queries[registered.name]
         self._timetable.remove(registered)
         self._readers.remove(registered)
-        if self._pace is not None:
-            self._pace.remove(registered)
+        if self._settings.pace is not None:
+            self._settings.pace.remove(registered)
 
     # ------------------------------------------------------------------------ what arrives
 
     def looks_at(self, stream: Term) -> bool:
         """True where elements of a stream, or their times, matter to a query."""
         return self._readers.read(stream) or self._timetable.follows(stream)
+
+    def tell(self, at: int) -> None:
+        """Note that all elements up to an instant have come."""
+        self._times.tell(at)
 
     def pass_by(self, stream: Term, at: int) -> None:
         """Note the time of a stream that no query looks at."""
@@ -664,14 +665,14 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         """Take an encoded element, and the name of its graph."""
         self._times.came(stream, at)
         # Evaluations may let go of terms, and of queries.
-        self.arriving.append(triples)
+        self._arriving.append(triples)
         try:
             self._announce(stream, at)
             if self._timetable.pass_on(stream):
                 self._evaluate(self._timetable.due(at))
-            self.forgetting.sweep_where_due()
+            self._forgetting.sweep_where_due()
         finally:
-            self.arriving.pop()
+            self._arriving.pop()
         self._enter(stream, triples, at, graph)
 
     def _announce(self, stream: Term, at: int) -> None:
@@ -719,7 +720,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             users = self._readers.of(stream)
             query = next(each.query for each in users if each.evaluation is evaluation)
             self._planner.plan_anew(evaluation, query)
-        self.arriving.append(triples)
+        self._arriving.append(triples)
         try:
             for registered in self._timetable.idle(stream):
                 self._timetable.begin(registered, at)
@@ -732,33 +733,31 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             for trigger in self._readers.due(stream, occurrences):
                 self._report(trigger, at)
         finally:
-            self.arriving.pop()
+            self._arriving.pop()
 
     def _with_graph(
         self, triples: Sequence[EncodedTriple], graph: Term | None
     ) -> list[EncodedQuad]:
-        name = 0 if graph is None else self.dictionary.encode(graph)
+        name = 0 if graph is None else self._dictionary.encode(graph)
         quads = [(*triple, name) for triple in triples]
         # So it is held as the terms of the triples are.
-        self.arriving[-1] = [*triples, (name, name, name)]
+        self._arriving[-1] = [*triples, (name, name, name)]
         return quads
 
-    def advance(self, timestamp: int | datetime) -> None:
+    def advance(self, at: int) -> None:
         """Evaluate what is due up to an instant; all elements until then have come."""
-        self._check_open()
-        at = milliseconds(timestamp)
         self._times.tell(at)
         for registered in self._timetable.idle():
-            if self._eager or not registered.query.streams:
-                self._timetable.begin(registered, at - self._lateness)
+            if self._settings.eager or not registered.query.streams:
+                self._timetable.begin(registered, at - self._settings.lateness)
         if self._timetable.pass_on():
             self._evaluate(self._timetable.due())
-        self.forgetting.sweep_where_due()
+        self._forgetting.sweep_where_due()
 
     def finish(self) -> None:
         """Evaluate until every query has seen the last element."""
-        if self.time is not None:
-            self._evaluate(self._timetable.due_until_end(self.time))
+        if self.newest != NEVER:
+            self._evaluate(self._timetable.due_until_end(self.newest))
 
     # -------------------------------------------------------------------------- evaluation
 
@@ -774,7 +773,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             self._timetable.rest(registered)
         else:
             self._timetable.plan(registered, following)
-        pace = self._pace
+        pace = self._settings.pace
         begun = 0.0 if pace is None else pace.seconds()
         if registered.trigger.holds(at):
             self._answer(registered, at)
@@ -803,7 +802,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             registered.fail(error)
             return
         if registered.stream is not None and answer.makes_triples:
-            encode = self.dictionary.encode
+            encode = self._dictionary.encode
             for element in answer.elements:
                 triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
                 try:
@@ -811,11 +810,12 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
                 except ElementError as error:
                     registered.stop(error)
                     return
-                self.arriving.append(triples)
+                self._arriving.append(triples)
                 try:
+                    self._made(registered.stream, triples, answer.at)
                     self._announce(registered.stream, answer.at)
                 finally:
-                    self.arriving.pop()
+                    self._arriving.pop()
                 self._enter(registered.stream, triples, answer.at, graph_of(element))
 
     def abandon(self) -> None:
@@ -825,9 +825,9 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             each.evaluation.end()
 
     def holders(self) -> Iterable[object]:
-        """Queries, windows, and elements under way."""
+        """Queries and windows."""
         evaluations = [each.evaluation for each in self.queries.values()]
-        return evaluations, self._readers.windows, self._tables, self.arriving
+        return evaluations, self._readers.windows, self._tables
 
     def static_holders(self) -> Iterable[object]:
         """Tables of static triples."""
@@ -836,41 +836,22 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
 
     # ----------------------------------------------------------------------------- queries
 
-    def register(
-        self, text: str, callback: AnswerCallback | None = None, *, name: str | None = None
+    def start(
+        self, name: str, query: CsparqlQuery, callback: AnswerCallback | None
     ) -> PeriodicQuery:
         """Start a query; it sees later elements.
 
-        Args:
-            text: C-SPARQL.
-            callback: takes each `PeriodicAnswer`; without one they wait in the query.
-            name: where the text has none.
-
         Raises:
-            ContinuousSyntaxError: the text is no query.
             UnsupportedContinuousQueryError: nothing says when to evaluate it, or it feeds itself.
-            UnknownGraphError: it names an absent static graph, which is required.
-            LimitError: there are too many queries, or there is one of this name.
         """
-        return self.start(parse(text, self.base), callback, name=name)
-
-    def start(
-        self,
-        query: CsparqlQuery,
-        callback: AnswerCallback | None = None,
-        *,
-        name: str | None = None,
-    ) -> PeriodicQuery:
-        """Start a parsed query in C-SPARQL or RSP-QL; see `register`."""
         if not query.continuous:
             raise UnsupportedContinuousQueryError(
                 "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
             )
-        said = query.registration
-        name = self._begin(query, name if said is None else said.name)
         evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
+        backlog = self._engine.limits.backlog
         registered = PeriodicQuery(
-            name, query, (evaluation, question), callback, self.limits.backlog, self._drop
+            name, query, (evaluation, question), callback, backlog, self._engine.drop
         )
         try:
             self._timetable.add(registered)
@@ -880,19 +861,15 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
                 evaluation.close()
             raise
         self._readers.add(registered)
-        if self._pace is not None:
-            self._pace.add(registered)
-        self._begun(registered)
+        if self._settings.pace is not None:
+            self._settings.pace.add(registered)
+        self.queries[name] = registered
         return registered
 
-    def ask(self, text: str) -> PeriodicAnswer:
+    def ask(self, query: CsparqlQuery) -> PeriodicAnswer:
         """Answer a query without streams, once."""
-        self._check_open()
-        query = parse(text, self.base)
-        self._check_graphs(query.query.dataset)
-        self._check_services(query.services)
         evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
-        at = 0 if self.time is None else self.time
+        at = max(self.newest, 0)
         if says_now(query.query):
             evaluation.plan_at(at)
         try:
@@ -903,10 +880,9 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             if not evaluation.owners:
                 evaluation.close()
 
-    def explain(self, query: str | CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
+    def explain(self, query: CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
         """The operators of a query, as written and after the rules."""
-        parsed = parse(query, self.base) if isinstance(query, str) else query
-        return self._planner.explain(parsed)
+        return self._planner.explain(query)
 
     def link(
         self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool = True
@@ -928,50 +904,10 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         """Undo `link`."""
         self._timetable.unlink(name)
 
-    # ----------------------------------------------------------------------------- streams
-
-    def declare(self, stream: str, predicates: Iterable[str]) -> None:
+    def declare(self, stream: Term, predicates: Iterable[Term]) -> None:
         """Declare all predicates of a stream; elements with others are refused.
 
-        Patterns with other predicates are static.
-
         Raises:
-            ElementError: a predicate is no IRI.
             EngineLimitError: queries read others in it.
         """
-        name = self.name(stream)
-        declared = frozenset(canonical_term(self.name(each)) for each in predicates)
-        self.learning.declare(name, declared, read=self._readers.read(name))
-
-    def push(
-        self,
-        stream: str,
-        element: Sequence[Any],
-        timestamp: int | datetime,
-        graph: str | None = None,
-    ) -> None:
-        """Take an element.
-
-        Args:
-            stream: its IRI.
-            element: a triple of N-Triples texts, or several.
-            timestamp: milliseconds since 1970, or an instant.
-            graph: the N-Triples text of its graph.
-
-        Raises:
-            ElementError: it is malformed, or has an undeclared predicate; counted if not strict.
-            TimestampError: no instant.
-        """
-        self._check_open()
-        name = self.name(stream)
-        at = milliseconds(timestamp)
-        try:
-            triples = self.encoded(element)
-            self.learning.check_triples(name, triples)
-            named = None if graph is None else graph_name(graph)
-        except ElementError:
-            if self._strict:
-                raise
-            self.refused += 1
-            return
-        self.arrive(name, triples, at, named)
+        self.learning.declare(stream, frozenset(predicates), read=self._readers.read(stream))

@@ -242,7 +242,7 @@ class Timetable:
                 self._moved_by.discard(timeline.streams.seen, timeline)
 
     def link(self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool) -> None:
-        """See `CsparqlEngine.link`."""
+        """See `InstantQueries.link`."""
         reads = frozenset(reads)
         if not may_feed_itself and made in self._feeding.streams_from(reads).seen:
             raise UnsupportedContinuousQueryError(f"{name} would feed itself through its streams")
@@ -254,7 +254,7 @@ class Timetable:
             raise
 
     def unlink(self, name: str) -> None:
-        """See `CsparqlEngine.unlink`."""
+        """See `InstantQueries.unlink`."""
         if self._feeding.unlink(name):
             self._arrange(self._queries.values())
 

@@ -1,15 +1,17 @@
-"""The common base of the engines of all languages, and the state that they share side by side."""
+"""What queries of all languages share: terms, static graphs, names, and limits."""
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Protocol
 
-from annotations.terms import Term
+from annotations.terms import DEFAULT_GRAPH, Term
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.algebra import DatasetClause, Query
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.inlined import inlined_literal
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
+from tpf_client.sparql.iris import is_absolute, resolve
 from tpf_server.continuous.engine.elements.elements import (
     EPOCH,
     canonical_term,
@@ -25,13 +27,10 @@ from tpf_server.continuous.engine.errors import (
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.engine.forgetting import Forgetting
-from tpf_server.continuous.engine.running_query import RunningQuery
-from tpf_server.continuous.engine.semantics import EngineLimits
+from tpf_server.continuous.engine.semantics import EngineLimits, EngineSettings
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
-from tpf_server.continuous.engine.static.static_data import StaticGraphs
+from tpf_server.continuous.engine.static.static_data import Graph, StaticData
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
-
-QueryT = TypeVar("QueryT", bound=RunningQuery[Any])
 
 
 class ParsedQuery(Protocol):
@@ -46,57 +45,92 @@ class ParsedQuery(Protocol):
         """The SERVICE clauses, for which static graphs stand."""
 
 
-class QueryEngine(StaticGraphs, Generic[QueryT]):
+class QueryEngine:
     """Registered queries over static graphs.
 
-    Args:
-        require_graphs: a query may only name static graphs that are there.
-        beside: another engine, whose terms and static graphs it uses.
-
     Attributes:
-        forgetting: of unused terms.
+        base: that relative IRIs are relative to.
+        limits: what is allowed.
+        static: the graphs.
+        dictionary: the integers of terms.
+        forgetting: of terms that nobody needs.
+        environment: of expressions.
         arriving: encoded elements that are on their way into windows.
         asks: the graphs that stand for SERVICE clauses are kept up to date.
     """
 
     asks = False
 
-    def __init__(
-        self,
-        base: str,
-        limits: EngineLimits | None,
-        *,
-        require_graphs: bool,
-        beside: "QueryEngine[Any] | None" = None,
-    ) -> None:
-        super().__init__(base, None if beside is None else beside.static)
-        self.limits = limits or EngineLimits()
-        if beside is None:
-            self.dictionary = TermDictionary(permanent=False)
-            self.forgetting = Forgetting(self.dictionary)
-            self.arriving: list[Sequence[EncodedTriple]] = []
-            typed = TypedTerms(self.dictionary)
-        else:
-            self.dictionary = beside.dictionary
-            self.forgetting = beside.forgetting
-            self.arriving = beside.arriving
-            typed = beside._environment.typed
-        self.queries: dict[str, QueryT] = {}
-        self._environment: Environment = Environment(typed, date_time_of(EPOCH))
-        self.dictionary.on_forget(self._environment.forget)
+    def __init__(self, settings: EngineSettings, limits: EngineLimits) -> None:
+        self.base = settings.base
+        self.limits = limits
+        self.static = StaticData()
+        self.dictionary = TermDictionary(permanent=False)
+        self.forgetting = Forgetting(self.dictionary)
+        self.arriving: list[Sequence[EncodedTriple]] = []
+        self.queries: dict[str, Any] = {}
+        self.environment = Environment(TypedTerms(self.dictionary), date_time_of(EPOCH))
+        self.dictionary.on_forget(self.environment.forget)
         self.forgetting.engines.append(self)
-        self._require_graphs = require_graphs
+        self._settings = settings
         self._names = itertools.count(1)
         self._closed = False
 
-    def query(self, name: str) -> QueryT:
-        """Return the query of this name, or raise `UnknownQueryError`."""
+    # ---------------------------------------------------------------------- static graphs
+
+    def resolve(self, iri: str) -> str:
+        """An IRI, made absolute as in queries."""
+        return iri if is_absolute(iri) else resolve(self.base, iri)
+
+    def name(self, text: str) -> Term:
+        """The term of an IRI, which may be relative, or of a term already."""
+        return Term(text) if text.startswith("<") else Term(f"<{self.resolve(text)}>")
+
+    def _graph(self, name: str | None) -> Term:
+        return DEFAULT_GRAPH if name is None else self.name(name)
+
+    def load(self, path: Path | str, graph: str | None = None) -> None:
+        """Add an RDF file to the default graph, or to the graph of this IRI.
+
+        Raises:
+            ContinuousError: the file cannot be read.
+        """
+        name = self._graph(graph)
+        self.static.memory(name).load(Path(path))
+        self.static.changed(name)
+
+    def attach(self, graph: Graph, name: str | None = None) -> None:
+        """Add a graph that somebody else keeps (a static store) to the default or a named graph."""
+        self.static.attach(graph, self._graph(name))
+
+    def add(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
+        """Add triples to a static graph; queries see them from now on."""
+        memory = self.static.memory(self._graph(graph))
+        self.static.change(memory, added={(Term(s), Term(p), Term(o)) for s, p, o in triples})
+
+    def remove(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
+        """Remove triples that `add` or `load` put into a static graph."""
+        memory = self.static.memory(self._graph(graph))
+        self.static.change(memory, removed={(Term(s), Term(p), Term(o)) for s, p, o in triples})
+
+    # ---------------------------------------------------------------------------- queries
+
+    def query(self, name: str) -> Any:
+        """The query of this name.
+
+        Raises:
+            UnknownQueryError: there is none.
+        """
         if name not in self.queries:
             raise UnknownQueryError(f"there is no query {name!r}")
         return self.queries[name]
 
-    def check_running(self, queries: Collection[QueryT]) -> None:
-        """Raise the error of a query that was stopped; almost free while all run."""
+    def check_running(self, queries: Collection[Any]) -> None:
+        """See that queries run; it costs next to nothing while they do.
+
+        Raises:
+            ContinuousError: one of them was stopped.
+        """
         if len(self.queries) < len(queries):
             for each in queries:
                 if each.error is not None:
@@ -111,8 +145,8 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         return ()
 
     def apart(self) -> Iterable[object]:
-        """Return objects where the search for terms stops."""
-        return self, self.static, self._environment
+        """Objects where the search for terms stops."""
+        return self, self.static, self.environment
 
     # ----------------------------------------------------------------------------- elements
 
@@ -165,13 +199,16 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         """Forget unused terms; return how many."""
         return self.forgetting.sweep()
 
-    def _drop(self, registered: QueryT) -> None:
-        if self.queries.get(registered.name) is registered:
-            del self.queries[registered.name]
+    def drop(self, registered: Any) -> None:
+        """Let go of a query that has ended."""
+        name = registered.name
+        if self.queries.get(name) is registered:
+            del self.queries[name]
             self._let_go(registered)
             self.forgetting.closed()
 
-    def _let_go(self, registered: QueryT) -> None:
+    def _let_go(self, registered: Any) -> None:
+        """Of what a query holds that has ended."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -196,7 +233,8 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
             raise EngineLimitError(f"there is a query {name!r} already")
         return name
 
-    def _begun(self, registered: QueryT) -> None:
+    def _begun(self, registered: Any) -> None:
+        """A query runs."""
         self.queries[registered.name] = registered
         self.forgetting.opened()
 
@@ -207,7 +245,7 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
             )
 
     def _check_graphs(self, dataset: DatasetClause) -> None:
-        if not self._require_graphs:
+        if not self._settings.require_graphs:
             return
         for graph in (*dataset.named, *dataset.default):
             if graph not in self.static.names:

@@ -43,19 +43,6 @@ BASE: Final = "http://localhost/"
 
 
 @dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """How an engine treats elements and queries; see `Engine`."""
-
-    lateness: int = 0
-    create_streams: bool = True
-    require_graphs: bool = False
-    share: bool = True
-    routing: Routing = "reviewed"
-    kernel: Kernel | None = None
-    skip_idle: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Semantics:
     """How solutions become output.
 
@@ -101,3 +88,32 @@ PAPER_ANSWER: Final = Semantics("paper-answer", "difference", "bag", "groups", "
 
 _POLICIES = (CQELS, PAPER, PAPER_DSTREAM, PAPER_RSTREAM, PAPER_ANSWER)
 SEMANTICS: Final = {policy.name: policy for policy in _POLICIES}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How an engine treats elements and queries.
+
+    Args:
+        base: what relative IRIs in queries are relative to.
+        semantics: what queries in CQELS-QL emit, where registration says nothing else.
+        lateness: how late an element may come, in milliseconds: all wait that long, to be put in
+            order.
+        create_streams: a stream comes into being when it is first named.
+        require_graphs: a query may only name static graphs that are loaded.
+        share: queries that differ in constants only share a plan.
+        routing: of joins.
+        kernel: what takes batches of records; ``None``: what the environment says.
+        skip_idle: queries that answer between elements leave out instants at which nothing is in
+            their windows.
+    """
+
+    base: str = BASE
+    semantics: Semantics = CQELS
+    lateness: int = 0
+    create_streams: bool = True
+    require_graphs: bool = False
+    share: bool = True
+    routing: Routing = "reviewed"
+    kernel: Kernel | None = None
+    skip_idle: bool = False

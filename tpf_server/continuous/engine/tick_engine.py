@@ -3,15 +3,14 @@
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 from weakref import WeakSet
 
 from annotations.terms import Term
 from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.elements.elements import milliseconds
 from tpf_server.continuous.engine.errors import (
+    ElementError,
     EngineLimitError,
     JoinLimitError,
     StreamNameError,
@@ -57,11 +56,13 @@ class _Emitter:
         plans: PlanRegistry,
         streams: Mapping[Term, ElementStream],
         tick: Callable[[ElementStream, list[EncodedTriple], int], None],
+        check: Callable[[Term, list[EncodedTriple]], None],
     ) -> None:
         self.fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
         self._plans = plans
         self._streams = streams
         self._tick = tick
+        self._check = check
         self.outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, EncodedTriples]] = deque()
         self._emits = False
 
@@ -111,6 +112,11 @@ class _Emitter:
                 continue
             # It may have ended itself.
             if triples and owner.stream is not None and owner.state == "running":
+                try:
+                    self._check(owner.stream, triples)
+                except ElementError as error:
+                    owner.stop(error)
+                    continue
                 self.fed.append((owner.stream, triples, emission.at))
 
 
@@ -186,10 +192,13 @@ class _Housekeeping:
         return sum(stream.triples for stream in self._streams.values())
 
 
+_Coming: TypeAlias = tuple[ElementStream, list[EncodedTriple], Term | None]
+"""An element on its way: its stream, its triples, and the name of its graph."""
+
 _IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
 
 
-class TickEngine(QueryEngine[RegisteredQuery]):
+class TickEngine(QueryEngine):
     """Streams, their windows and the plans over these, moved on by arrivals.
 
     Attributes:
@@ -202,8 +211,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         ticking: plans that are checked between elements, too.
     """
 
-    def __init__(self, base: str, limits: EngineLimits | None, settings: EngineSettings) -> None:
-        super().__init__(base, limits, require_graphs=settings.require_graphs)
+    def __init__(self, settings: EngineSettings, limits: EngineLimits) -> None:
+        super().__init__(settings, limits)
         self.front = NEVER
         self._limit = -NEVER
         self._told: int | None = None
@@ -212,10 +221,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self.reorders = bool(settings.lateness)
         self.abandoned = False
         self.streams: dict[Term, ElementStream] = {}
-        self._create_streams = settings.create_streams
-        self._waiting: ReorderBuffer[tuple[ElementStream, list[EncodedTriple]]] = ReorderBuffer(
-            settings.lateness
-        )
+        self._waiting: ReorderBuffer[_Coming] = ReorderBuffer(settings.lateness)
         watermark = Watermark()
         self._windows = WindowRegistry(self.stream, watermark, self.streams)
         self._timed = self._windows.timed
@@ -223,13 +229,13 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._windows,
             self.static,
             self.dictionary,
-            self._environment,
+            self.environment,
             watermark,
             settings,
             self.limits.join_rows,
         )
         self.ticking = self._plans.ticking.plans
-        self._emitter = _Emitter(self._plans, self.streams, self._tick)
+        self._emitter = _Emitter(self._plans, self.streams, self._deliver, self._check_made)
         self._housekeeping = _Housekeeping(
             self._plans.plans,
             self.streams,
@@ -242,27 +248,13 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self._records: WeakSet[object] = WeakSet()
         self.static.on_change(self._changing)
 
-    @property
-    def time(self) -> int | None:
-        """The newest instant of elements or `advance`; ``None`` before the first element."""
-        return None if self.front == NEVER else self.front
-
-    @property
-    def present(self) -> int | None:
-        """The present, if it is set: elements of later instants move no other stream."""
-        return None if self._limit == -NEVER else self._limit
-
-    @present.setter
-    def present(self, present: int | None) -> None:
-        self._limit = -NEVER if present is None else present
-
     def _changing(self, change: GraphChange) -> Callable[[], None]:
         finishing = self._plans.changing(change)
 
         def finish() -> None:
             with self.dictionary.permanently():
                 finishing()
-            self._emitter.emit(self.arrivals, self.time or 0)
+            self._emitter.emit(self.arrivals, 0 if self.front == NEVER else self.front)
             self.forgetting.sweep_where_due()
 
         return finish
@@ -279,7 +271,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         term = self.name(name)
         stream_of_name = self.streams.get(term)
         if stream_of_name is None:
-            if not self._create_streams:
+            if not self._settings.create_streams:
                 raise UnknownStreamError(f"there is no stream {term}")
             stream_of_name = self.create_stream(term)
         return stream_of_name
@@ -306,7 +298,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             raise UnknownStreamError(f"there is no stream {term}")
         del self.streams[term]
         self._plans.stream_gone(term)
-        self._emitter.emit(self.arrivals, self.time or 0)
+        self._emitter.emit(self.arrivals, 0 if self.front == NEVER else self.front)
 
     def settle(self) -> None:
         """Give the operators the rows that plans have as columns."""
@@ -338,7 +330,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._stop(plan, JoinLimitError(plan.work.reason or rows))
 
     def abandon(self) -> None:
-        """End the tick that is under way; called in another thread, before the engine is closed."""
+        """End what is under way; called from another thread, before the engine is closed."""
         self.abandoned = True
         for plan in tuple(self._plans.plans):
             plan.work.end()
@@ -347,19 +339,50 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         for owner in self._plans.owners(plan):
             owner.stop(error)
 
-    def _let_go(self, registered: RegisteredQuery) -> None:
-        self.settle()
-        self._plans.remove(registered)
-
     # ------------------------------------------------------------------------- what arrives
 
-    def arrive(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
-        """Process an encoded element."""
+    def arrive(
+        self,
+        stream: ElementStream,
+        triples: list[EncodedTriple],
+        at: int,
+        graph: Term | None = None,
+    ) -> None:
+        """Take an encoded element, and the name of its graph."""
         if self.reorders and at >= stream.latest:
-            for time, (where, element) in self._waiting.add(stream, at, (stream, triples)):
-                self._tick(where, element, time)
+            self._release(self._waiting.add(stream, at, (stream, triples, graph)))
         else:
-            self._tick(stream, triples, at)
+            self._deliver(stream, triples, at, graph)
+
+    def _release(self, coming: Iterable[tuple[int, _Coming]]) -> None:
+        """Deliver what has waited for others."""
+        for at, (stream, triples, graph) in coming:
+            # It may have been deleted meanwhile.
+            if self.streams.get(stream.name) is stream:
+                self._deliver(stream, triples, at, graph)
+
+    @property
+    def lateness(self) -> int:
+        """How late elements may come, in milliseconds."""
+        return self._waiting.lateness
+
+    def wants_elements(self, stream: ElementStream) -> bool:
+        """True where records of a stream must come as elements, one by one."""
+        raise NotImplementedError
+
+    def _check_made(self, stream: Term, triples: list[EncodedTriple]) -> None:
+        """Check the predicates of an element that a query made."""
+        raise NotImplementedError
+
+    def _deliver(
+        self,
+        stream: ElementStream,
+        triples: list[EncodedTriple],
+        at: int,
+        graph: Term | None = None,
+    ) -> None:
+        """Deliver an element to all who read its stream."""
+        raise NotImplementedError
 
     def begin_arrival(self, stream: ElementStream, at: int, triples: int) -> bool:
         """Prepare the windows for an element, after `reach`; False: it is too late.
@@ -409,18 +432,13 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self._expire_of((stream,))
         stream.settle(front)
 
-    def advance(self, timestamp: int | datetime) -> None:
-        """Pass time without an arrival: elements that waited are processed, windows expire.
+    def _advance(self, at: int) -> None:
+        """Let windows expire up to an instant.
 
-        Policies of difference emit the changes. With a lateness, stream time stays behind the
-        instant by it, because elements may still come. An instant before the last one means that
-        the clock was set back: nothing moves, and elements from then on are not late.
+        What thereby comes into a result or goes from it is emitted by policies of difference. An
+        instant before the one of last time says that the clock was set back: nothing moves, and
+        elements from then on are not late.
         """
-        self._check_open()
-        at = milliseconds(timestamp)
-        at -= self._waiting.lateness
-        for time, (stream, triples) in self._waiting.until(at):
-            self._tick(stream, triples, time)
         front = self.front
         until = min(at, front)
         behind = [each for each in self.streams.values() if each.at(front) < until]
@@ -491,11 +509,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             instants.append(soonest if soonest < before else None)
         return min((each for each in instants if each is not None), default=None)
 
-    def finish(self) -> None:
-        """Process the elements that wait, for late ones or for a slide: no more will come."""
-        self.settle()
-        for at, (stream, triples) in self._waiting.rest():
-            self._tick(stream, triples, at)
+    def _finish(self) -> None:
+        """Let in what waits for a slide; no more elements will come."""
         while (boundary := self._windows.boundary(None)) is not None:
             self._pass_until(boundary + 1)
 

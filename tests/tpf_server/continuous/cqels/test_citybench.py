@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.citybench import Sensors, static_store
 from tests.support.continuous_reference import Reference
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.engine.semantics import PAPER
 from tpf_server.store.static.ox_terms import ox_term
@@ -48,7 +48,7 @@ def store():
 def test_query(store, name):
     text = (DATA / "queries" / "cqels" / f"{name}.rq").read_text()
     query = parse(text)
-    engine = Engine(semantics=PAPER)
+    engine = Engine(EngineSettings(semantics=PAPER))
     engine.attach(_Shared(store, ox.DefaultGraph()))
     for graph in ("culturalevents", "libraryevents"):
         iri = f"http://localhost/{graph}"

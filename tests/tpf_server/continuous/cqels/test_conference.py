@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 
 CONFERENCE = Path(__file__).parents[5] / "shared" / "data" / "conference"
 STREAM = "<http://deri.org/streams/rfid>"
@@ -89,7 +89,7 @@ def test_instances_share_a_plan_and_keep_their_results(data):
         text = (CONFERENCE / "queries" / f"{query}.rq").read_text()
         found = []
         for share in (True, False):
-            engine = Engine(share=share)
+            engine = Engine(EngineSettings(share=share))
             engine.load(data / "floorplan.nt", FLOORPLAN)
             engine.load(data / "dblp_10000.nt")
             digests = [Digest() for _ in range(40)]

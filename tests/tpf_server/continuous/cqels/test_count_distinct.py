@@ -1,6 +1,6 @@
 """COUNT(DISTINCT *) over windows, with rows that lack values."""
 
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 
 INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
 

@@ -13,7 +13,7 @@ Source: https://github.com/dellaglio/csrbench-oracle
 from collections import Counter
 
 from tests.support.continuous_reference import Arrival, Beside
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.semantics import PAPER
 
 XSD = "http://www.w3.org/2001/XMLSchema#"

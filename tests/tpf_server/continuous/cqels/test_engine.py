@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpf_server.continuous.cqels.engine import Engine, EngineLimits
+from tpf_server.continuous.continuous_engine import Engine, EngineLimits, EngineSettings
 from tpf_server.continuous.engine.errors import (
     BacklogError,
     ElementError,
@@ -60,7 +60,7 @@ def triple(number, other=0):
 )
 def test_late_elements_are_put_in_order(way, arrivals, lateness):
     """What comes out of order within the lateness is processed as if it had come in order."""
-    engine = Engine(lateness=lateness, semantics=PAPER)
+    engine = Engine(EngineSettings(lateness=lateness, semantics=PAPER))
     found = [engine.register(each) for each in (PAIRS, SLIDES)]
     feed = engine.record_feed("urn:s", ["urn:p"])
     for at, node in arrivals:
@@ -69,7 +69,7 @@ def test_late_elements_are_put_in_order(way, arrivals, lateness):
         else:
             engine.push("urn:s", triple(node), at)
     engine.finish()
-    ordered = Engine(semantics=PAPER)
+    ordered = Engine(EngineSettings(semantics=PAPER))
     expected = [ordered.register(each) for each in (PAIRS, SLIDES)]
     kept = sorted(_kept(arrivals, lateness), key=lambda each: each[0])
     for at, node in kept:
@@ -121,7 +121,7 @@ def test_time_alone_expires_and_emits_by_difference():
 
 
 def test_the_clock_leaves_late_elements_their_time():
-    engine = Engine(lateness=5)
+    engine = Engine(EngineSettings(lateness=5))
     found = engine.register("SELECT ?a { STREAM <urn:s> [RANGE 2ms] { ?a <urn:p> ?b } }")
     engine.push("urn:s", triple(1), 10)
     engine.advance(12)
@@ -199,7 +199,9 @@ def test_a_reader_that_stops_reading_is_cut_off():
 
 
 def test_registration_is_limited_and_checked():
-    engine = Engine(limits=EngineLimits(queries=1), create_streams=False, require_graphs=True)
+    engine = Engine(
+        EngineSettings(create_streams=False, require_graphs=True), limits=EngineLimits(queries=1)
+    )
     with pytest.raises(UnknownStreamError):
         engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")
     engine.create_stream("urn:s")
@@ -226,7 +228,7 @@ def test_a_chain_may_be_longer_than_python_nests_loops():
         f"SELECT ?a0 ?a{length} {{ STREAM <urn:s> [RANGE 9ms] {{ {chain} }}"
         f" FILTER (?a20 != ?a30 && ?a{length} != <urn:n1>) }}"
     )
-    engine = Engine(semantics=PAPER)
+    engine = Engine(EngineSettings(semantics=PAPER))
     query = engine.register(text)
     engine.push("urn:s", [triple(n, n + 1) for n in range(length)], 1)
     engine.push("urn:s", triple(0, 1), 2)
@@ -293,7 +295,7 @@ def test_the_first_few_by_several_keys(order, kind):
         "groups": f"SELECT ?a (MAX(?b) AS ?c) {pattern.replace('?c', '?b')} GROUP BY ?a ?b"
         f" ORDER BY {order} LIMIT 2",
     }
-    engine = Engine(semantics=SEMANTICS["paper-rstream"])
+    engine = Engine(EngineSettings(semantics=SEMANTICS["paper-rstream"]))
     query = engine.register(texts[kind])
     window = []
     for at in range(40):
@@ -399,7 +401,7 @@ KINDS = {
 @pytest.mark.parametrize("policy", ["cqels", "paper"])
 def test_an_hour_leaves_nothing_behind(kind, policy):
     """An hour of stream time, an element every four seconds, all new terms."""
-    engine = Engine(semantics=SEMANTICS[policy])
+    engine = Engine(EngineSettings(semantics=SEMANTICS[policy]))
     emitted = Counter()
     engine.register(
         KINDS[kind].replace("900ms", "90s").replace("300ms", "30s").replace("4ms", "40s"),
@@ -503,7 +505,7 @@ def test_records_are_graphs(trips):
     for texts in (queries, mixed):
         found = []
         for way in ("record", "term", "graph"):
-            engine = Engine(semantics=PAPER)
+            engine = Engine(EngineSettings(semantics=PAPER))
             registered = [engine.register(text) for text in texts]
             feed = engine.record_feed("urn:s", ["urn:x", "urn:k"], "urn:trip/")
             for number, (_, x, k) in enumerate(trips):
@@ -553,7 +555,7 @@ def test_records_push_triples_out_of_windows_that_count(way):
 )
 def test_every_boundary_that_passed_is_reported(policy, expected, way):
     """Also those at which no element came."""
-    engine = Engine(semantics=SEMANTICS[policy])
+    engine = Engine(EngineSettings(semantics=SEMANTICS[policy]))
     window = "STREAM <urn:s> [RANGE 10s SLIDE 10s]"
     query = engine.register(f"SELECT ?a {{ {window} {{ ?a <urn:p> ?b ; <urn:q> ?c }} }}")
     feed = engine.record_feed("urn:s", ["urn:p", "urn:q"], "urn:")
@@ -594,7 +596,7 @@ def test_who_says_what_time_it_is_says_how_far_a_stream_is_behind(tells):
 
 def test_a_stream_that_is_behind_has_its_windows_where_it_is():
     """What the time of others pushed out of them comes back."""
-    engine = Engine(semantics=PAPER)
+    engine = Engine(EngineSettings(semantics=PAPER))
     text = "SELECT (COUNT(?a) AS ?n) { STREAM <urn:slow> [RANGE 10s] { ?a <urn:p> ?b } }"
     count = engine.register(text)
     joined = engine.register(
@@ -615,7 +617,7 @@ def test_a_stream_that_is_behind_has_its_windows_where_it_is():
 
 def test_a_stream_that_is_silent_moves_with_the_others():
     """As far behind them as it was."""
-    engine = Engine(semantics=PAPER_DSTREAM)
+    engine = Engine(EngineSettings(semantics=PAPER_DSTREAM))
     gone = engine.register("SELECT ?a { STREAM <urn:slow> [RANGE 10ms] { ?a <urn:p> ?b } }")
     engine.push("urn:fast", triple(0), 5)
     engine.push("urn:slow", triple(1), 3)
@@ -630,7 +632,7 @@ def test_a_stream_that_is_silent_moves_with_the_others():
 @pytest.mark.parametrize("kind", ["element", "record"])
 def test_an_element_from_the_future_moves_its_own_stream_only(kind):
     """Where it is known what time it is."""
-    engine = Engine(semantics=PAPER_DSTREAM)
+    engine = Engine(EngineSettings(semantics=PAPER_DSTREAM))
     engine.present = 1_000
     own, other = [
         engine.register(f"SELECT ?a {{ STREAM <urn:{name}> [RANGE 10s] {{ ?a <urn:p> ?b }} }}")
@@ -664,7 +666,7 @@ def test_a_clock_that_is_set_back_makes_nothing_late():
 
 def test_a_stream_that_is_ahead_leaves_others_their_lateness():
     """What is put in order is so by the time of its stream, where that is far behind."""
-    engine = Engine(lateness=5)
+    engine = Engine(EngineSettings(lateness=5))
     found = engine.register("SELECT ?a { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } }")
     engine.push("urn:ahead", triple(0), 50_000)
     for at in (10, 14, 12, 20, 17, 30):
@@ -688,7 +690,7 @@ def test_a_stream_that_is_ahead_leaves_others_their_lateness():
 @pytest.mark.parametrize("way", ["element", "record", "batch"])
 def test_what_goes_between_elements_has_its_instant(pattern, way):
     """Whatever else the query has."""
-    engine = Engine(semantics=PAPER_DSTREAM)
+    engine = Engine(EngineSettings(semantics=PAPER_DSTREAM))
     minus = f"MINUS {{ STREAM <urn:s> {pattern} }}"
     gone = engine.register(f"SELECT ?a {{ STREAM <urn:s> [NOW] {{ ?a <urn:p> ?b }} {minus} }}")
     element = [("<urn:n1>", "<urn:p>", "<urn:x>"), ("<urn:n1>", "<urn:none>", "<urn:x>")]
@@ -707,7 +709,7 @@ def test_what_goes_between_elements_has_its_instant(pattern, way):
 
 def test_the_end_comes_after_every_multiple_before_it():
     """Also those at which nothing that waited comes in."""
-    engine = Engine(semantics=PAPER_DSTREAM)
+    engine = Engine(EngineSettings(semantics=PAPER_DSTREAM))
     parts = [
         f"{{ STREAM <urn:s> [RANGE {each}ms SLIDE {each}ms] {{ ?a <urn:p> ?b }} }}"
         for each in (2, 9)
@@ -729,7 +731,7 @@ def test_the_end_comes_after_every_multiple_before_it():
 )
 def test_what_is_not_there_between_elements_comes_anew(kinds):
     """Beside others that are looked at then, too."""
-    engine = Engine(semantics=PAPER)
+    engine = Engine(EngineSettings(semantics=PAPER))
     grouped = "GROUP BY ?a" if "HAVING" in kinds[0] else ""
     text = f"SELECT DISTINCT ?a {{ STREAM <urn:s> [NOW] {{ ?a <urn:p> ?b }} }} {grouped}"
     queries = [engine.register(f"{text} {each}") for each in kinds]

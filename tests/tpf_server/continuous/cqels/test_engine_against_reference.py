@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.continuous_reference import Arrival, Bag, Beside, Reference
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.semantics import (
     CQELS,
@@ -184,7 +184,7 @@ streams = st.lists(elements, min_size=1, max_size=12)
 
 
 def loaded(policy: Semantics) -> Engine:
-    engine = Engine(semantics=policy)
+    engine = Engine(EngineSettings(semantics=policy))
     for line in STATIC.strip().splitlines():
         terms = line.split(" ")[:-1]
         engine.add([terms[:3]], terms[3] if len(terms) > 3 else None)

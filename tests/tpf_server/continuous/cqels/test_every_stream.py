@@ -17,7 +17,7 @@ from tests.tpf_server.continuous.cqels.test_random_queries import (
     loaded,
 )
 from tpf_client.sparql.algebra import Row
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
     UnknownStreamError,
@@ -131,7 +131,7 @@ def test_queries_that_come_later_see_what_comes_later() -> None:
 
 
 def test_what_was_in_a_stream_goes_with_it() -> None:
-    engine = Engine(semantics=PAPER_DSTREAM)
+    engine = Engine(EngineSettings(semantics=PAPER_DSTREAM))
     text = "SELECT ?s (COUNT(*) AS ?n) { STREAM ?s [ALL] { ?a <urn:p> ?b } } GROUP BY ?s"
     counts = engine.register(text, semantics=PAPER)
     gone = engine.register(QUERY)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.semantics import CQELS, PAPER_RSTREAM
 
 AGGREGATES = (

@@ -1,9 +1,9 @@
-"""Literals keep their spelling through both engines."""
+"""Literals keep their spelling through both languages."""
 
 import pytest
 
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tests.support.any_language import register
+from tpf_server.continuous.continuous_engine import Engine
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 LITERALS = [
@@ -38,17 +38,15 @@ def test_literals_keep_their_letters(way: str, language: str) -> None:
     for literal in LITERALS:
         select = "SELECT ?x (STR(?x) AS ?s) (STRLEN(STR(?x)) AS ?n)"
         where = WAYS[way]
-        engine: Engine | CsparqlEngine
+        engine = Engine()
         if language == "cqels":
-            engine = Engine()
             for inside in ("?d :p ?v", "?d :p ?x"):
                 where = where.replace(inside, f"STREAM <urn:s> [NOW] {{ {inside} }}")
             text = f"{select} {{ {where} }}"
         else:
-            engine = CsparqlEngine()
             text = f"{select} FROM STREAM <urn:s> [RANGE 1s STEP 1s] {{ {where} }}"
         engine.add([("<urn:x>", "<http://e/static>", literal)])
-        query = engine.register(f"PREFIX : <http://e/> {text}")
+        query = register(engine, f"PREFIX : <http://e/> {text}")
         engine.push("urn:s", ("<urn:d>", "<http://e/p>", literal), 1)
         engine.advance(1000)
         lexical = literal.split('"')[1]

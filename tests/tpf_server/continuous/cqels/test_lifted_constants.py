@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from tests.support.continuous_reference import Arrival, Bag, Beside
 from tests.support.random_continuous_queries import NODES, STATIC, QueryWriter, random_elements
 from tests.tpf_server.continuous.cqels.test_random_queries import EXAMPLES, RANDOM, compare, loaded
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.semantics import CQELS, PAPER, Semantics
@@ -182,7 +182,7 @@ SUMMED = " { STREAM <urn:s> [RANGE 30ms] { ?a <urn:v> ?v } } GROUP BY ?a HAVING(
 def test_sums_of_plans_that_become_one_are_those_of_each_alone() -> None:
     """To the last digit, in any order of arrival."""
     random = Random(1)
-    engines = [loaded(semantics=PAPER), Engine(semantics=PAPER, share=False)]
+    engines = [loaded(semantics=PAPER), Engine(EngineSettings(semantics=PAPER, share=False))]
     emitted: list[list[Emission]] = [[], []]
     for at in range(400):
         value = f'"{random.choice([0.1, 0.2, 0.3, 1e16, -1e16, 0.7])}"^^<{DOUBLE}>'

@@ -1,6 +1,6 @@
 """The localisation scenario of the CQELS paper, tick by tick."""
 
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.semantics import CQELS, PAPER
 
 QUERY = """
@@ -25,7 +25,7 @@ def test_the_table_of_the_paper():
     in that of m3; neither is connected with itself.
     """
     for policy in (CQELS, PAPER):
-        engine = Engine(semantics=policy)
+        engine = Engine(EngineSettings(semantics=policy))
         engine.add([(f"<urn:{a}>", "<urn:conn>", f"<urn:{b}>") for a, b in ROOMS])
         query = engine.register(QUERY)
         for tick, (person, room) in enumerate(DETECTED):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.semantics import CQELS, PAPER, Semantics
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -215,7 +215,7 @@ def decimal(value: str) -> str:
 )  # fmt: skip
 @pytest.mark.parametrize("policy", [CQELS, PAPER], ids=["cqels", "paper"])
 def test_debs(text: str, expected: list[tuple[int, tuple[str, ...]]], policy: Semantics) -> None:
-    engine = Engine(semantics=policy)
+    engine = Engine(EngineSettings(semantics=policy))
     query = engine.register("PREFIX : <http://example.org/taxi#>\n" + text)
     for number, (at, taxi, pickup, fare) in enumerate(TRIPS):
         values = {

@@ -23,7 +23,7 @@ from tests.support.random_continuous_queries import (
     Triple,
     random_elements,
 )
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import CallbackError
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
@@ -56,7 +56,7 @@ NEAR: set[Triple] = {
 
 
 def loaded(**options: object) -> Engine:
-    engine = Engine(**options)  # type: ignore[arg-type]
+    engine = Engine(EngineSettings(**options))  # type: ignore[arg-type]
     for line in STATIC.strip().splitlines():
         terms = line.split(" ")[:-1]
         engine.add([terms[:3]], terms[3] if len(terms) > 3 else None)
@@ -398,7 +398,7 @@ def test_queries_together_emit_as_each_alone() -> None:
 
 def test_everything_is_emitted_for_every_instance() -> None:
     """Also where another instance has rows, and this one has none."""
-    engine = Engine(semantics=PAPER_RSTREAM)
+    engine = Engine(EngineSettings(semantics=PAPER_RSTREAM))
     text = "SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> <urn:n0> } }"
     queries = [engine.register(text.replace("n0", f"n{number}")) for number in range(3)]
     engine.push("urn:s", ("<urn:x>", "<urn:p>", "<urn:n1>"), 1)

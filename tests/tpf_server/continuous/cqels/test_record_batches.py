@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.records.record_columns import encoded_column, odd_terms
@@ -74,7 +74,7 @@ def test_a_batch_is_its_records(some, size, queries, lateness):
     times = [at := at + gap for _, _, gap in some]
     some = [(each[0], (positive(each[1][0]), *each[1][1:])) for each in some]
     for batched in (False, True):
-        engine = Engine(semantics=PAPER, lateness=lateness)
+        engine = Engine(EngineSettings(semantics=PAPER, lateness=lateness))
         names = [engine.register(text).name for text in queries]
         feed = engine.record_feed("urn:s", NAMES, "urn:r/")
         if batched:

@@ -17,7 +17,7 @@ from tests.tpf_server.continuous.cqels.test_random_queries import (
 )
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
 from tpf_server.continuous.cli import app
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_DSTREAM
 
 PATTERNS = (
@@ -80,7 +80,7 @@ def route(engine: Engine) -> list[str]:
 @patch("tpf_server.continuous.engine.tick_engine._ADAPTATION", 16)
 def test_when_routes_change(routing: Routing) -> None:
     """The densest stream becomes the sparsest."""
-    engine = Engine(routing=routing)
+    engine = Engine(EngineSettings(routing=routing))
     query = engine.register(STAR)
 
     def push(stream: int, count: int, at: int) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotations.terms import DEFAULT_GRAPH, Term
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_RSTREAM
 from tpf_server.continuous.engine.static.static_data import MemoryGraph
 
@@ -111,7 +111,13 @@ def _last(
 def test_the_order_of_changes_does_not_matter(name: str, history: History) -> None:
     """With and without known differences."""
     followed, evaluated, expected = (
-        _last(Engine(semantics=PAPER_RSTREAM), QUERIES[name], history, before=before, whole=whole)
+        _last(
+            Engine(EngineSettings(semantics=PAPER_RSTREAM)),
+            QUERIES[name],
+            history,
+            before=before,
+            whole=whole,
+        )
         for before, whole in ((False, False), (False, True), (True, False))
     )
     assert followed == evaluated == expected
@@ -119,7 +125,7 @@ def test_the_order_of_changes_does_not_matter(name: str, history: History) -> No
 
 def test_what_follows_a_change_costs_what_it_meets() -> None:
     """Rows that are read of a large graph, counted."""
-    engine = Engine(semantics=PAPER)
+    engine = Engine(EngineSettings(semantics=PAPER))
     large = MemoryGraph()
     large.add((Term(f"<urn:b{n}>"), Term("<urn:q>"), Term(f"<urn:c{n}>")) for n in range(5000))
     read: list[int] = []
@@ -153,7 +159,7 @@ def test_instances_that_share_a_plan(history: History) -> None:
     )
     found = []
     for share in (True, False):
-        engine = Engine(semantics=PAPER, share=share)
+        engine = Engine(EngineSettings(semantics=PAPER, share=share))
         queries = [engine.register(text % node) for node in (*_NODES, _NODES[0])]
         assert len({id(query.plan) for query in queries}) == (2 if share else len(queries))
         at = 0

@@ -23,7 +23,7 @@ from experiments.workloads.taxi_files import (
     read_trips,
     recorded_file,
 )
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_ANSWER
 
 # Whether each case plays all trips; else some of them, so that they last longer than the window
@@ -37,7 +37,7 @@ def values(row):
 
 def play(text, trips, semantics):
     """Return the emissions after each trip."""
-    engine = Engine(semantics=semantics)
+    engine = Engine(EngineSettings(semantics=semantics))
     emissions = []
     engine.register(text, emissions.append)
     feed = engine.record_feed(TAXI_STREAM, PREDICATES, SUBJECTS)
@@ -57,7 +57,7 @@ def trips():
 @pytest.mark.parametrize("query", [frequent_routes, profitable_areas])
 def test_trips_in_batches_are_the_same_trips(trips, query):
     some = trips if ALL else trips[:1500]
-    engine = Engine(semantics=PAPER)
+    engine = Engine(EngineSettings(semantics=PAPER))
     batched = []
     engine.register(query(10), batched.append)
     feed = engine.record_feed(TAXI_STREAM, PREDICATES, SUBJECTS)

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotations.terms import literal
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError, TimestampError
 from tpf_server.continuous.engine.semantics import SEMANTICS
@@ -46,9 +45,9 @@ WRONG = [
 
 
 def engines():
-    cqels, periodic = Engine(), CsparqlEngine()
+    cqels, periodic = Engine(), Engine()
     cqels.register("SELECT * { STREAM <urn:s> [ALL] { ?s ?p ?o } }")
-    periodic.register("SELECT * FROM STREAM <urn:s> [RANGE 9s STEP 1s] { ?s ?p ?o }")
+    periodic.register_csparql("SELECT * FROM STREAM <urn:s> [RANGE 9s STEP 1s] { ?s ?p ?o }")
     return cqels, periodic
 
 
@@ -204,7 +203,7 @@ STARS = [
 @given(st.randoms(use_true_random=False), st.sampled_from([*SEMANTICS.values()]))
 def test_what_is_refused_changes_nothing(random, policy):
     """As first record, after a registration, amid others."""
-    engines = [Engine(semantics=policy) for _ in range(2)]
+    engines = [Engine(EngineSettings(semantics=policy)) for _ in range(2)]
     feeds = [each.record_feed("urn:s", ["urn:in", "urn:v"]) for each in engines]
     queries = [[], []]
     at = 0
@@ -241,7 +240,7 @@ def test_instants_without_a_date_are_refused(at):
         lambda: engine.push("urn:s", ("<urn:x>", "<urn:p>", "<urn:o>"), at),
         lambda: feed.push("<urn:x>", ["<urn:o>"], at),
         lambda: engine.advance(at),
-        lambda: CsparqlEngine().push("urn:s", ("<urn:x>", "<urn:p>", "<urn:o>"), at),
+        lambda: Engine().push("urn:s", ("<urn:x>", "<urn:p>", "<urn:o>"), at),
     ):
         with pytest.raises(TimestampError, match=str(at)):
             push()

@@ -9,7 +9,7 @@ from annotations.terms import QuadPattern, Term, Variable
 from tests.support.counted_calls import counted_calls
 from tpf_client.dataflow.codegen import function_code
 from tpf_client.dataflow.state.row_index import RowBag
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.semantics import CQELS, PAPER, PAPER_DSTREAM, Semantics
 from tpf_server.continuous.engine.static.static_cache import evaluate_static
@@ -310,7 +310,7 @@ def test_an_order_is_kept_once_for_all_limits(kind: str) -> None:
     """Of 200 limits more than 20 change alike."""
     found = []
     for count in (20, 200):
-        engine = Engine(semantics=PAPER)
+        engine = Engine(EngineSettings(semantics=PAPER))
         for number in range(count):
             # More than there are rooms, or rows.
             engine.register(FIRST[kind] % (number + 20), _ignore)
@@ -348,7 +348,7 @@ def test_cost_follows_the_stream_that_has_an_element(kind: str, policy: Semantic
     """Ten queries read it; 0 or 390 read others."""
     found = []
     for count in (10, 400):
-        engine = Engine(semantics=policy)
+        engine = Engine(EngineSettings(semantics=policy))
         for number in range(count):
             engine.register(_unlike(number, kind), _ignore)
         # The other windows are not empty.
@@ -382,7 +382,7 @@ def test_an_offset_costs_where_its_rows_change() -> None:
     """A larger offset costs nothing."""
     found = []
     for offsets in (range(1, 6), [*range(1, 36), 50], [*range(1, 36), *range(50, 350)]):
-        engine = Engine(semantics=PAPER)
+        engine = Engine(EngineSettings(semantics=PAPER))
         for number in offsets:
             engine.register(OFFSETS % number, _ignore)
         assert len({each.plan for each in engine.queries.values()}) == 2
@@ -416,7 +416,7 @@ def test_to_advance_costs_what_is_due(kind: str) -> None:
     """Ten times as many due queries take ten times as many calls."""
     found = []
     for count in (30, 300):
-        engine = Engine(semantics=PAPER if "SLIDE" in DUE[kind] else PAPER_DSTREAM)
+        engine = Engine(EngineSettings(semantics=PAPER if "SLIDE" in DUE[kind] else PAPER_DSTREAM))
         for number in range(count):
             engine.register(_PREFIX + DUE[kind] % number, _ignore)
         for stream in tuple(engine.streams):
@@ -462,7 +462,7 @@ def test_windows_with_a_slide_cost_nothing_while_they_have_nothing(policy: Seman
     )
     found = []
     for count in (30, 300):
-        engine = Engine(semantics=policy)
+        engine = Engine(EngineSettings(semantics=policy))
         for number in range(count):
             engine.register(text % number, _ignore)
         triple = ("<urn:a>", "<urn:p0>", "<urn:room>")

@@ -10,7 +10,7 @@ from tests.support.csparql_reference import AT, TIMES, Clause, Reference, soluti
 from tests.support.random_csparql import STREAMS, clauses, logical, queries, statics, timelines
 from tests.support.random_queries import PREFIX
 from tests.support.random_sparql import QueryWriter, randoms
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.csparql.rules import RULES, Rule
 from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
@@ -28,12 +28,12 @@ def check(
     csparql, sparql = query
     text = PREFIX + csparql.format(" ".join(map(str, sources)))
     reference = Reference(PREFIX + sparql.format(""), sources, static)
-    engine = CsparqlEngine(rules=rules)
+    engine = Engine(instants=InstantSettings(rules=rules))
     for line in static.splitlines():
         *terms, _ = line.split()
         engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
     try:
-        registered = engine.register(text)
+        registered = engine.register_csparql(text)
     except ContinuousSyntaxError:
         with pytest.raises(SyntaxError):
             reference.answer(0)
@@ -118,8 +118,8 @@ def test_windows_that_count_triples(
 ) -> None:
     clause = Clause(STREAMS[0], triples=max(count, step), step=step)
     reference = Reference(PREFIX + "SELECT * WHERE { ?u :p ?v }", [clause])
-    engine = CsparqlEngine()
-    registered = engine.register(PREFIX + f"SELECT * {clause} WHERE {{ ?u :p ?v }}")
+    engine = Engine()
+    registered = engine.register_csparql(PREFIX + f"SELECT * {clause} WHERE {{ ?u :p ?v }}")
     at = 0
     arrived = 0
     for stream, later, triple in timeline:

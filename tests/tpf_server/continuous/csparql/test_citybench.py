@@ -10,6 +10,7 @@ import pytest
 from tests.support.citybench import Sensors, static_store
 from tests.support.csparql_beside_spark import EngineBesideSpark
 from tests.support.csparql_reference import Clause, Reference, solutions
+from tpf_server.continuous.continuous_engine import EngineSettings
 from tpf_server.continuous.csparql.csparql_query import LogicalWindow, PeriodicAnswer
 from tpf_server.continuous.csparql.parser import parse
 
@@ -76,11 +77,11 @@ def _play(
     store, named = static
     text = _query(name)
     parsed = parse(text)
-    engine = EngineBesideSpark(require_graphs=True)
+    engine = EngineBesideSpark(settings=EngineSettings(require_graphs=True))
     for each in named.named_graphs():
         assert isinstance(each, ox.NamedNode)
         engine.attach(_Shared(named, each), each.value)
-    registered = engine.register(text)
+    registered = engine.register_csparql(text)
     clauses = []
     for clause in parsed.streams:
         assert isinstance(clause.window, LogicalWindow)

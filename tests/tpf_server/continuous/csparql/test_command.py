@@ -4,7 +4,7 @@ import io
 import re
 from pathlib import Path
 
-from tpf_server.continuous.cli import Drawing, StreamReplay, explained, run_periodic
+from tpf_server.continuous.cli import Drawing, StreamReplay, explained, run_native
 
 QUERY = """PREFIX : <http://e/>
 SELECT ?z ?o FROM <http://e/g> FROM STREAM :s [RANGE 2ms TUMBLING]
@@ -23,7 +23,7 @@ def test_run(tmp_path: Path) -> None:
     graph, stream = files(tmp_path)
     output = io.StringIO()
     replay = StreamReplay([QUERY], [("http://e/s", stream)], graphs=[("http://e/g", graph)])
-    done = run_periodic(replay, replay.periodic_engine(), output)
+    done = run_native(replay, replay.engine(), output)
     assert output.getvalue() == '2\t0\t<http://e/z>\t"yes"\n'
     assert (done.elements, done.answers) == (2, 1)
 
@@ -31,7 +31,7 @@ def test_run(tmp_path: Path) -> None:
 def test_explain(tmp_path: Path) -> None:
     graph, _ = files(tmp_path)
     declared = {"http://e/s": ["http://e/p"]}
-    engine = StreamReplay([], graphs=[("http://e/g", graph)], declared=declared).periodic_engine()
+    engine = StreamReplay([], graphs=[("http://e/g", graph)], declared=declared).engine()
     text = explained(engine, QUERY)
     assert text.startswith("Operators as written\n\nSELECT result ?z ?o\n")
     assert "static:\n  ?s <http://e/in> ?z\n" in text

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tpf_server.continuous.cli import StreamReplay, run_periodic
+from tpf_server.continuous.cli import StreamReplay, run_native
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.errors import (
     BacklogError,
     ElementError,
@@ -22,7 +22,7 @@ P = "<http://e/p>"
 ALL = "SELECT ?o FROM STREAM <http://e/s> [RANGE 4ms STEP 2ms] { ?s <http://e/p> ?o }"
 
 
-def push(engine: CsparqlEngine, at: int, value: str, stream: str = "http://e/s") -> None:
+def push(engine: Engine, at: int, value: str, stream: str = "http://e/s") -> None:
     engine.push(stream, ("<http://e/x>", P, f'"{value}"'), at)
 
 
@@ -33,8 +33,8 @@ def values(answers: list[PeriodicAnswer]) -> dict[int, str]:
 
 
 def test_a_late_element_is_counted_and_seen_by_later_evaluations() -> None:
-    engine = CsparqlEngine()
-    registered = engine.register(ALL)
+    engine = Engine()
+    registered = engine.register_csparql(ALL)
     for at, value in [(1, "a"), (3, "b"), (2, "l"), (5, "c")]:
         push(engine, at, value)
     engine.advance(8)
@@ -44,8 +44,8 @@ def test_a_late_element_is_counted_and_seen_by_later_evaluations() -> None:
 
 
 def test_evaluations_wait_for_late_elements() -> None:
-    engine = CsparqlEngine(lateness=2)
-    registered = engine.register(ALL)
+    engine = Engine(instants=InstantSettings(lateness=2))
+    registered = engine.register_csparql(ALL)
     for at, value in [(1, "a"), (3, "b"), (2, "l"), (5, "c")]:
         push(engine, at, value)
     engine.finish()
@@ -54,9 +54,9 @@ def test_evaluations_wait_for_late_elements() -> None:
 
 
 def test_static_data_may_change() -> None:
-    engine = CsparqlEngine()
+    engine = Engine()
     engine.add([("<http://e/x>", P, '"s"')])
-    registered = engine.register(ALL)
+    registered = engine.register_csparql(ALL)
     push(engine, 1, "a")
     # A triple that is static and in the stream is there once.
     push(engine, 1, "s")
@@ -70,8 +70,8 @@ def test_static_data_may_change() -> None:
 
 
 def test_idle_instants_can_be_left_out() -> None:
-    engine = CsparqlEngine(skip_idle=True)
-    registered = engine.register(ALL)
+    engine = Engine(EngineSettings(skip_idle=True))
+    registered = engine.register_csparql(ALL)
     push(engine, 1, "a")
     push(engine, 1001, "b")
     engine.finish()
@@ -79,12 +79,12 @@ def test_idle_instants_can_be_left_out() -> None:
 
 
 def test_queries_are_listed_and_unregistered() -> None:
-    engine = CsparqlEngine()
-    made = engine.register(
+    engine = Engine()
+    made = engine.register_csparql(
         "REGISTER STREAM made AS CONSTRUCT { ?s <http://e/q> ?o }"
         " FROM STREAM <http://e/s> [RANGE 2ms TUMBLING] { ?s <http://e/p> ?o }"
     )
-    reader = engine.register(
+    reader = engine.register_csparql(
         "REGISTER QUERY reader AS SELECT ?o FROM STREAM <made> [RANGE 2ms TUMBLING]"
         " { ?s <http://e/q> ?o }"
     )
@@ -106,20 +106,20 @@ def test_queries_are_listed_and_unregistered() -> None:
 
 
 def test_streams_must_not_feed_themselves() -> None:
-    engine = CsparqlEngine()
+    engine = Engine()
     text = (
         "REGISTER STREAM {0} AS CONSTRUCT {{ ?s ?p ?o }}"
         " FROM STREAM <{1}> [RANGE 2ms TUMBLING] {{ ?s ?p ?o }}"
     )
-    engine.register(text.format("one", "two"))
+    engine.register_csparql(text.format("one", "two"))
     with pytest.raises(UnsupportedContinuousQueryError, match="feed itself"):
-        engine.register(text.format("two", "one"))
+        engine.register_csparql(text.format("two", "one"))
     assert list(engine.queries) == ["one"]
-    engine.register(
+    engine.register_csparql(
         "REGISTER STREAM rows AS SELECT * FROM STREAM <x> [RANGE 2ms TUMBLING] { ?s ?p ?o }"
     )
     with pytest.raises(UnsupportedContinuousQueryError, match="rows is a SELECT"):
-        engine.register(text.format("three", "rows"))
+        engine.register_csparql(text.format("three", "rows"))
 
 
 @pytest.mark.parametrize(
@@ -131,18 +131,22 @@ def test_streams_must_not_feed_themselves() -> None:
     ],
 )
 def test_what_cannot_be_run_is_refused(inside: str, says: str) -> None:
-    engine = CsparqlEngine()
+    engine = Engine()
     with pytest.raises(UnsupportedContinuousQueryError, match=says):
-        engine.register(f"SELECT ?s FROM STREAM <s> [RANGE 2ms TUMBLING] {{ ?s ?p ?o {inside} }}")
+        engine.register_csparql(
+            f"SELECT ?s FROM STREAM <s> [RANGE 2ms TUMBLING] {{ ?s ?p ?o {inside} }}"
+        )
     assert engine.queries == {}
 
 
 def test_limits() -> None:
-    engine = CsparqlEngine(limits=EngineLimits(queries=2, window_rows=3, backlog=2))
-    small = engine.register(ALL, name="small")
-    slow = engine.register("SELECT * FROM STREAM <http://e/t> [RANGE 2ms TUMBLING] { ?s ?p ?o }")
+    engine = Engine(limits=EngineLimits(queries=2, window_rows=3, backlog=2))
+    small = engine.register_csparql(ALL, name="small")
+    slow = engine.register_csparql(
+        "SELECT * FROM STREAM <http://e/t> [RANGE 2ms TUMBLING] { ?s ?p ?o }"
+    )
     with pytest.raises(EngineLimitError):
-        engine.register(ALL)
+        engine.register_csparql(ALL)
     for value in "abcd":
         push(engine, 1, value)
     assert (small.state, list(engine.queries)) == ("stopped", [slow.name])
@@ -155,13 +159,13 @@ def test_limits() -> None:
     with pytest.raises(BacklogError):
         next(taken)
     with pytest.raises(EngineLimitError):
-        engine.register(ALL, name="x") and engine.register(ALL, name="x")
+        engine.register_csparql(ALL, name="x") and engine.register_csparql(ALL, name="x")
 
 
 def test_bad_input() -> None:
-    engine = CsparqlEngine(require_graphs=True)
+    engine = Engine(EngineSettings(require_graphs=True))
     engine.declare("http://e/s", ["http://e/p"])
-    engine.register(ALL)
+    engine.register_csparql(ALL)
     with pytest.raises(ElementError, match="does not declare"):
         engine.push("http://e/s", ("<http://e/x>", "<http://e/q>", '"1"'), 1)
     with pytest.raises(ElementError, match="not a triple"):
@@ -169,24 +173,21 @@ def test_bad_input() -> None:
     with pytest.raises(TimestampError):
         engine.push("http://e/s", ("<http://e/x>", P, '"1"'), "soon")  # type: ignore[arg-type]
     with pytest.raises(UnknownGraphError):
-        engine.register("SELECT * FROM <http://e/g> FROM STREAM <http://e/s> "
+        engine.register_csparql("SELECT * FROM <http://e/g> FROM STREAM <http://e/s> "
                         "[RANGE 1s TUMBLING] { ?s ?p ?o }")  # fmt: skip
     with pytest.raises(UnsupportedContinuousQueryError, match="one answer"):
-        engine.register("SELECT * { ?s ?p ?o }")
+        engine.register_csparql("SELECT * { ?s ?p ?o }")
     with pytest.raises(EngineLimitError, match="read already, with <http://e/p>"):
         engine.declare("http://e/s", ["http://e/q"])
-    lenient = CsparqlEngine(strict=False)
-    lenient.push("http://e/s", ("nothing", P, '"1"'), 1)
-    assert lenient.refused == 1
 
 
 def test_describe_and_computed_every_without_streams() -> None:
-    engine = CsparqlEngine()
+    engine = Engine()
     engine.add([("<http://e/x>", "<http://e/name>", '"X"')])
-    described = engine.register(
+    described = engine.register_csparql(
         "DESCRIBE ?s FROM STREAM <http://e/s> [RANGE 2ms TUMBLING] { ?s <http://e/p> 'a' }"
     )
-    clock = engine.register(
+    clock = engine.register_csparql(
         "REGISTER QUERY clock COMPUTED EVERY 5ms AS SELECT (COUNT(*) AS ?n) { ?s ?p ?o }"
     )
     engine.advance(0)
@@ -202,8 +203,8 @@ def test_describe_and_computed_every_without_streams() -> None:
 
 
 def test_terms_of_streams_are_forgotten() -> None:
-    engine = CsparqlEngine()
-    registered = engine.register(
+    engine = Engine()
+    registered = engine.register_csparql(
         "SELECT ?o (CONCAT(?o, '!') AS ?c) FROM STREAM <http://e/s> [RANGE 4ms STEP 2ms]"
         " { ?s <http://e/p> ?o }",
         callback=lambda answer: seen.append(len(answer.rows)),
@@ -223,8 +224,8 @@ def test_files(tmp_path: Path) -> None:
     with output.open("w") as file:
         asks = "ASK FROM STREAM <http://e/s> [RANGE 2ms TUMBLING] { ?s ?p 'b' }"
         replay = StreamReplay([ALL, asks], [("http://e/s", stream)], skip_malformed=True)
-        done = run_periodic(replay, CsparqlEngine(), file)
+        done = run_native(replay, Engine(), file)
     assert (done.elements, done.malformed, done.late, done.answers) == (2, 1, 0, 4)
     assert output.read_text() == '2\t0\t"a"\n2\t1\tfalse\n4\t0\t"a"\n4\t0\t"b"\n4\t1\ttrue\n'
     with output.open("w") as file, pytest.raises(ElementError, match="line 2"):
-        run_periodic(StreamReplay([ALL], [("http://e/s", stream)]), CsparqlEngine(), file)
+        run_native(StreamReplay([ALL], [("http://e/s", stream)]), Engine(), file)

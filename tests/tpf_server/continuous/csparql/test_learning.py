@@ -14,8 +14,8 @@ from tests.support.random_continuous_queries import (
     random_clauses,
     random_elements,
 )
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.native import builder
 from tpf_server.continuous.csparql.periodic_query import Pace, PeriodicQuery
 
@@ -26,8 +26,8 @@ PAIRS = (
 )
 
 
-def engine(*, learn: bool, pace: Pace | None = None) -> CsparqlEngine:
-    made = CsparqlEngine(learn=learn, pace=pace)
+def engine(*, learn: bool, pace: Pace | None = None) -> Engine:
+    made = Engine(instants=InstantSettings(learn=learn, pace=pace))
     for line in STATIC.strip().splitlines():
         terms = line.split(" ")[:-1]
         made.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
@@ -49,7 +49,7 @@ def test_learned_declared_and_unseparated_plans_answer_alike(random: Random) -> 
         for stream, predicates in carried.items() if way == "declared" else ():
             made.declare(stream, predicates)
         answers: list[PeriodicAnswer] = []
-        made.register(text, answers.append)
+        made.register_csparql(text, answers.append)
         at = 0
         for stream, pause, triples in elements:
             at += pause
@@ -69,9 +69,9 @@ def parts(query: PeriodicQuery) -> str:
 
 def test_what_comes_against_expectation_is_seen_at_once() -> None:
     """The window keeps its content."""
-    made = CsparqlEngine()
+    made = Engine()
     made.add(near("xy", "yz"))
-    query = made.register(PAIRS)
+    query = made.register_csparql(PAIRS)
     assert "streaming" not in parts(query)
     made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:x>"), 100)
     assert "graph pattern (static)" in parts(query)
@@ -86,16 +86,16 @@ def test_what_comes_against_expectation_is_seen_at_once() -> None:
     assert sorted(first.rows) == [("<urn:a>", "<urn:z>")]
     assert sorted(second.rows) == [("<urn:b>", "<urn:w>"), ("<urn:b>", "<urn:z>")]
     # Who comes later knows it already.
-    later = made.register(PAIRS.replace("QUERY q", "QUERY later"))
+    later = made.register_csparql(PAIRS.replace("QUERY q", "QUERY later"))
     assert "graph pattern (static)" not in parts(later)
     assert later.explain()["plans"] == 1
 
 
 def test_a_window_keeps_what_it_held_when_a_plan_is_made_anew() -> None:
-    made = CsparqlEngine()
+    made = Engine()
     made.add(near("xy", "yz"))
     wide = PAIRS.replace("RANGE 1s", "RANGE 9s")
-    query = made.register(wide)
+    query = made.register_csparql(wide)
     made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:x>"), 100)
     made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:x>"), 1100)
     made.push("urn:s", near("yw")[0], 1200)
@@ -110,9 +110,9 @@ def test_a_static_part_with_far_more_rows_than_triples_is_not_kept(
 ) -> None:
     """Then static triples are looked up for what streams."""
     monkeypatch.setattr(builder, "_STATIC_LEAST", 100)
-    made = CsparqlEngine()
+    made = Engine()
     made.add([(f"<urn:p{n}>", "<urn:in>", "<urn:city>") for n in range(200)])
-    query = made.register(
+    query = made.register_csparql(
         f"REGISTER QUERY q AS SELECT ?b {SECOND} "
         "{ ?a <urn:at> ?x . ?a <urn:in> ?c . ?b <urn:in> ?c }"
     )
@@ -122,13 +122,13 @@ def test_a_static_part_with_far_more_rows_than_triples_is_not_kept(
     assert len(answer.rows) == 200
     assert "graph pattern (streaming, mixed)" in parts(query)
     query.close()
-    assert len(made._tables) == len(made.dictionary) == 0
+    assert len(made.instants._tables) == len(made.dictionary) == 0
 
 
 def test_a_variable_graph_ranges_over_graphs_that_come_later() -> None:
-    made = CsparqlEngine()
+    made = Engine()
     text = f"REGISTER QUERY q AS SELECT ?g {SECOND} {{ ?a <urn:at> ?b GRAPH ?g {{ ?b ?p ?c }} }}"
-    query = made.register(text)
+    query = made.register_csparql(text)
     for at, graph in ((100, "urn:one"), (1100, "urn:two")):
         made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:x>"), at)
         made.add([("<urn:x>", "<urn:p>", '"1"')], graph)

@@ -19,9 +19,9 @@ from tests.support.random_continuous_queries import (
 )
 from tests.tpf_server.continuous.csparql.test_learning import engine as static_engine
 from tests.tpf_server.continuous.test_web import EPOCH, ROOT, Site, element
-from tpf_server.continuous.cli import StreamReplay, run_periodic
+from tpf_server.continuous.cli import StreamReplay, run_native
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.periodic_query import MOST_FACTOR, Pace, Widen
 
 QUERY = "REGISTER QUERY {} AS SELECT ?x FROM STREAM <urn:s> [RANGE 3s STEP 1s] {{ ?x <urn:p> ?y }}"
@@ -43,15 +43,15 @@ class Worked:
         self.at.append(answer.at // 1000)
 
 
-def push(engine: CsparqlEngine, first: int, last: int) -> None:
+def push(engine: Engine, first: int, last: int) -> None:
     for second in range(first, last):
         engine.push("urn:s", (f"<urn:{second}>", "<urn:p>", "<urn:o>"), 1000 * second + 1)
 
 
 def test_the_step_grows_while_evaluations_take_longer_and_shrinks_again() -> None:
     worked = Worked(2.0)
-    engine = CsparqlEngine(pace=Pace(worked))
-    query = engine.register(QUERY.format("q"), worked.answer)
+    engine = Engine(instants=InstantSettings(pace=Pace(worked)))
+    query = engine.register_csparql(QUERY.format("q"), worked.answer)
     assert query.explain()["every"] == "the step of its windows"
     push(engine, 0, 18)
     # Two evaluations show it; the third was planned by then.
@@ -71,8 +71,8 @@ def test_the_step_grows_while_evaluations_take_longer_and_shrinks_again() -> Non
 
 def test_a_single_long_evaluation_changes_nothing() -> None:
     worked = Worked(5.0)
-    engine = CsparqlEngine(pace=Pace(worked))
-    engine.register(QUERY.format("q"), worked.answer)
+    engine = Engine(instants=InstantSettings(pace=Pace(worked)))
+    engine.register_csparql(QUERY.format("q"), worked.answer)
     push(engine, 0, 2)
     worked.cost = 0.1
     push(engine, 2, 10)
@@ -82,9 +82,9 @@ def test_a_single_long_evaluation_changes_nothing() -> None:
 @pytest.mark.parametrize("whose", list(Widen))
 def test_whose_steps_grow(whose: Widen) -> None:
     worked = Worked(0.6)
-    engine = CsparqlEngine(pace=Pace(worked, whose))
-    free = engine.register(QUERY.format("free"), worked.answer)
-    stated = engine.register(QUERY.format("stated COMPUTED EVERY 1s"), worked.answer)
+    engine = Engine(instants=InstantSettings(pace=Pace(worked, whose)))
+    free = engine.register_csparql(QUERY.format("free"), worked.answer)
+    stated = engine.register_csparql(QUERY.format("stated COMPUTED EVERY 1s"), worked.answer)
     push(engine, 0, 6)
     factors = [each.explain()["every_ms"][0] // 1000 for each in (free, stated)]
     # What is fixed is a load as well, so that the others are rarer.
@@ -99,12 +99,12 @@ def test_whose_steps_grow(whose: Widen) -> None:
 
 def test_the_step_has_a_bound() -> None:
     worked = Worked(1000.0)
-    engine = CsparqlEngine(pace=Pace(worked))
-    query = engine.register(QUERY.format("q"), worked.answer)
+    engine = Engine(instants=InstantSettings(pace=Pace(worked)))
+    query = engine.register_csparql(QUERY.format("q"), worked.answer)
     push(engine, 0, 100)
     assert query.explain()["every_ms"] == [1000 * MOST_FACTOR]
     # One that comes later is evaluated as rarely as the others.
-    assert engine.register(QUERY.format("r")).explain()["every_ms"] == [1000 * MOST_FACTOR]
+    assert engine.register_csparql(QUERY.format("r")).explain()["every_ms"] == [1000 * MOST_FACTOR]
 
 
 @settings(max_examples=12, deadline=None)
@@ -125,7 +125,7 @@ def test_fewer_answers_and_none_that_is_another(random: Random) -> None:
             worked.seconds += costs[len(answers) % 1000]
             answers[answer.at] = replace(answer, rows=tuple(sorted(answer.rows, key=str)))
 
-        made.register(text, take)
+        made.register_csparql(text, take)
         at = 0
         for stream, pause, triples in elements:
             at += pause
@@ -153,8 +153,8 @@ def test_from_the_command(tmp_path: Path) -> None:
 
     output = Output()
     replay = StreamReplay([QUERY.format("busy")], [("urn:s", stream)])
-    engine = replay.periodic_engine(pace=Pace(worked, Widen.ALL))
-    done = run_periodic(replay, engine, output)
+    engine = replay.engine(instants=InstantSettings(pace=Pace(worked, Widen.ALL)))
+    done = run_native(replay, engine, output)
     at = sorted({int(line.split("\t")[0]) // 1000 for line in output.getvalue().splitlines()})
     assert at == [0, 1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
     assert done.widened == [

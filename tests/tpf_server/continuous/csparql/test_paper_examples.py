@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.csparql_beside_spark import EngineBesideSpark
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
 
 PREFIXES = """
@@ -52,10 +52,10 @@ ON_SPARK = pytest.param(
 @pytest.fixture(
     params=[pytest.param((), id="as written"), pytest.param(RULES, id="rewritten"), ON_SPARK]
 )
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CsparqlEngine]:
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     rules: tuple[Rule, ...] | None = request.param
     if rules is not None:
-        yield CsparqlEngine(rules=rules)
+        yield Engine(instants=InstantSettings(rules=rules))
         return
     spark = request.getfixturevalue("spark")
     made = EngineBesideSpark()
@@ -72,7 +72,7 @@ def expected(*lines: str) -> list[tuple[str, ...]]:
     return sorted((tuple(triple(line)) for line in lines), key=str)
 
 
-def feed(engine: CsparqlEngine, stream: str, elements: Sequence[tuple[int, str]]) -> None:
+def feed(engine: Engine, stream: str, elements: Sequence[tuple[int, str]]) -> None:
     for at, text in elements:
         engine.push(stream, triple(text), at)
 
@@ -86,7 +86,7 @@ CITY = [
 ]
 
 
-def test_sensors_of_a_street(engine: CsparqlEngine) -> None:
+def test_sensors_of_a_street(engine: Engine) -> None:
     text = """
 PREFIX c: <http://linkedurbandata.org/city#>
 
@@ -100,7 +100,7 @@ AGGREGATE { ( ?total-sensor, COUNT, {?street} )
     assert rows(engine.ask(text)) == expected("c:busy 6")
 
 
-def test_cars_through_tollgates(engine: CsparqlEngine) -> None:
+def test_cars_through_tollgates(engine: Engine) -> None:
     text = """
 PREFIX t: <http://linkedurbandata.org/traffic#>
 
@@ -110,7 +110,7 @@ FROM STREAM <http://streams.org/citytollgates.trdf>
 WHERE { ?tollgate t:registers ?car . }
 AGGREGATE { (?passages, COUNT, {?tollgate} ) }
 """
-    registered = engine.register(text)
+    registered = engine.register_csparql(text)
     # The five cars of section 2.1, one a minute; the first comes 30 seconds after a full minute.
     cars = ["c:Distr1 156", "c:Distr2 75", "c:Distr1 130", "c:Distr2 95", "c:Distr3 65"]
     start = MINUTE // 2
@@ -152,9 +152,9 @@ AGGREGATE {(?passages, COUNT, {?district})}
 )
 
 
-def test_cars_per_district(engine: CsparqlEngine) -> None:
+def test_cars_per_district(engine: Engine) -> None:
     engine.add(map(triple, CITY))
-    registered = engine.register(DISTRICTS)
+    registered = engine.register_csparql(DISTRICTS)
     assert registered.name == "CarsEnteringCityCenterPerDistrict"
     feed(
         engine,
@@ -177,7 +177,7 @@ def test_cars_per_district(engine: CsparqlEngine) -> None:
     assert answers[35] == expected("c:north 2", "c:east 1")
 
 
-def test_a_stream_of_cars_per_district(engine: CsparqlEngine) -> None:
+def test_a_stream_of_cars_per_district(engine: Engine) -> None:
     text = (
         """
 REGISTER STREAM CarsEnteringCityCenterPerDistrict
@@ -196,9 +196,9 @@ AGGREGATE {(?passages,
 """
     )
     engine.add(map(triple, CITY))
-    registered = engine.register(text)
+    registered = engine.register_csparql(text)
     # Another query reads the stream by its name.
-    most = engine.register(
+    most = engine.register_csparql(
         "REGISTER QUERY Most AS"
         + PREFIXES
         + "SELECT DISTINCT ?district ?most FROM STREAM <CarsEnteringCityCenterPerDistrict>"
@@ -229,7 +229,7 @@ AGGREGATE {(?passages,
     assert read[35] == expected("c:north 1", "c:east 1")
 
 
-def test_full_streets(engine: CsparqlEngine) -> None:
+def test_full_streets(engine: Engine) -> None:
     text = (
         "REGISTER QUERY FullStreets AS"
         + PREFIXES
@@ -268,7 +268,7 @@ AGGREGATE { ( ?passages, COUNT, {?street} )
         "c:light1 c:crossing c:street1",
     ]
     engine.add(map(triple, static))
-    registered = engine.register(text)
+    registered = engine.register_csparql(text)
     for at, stream, element in [
         (1, GATES, "c:gate1 t:registers 1"),
         (2, GATES, "c:gate1 t:registers 2"),
@@ -289,7 +289,7 @@ AGGREGATE { ( ?passages, COUNT, {?street} )
     }
 
 
-def test_cars_that_turn(engine: CsparqlEngine) -> None:
+def test_cars_that_turn(engine: Engine) -> None:
     text = (
         """
 REGISTER STREAM AllCarsTurningFromPalmIntoOak
@@ -324,7 +324,7 @@ WHERE {
             ],
         )
     )
-    registered = engine.register(text)
+    registered = engine.register_csparql(text)
     feed(
         engine,
         CAMERAS,
@@ -360,7 +360,7 @@ BROKERS = [
 
 
 @pytest.mark.parametrize("conjunction", ["^^", "&&"])
-def test_total_amount_of_brokers(engine: CsparqlEngine, conjunction: str) -> None:
+def test_total_amount_of_brokers(engine: Engine, conjunction: str) -> None:
     text = """
 REGISTER QUERY TotalAmountPerDayAndBroker AS
 PREFIX b: <http://brokerscentral.org/accounts#>
@@ -381,7 +381,7 @@ AGGREGATE { (?total, SUM(?amount), ?broker) }
     engine.add(map(triple, BROKERS), "http://brokerscentral.org/brokers.rdf")
     # The default graph of the repository is not asked: the query says FROM.
     engine.add([triple('b:dora b:is_from "CH"')])
-    registered = engine.register(text)
+    registered = engine.register_csparql(text)
     for hour, broker, amount in [
         (1, "anna", 10), (2, "anna", 9), (3, "anna", 32), (4, "bert", 5), (5, "carl", 99),
         (6, "dora", 50), (25, "bert", 12),
@@ -399,7 +399,7 @@ AGGREGATE { (?total, SUM(?amount), ?broker) }
     assert answers == {24: expected("b:anna 42"), 48: expected("b:bert 12")}
 
 
-def test_sellers_of_markets(engine: CsparqlEngine) -> None:
+def test_sellers_of_markets(engine: Engine) -> None:
     text = """
 REGISTER QUERY SellerMarketMovementsPerDay AS
 
@@ -419,7 +419,7 @@ WHERE {
 AGGREGATE { (?tot, SUM(?amount), {?seller, ?market}) }
 """
     engine.add(map(triple, BROKERS), "http://brokerscentral.org/brokers.rdf")
-    registered = engine.register(text)
+    registered = engine.register_csparql(text)
     for hour, seller, amount in [(1, "anna", 10), (2, "anna", 20), (3, "bert", 5)]:
         feed(
             engine,
@@ -435,7 +435,7 @@ AGGREGATE { (?tot, SUM(?amount), {?seller, ?market}) }
     assert rows(answer) == expected(f"b:anna {market} 30", f"b:bert {market} 5")
 
 
-def test_sellers_of_several_markets(engine: CsparqlEngine) -> None:
+def test_sellers_of_several_markets(engine: Engine) -> None:
     """Both classes of distributable aggregates of section 5.2, each stream one market."""
     text = """
 PREFIX x: <http://stockexchanges.org/exchanges#>
@@ -445,11 +445,13 @@ FROM NAMED STREAM <http://e/zurich> [RANGE 1h TUMBLING]
 WHERE {{ GRAPH ?market {{ ?t x:seller ?seller . ?t x:with ?amount }} }}
 AGGREGATE {{ (?tot, {function}(?amount), {{{group}}}) }}
 """
-    total = engine.register(
+    total = engine.register_csparql(
         text.format(keys="?seller ?market", function="SUM", group="?seller, ?market")
     )
     partial = {
-        function: engine.register(text.format(keys="?seller", function=function, group="?seller"))
+        function: engine.register_csparql(
+            text.format(keys="?seller", function=function, group="?seller")
+        )
         for function in ("SUM", "COUNT", "AVG", "MIN", "MAX")
     }
     for market, number, seller, amount in [

@@ -20,8 +20,8 @@ from tests.support.random_continuous_queries import (
     random_clauses,
     random_elements,
 )
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES
 from tpf_server.continuous.engine.errors import CallbackError
 
@@ -51,7 +51,7 @@ class Beside:
 
     def __init__(
         self,
-        engine: CsparqlEngine,
+        engine: Engine,
         random: Random,
         static: str,
         clocks: Clocks,
@@ -81,7 +81,9 @@ class Beside:
         self._done = -1
         self._begin: int | None = None
         self.look()
-        self.query = engine.register(self.text.replace("QUERY q", f"QUERY q{id(self)}"), self._take)
+        self.query = engine.register_csparql(
+            self.text.replace("QUERY q", f"QUERY q{id(self)}"), self._take
+        )
 
     def _take(self, answer: PeriodicAnswer) -> None:
         if self.broken:
@@ -134,11 +136,13 @@ def test_events_between_elements(random: Random) -> None:
     """Queries come and go, static data change, callbacks raise, streams run ahead."""
     clocks = Clocks(random.choice([0, 0, 2]), random.choice([0, 0, 3, 20]))
     by_clock = random.random() < 0.3
-    engine = CsparqlEngine(
-        rules=random.choice([(), RULES]),
-        learn=random.choice([True, True, False]),
-        lateness=clocks.lateness,
-        patience=clocks.patience,
+    engine = Engine(
+        instants=InstantSettings(
+            lateness=clocks.lateness,
+            rules=random.choice([(), RULES]),
+            learn=random.choice([True, True, False]),
+            patience=clocks.patience,
+        ),
     )
     lines = dict.fromkeys(STATIC.strip().splitlines())
     for line in lines:
@@ -204,14 +208,21 @@ def test_events_between_elements(random: Random) -> None:
     check()
     for each in running:
         each.query.close()
-    assert len(engine._readers.windows) == len(engine._timetable) == len(engine._evaluations) == 0
+    assert (
+        len(engine.instants._readers.windows)
+        == len(engine.instants._timetable)
+        == len(engine.instants._evaluations)
+        == 0
+    )
 
 
 @settings(max_examples=EXAMPLES or 60, deadline=None)
 @given(RANDOM)
 def test_rows_that_go_make_room_for_others(random: Random) -> None:
     """Whenever its windows are empty a query has the same room."""
-    engine = CsparqlEngine(rules=random.choice([(), RULES]), learn=random.random() < 0.5)
+    engine = Engine(
+        instants=InstantSettings(rules=random.choice([(), RULES]), learn=random.random() < 0.5)
+    )
     for line in STATIC.strip().splitlines():
         terms = line.split(" ")[:-1]
         engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
@@ -220,7 +231,7 @@ def test_rows_that_go_make_room_for_others(random: Random) -> None:
         clauses = [each for each in random_clauses(random) if not each.triples]
         text = CsparqlWriter(random, clauses).query(random.choice([0, 1, 2, 3]))
         text = in_csparql(text, clauses).replace("QUERY q", f"QUERY q{number}")
-        queries += [engine.register(text)] if clauses else []
+        queries += [engine.register_csparql(text)] if clauses else []
     at = 0
     rooms = []
     for count in (5, 20, 5):

@@ -6,9 +6,9 @@ import pytest
 
 from annotations.terms import Term
 from tests.support.csparql_reference import solutions
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.drawing import denotational_graph, drawn
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.rules import (
@@ -82,9 +82,9 @@ def unchanged(rule: Rule, graph: OperatorGraph) -> bool:
 
 
 def answers(text: str, rules: tuple[Rule, ...]) -> list[PeriodicAnswer]:
-    engine = CsparqlEngine(rules=rules)
+    engine = Engine(instants=InstantSettings(rules=rules))
     engine.add(STATIC)
-    registered = engine.register(text)
+    registered = engine.register_csparql(text)
     for stream, at, triple in elements():
         engine.push(stream, triple, at)
     engine.finish()

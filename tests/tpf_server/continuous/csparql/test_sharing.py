@@ -15,8 +15,8 @@ from tests.support.counted_calls import counted_calls
 from tests.support.csparql_reference import Clause, solutions
 from tests.support.random_csparql import STREAMS, logical, queries, statics, timelines, triples
 from tests.support.random_queries import LITERALS, PREFIX, SUBJECTS
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.errors import CallbackError, ContinuousSyntaxError
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError as Unsupported
 from tpf_server.continuous.engine.forgetting import reached
@@ -82,17 +82,17 @@ class Beside:
     """A query in an engine with others, and the same query alone."""
 
     def __init__(
-        self, shared: CsparqlEngine, text: str, static: str, changes: list[Change], raises: Any
+        self, shared: Engine, text: str, static: str, changes: list[Change], raises: Any
     ) -> None:
         self.raises = raises
         self.found: list[PeriodicAnswer] = []
         self.expected: list[PeriodicAnswer] = []
-        self.alone = CsparqlEngine()
+        self.alone = Engine()
         load(self.alone, static)
         for change in changes:
             apply(self.alone, change)
-        self.alone.register(text, self.expected.append)
-        self.registered = shared.register(text, self._take)
+        self.alone.register_csparql(text, self.expected.append)
+        self.registered = shared.register_csparql(text, self._take)
 
     def _take(self, answer: PeriodicAnswer) -> None:
         self.found.append(answer)
@@ -109,12 +109,12 @@ class Beside:
         )
 
 
-def apply(engine: CsparqlEngine, change: Change) -> None:
+def apply(engine: Engine, change: Change) -> None:
     adds, triple = change
     (engine.add if adds else engine.remove)([triple])
 
 
-def load(engine: CsparqlEngine, static: str) -> None:
+def load(engine: Engine, static: str) -> None:
     for line in static.splitlines():
         *terms, _ = line.split()
         engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
@@ -156,7 +156,7 @@ def check(
     changes: list[tuple[int, bool, Triple]],
 ) -> None:
     """Compare queries in one engine with each in its own."""
-    engine = CsparqlEngine()
+    engine = Engine()
     load(engine, static)
     changed: list[Change] = []
     running: dict[int, Beside] = {}
@@ -192,10 +192,10 @@ def check(
     for beside in everybody:
         beside.check()
         beside.registered.close()
-    assert len(engine._readers.windows) == 0
+    assert len(engine.instants._readers.windows) == 0
 
 
-def _calls(engine: CsparqlEngine, at: int, stream: str = "urn:s", predicate: str = "p") -> int:
+def _calls(engine: Engine, at: int, stream: str = "urn:s", predicate: str = "p") -> int:
     """Count the functions that an arrival calls, including builtins."""
     triple = ("<urn:a>", f"<urn:{predicate}>", f"<urn:{at}>")
     return counted_calls(lambda: engine.push(stream, triple, at))
@@ -205,11 +205,11 @@ def _ignore(_answer: PeriodicAnswer) -> None:
     pass
 
 
-def _registered(text: Callable[[int], str], count: int) -> CsparqlEngine:
-    engine = CsparqlEngine()
+def _registered(text: Callable[[int], str], count: int) -> Engine:
+    engine = Engine()
     engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), 1)
     for number in range(count):
-        engine.register(text(number), _ignore)
+        engine.register_csparql(text(number), _ignore)
     return engine
 
 
@@ -236,16 +236,16 @@ def test_a_push_at_which_nothing_is_due_costs_the_same_for_any_number(text: str)
 
 @pytest.mark.parametrize("between", [False, True])
 def test_windows_are_shared_whenever_queries_are_registered(between: bool) -> None:
-    engine = CsparqlEngine()
+    engine = Engine()
     answers: list[list[PeriodicAnswer]] = [[] for _ in range(30)]
     text = (
         "SELECT ?b FROM STREAM <urn:s> [RANGE 1m STEP 1s] { ?a <urn:p> ?b FILTER(?b != <urn:x%s>) }"
     )
     for number, found in enumerate(answers):
-        engine.register(text % number, found.append)
+        engine.register_csparql(text % number, found.append)
         if between:
             engine.push("urn:s", ("<urn:a>", "<urn:p>", f"<urn:{number}>"), 1)
-    assert len(engine._readers.windows) == 1
+    assert len(engine.instants._readers.windows) == 1
     engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:30>"), 1)
     engine.advance(1_000)
     seen = [sorted(str(row[0]) for row in found[0].rows) for found in answers]
@@ -256,7 +256,7 @@ def test_windows_are_shared_whenever_queries_are_registered(between: bool) -> No
 @pytest.mark.parametrize("between", [False, True])
 def test_equal_queries_are_evaluated_once(between: bool) -> None:
     """At the latest when the windows hold nothing that some must not see."""
-    engine = CsparqlEngine()
+    engine = Engine()
     text = (
         "REGISTER QUERY q%s EVERY AS SELECT ?b (COUNT(*) AS ?n)"
         " FROM STREAM <urn:s> [RANGE 10s STEP 1s] { ?a <urn:p> ?b } GROUP BY ?b"
@@ -264,7 +264,7 @@ def test_equal_queries_are_evaluated_once(between: bool) -> None:
     queries = []
     for number in range(20):
         every = "COMPUTED EVERY 2s" if number % 2 else ""
-        queries.append(engine.register(text.replace("EVERY", every) % number))
+        queries.append(engine.register_csparql(text.replace("EVERY", every) % number))
         if between:
             engine.push("urn:s", ("<urn:a>", "<urn:p>", f"<urn:{number}>"), 1)
     for second in range(1, 16):
@@ -282,20 +282,20 @@ def test_equal_queries_are_evaluated_once(between: bool) -> None:
     assert sizes == ([*range(21, 1, -2)] if between else [1] * 10)
     for each in queries[1:]:
         each.close()
-    assert len(engine._readers.windows) == 1
+    assert len(engine.instants._readers.windows) == 1
     queries[0].close()
-    assert len(engine._readers.windows) == len(engine._evaluations) == 0
+    assert len(engine.instants._readers.windows) == len(engine.instants._evaluations) == 0
 
 
 def test_a_window_does_not_go_where_other_streams_have_not_come() -> None:
     """A query over two streams waits for the second; another one over the first does not."""
     found: list[list[PeriodicAnswer]] = [[], []]
     for beside, answers in enumerate(found):
-        engine = CsparqlEngine(patience=100_000)
+        engine = Engine(instants=InstantSettings(patience=100_000))
         first, second = (f"FROM STREAM <urn:{name}> [RANGE 3s STEP 1s]" for name in "st")
         if beside:
-            engine.register(f"SELECT ?a {first} {{ ?a <urn:p> ?b }}", _ignore)
-        engine.register(f"SELECT ?b {first} {second} {{ ?a <urn:p> ?b }}", answers.append)
+            engine.register_csparql(f"SELECT ?a {first} {{ ?a <urn:p> ?b }}", _ignore)
+        engine.register_csparql(f"SELECT ?b {first} {second} {{ ?a <urn:p> ?b }}", answers.append)
         for stream in "st":
             for at in range(1, 9):
                 triple = ("<urn:a>", "<urn:p>", f"<urn:{stream}{at}>")
@@ -309,10 +309,10 @@ def test_static_triples_are_kept_once_for_all_queries() -> None:
     """A query keeps those with partners."""
     held = []
     for count in (1, 20):
-        engine = CsparqlEngine()
+        engine = Engine()
         engine.add([(f"<urn:b{n}>", "<urn:near>", f"<urn:c{n}>") for n in range(500)])
         queries = [
-            engine.register(
+            engine.register_csparql(
                 "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m]"
                 f" {{ ?a <urn:p> ?b . ?b <urn:near> ?c FILTER(?c != <urn:c{number}>) }}"
             )
@@ -326,7 +326,7 @@ def test_static_triples_are_kept_once_for_all_queries() -> None:
         held.append(reached([engine], [])[1])
         for each in queries:
             each.close()
-        assert len(engine._tables) == len(engine.dictionary) == 0
+        assert len(engine.instants._tables) == len(engine.dictionary) == 0
     assert held[1] - held[0] < 20 * 500
 
 
@@ -334,10 +334,10 @@ def test_queries_that_are_due_together_cost_as_many_calls_each() -> None:
     """Finding the next is logarithmic."""
     found = []
     for count in (50, 400):
-        engine = CsparqlEngine()
+        engine = Engine()
         for number in range(count):
             text = "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> <urn:%s> }"
-            engine.register(text.replace("%s", str(number)), _ignore)
+            engine.register_csparql(text.replace("%s", str(number)), _ignore)
         engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), 1)
         _calls(engine, 60_001)
         found.append(_calls(engine, 120_001) / count)
@@ -348,10 +348,10 @@ def test_what_comes_into_a_window_concerns_those_whose_constants_it_has() -> Non
     found = []
     for count in (20, 220):
         answers: list[list[PeriodicAnswer]] = [[] for _ in range(count)]
-        engine = CsparqlEngine()
+        engine = Engine()
         for number, own in enumerate(answers):
             text = "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> <urn:%s> }"
-            engine.register(text % number, own.append)
+            engine.register_csparql(text % number, own.append)
         for at in range(1, 101):
             engine.push("urn:s", (f"<urn:a{at}>", "<urn:p>", "<urn:7>"), at)
         found.append(_calls(engine, 60_001))
@@ -361,7 +361,7 @@ def test_what_comes_into_a_window_concerns_those_whose_constants_it_has() -> Non
 
 
 def test_closed_queries_leave_nothing_behind() -> None:
-    engine = CsparqlEngine()
+    engine = Engine()
     kinds = [
         "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> ?b }",
         "REGISTER STREAM made COMPUTED EVERY 1s AS CONSTRUCT { ?a <urn:q> ?b }"
@@ -369,11 +369,15 @@ def test_closed_queries_leave_nothing_behind() -> None:
         "SELECT * FROM STREAM <urn:s> [RANGE TRIPLES 2] { ?a <urn:p> ?b }",
     ]
     for at in range(1, 4):
-        queries = [engine.register(text, _ignore) for text in kinds]
+        queries = [engine.register_csparql(text, _ignore) for text in kinds]
         engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), at * 60_000)
         for query in queries:
             query.close()
-    assert (len(engine.queries), len(engine._readers.windows), len(engine._timetable)) == (0, 0, 0)
+    assert (
+        len(engine.queries),
+        len(engine.instants._readers.windows),
+        len(engine.instants._timetable),
+    ) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("between", [False, True])
@@ -388,10 +392,10 @@ def test_closed_queries_leave_nothing_behind() -> None:
 )
 def test_queries_that_differ_in_a_constant_are_evaluated_once(text: str, *, between: bool) -> None:
     count = 200
-    engine = CsparqlEngine()
+    engine = Engine()
     queries = []
     for number in range(count):
-        queries.append(engine.register(text % number))
+        queries.append(engine.register_csparql(text % number))
         if between and number % 50 == 0:
             engine.push("urn:s", ("<urn:x>", "<urn:p>", "<urn:y>"), 1)
     for second in range(1, 8):
@@ -415,7 +419,7 @@ def test_queries_that_differ_in_a_constant_are_evaluated_once(text: str, *, betw
     for each in queries:
         each.close()
     assert not evaluation.questions
-    assert len(engine._readers.windows) == len(engine._evaluations) == 0
+    assert len(engine.instants._readers.windows) == len(engine.instants._evaluations) == 0
 
 
 def _integer(number: int) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.csparql_spark import Element, by_instant, native, on_spark, write
 from tests.support.csparql_spark import settings as session_settings
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 
@@ -70,8 +70,8 @@ def _timeline(steps: list[Element]) -> list[Element]:
     return result
 
 
-def _engine() -> CsparqlEngine:
-    engine = CsparqlEngine()
+def _engine() -> Engine:
+    engine = Engine()
     engine.add(STATIC)
     return engine
 

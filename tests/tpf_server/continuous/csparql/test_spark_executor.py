@@ -16,9 +16,8 @@ from annotations.clock import ManualClock
 from annotations.terms import Term, Variable
 from tests.support.csparql_spark import settings
 from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import EPOCH
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.hosting import Policies
@@ -73,7 +72,6 @@ class Site:
 
         self.service = ContinuousService(
             engine,
-            CsparqlEngine(beside=engine),
             ManualClock(EPOCH),
             Policies(time="elements"),
             executors=executors,

@@ -19,8 +19,7 @@ from tests.support.csparql_program import PREDICATE, QUERY, STREAM
 from tests.support.csparql_program import engine as static_engine
 from tests.support.csparql_spark import Element, by_instant, native, settings
 from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
 from tpf_server.continuous.csparql.spark.server_stream import ServerStream
 from tpf_server.continuous.engine.errors import ContinuousError
@@ -66,9 +65,8 @@ def until(there: Callable[[], bool]) -> None:
 class Server:
     def __init__(self) -> None:
         clock = ManualClock(datetime(1970, 1, 1, tzinfo=UTC))
-        engine = Engine()
-        periodic = CsparqlEngine(eager=True, beside=engine)
-        self.service = ContinuousService(engine, periodic, clock, Policies(time="elements"))
+        engine = Engine(instants=InstantSettings(eager=True))
+        self.service = ContinuousService(engine, clock, Policies(time="elements"))
         app = Flask("test")
         app.register_blueprint(
             continuous_blueprint(
@@ -189,13 +187,13 @@ def test_a_stream_that_a_run_makes_is_read_by_another_and_pushed_once(
         "WHERE { ?z :total ?n } GROUP BY ?z"
     )
     second = SparkExecution(
-        spark, reading, CsparqlEngine().static,
+        spark, reading, Engine().static,
         {"http://localhost/totals": tmp_path / "out" / "elements"}, tmp_path / "second",
     )  # fmt: skip
     second.replay()
     both = static_engine()
-    first = both.register(QUERY)
-    reader = both.register(reading)
+    first = both.register_csparql(QUERY)
+    reader = both.register_csparql(reading)
     for name, at, triple in elements:
         both.push(name, triple, at)
     both.advance(12)
@@ -209,6 +207,6 @@ def test_a_select_is_no_stream(tmp_path: Path) -> None:
         SparkExecution(
             session,
             "SELECT * FROM STREAM <http://e/s> [RANGE 1s TUMBLING] WHERE { ?s ?p ?o }",
-            CsparqlEngine().static, {"http://e/s": tmp_path}, tmp_path,
+            Engine().static, {"http://e/s": tmp_path}, tmp_path,
             sink=ServerStream(f"{ROOT}/streams/x"),
         )  # fmt: skip

@@ -17,8 +17,8 @@ from tests.support.csparql_reference import Clause, solutions
 from tests.support.csparql_spark import settings as session_settings
 from tests.support.random_csparql import STREAMS, clauses, queries, statics, timelines
 from tests.support.random_queries import PREFIX
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, RULES_ON_SPARK, Rule
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
 from tpf_server.continuous.engine.errors import (
@@ -40,11 +40,11 @@ def check(
 ) -> list[PeriodicAnswer]:
     """Compare both; the answers of the native one."""
     session_settings(spark)
-    engine = CsparqlEngine(rules=rules)
+    engine = Engine(instants=InstantSettings(rules=rules))
     for line in static.splitlines():
         *terms, _ = line.split()
         engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
-    registered = engine.register(text)
+    registered = engine.register_csparql(text)
     elements: Timeline = []
     at = 0
     for stream, later, triple in timeline:
@@ -221,9 +221,9 @@ def test_fixed_queries(spark: Any, tmp_path: Path, name: str) -> None:
 
 def test_the_order_of_everything(spark: Any, tmp_path: Path) -> None:
     session_settings(spark)
-    engine = CsparqlEngine()
+    engine = Engine()
     text = PREFIX + f"SELECT ?v {WIDE[0]} WHERE {{ ?s :value ?v }} ORDER BY ?v"
-    registered = engine.register(text)
+    registered = engine.register_csparql(text)
     for number, (stream, _, triple) in enumerate(MANY):
         engine.push(stream, triple, number + 1)
     engine.advance(50)
@@ -239,7 +239,7 @@ def test_the_order_of_everything(spark: Any, tmp_path: Path) -> None:
 
 def test_a_static_part_with_far_more_solutions_than_triples(spark: Any, tmp_path: Path) -> None:
     session_settings(spark)
-    engine = CsparqlEngine()
+    engine = Engine()
     engine.add([[f"<urn:a{n}>", "<urn:of>", "<urn:x>"] for n in range(400)], None)
     text = (
         PREFIX + f"SELECT ?v {WIDE[0]} WHERE {{ ?s :value ?v . ?a <urn:of> ?x . ?b <urn:of> ?x }}"
@@ -259,9 +259,7 @@ def test_texts_are_put_together_in_their_own_order(spark: Any, tmp_path: Path) -
         f'SELECT ?s (GROUP_CONCAT(?v; SEPARATOR="\\"; ") AS ?c) {WIDE[0]} '
         "WHERE { ?s :value ?v } GROUP BY ?s"
     )
-    execution = SparkExecution(
-        spark, text, CsparqlEngine().static, {STREAMS[0]: tmp_path}, tmp_path
-    )
+    execution = SparkExecution(spark, text, Engine().static, {STREAMS[0]: tmp_path}, tmp_path)
     rows = [
         (50, f"<{STREAMS[0]}>", f"<http://e/{s}>", "<http://e/value>", v, 1)
         for s, v in [("a", '"z"@en'), ("a", "<http://e/i>"), ("a", '"q\\n"'), ("b", "_:b")]

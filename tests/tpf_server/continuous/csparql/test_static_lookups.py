@@ -21,9 +21,8 @@ from tests.tpf_server.continuous.csparql import (
     test_random_queries,
     test_sharing,
 )
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.native import builder, static_table
 from tpf_server.continuous.csparql.rules import RULES
 from tpf_server.continuous.engine import forgetting
@@ -61,11 +60,11 @@ class Counting(MemoryGraph):
             yield each
 
 
-def counting(triples: Sequence[Triple]) -> tuple[CsparqlEngine, Counting]:
+def counting(triples: Sequence[Triple]) -> tuple[Engine, Counting]:
     """An engine over triples, and the graph that they are in."""
     graph = Counting()
     graph.add((Term(s), Term(p), Term(o)) for s, p, o in triples)
-    engine = CsparqlEngine()
+    engine = Engine()
     engine.attach(graph)
     return engine, graph
 
@@ -91,7 +90,7 @@ def test_a_query_reads_what_its_constants_lead_to(declared: bool) -> None:
         engine, graph = counting(papers(people))
         if declared:
             engine.declare("urn:s", ["urn:at"])
-        query = engine.register(
+        query = engine.register_csparql(
             f"SELECT ?name {WINDOW} {{ ?a <urn:at> ?x . ?paper <urn:by> ?a . ?paper <urn:by> ?b ."
             ' ?a <urn:name> "7" . ?b <urn:name> ?name FILTER(?a != ?b) }'
         )
@@ -110,7 +109,7 @@ def test_a_query_reads_what_its_constants_lead_to(declared: bool) -> None:
 def test_each_key_is_looked_up_once_and_let_go_of_when_nobody_has_it() -> None:
     engine, graph = counting([(f"<urn:b{n}>", "<urn:in>", f"<urn:c{n}>") for n in range(20_000)])
     seen = []
-    engine.register(
+    engine.register_csparql(
         f"SELECT * {WINDOW} {{ ?a <urn:at> ?b . ?b <urn:in> ?c }}",
         lambda answer: seen.append(len(answer.rows)),
     )
@@ -126,7 +125,7 @@ def test_each_key_is_looked_up_once_and_let_go_of_when_nobody_has_it() -> None:
     engine.advance(2_010_000)
     assert max(seen) == 50
     assert graph.read - begun <= 50 + 20_000
-    (table,) = [each for each in engine._tables if each._indexes]
+    (table,) = [each for each in engine.instants._tables if each._indexes]
     (index,) = table._indexes.values()
     assert len(index) < static_table._LEAST
     # Of 40,000 terms that came.
@@ -136,7 +135,7 @@ def test_each_key_is_looked_up_once_and_let_go_of_when_nobody_has_it() -> None:
 def test_where_most_keys_are_needed_all_triples_are_read() -> None:
     """For the price of a few readings."""
     engine, graph = counting([(f"<urn:b{n}>", "<urn:in>", f"<urn:c{n}>") for n in range(8000)])
-    query = engine.register(f"SELECT * {WINDOW} {{ ?a <urn:at> ?b . ?b <urn:in> ?c }}")
+    query = engine.register_csparql(f"SELECT * {WINDOW} {{ ?a <urn:at> ?b . ?b <urn:in> ?c }}")
     for n in range(8000):
         engine.push("urn:s", ("<urn:a>", "<urn:at>", f"<urn:b{n}>"), 500)
     engine.advance(1000)
@@ -152,7 +151,7 @@ def test_where_most_keys_are_needed_all_triples_are_read() -> None:
 def test_a_static_part_that_needs_everything_reads_each_triple_once() -> None:
     engine, graph = counting(papers(3_000))
     engine.declare("urn:s", ["urn:at"])
-    query = engine.register(
+    query = engine.register_csparql(
         f"SELECT ?name {WINDOW} {{ ?a <urn:at> ?x . ?paper <urn:by> ?a . ?paper <urn:by> ?b ."
         " ?b <urn:name> ?name }"
     )
@@ -180,7 +179,7 @@ class Failing(Counting):
 def test_a_registration_that_fails_leaves_nothing_behind() -> None:
     graph = Failing()
     graph.add((Term(s), Term(p), Term(o)) for s, p, o in papers(3_000))
-    engine = CsparqlEngine()
+    engine = Engine()
     engine.attach(graph)
     engine.declare("urn:s", ["urn:at"])
     text = (
@@ -190,9 +189,9 @@ def test_a_registration_that_fails_leaves_nothing_behind() -> None:
     for questions in range(1000):
         graph.left = questions
         try:
-            query = engine.register(text)
+            query = engine.register_csparql(text)
         except OSError:
-            assert len(engine._tables) == 0
+            assert len(engine.instants._tables) == 0
         else:
             break
     assert questions > 3
@@ -205,7 +204,7 @@ def test_a_registration_that_fails_leaves_nothing_behind() -> None:
 def test_queries_share_what_was_looked_up() -> None:
     engine, graph = counting([(f"<urn:b{n}>", "<urn:in>", f"<urn:c{n}>") for n in range(3000)])
     queries = [
-        engine.register(
+        engine.register_csparql(
             f"SELECT * FROM STREAM <urn:s> [RANGE {seconds}s STEP 1s]"
             " { ?a <urn:at> ?b . ?b <urn:in> ?c }"
         )
@@ -268,13 +267,13 @@ def random_static(random: Random) -> Triple:
 class Beside:
     """A query, and what it must answer."""
 
-    def __init__(self, engine: CsparqlEngine, random: Random, static: str) -> None:
+    def __init__(self, engine: Engine, random: Random, static: str) -> None:
         clause = Clause("urn:s", random.randint(1, 4), 1)
         self.pattern = random.choice(PATTERNS)
         self.reference = Reference(f"SELECT * WHERE {{ {self.pattern} }}", [clause], static)
         self.found: list[PeriodicAnswer] = []
         text = f"SELECT * {clause} WHERE {{ {self.pattern} }}"
-        self.query = engine.register(text, self.found.append)
+        self.query = engine.register_csparql(text, self.found.append)
 
     def check(self, at: int) -> None:
         assert self.query.error is None
@@ -290,8 +289,10 @@ class Changing:
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._engine = CsparqlEngine(
-            rules=random.choice([(), RULES]), learn=random.choice([True, False])
+        self._engine = Engine(
+            instants=InstantSettings(
+                rules=random.choice([(), RULES]), learn=random.choice([True, False])
+            )
         )
         self._memory: dict[str, set[Triple]] = {"": set(), "urn:g": set()}
         self._stored: list[Triple] = []
@@ -314,7 +315,7 @@ class Changing:
                 each.check(at)
         for each in self._running:
             each.query.close()
-        assert len(self._engine._tables) == 0
+        assert len(self._engine.instants._tables) == 0
 
     def _event(self) -> None:
         random = self._random
@@ -438,17 +439,16 @@ def test_any_query_answers_alike_where_all_is_looked_up(
 
 
 def test_what_a_change_makes_one_engine_emit_meets_the_change_in_the_other() -> None:
-    engine = Engine(semantics=PAPER)
-    periodic = CsparqlEngine(beside=engine)
+    engine = Engine(EngineSettings(semantics=PAPER))
     engine.add([(f"<urn:b{n}>", "<urn:in>", "<urn:old>") for n in range(3000)])
-    query = periodic.register(f"SELECT ?c {WINDOW} {{ ?a <urn:at> ?b . ?b <urn:in> ?c }}")
-    periodic.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:b1>"), 500)
-    periodic.advance(1000)
+    query = engine.register_csparql(f"SELECT ?c {WINDOW} {{ ?a <urn:at> ?b . ?b <urn:in> ?c }}")
+    engine.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:b1>"), 500)
+    engine.advance(1000)
 
     def take(emission: Emission) -> None:
         if ("<urn:new>",) in emission.rows:
-            periodic.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:b2>"), 1500)
-            periodic.advance(2000)
+            engine.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:b2>"), 1500)
+            engine.advance(2000)
 
     engine.register("SELECT ?c { STREAM <urn:t> [ALL] { ?a <urn:at> ?b } ?b <urn:in> ?c }", take)
     engine.push("urn:t", ("<urn:a>", "<urn:at>", "<urn:b9>"), 1)
@@ -460,7 +460,7 @@ def test_what_a_change_makes_one_engine_emit_meets_the_change_in_the_other() -> 
 def test_terms_that_no_graph_can_hold_are_in_none() -> None:
     """Streams may have them, and they are looked up like others."""
     engine, _ = counting([(f"<urn:b{n}>", "<urn:in>", f"<urn:c{n}>") for n in range(3000)])
-    query = engine.register(f"SELECT ?b {WINDOW} {{ ?a <urn:at> ?b . ?b <urn:in> ?c }}")
+    query = engine.register_csparql(f"SELECT ?b {WINDOW} {{ ?a <urn:at> ?b . ?b <urn:in> ?c }}")
     odd = ["<urn:a[b>", "<urn:%zz>", '"text"', "_:x", "<<( <urn:b1> <urn:in> <urn:c1> )>>"]
     for term in [*odd, "<urn:b7>"]:
         engine.push("urn:s", ("<urn:a>", "<urn:at>", term), 500)

@@ -7,7 +7,7 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from types import ModuleType
 from typing import Any
@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.support.any_language import register
 from tpf_client.sparql.expressions import functions, terms, typed_terms
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine import forgetting
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -83,11 +83,12 @@ class Run:
 
     def __init__(self, text: str, *, csparql: bool) -> None:
         prefixes = f"PREFIX : <http://e/> PREFIX xsd: <{XSD}> "
-        self.engine: Engine | CsparqlEngine = CsparqlEngine() if csparql else Engine()
+        self.engine = Engine()
         self.seen = count()
         self._numbers = count(1)
         seen: Any = lambda _: next(self.seen)  # noqa: E731
-        self.query = self.engine.register(prefixes + text, seen)
+        start = self.engine.register_csparql if csparql else self.engine.register
+        self.query: Any = start(prefixes + text, seen)
         self.engine.push("urn:slow", ("<urn:a>", "<http://e/slow>", '"slow"'), 0)
 
     def play(self, elements: int) -> int:
@@ -183,16 +184,16 @@ def test_a_slow_stream_keeps_its_own_terms_alone_in_csparql(window: str, form: s
     check(Run(f"{head} {streams} STEP 5ms] {where} {tail}", csparql=True))
 
 
-@pytest.mark.parametrize("make", [Engine, CsparqlEngine])
-def test_static_data_that_change_for_ever_leave_nothing(
-    make: Callable[[], Engine | CsparqlEngine],
-) -> None:
-    engine = make()
-    if isinstance(engine, Engine):
-        text = "SELECT * { STREAM <urn:s> [RANGE 1d] { ?a <urn:p> ?b } ?b <urn:q> ?c }"
-    else:
-        text = "SELECT * FROM STREAM <urn:s> [RANGE 1d STEP 1s] { ?a <urn:p> ?b . ?b <urn:q> ?c }"
-    query = engine.register(text, lambda _: None)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * { STREAM <urn:s> [RANGE 1d] { ?a <urn:p> ?b } ?b <urn:q> ?c }",
+        "SELECT * FROM STREAM <urn:s> [RANGE 1d STEP 1s] { ?a <urn:p> ?b . ?b <urn:q> ?c }",
+    ],
+)
+def test_static_data_that_change_for_ever_leave_nothing(text: str) -> None:
+    engine = Engine()
+    query = register(engine, text, lambda _: None)
     engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), 1)
     most = 0
     for number in range(1000):

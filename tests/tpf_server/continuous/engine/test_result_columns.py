@@ -17,8 +17,7 @@ from tests.support.random_continuous_queries import (
     random_elements,
 )
 from tests.tpf_server.continuous.cqels.test_random_queries import loaded
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.elements.elements import EPOCH
 from tpf_server.continuous.engine.errors import BacklogError, ContinuousError
 from tpf_server.continuous.engine.semantics import (
@@ -27,7 +26,6 @@ from tpf_server.continuous.engine.semantics import (
     SEMANTICS,
     EngineLimits,
 )
-from tpf_server.continuous.rspql.parser import parse as parse_rspql
 
 RANDOM = st.integers(0, 2**32).map(Random)
 TEXT = "SELECT ?a ?b { STREAM <urn:s> [RANGE 3ms] { ?a <urn:p> ?b } }"
@@ -81,8 +79,8 @@ def test_rows_are_those_of_the_objects(random: Random) -> None:
 def test_rows_are_those_of_answers_at_instants(random: Random) -> None:
     clauses = random_clauses(random)
     text = in_csparql(CsparqlWriter(random, clauses).query(1), clauses, None)
-    engine = CsparqlEngine()
-    objects, columns = (engine.register(text) for _ in range(2))
+    engine = Engine()
+    objects, columns = (engine.register_csparql(text) for _ in range(2))
     at = answers = 0
     for stream, pause, triples in random_elements(random, random.randint(1, 12)):
         at += pause
@@ -106,11 +104,10 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("operator", ["ISTREAM", "DSTREAM", "RSTREAM"])
 def test_the_columns_of_each_form(form: str, operator: str) -> None:
-    engine = CsparqlEngine()
+    engine = Engine()
     asked = f"AS {form} {WINDOW} {{ WINDOW <urn:w> {{ ?a <urn:p> ?b }} }}"
     objects, columns = (
-        engine.start(parse_rspql(f"REGISTER {operator} <urn:{name}> {asked}", engine.base))
-        for name in "xy"
+        engine.register_rspql(f"REGISTER {operator} <urn:{name}> {asked}") for name in "xy"
     )
     for at in (1, 2, 5, 6, 11):
         engine.push("urn:s", ("<urn:a>", "<urn:p>", f"<urn:b{at // 4}>"), at)
@@ -125,7 +122,7 @@ def test_the_columns_of_each_form(form: str, operator: str) -> None:
 
 
 def test_an_answer_in_which_nothing_is_left_is_a_row_without_multiplicity() -> None:
-    engine = Engine(semantics=PAPER_ANSWER)
+    engine = Engine(EngineSettings(semantics=PAPER_ANSWER))
     query = engine.register(TEXT)
     engine.push("urn:s", ("<urn:a>", "<urn:p>", '"b"'), 1)
     engine.advance(9)
@@ -140,7 +137,7 @@ def test_an_answer_in_which_nothing_is_left_is_a_row_without_multiplicity() -> N
 
 
 def test_each_result_is_given_once_in_whatever_format() -> None:
-    engine = Engine(semantics=PAPER_DSTREAM)
+    engine = Engine(EngineSettings(semantics=PAPER_DSTREAM))
     query = engine.register(TEXT)
     for at in range(0, 50, 10):
         engine.push("urn:s", ("<urn:a>", "<urn:p>", f'"{at}"'), at)
@@ -167,8 +164,10 @@ def test_why_a_query_was_stopped_comes_after_what_it_emitted() -> None:
 
 
 def test_answers_are_numbered_from_one_also_after_a_stop() -> None:
-    engine = CsparqlEngine(limits=EngineLimits(backlog=3))
-    query = engine.register("SELECT ?a FROM STREAM <urn:s> [RANGE 1ms STEP 1ms] { ?a <urn:p> ?b }")
+    engine = Engine(limits=EngineLimits(backlog=3))
+    query = engine.register_csparql(
+        "SELECT ?a FROM STREAM <urn:s> [RANGE 1ms STEP 1ms] { ?a <urn:p> ?b }"
+    )
     for at in range(10):
         engine.push("urn:s", ("<urn:a>", "<urn:p>", f'"{at}"'), at)
     assert next(iter(query)).at == 0
@@ -179,7 +178,7 @@ def test_answers_are_numbered_from_one_also_after_a_stop() -> None:
 
 
 def test_many_rows_are_several_record_batches() -> None:
-    engine = Engine(semantics=PAPER_ANSWER)
+    engine = Engine(EngineSettings(semantics=PAPER_ANSWER))
     query = engine.register(TEXT.replace("3ms", "9s"))
     for at in range(600):
         engine.push("urn:s", ("<urn:a>", "<urn:p>", f'"{at}"'), at)
@@ -198,7 +197,7 @@ def test_rows_that_come_again_are_read_once(monkeypatch: pytest.MonkeyPatch) -> 
         return array(values, kind)
 
     monkeypatch.setattr("tpf_server.continuous.engine.running_query.pa.array", counted)
-    engine = Engine(semantics=PAPER_ANSWER)
+    engine = Engine(EngineSettings(semantics=PAPER_ANSWER))
     objects, columns = (engine.register(TEXT.replace("3ms", "9s")) for _ in range(2))
     for at in range(40):
         engine.push("urn:s", ("<urn:a>", "<urn:p>", f'"{at}"'), at)

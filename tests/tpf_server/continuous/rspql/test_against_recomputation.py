@@ -15,8 +15,7 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.rspql.registering import register
+from tpf_server.continuous.continuous_engine import Engine
 
 EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
 END = 40
@@ -313,7 +312,7 @@ elements = st.lists(
 @settings(max_examples=EXAMPLES or 200, deadline=None)
 @given(st.lists(cases, min_size=1, max_size=3), elements)
 def test_every_report_is_that_of_a_recomputation(found: list[Case], came: list[Element]) -> None:
-    engine = CsparqlEngine()
+    engine = Engine()
     answers: list[Answered] = [[] for _ in found]
     for number, case in enumerate(found):
 
@@ -321,7 +320,7 @@ def test_every_report_is_that_of_a_recomputation(found: list[Case], came: list[E
             answers[number].append((answer.at, Counter(answer.rows)))  # type: ignore[attr-defined]
 
         text = case.text.replace("<o>", f"<o{number}>")
-        register(engine, text, take)
+        engine.register_rspql(text, take)
     for at, stream, graph, name in came:
         engine.push(stream, graph, at, name)
     engine.finish()
@@ -342,23 +341,23 @@ coming = st.lists(cases, min_size=1, max_size=2).flatmap(
 def test_queries_that_come_later_answer_as_each_alone(
     found: list[tuple[Case, int]], came: list[Element]
 ) -> None:
-    engine = CsparqlEngine()
-    running: list[tuple[CsparqlEngine, Answered, Answered, str]] = []
+    engine = Engine()
+    running: list[tuple[Engine, Answered, Answered, str]] = []
 
-    def start(engine: CsparqlEngine, text: str) -> Answered:
+    def start(engine: Engine, text: str) -> Answered:
         answers: Answered = []
 
         def take(answer: object) -> None:
             answers.append((answer.at, Counter(answer.rows)))  # type: ignore[attr-defined]
 
-        register(engine, text, take)
+        engine.register_rspql(text, take)
         return answers
 
     for place, (at, stream, graph, name) in enumerate(came):
         for number, (case, begin) in enumerate(found):
             if begin == place:
                 text = case.text.replace("<o>", f"<o{number}>")
-                alone = CsparqlEngine()
+                alone = Engine()
                 running.append((alone, start(engine, text), start(alone, text), text))
         for each in (engine, *(alone for alone, *_ in running)):
             each.push(stream, graph, at, name)

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from tests.support.counted_calls import counted_calls
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.native.evaluation import AnswerRows
-from tpf_server.continuous.rspql.registering import register
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 S = "http://x/s"
@@ -31,12 +30,12 @@ def short(value: str | None) -> str:
 
 class Run:
     def __init__(self, query: str, *static: str, graph: str | None = None) -> None:
-        self.engine = CsparqlEngine()
+        self.engine = Engine()
         for each in static:
             self.engine.add([triple(each)], graph=graph)
         self.answers: list[PeriodicAnswer] = []
         text = f"PREFIX : <http://x/> BASE <http://x/> {query}"
-        self.query = register(self.engine, text, self.answers.append)
+        self.query = self.engine.register_rspql(text, self.answers.append)
 
     def push(self, *elements: tuple[int, str], stream: str = S, graph: str | None = None) -> "Run":
         name = None if graph is None else term(graph)
@@ -252,13 +251,12 @@ def test_an_output_stream_is_read_by_queries_of_all_languages(head: str) -> None
         REGISTER ISTREAM <o>{head} AS CONSTRUCT {{ ?y :b ?x }}
         FROM NAMED WINDOW <w> ON <s> [RANGE 2s STEP 1s] WHERE {{ WINDOW <w> {{ ?x :a ?y }} }}""")
     seen: list[tuple[str, int]] = []
-    register(
-        run.engine,
+    run.engine.register_rspql(
         "PREFIX : <http://x/> REGISTER ISTREAM <p> REPORT CONTENT CHANGE AS"
         " SELECT ?x FROM NAMED WINDOW :v ON :o [RANGE 5s STEP 1s] { WINDOW :v { ?y :b ?x } }",
         lambda answer: seen.append(("rspql", answer.at)),
     )
-    run.engine.register(
+    run.engine.register_csparql(
         "PREFIX : <http://x/> SELECT ?x FROM STREAM :o [RANGE 5s STEP 1s] { ?y :b ?x }",
         lambda answer: seen.append(("csparql", answer.at)),
     )
@@ -315,7 +313,7 @@ def test_graphs_of_elements_are_filtered_and_passed_on() -> None:
         "SELECT * FROM NAMED WINDOW :v ON :far [RANGE PT5S] { WINDOW :v { GRAPH ?g { ?s ?p ?o } } }"
     )
     fed: list[PeriodicAnswer] = []
-    register(run.engine, f"PREFIX : <http://x/> {long}", fed.append)
+    run.engine.register_rspql(f"PREFIX : <http://x/> {long}", fed.append)
     run.push((100, "ride1 distance 3;ride1 taxi t1"), graph="trip1")
     run.push((200, "ride2 distance 1"), graph="trip2")
     run.push((300, "trip1 at 7;trip2 at 8"), (6 * SECOND, "x y z"))
@@ -377,8 +375,7 @@ def test_graphs_are_kept_only_where_a_query_asks_for_them() -> None:
     run = Run("SELECT ?s FROM NAMED WINDOW :w ON :s [RANGE 1s] { WINDOW :w { ?s :p ?o } }")
     run.push((1, "a p 1"), graph="g")
     assert [each["elements"] for each in run.query.explain()["windows"]] == [1]
-    asking = register(
-        run.engine,
+    asking = run.engine.register_rspql(
         "PREFIX : <http://x/> "
         "SELECT ?g FROM NAMED WINDOW :w ON :s [RANGE 1s] { WINDOW :w { GRAPH ?g { ?s :p ?o } } }",
     )
@@ -398,9 +395,8 @@ def test_graphs_are_kept_only_where_a_query_asks_for_them() -> None:
 @pytest.mark.parametrize("template", ["{ ?b :of ?a }", "{ GRAPH ?b { ?a :of ?a } }"])
 def test_what_makes_no_triple_is_no_answer_of_a_difference(operator, template):
     """A literal is no subject, and no graph."""
-    engine = CsparqlEngine()
-    query = register(
-        engine,
+    engine = Engine()
+    query = engine.register_rspql(
         f"PREFIX : <http://x/> REGISTER {operator} <o> AS CONSTRUCT {template}"
         " FROM NAMED WINDOW :w ON :s [RANGE 1s STEP 1s] WHERE { WINDOW :w { ?a :is ?b } }",
     )
@@ -422,12 +418,11 @@ def test_queries_that_elements_move_are_looked_at_together(
     """Also those that came between elements, once their windows have passed."""
     found = []
     for count in (10, 110):
-        engine = CsparqlEngine()
+        engine = Engine()
         answers: list[PeriodicAnswer] = []
         for number in range(count):
             body = shape % (number + 1_000) if "%" in shape else shape
-            register(
-                engine,
+            engine.register_rspql(
                 f"PREFIX : <http://x/> REGISTER ISTREAM <http://x/o{number}> REPORT {report}"
                 " TICK TUPLE AS SELECT ?x FROM NAMED WINDOW :w ON :s [RANGE 100ms STEP 10ms]"
                 f" {{ WINDOW :w {{ {body} }} }}",

@@ -37,7 +37,12 @@ from tpf_server.continuous.csparql.native.static_table import StaticIndex, Stati
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.engine.static.static_cache import LOOKUP_COST
 from tpf_server.continuous.engine.static.static_data import Dataset, StaticData
-from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
+from tpf_server.continuous.engine.windows.matchers import (
+    EncodedTriple,
+    Mask,
+    TripleMatcher,
+    number_variables,
+)
 
 # What matches a triple pattern, in static graphs and in windows, as rows of a dataflow.
 
@@ -55,6 +60,7 @@ class PatternInput:
         push: Callable[[Solution, int], None],
     ) -> None:
         self._row_of = row_of
+        self._mask = mask
         self._table = table
         self._static: Set[Solution] = frozenset() if table is None else table.all
         self._windows = list(windows)
@@ -76,7 +82,8 @@ class PatternInput:
     def fill(self) -> None:
         """Push the content of windows."""
         for triple in {each for window in self._windows for each in window.triples()}:
-            row = self._row_of(triple)
+            fits = all(c is None or c == term for c, term in zip(self._mask, triple, strict=False))
+            row = self._row_of(triple) if fits else None
             if row is not None:
                 static = row in self._static
                 self._change(row, (False, None), self._rows(triple, static=static))
@@ -378,8 +385,9 @@ class CsparqlLeaves:
         leaf = self._flow.add(LimitedInput(schema, certain, self._work))
         carrying = self._graph.part_of(pattern) != "static"
         windows = [self._windows[stream] for stream in source.streams] if carrying else []
-        mask = self._mask(pattern)
-        row_of = _row_of_named(pattern, mask) if named else _row_of(pattern, mask)
+        matcher = TripleMatcher(number_variables([pattern], self._dictionary)[0])
+        mask = matcher.mask
+        row_of = _in_graph(matcher.row) if named else matcher.row
         # Also of what is taken to be static, so that a window holds enough for any plan.
         if is_variable(pattern.predicate):
             self.predicates = None if source.streams else self.predicates
@@ -410,46 +418,13 @@ class CsparqlLeaves:
         self._inputs.append(entry)
         return joined
 
-    def _mask(self, pattern: QuadPattern) -> Mask:
-        encode = self._dictionary.encode
-        subject, predicate, object_ = (
-            None if is_variable(term) else encode(Term(term)) for term in pattern[:3]
-        )
-        return subject, predicate, object_
 
+def _in_graph(
+    row_of: Callable[[EncodedTriple], Solution | None],
+) -> Callable[[EncodedTriple], Solution | None]:
+    """The same of triples with their graph, which is the last column."""
 
-def _row_of(pattern: QuadPattern, mask: Mask) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
-    """Make a function from triples to rows of a pattern, without timestamps."""
-    positions: dict[str, int] = {}
-    same: list[tuple[int, int]] = []
-    constants = [(index, term) for index, term in enumerate(mask) if term is not None]
-    for index, term in enumerate(pattern[:3]):
-        if is_variable(term):
-            if term in positions:
-                same.append((positions[term], index))
-            else:
-                positions[term] = index
-    columns = tuple(positions.values())
-
-    def row(triple: EncodedTriple) -> tuple[int, ...] | None:
-        for index, constant in constants:
-            if triple[index] != constant:
-                return None
-        for one, other in same:
-            if triple[one] != triple[other]:
-                return None
-        return tuple([triple[index] for index in columns])
-
-    return row
-
-
-def _row_of_named(
-    pattern: QuadPattern, mask: Mask
-) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
-    """Make the same for triples with their graph, the last column."""
-    row_of = _row_of(pattern, mask)
-
-    def row(triple: Sequence[int]) -> tuple[int, ...] | None:
+    def row(triple: Sequence[int]) -> Solution | None:
         graph = triple[3]
         result = row_of(triple) if graph else None  # type: ignore[arg-type]
         return None if result is None else (*result, graph)

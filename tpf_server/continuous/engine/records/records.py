@@ -109,7 +109,7 @@ class RecordFeed:
             self._prepare(values)
         if type(timestamp) is not int or not EARLIEST <= timestamp <= LATEST:
             timestamp = milliseconds(timestamp)
-        if engine.ticking and not engine.reorders:
+        if engine.ticking and not engine.wants_elements(self._stream):
             # Before there is any integer of a term that nothing holds; and what is refused moves
             # no window.
             self._look_at(subject, values)
@@ -120,7 +120,7 @@ class RecordFeed:
             number = self._dictionary.serial(self._code, subject)
         else:
             number = self._subject(subject)
-        if self._takers is None or engine.reorders or stream.counting:
+        if self._takers is None or engine.wants_elements(stream) or stream.counting:
             self._check(len(values))
             triples = [
                 (number, predicate, self.value(value))
@@ -207,7 +207,7 @@ class RecordFeed:
 
     def _shape(self) -> Sequence[tuple[WindowInput, tuple[int, ...]]] | None:
         """Return the windows with their columns; ``None`` where one needs whole elements."""
-        if self._engine.reorders or self._stream.counting:
+        if self._engine.wants_elements(self._stream) or self._stream.counting:
             return None
         return self._stream.shape(self._predicates)
 

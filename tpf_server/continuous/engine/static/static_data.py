@@ -20,7 +20,6 @@ from annotations.terms import (
     is_variable,
     triple_term,
 )
-from tpf_client.sparql.iris import is_absolute, resolve
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.static.service_clauses import is_service
 from tpf_server.errors import RdfInputError
@@ -432,42 +431,3 @@ def agrees(pattern: QuadPattern, quad: Quad) -> bool:
 
 
 # What engines over static data have in common: how graphs get into them.
-
-
-class StaticGraphs:
-    """The static graphs of an engine, by their IRIs, relative to its base."""
-
-    def __init__(self, base: str, static: StaticData | None = None) -> None:
-        self.base = base
-        self.static = StaticData() if static is None else static
-
-    def resolve(self, iri: str) -> str:
-        """Make an IRI absolute, as in queries."""
-        return iri if is_absolute(iri) else resolve(self.base, iri)
-
-    def name(self, text: str) -> Term:
-        """Return the term of an IRI, which may be relative, or of a term already."""
-        return Term(text) if text.startswith("<") else Term(f"<{self.resolve(text)}>")
-
-    def _graph(self, name: str | None) -> Term:
-        return DEFAULT_GRAPH if name is None else self.name(name)
-
-    def load(self, path: Path | str, graph: str | None = None) -> None:
-        """Add an RDF file to the default graph, or to the graph of this IRI."""
-        name = self._graph(graph)
-        self.static.memory(name).load(Path(path))
-        self.static.changed(name)
-
-    def attach(self, graph: Graph, name: str | None = None) -> None:
-        """Add a graph that another object keeps to the default or a named graph."""
-        self.static.attach(graph, self._graph(name))
-
-    def add(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
-        """Add triples to a static graph; queries see them from now on."""
-        memory = self.static.memory(self._graph(graph))
-        self.static.change(memory, added={(Term(s), Term(p), Term(o)) for s, p, o in triples})
-
-    def remove(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
-        """Remove triples that `add` or `load` put into a static graph."""
-        memory = self.static.memory(self._graph(graph))
-        self.static.change(memory, removed={(Term(s), Term(p), Term(o)) for s, p, o in triples})

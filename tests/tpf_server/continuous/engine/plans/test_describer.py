@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.random_continuous_queries import NODES
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_DSTREAM
 
@@ -21,7 +20,6 @@ QUERY = "DESCRIBE ?a <urn:n0> FROM <urn:g> { STREAM <urn:s> [RANGE 5ms] { ?a <ur
 def test_it_says_what_a_dataflow_says(random: Random) -> None:
     """C-SPARQL has descriptions as a part of its dataflow."""
     engine = Engine()
-    periodic = CsparqlEngine(beside=engine)
     query = engine.register(QUERY, semantics=random.choice((PAPER, PAPER_DSTREAM)))
     for at in range(1, 8):
         change = [
@@ -37,7 +35,7 @@ def test_it_says_what_a_dataflow_says(random: Random) -> None:
         named = random.choice((*NODES, *BLANKS, '"text"'))
         other = random.choice(NODES)
         engine.push("urn:s", [(other, "<urn:p>", named)], at * 100)
-        expected = periodic.ask(f"DESCRIBE {other} <urn:n0> FROM <urn:g> {{}}").rows
+        expected = engine.ask(f"DESCRIBE {other} <urn:n0> FROM <urn:g> {{}}").rows
         for emission in query:
             if not emission.removed:
                 assert set(emission.rows) == set(expected)

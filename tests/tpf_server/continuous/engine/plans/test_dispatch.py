@@ -14,7 +14,7 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.algebra import Call, VariableRef
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.elements.elements import EPOCH, date_time_of
 from tpf_server.continuous.engine.plans.dispatch import MIRRORED, ConstantIndex
 from tpf_server.continuous.engine.semantics import PAPER
@@ -153,7 +153,7 @@ def test_constants_are_found_and_not_tried(text: str, between: bool) -> None:
 
 def test_a_solution_that_goes_and_comes_at_once_is_new_to_those_who_came_between() -> None:
     """It stays for one query, and is new for the other."""
-    engine = Engine(semantics=PAPER)
+    engine = Engine(EngineSettings(semantics=PAPER))
     text = "SELECT ?a { STREAM <urn:s> [RANGE 5ms] { ?a <urn:v> ?v } FILTER(?v > %s) }"
     triple = ("<urn:a>", "<urn:v>", f'"9"^^<{XSD}integer>')
     found: list[tuple[int, int]] = []

@@ -11,7 +11,7 @@ import pytest
 from tests.support.ranked_groups import RankedGroups
 from tpf_client.dataflow.operators.order import TopK
 from tpf_client.dataflow.state.ranked_groups import library
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.errors import ElementError, WindowLimitError
 from tpf_server.continuous.engine.plans.batch_report import (
     EVERY,
@@ -134,7 +134,7 @@ def some_steps(chance):
 
 def play(texts, semantics, steps, kernel, monkeypatch):
     """All emissions, and what the engine says of itself."""
-    engine = Engine(semantics=semantics, kernel=kernel)
+    engine = Engine(EngineSettings(semantics=semantics, kernel=kernel))
     seen: list[Any] = []
     taken: list[int] = []
     run = FusedStream.run
@@ -221,8 +221,8 @@ def batch(numbers, key='"a"'):
     return pa.RecordBatch.from_arrays(values, names=NAMES)
 
 
-def engine_of(text, **more):
-    engine = Engine(semantics=PAPER, **more)
+def engine_of(text, limits=EngineLimits(), **more):  # noqa: B008 (it is frozen)
+    engine = Engine(EngineSettings(semantics=PAPER, **more), limits)
     query = engine.register(text.format(width=100, more=50))
     return engine, query, engine.record_feed("urn:s", NAMES, "urn:r/")
 
@@ -292,7 +292,7 @@ def test_other_queries_are_for_the_operators(kernel, text):
 
 
 def test_what_emits_all_of_its_result_is_for_the_operators(kernel):
-    engine = Engine(kernel=kernel)
+    engine = Engine(EngineSettings(kernel=kernel))
     query = engine.register(FUSED[1].format(width=9), semantics=PAPER_RSTREAM)
     assert batches(query) == ("off", [], EVERY)
     engine.record_feed("urn:s", NAMES, "urn:r/").push_batch(
@@ -318,7 +318,7 @@ def test_without_a_compiler_the_operators_are_used_and_that_is_said(monkeypatch)
 @pytest.mark.parametrize("semantics", [PAPER, PAPER_ANSWER])
 def test_a_callback_may_use_the_engine_in_the_middle_of_a_batch(kernel, semantics):
     for wanted in ("off", kernel):
-        engine = Engine(semantics=semantics, kernel=wanted)
+        engine = Engine(EngineSettings(semantics=semantics, kernel=wanted))
         seen = []
 
         def take(each, engine=engine, seen=seen):
@@ -385,7 +385,7 @@ def test_answers_in_which_keys_have_equal_values_are_ordered_as_the_operators_do
         found = []
         for wanted in ("off", kernel):
             chance = random.Random(seed)
-            engine = Engine(semantics=PAPER_ANSWER, kernel=wanted)
+            engine = Engine(EngineSettings(semantics=PAPER_ANSWER, kernel=wanted))
             query = engine.register(text.format(width=9))
             feed = engine.record_feed("urn:s", NAMES, "urn:r/")
             for at in range(0, 60, 6):
@@ -416,7 +416,7 @@ def test_an_answer_with_a_total_order_is_what_the_state_shows(kernel, order, mon
     found = []
     for wanted in ("off", kernel):
         compared.clear()
-        engine = Engine(semantics=PAPER_ANSWER, kernel=wanted)
+        engine = Engine(EngineSettings(semantics=PAPER_ANSWER, kernel=wanted))
         query = engine.register(text.format(width=30))
         feed = engine.record_feed("urn:s", NAMES, "urn:r/")
         for first in range(0, 120, 40):
@@ -532,7 +532,7 @@ def test_a_constant_may_be_a_key_or_what_is_aggregated(kernel, text, monkeypatch
 def test_an_interrupted_batch_leaves_nothing_that_has_not_arrived(kernel):
     found = []
     for wanted in ("off", kernel):
-        engine = Engine(semantics=PAPER, kernel=wanted)
+        engine = Engine(EngineSettings(semantics=PAPER, kernel=wanted))
         seen: list[Any] = []
 
         def interrupt(each, seen=seen):

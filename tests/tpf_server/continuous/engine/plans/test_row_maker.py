@@ -11,7 +11,7 @@ from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.algebra import Query
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.plans import registered_query

@@ -15,7 +15,7 @@ import pytest
 from annotations.terms import Term
 from tests.support.mutated_arrow import decimals
 from tests.support.peers import PROJECT
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.records import record_bodies, record_reading

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
 from tests.tpf_server.continuous.cqels.test_static_changes import QUERIES, arrivals
 from tests.tpf_server.continuous.test_web import EPOCH, Site, element
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.semantics import PAPER_RSTREAM
 from tpf_server.continuous.engine.static.static_cache import Preparation
@@ -87,8 +86,7 @@ def test_what_was_prepared_is_what_is_found_anew(
 ) -> None:
     found = []
     for how in ("prepared", "not asked", "anew"):
-        engine = Engine(semantics=PAPER_RSTREAM)
-        periodic = CsparqlEngine(beside=engine)
+        engine = Engine(EngineSettings(semantics=PAPER_RSTREAM))
         engine.add(list(memory), "urn:g")
         exchange(engine, "1", first, "anew")
         emitted: list[tuple[int, Counter[object]]] = []
@@ -100,14 +98,13 @@ def test_what_was_prepared_is_what_is_found_anew(
             engine.register(QUERIES[name], take)
         else:
             text = f"SELECT * FROM STREAM <urn:s> [RANGE 4ms STEP 1ms] {PERIODIC[name]}"
-            periodic.register(text, take)
-        used: Engine | CsparqlEngine = engine if name in QUERIES else periodic
-        used.push("<urn:s>", one, 1)
+            engine.register_csparql(text, take)
+        engine.push("<urn:s>", one, 1)
         exchange(engine, "2", second, how)
-        used.push("<urn:s>", two, 2)
+        engine.push("<urn:s>", two, 2)
         exchange(engine, "3", first, how)
-        used.push("<urn:s>", [("<urn:n0>", "<urn:else>", "<urn:n0>")], 3)
-        used.finish()
+        engine.push("<urn:s>", [("<urn:n0>", "<urn:else>", "<urn:n0>")], 3)
+        engine.finish()
         found.append(emitted)
     assert found[0] == found[1] == found[2]
 

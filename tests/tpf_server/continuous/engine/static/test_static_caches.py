@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotations.terms import Term
-from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.semantics import CQELS, PAPER
 from tpf_server.continuous.engine.static import static_cache
@@ -36,7 +36,7 @@ STATIC = [triple(f"r{n} in f{n % 2}") for n in range(4)] + [triple("f0 of h"), t
 
 
 def engine_with(queries, semantics=PAPER):
-    engine = Engine(semantics=semantics)
+    engine = Engine(EngineSettings(semantics=semantics))
     graph = engine.static.memory()
     graph.add(STATIC)
     return engine, [engine.register(PREFIX + text) for text in queries]

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term
-from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_DSTREAM
 from tpf_server.continuous.engine.static.static_data import GraphChange, MemoryGraph, StoreGraph
@@ -100,7 +99,7 @@ class _Held:
 
 def test_stores_are_exchanged_for_others() -> None:
     """Common triples are no change; equal versions are not read."""
-    engine = Engine(semantics=PAPER)
+    engine = Engine(EngineSettings(semantics=PAPER))
     text = "SELECT ?o { STREAM <s> [ALL] { ?e <urn:at> ?a } GRAPH <g> { ?a <urn:p> ?o } }"
     added = engine.register(text)
     gone = engine.register(text, semantics=PAPER_DSTREAM)
@@ -133,13 +132,13 @@ def test_stores_are_exchanged_for_others() -> None:
 @pytest.mark.parametrize("value", ["18.0", "18", "1.8e1"])
 def test_static_and_streamed_values_join_as_they_are_written(value: str) -> None:
     """By term, as SPARQL joins; a filter compares values."""
-    native, periodic = Engine(), CsparqlEngine()
+    native, periodic = Engine(), Engine()
     element = ("<urn:e>", "<urn:v>", f'"18.0"^^<{XSD}double>')
     by_term = native.register("SELECT ?a { STREAM <s> [NOW] { ?e <urn:v> ?v } ?a <urn:p> ?v }")
     by_value = native.register(
         "SELECT ?a ?w { STREAM <s> [NOW] { ?e <urn:v> ?v } ?a <urn:p> ?w FILTER(?v = ?w) }"
     )
-    answers = periodic.register(
+    answers = periodic.register_csparql(
         "SELECT ?a FROM STREAM <s> [RANGE 1s TUMBLING] { ?e <urn:v> ?v . ?a <urn:p> ?v }"
     )
     for engine in (native, periodic):
