@@ -35,7 +35,7 @@ from tpf_client.printing import (
     refusal,
 )
 from tpf_client.queries import MOST_GRACE, QueryOptions
-from tpf_client.sparql.parser import parse_query
+from tpf_client.sparql.parser import declared_prefixes, parse_query
 
 if TYPE_CHECKING:
     from tpf_client.stream import Stream, Update
@@ -209,13 +209,14 @@ def query(
                     explain=explain,
                 )
                 limit.ends.append(stream.close)
-                count = _watch(client, stream, board, explain)
+                table = LiveTable(urls, declared_prefixes(sparql)) if board else None
+                count = _watch(client, stream, table, explain)
             else:
                 limit.ends.append(client.close)
                 with limit.budget() as budget:
                     options = QueryOptions(plan=plan, budget=None if seconds is None else budget)
                     answer = client.query(sparql, at=instant, options=options)
-                    count = print_answer(answer, format)
+                    count = print_answer(answer, format, declared_prefixes(sparql))
         except QuerySyntaxError as error:
             _fail(f"{error}\n{error.pointed}")
         except ClosedError:
@@ -299,7 +300,7 @@ class _TimeLimit:
             end()
 
 
-def _watch(client: Client, stream: "Stream", board: bool, explain: bool) -> int:
+def _watch(client: Client, stream: "Stream", table: LiveTable | None, explain: bool) -> int:
     count = 0
     with ExitStack() as ending:
         ending.callback(stream.close)
@@ -311,16 +312,15 @@ def _watch(client: Client, stream: "Stream", board: bool, explain: bool) -> int:
                 sys.stderr.write(printable(stream.explain()) + "\n")
                 explain = False
             # A board is opened below what was explained.
-            show = show or (_board(client, ending) if board else _write_line)
+            show = show or (_board(client, table, ending) if table else _write_line)
             show(update)
     return count
 
 
-def _board(client: Client, ending: ExitStack) -> "Callable[[Update], None]":
+def _board(client: Client, table: LiveTable, ending: ExitStack) -> "Callable[[Update], None]":
     console = OutputConsole()
-    board = LiveTable(client.urls)
     live = ending.enter_context(Live(console=console, auto_refresh=False))
-    return lambda update: live.update(board.render(update, client.statistics), refresh=True)
+    return lambda update: live.update(table.render(update, client.statistics), refresh=True)
 
 
 def _write_line(update: "Update") -> None:

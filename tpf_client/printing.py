@@ -1,13 +1,15 @@
 """Answers on standard output: formats by form of query, and their text."""
 
+import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, NoReturn
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
@@ -32,23 +34,39 @@ if TYPE_CHECKING:
 _MAX_COMPARISONS = 250_000
 """More than a screen could show; then nothing is taken for changed."""
 
+_LOCAL_NAME = re.compile(r"\w(?:[\w.-]*[\w-])?")
+
 STATIC = "nothing in this dataset is labelled: its answer cannot change"
 
 
-def cell(term: str | None) -> str:
+Prefixes: TypeAlias = Mapping[str, str]
+"""Namespaces by prefix: IRIs in tables are abbreviated by those of the query."""
+
+
+def cell(term: str | None, prefixes: Prefixes = MappingProxyType({})) -> str:
     """Format a term for people: a literal's text, an IRI without brackets."""
     if term is None:
         return ""
     if is_literal(term):
         return printable(literal_parts(term).lexical)
-    return printable(term[1:-1] if is_iri(term) else term)
+    if not is_iri(term):
+        return printable(term)
+    iri = term[1:-1]
+    fitting = [each for each in prefixes.items() if each[1] and iri.startswith(each[1])]
+    if fitting:
+        prefix, namespace = max(fitting, key=lambda each: len(each[1]))
+        if _LOCAL_NAME.fullmatch(name := iri.removeprefix(namespace)):
+            return f"{prefix}:{name}"
+    return printable(iri)
 
 
-def solution_table(variables: Sequence[str], solutions: Sequence[Solution]) -> Table:
+def solution_table(
+    variables: Sequence[str], solutions: Sequence[Solution], prefixes: Prefixes
+) -> Table:
     """Solutions as a table."""
     table = Table(*variables, highlight=False)
     for solution in solutions:
-        table.add_row(*(Text(cell(term)) for term in solution.row))
+        table.add_row(*(Text(cell(term, prefixes)) for term in solution.row))
     return table
 
 
@@ -59,8 +77,9 @@ class LiveTable:
     next update.
     """
 
-    def __init__(self, urls: Sequence[str] = ()) -> None:
+    def __init__(self, urls: Sequence[str] = (), prefixes: Prefixes = MappingProxyType({})) -> None:
         self._urls = tuple(urls)
+        self._prefixes = prefixes
 
     def render(self, update: "Update", statistics: Statistics) -> RenderableType:
         """The board after an update."""
@@ -72,11 +91,12 @@ class LiveTable:
         late = Counter(solution.row for solution in update.late)
         lines = []
         for row in rows:
-            lines.append(_styled(row, changed.get(row), new, late=late[row] > 0))
+            before = changed.get(row)
+            lines.append(self._styled(row, before, new, late=late[row] > 0))
             late[row] -= 1
         replaced = set(changed.values())
         vanished = [row for row in removed if row not in replaced]
-        lines += [[Text(_line(term), style="dim strike") for term in row] for row in vanished]
+        lines += [[self._text(term, "dim strike") for term in row] for row in vanished]
         status = Text(
             f"{counted(len(rows), 'row')}{_late(update)} at {_time(update.at, update.at)} UTC"
             f" · valid until {_time(update.valid_until, update.at)}"
@@ -96,6 +116,20 @@ class LiveTable:
             lines = [[Text(answer, style=style)]]
             return _Frame(("answer",), lines, 1, below)
         return _Frame(update.variables, lines, len(rows), below)
+
+    def _styled(self, row: Row, before: Row | None, new: set[Row], *, late: bool) -> list[Text]:
+        if late:
+            return [self._text(term, "dim") for term in row]
+        if before is None:
+            style = "green" if row in new else ""
+            return [self._text(term, style) for term in row]
+        return [
+            self._text(term, "" if term == old else "bold yellow")
+            for term, old in zip(row, before, strict=True)
+        ]
+
+    def _text(self, term: str | None, style: str) -> Text:
+        return Text(" ".join(cell(term, self._prefixes).splitlines()), style=style)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +168,6 @@ _FRAME = 4
 """Lines of a table that are no rows: its head and its border."""
 
 _WARNINGS = 3
-
-
-def _styled(row: Row, before: Row | None, new: set[Row], *, late: bool) -> list[Text]:
-    if late:
-        return [Text(_line(term), style="dim") for term in row]
-    if before is None:
-        style = "green" if row in new else ""
-        return [Text(_line(term), style=style) for term in row]
-    return [
-        Text(_line(term), style="" if term == old else "bold yellow")
-        for term, old in zip(row, before, strict=True)
-    ]
-
-
-def _line(term: str | None) -> str:
-    return " ".join(cell(term).splitlines())
 
 
 def _cut(text: str, style: str) -> Text:
@@ -260,7 +278,9 @@ def refusal(
     return f"{what} has no format {requested.value}: {', '.join(each.value for each in offered)}"
 
 
-def print_answer(answer: "Solutions | bool | rdflib.Graph", form: Format | None) -> int:
+def print_answer(
+    answer: "Solutions | bool | rdflib.Graph", form: Format | None, prefixes: Prefixes
+) -> int:
     """Print an answer as it comes; return its number of solutions or triples."""
     out = sys.stdout
     if isinstance(answer, bool):
@@ -280,7 +300,7 @@ def print_answer(answer: "Solutions | bool | rdflib.Graph", form: Format | None)
         console = OutputConsole()
         with console.status("asking…") if console.is_terminal else nullcontext():
             rows = list(answer)
-        console.print(solution_table(answer.variables, rows))
+        console.print(solution_table(answer.variables, rows, prefixes))
         return len(rows)
     # Only what people look at is changed; whatever reads the format gets it as it is.
     seen = printable if out.isatty() else str

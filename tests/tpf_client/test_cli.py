@@ -224,7 +224,7 @@ def test_a_plan_is_explained_once_there_is_an_answer(monkeypatch: pytest.MonkeyP
         def close(self) -> None:
             pass
 
-    assert _watch(cast(Any, None), cast(Any, Told(updates)), False, True) == 3
+    assert _watch(cast(Any, None), cast(Any, Told(updates)), None, True) == 3
     assert told == ["update 0", "plan", "update 1", "update 2"]
 
 

@@ -13,7 +13,8 @@ from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import Client
-from tpf_client.printing import LiveTable, pairs
+from tpf_client.printing import LiveTable, cell, pairs
+from tpf_client.sparql.parser import declared_prefixes
 
 EX = "http://example.org/"
 
@@ -50,6 +51,28 @@ def test_new_changed_and_gone_rows_look_different(server: LiveServer) -> None:
     assert f"\x1b[32m{EX}c" in text
     assert f"\x1b[2;9m{EX}b" in text
     assert "valid until 10:20:10" in text
+
+
+def test_iris_are_abbreviated_by_the_prefixes_of_the_query() -> None:
+    prefixes = declared_prefixes(
+        "PREFIX ex: <http://ex.org/> PREFIX t: <http://ex.org/t#> PREFIX : <urn:> ASK {}"
+    )
+    shown = {
+        "<http://ex.org/a>": "ex:a", "<http://ex.org/t#b-1.x>": "t:b-1.x", "<urn:c>": ":c",
+        "<http://ex.org/a/b>": "http://ex.org/a/b", "<http://ex.org/>": "http://ex.org/",
+        "<http://ex.org/a.>": "http://ex.org/a.", "<mailto:x>": "mailto:x",
+        '"http://ex.org/a"': "http://ex.org/a", "_:b": "_:b",
+    }  # fmt: skip
+    assert {term: cell(term, prefixes) for term in shown} == shown
+
+
+def test_a_board_has_the_prefixes_of_the_query(server: LiveServer) -> None:
+    _publish(server, {"a": "1"}, 5)
+    console = Console(width=100, record=True, file=io.StringIO())
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        update = next(iter(client.stream(f"SELECT ?s {{ ?s <{EX}d> ?d }}")))
+        console.print(LiveTable([], {"ex": EX}).render(update, client.statistics))
+    assert "│ ex:a │" in console.export_text()
 
 
 def test_pairs_are_rows_that_agree_in_half_of_their_cells() -> None:

@@ -178,6 +178,13 @@ def parse_query(text: str, base: str | None = None, bindings: BoundTerms = ()) -
     return parser.query()
 
 
+def declared_prefixes(text: str) -> dict[str, str]:
+    """Return the namespaces of the prefixes that the text of a query declares."""
+    parser = Parser(text)
+    parser.prologue()
+    return parser.prefixes
+
+
 def with_dataset(text: str, dataset: DatasetClause) -> str:
     """Replace FROM and FROM NAMED in the text of a query.
 
