@@ -156,8 +156,16 @@ def blank_node(label: str) -> Term:
 
 
 def triple_term(triple: Triple) -> Term:
-    """Return the RDF 1.2 triple term ``<<( s p o )>>`` of a triple."""
-    return Term(f"<<( {triple.subject} {triple.predicate} {triple.object} )>>")
+    """Return the RDF 1.2 triple term ``<<( s p o )>>`` of a triple.
+
+    Raises:
+        TermError: it is nested deeper than `MAX_NESTING`, so that nobody could read it.
+    """
+    term = Term(f"<<( {triple.subject} {triple.predicate} {triple.object} )>>")
+    # Each level has as many characters; texts may have them, too.
+    if triple.object.startswith("<<(") and term.count("<<(") > MAX_NESTING:
+        triple_of_term(term)
+    return term
 
 
 def variable(name: str) -> Variable:

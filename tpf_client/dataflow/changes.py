@@ -43,7 +43,8 @@ def projection(source: Schema, target: Sequence[Variable]) -> Callable[[Solution
 
 def column_numbers(source: Schema, target: Sequence[Variable]) -> tuple[int, ...]:
     """Return the columns of one schema's variables in another; -1 for absent ones."""
-    return tuple([source.index(name) if name in source else -1 for name in target])
+    columns = dict(zip(reversed(source), range(len(source) - 1, -1, -1), strict=True))
+    return tuple([columns.get(name, -1) for name in target])
 
 
 def selection(columns: tuple[int, ...], width: int) -> Callable[[Solution], Solution]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import ClassVar, TypeAlias
 
+from annotations.errors import TermError
 from annotations.namespaces import RDF_REIFIES
 from annotations.terms import (
     DEFAULT_GRAPH,
@@ -950,7 +951,10 @@ class Parser(Cursor):
         # A blank node of a template is another one in every solution.
         open_ = any(is_variable(part) or is_blank_node(part) for part in (verb, object_))
         if is_iri(subject) and not open_:
-            return triple_term(Triple(Term(subject), Term(verb), Term(object_)))
+            try:
+                return triple_term(Triple(Term(subject), Term(verb), Term(object_)))
+            except TermError as error:
+                self.fail(str(error))
         # Also where nothing is open, but nothing can be it: with a literal as its subject.
         name = self.fresh(TRIPLE_TERM)
         self._made_of[name] = parts

@@ -123,6 +123,13 @@ def test_terms_in_triple_terms_stay_as_they_are_written() -> None:
         assert str(term).startswith(f'"{number}"')
 
 
+def test_triple_terms_are_nested_no_deeper_than_they_can_be_read() -> None:
+    nested = f"{'<<( <urn:s> <urn:p> ' * 101}1{' )>>' * 101}"
+    with pytest.raises(QuerySyntaxError, match="nested more than 100 deep"):
+        parse_query(f"ASK {{ ?s ?p {nested} }}")
+    assert evaluate(f"SELECT * {{ BIND({nested} AS ?x) }}", []).rows() == [(None,)]
+
+
 def test_a_literal_is_the_subject_of_nothing() -> None:
     # pyoxigraph ends with an error here.
     text = f'{PREFIXES} SELECT * {{ ?s :says <<( "no" :b :c )>> }}'

@@ -232,6 +232,18 @@ def test_static_parts_are_refused_at_registration(language):
     assert all(each.state != "running" for each in engine.queries.values())
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("value", ["?x25", "OBJECT(?x25)", "?x25 = ?x24", "STR(?x25)"])
+def test_triple_terms_are_not_nested_deeper_than_they_can_be_read(value, language):
+    """What none could read would end every push."""
+    nested = [f"BIND({'TRIPLE(?s, <urn:p>, ' * 5}?x{n}{')' * 5} AS ?x{n + 1})" for n in range(25)]
+    engine = engine_of(language, rows=1_000_000)
+    query = running(engine, language, f"SELECT ?s ({value} AS ?v)", " ".join(nested), "ORDER BY ?v")
+    pushed(engine)
+    assert query.state == "running"
+    assert {row[1] for each in query.waiting for row in each.rows} == {None}
+
+
 def test_a_pattern_that_differs_in_each_row_costs_what_it_takes_to_compile():
     engine = engine_of("cqels")
     query = running(engine, "cqels", "SELECT *", r'FILTER(REGEX("é", CONCAT("\\w{5}", STR(?s))))')

@@ -80,7 +80,10 @@ def _triple(compiler: ArgumentCompiler, arguments: Arguments) -> TermOf:
         subject, predicate, object_ = (dictionary.decode(part(solution)) for part in parts)
         if not (is_iri(subject) or is_blank_node(subject)) or not is_iri(predicate):
             raise EvaluationError
-        made = bounded(triple_term(Triple(subject, predicate, object_)))
+        try:
+            made = bounded(triple_term(Triple(subject, predicate, object_)))
+        except TermError:
+            raise EvaluationError from None
         compiler.spend(len(made))
         return dictionary.encode(Term(made))
 
