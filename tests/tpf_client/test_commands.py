@@ -101,7 +101,7 @@ sys.meta_path.insert(0, Missing())""",
     )
     (line,) = done.stderr.splitlines()
     assert done.returncode == 1
-    assert line.startswith(f"{name}: ")
+    assert line.startswith(f"{name.partition(' ')[0]}: ")
     assert f"in a clone of the project, pip install '.[{COMMANDS[name].extras}]'" in line
 
 
