@@ -226,16 +226,16 @@ class Slices(TopK):
 
     def _reach(self) -> None:
         """Sort as many rows as are needed."""
-        self._wanted = max([1, *(end for _, end in self._parts.values())])
-        self.reserve = max(32, 3 * self._wanted)
-        if len(self._sorted) < self._wanted and not self._all:
+        self._end = max([1, *(end for _, end in self._parts.values())])
+        self.reserve = max(32, 3 * self._end)
+        if len(self._sorted) < self._end and not self._all:
             self._choose_anew()
-        self._prefix = self._sorted[: self._wanted]
+        self._prefix = self._sorted[: self._end]
 
     # ----------------------------------------------------------------------------- changes
 
     def _show(self, new: list[Entry], gone: list[Entry]) -> None:
-        before, now = self._prefix, self._sorted[: self._wanted]
+        before, now = self._prefix, self._sorted[: self._end]
         self._prefix = now
         if not self._is_wanted():
             return
