@@ -200,12 +200,15 @@ def test_a_tab_that_was_frozen_catches_up(
     assert state(browser) == "up to date"
 
 
-def test_a_cell_has_its_label_as_title(
+def test_a_cell_has_its_label_as_title_and_leads_into_the_data(
     browser: Browser, server: RunningServer, host: StaticHost
 ) -> None:
     go(browser, link(host.url, QUERY, server.origin + "trains"))
     title = "document.querySelector('#table tbody tr.row td').title"
     until(lambda: browser.evaluate(title) == f"Train 00\n{EX}train/0", "no label")
+    hrefs = "[...document.querySelector('#table tbody tr.row td').children].map(a => a.href)"
+    about = f"{server.origin}trains?subject={quote(f'{EX}train/0', safe='')}"
+    assert browser.evaluate(hrefs) == [about, f"{EX}train/0"]
 
 
 def test_the_second_visit_loads_nothing(

@@ -521,6 +521,7 @@ at("form").addEventListener("submit", (event) => {
 at("once").addEventListener("click", once);
 at("sources").addEventListener("change", ({ target }) => {
   datasets = target.value.split(/[\s,]+/).filter((each) => /^https?:\/\//.test(each));
+  table.dataset = datasets[0];
   target.value = datasets.join(" ");
   at("datasets").textContent = datasets.length ? `over ${datasets.join(", ")}` : "";
   at("cannot").hidden = true;
@@ -603,6 +604,7 @@ function from(parameters) {
   const wanted = parameters.getAll("source").flatMap((each) => each.split(/[\s,]+/)).filter(Boolean);
   const named = new URLSearchParams(location.search).get("dataset");
   datasets = wanted.length ? wanted : named ? served.filter((each) => each.endsWith(`/${named}`)) : served;
+  table.dataset = datasets[0];
   at("sources").value = datasets.join(" ");
   at("datasets").textContent = datasets.length ? `over ${datasets.join(", ")}` : "";
 }

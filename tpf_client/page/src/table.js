@@ -20,6 +20,7 @@ export class Table {
     this.rows = [];
     this.vars = null;
     this.labels = {};
+    this.dataset = null; // where its IRIs are described
     this.above = space();
     this.below = space();
     scroll.addEventListener("scroll", () => this.draw(), { passive: true });
@@ -143,7 +144,7 @@ export class Table {
         cell.full = full;
         const label = row.cells[this.labels[name]];
         cell.title = label ? `${label.value}\n${full}` : full;
-        cell.replaceChildren(nodeOf(term, this.prefixes));
+        cell.replaceChildren(nodeOf(term, this.prefixes, this.dataset));
       }
       const changed = row.kind === "changed" && row.columns.has(name);
       cell.className = [isNumber(term) && "number", changed && "changed"].filter(Boolean).join(" ");

@@ -71,8 +71,17 @@ export function labelsIn(steps) {
   return found;
 }
 
-/** What a cell says: an element for a link, else a text. */
-export function nodeOf(term, prefixes) {
+function linkTo(href, text) {
+  const link = document.createElement("a");
+  link.href = href;
+  link.target = "_blank";
+  link.rel = "noopener noreferrer";
+  link.textContent = text;
+  return link;
+}
+
+/** A cell's content: for an IRI a link to what a dataset has about it, and one to the IRI itself; else a text. */
+export function nodeOf(term, prefixes, dataset) {
   const text = textOf(term, prefixes);
   if (term?.["xml:lang"]) {
     const said = document.createElement("span");
@@ -83,12 +92,13 @@ export function nodeOf(term, prefixes) {
     return said;
   }
   if (term?.type !== "uri" || !/^https?:\/\//i.test(term.value)) return document.createTextNode(text);
-  const link = document.createElement("a");
-  link.href = term.value;
-  link.target = "_blank";
-  link.rel = "noopener noreferrer";
-  link.textContent = text;
-  return link;
+  if (!dataset) return linkTo(term.value, text);
+  const both = document.createDocumentFragment();
+  const out = linkTo(term.value, "");
+  out.className = "out";
+  out.setAttribute("aria-label", `open ${term.value}`);
+  both.append(linkTo(`${dataset}?subject=${encodeURIComponent(term.value)}`, text), out);
+  return both;
 }
 
 export function fullTextOf(term) {
