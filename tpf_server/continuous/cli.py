@@ -308,7 +308,9 @@ def run_native(
                 raise
             refused.append(error)
 
-    if len(files) == 1 and holds_records(files[0][1]) and not replay.skip_malformed:
+    # Answers at instants need elements, and errors that name the record.
+    columns = len(files) == 1 and not any(isinstance(each, CsparqlQuery) for each in queries)
+    if columns and holds_records(files[0][1]) and not replay.skip_malformed:
         steps = _pushed_records(engine, *files[0])
     else:
         steps = _pushed(files, engine.name, push)
