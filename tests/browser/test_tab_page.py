@@ -6,8 +6,11 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from random import Random
 from urllib.parse import quote
 
 import psutil
@@ -19,7 +22,10 @@ from tests.browser.chromium import Browser
 from tests.browser.static_host import StaticHost
 from tests.browser.test_live_page import cells, state, type_query, until, violations
 from tests.support.peers import CHROMIUM
+from tests.support.random_sparql import QueryWriter, random_quads
 from tests.support.running_server import RunningServer
+from tpf_client import Client, Solutions
+from tpf_client.errors import QueryError
 from tpf_client.page_files import Example, PageSettings, write_page
 from tpf_client.page_runtime import runtime_folder
 
@@ -280,3 +286,50 @@ def test_the_engine_is_loaded_in_sight(
             seen.add(re.sub(r"[\d.]+", "N", now))
             time.sleep(0.02)
         assert {"loading: N of N MB", "starting…"} <= seen
+
+
+def _shown(term: dict[str, str] | None) -> str:
+    """The full text of a term, as a cell's tooltip has it."""
+    if term is None:
+        return ""
+    if term["type"] == "bnode":
+        return "_:"
+    if "xml:lang" in term:
+        direction = f"--{term['its:dir']}" if "its:dir" in term else ""
+        return f"{term['value']} @{term['xml:lang']}{direction}"
+    return f"{term['value']} ({term['datatype']})" if "datatype" in term else term["value"]
+
+
+def test_random_queries_have_the_answers_of_cpython(
+    browser: Browser, host: StaticHost, tmp_path: Path
+) -> None:
+    random = Random(20)
+    lines = [f"{' '.join(quad).strip()} .\n" for quad in sorted(random_quads(random))]
+    (tmp_path / "random.nq").write_text("".join(lines))
+    titles = """JSON.stringify([...document.querySelectorAll('tr.row')].map(
+      (row) => [...row.cells].slice(0, -1).map((cell) => cell.title.split('\\n').pop())))"""
+    compared = rows = 0
+    with (
+        RunningServer(tmp_path, '[datasets.random]\nsource = "random.nq"\n') as server,
+        Client(server.origin + "random") as client,
+    ):
+        while compared < 12:
+            query = QueryWriter(random).query()
+            with suppress(QueryError):
+                answer = client.query(query)
+                if not isinstance(answer, Solutions) or not 0 < len(answer) <= 15:
+                    continue
+                names, solutions = answer.variables, [row.to_json() for row in answer]
+                expected = sorted([_shown(row.get(name)) for name in names] for row in solutions)
+                browser.open("about:blank")
+                browser.open(link(host.url, query, server.origin + "random"))
+                drawn = f"document.querySelectorAll('tr.row').length == {len(expected)}"
+                until(partial(browser.evaluate, drawn), query, STARTED)
+                found = [
+                    ["_:" if cell.startswith("_:") else cell for cell in row]
+                    for row in json.loads(browser.evaluate(titles))
+                ]
+                assert sorted(found) == expected, query
+                compared += 1
+                rows += len(expected)
+    assert rows > 12
