@@ -34,7 +34,9 @@ else:
 _SMALLEST: Final = 860
 """Bytes below which the header fields outweigh what is saved."""
 _GZIP_LEVEL, _BROTLI_QUALITY, _ZSTD_LEVEL = 5, 4, 9
-_GZIP_WINDOW: Final = 31
+_GZIP: Final = 16
+"""Added to the bits of a window: the format is gzip."""
+_LEAST_BITS: Final = 10
 DELTA: Final = "dcz"
 """The encoding of a delta: Zstandard with a page of before as dictionary."""
 
@@ -80,7 +82,9 @@ def encoded(body: bytes, coding: str | None) -> bytes | None:
     elif coding == "zstd":
         packed = zstd.compress(body, level=_ZSTD_LEVEL)
     else:
-        packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
+        # To clear the tables of a large window takes most of the time of a small page.
+        bits = min(max(len(body).bit_length(), _LEAST_BITS), zlib.MAX_WBITS)
+        packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP + bits, memLevel=bits - 7)
         packed = packer.compress(body) + packer.flush()
     return packed
 

@@ -1,15 +1,20 @@
 """Live pages are made once while they are valid."""
 
+import gzip
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact
 from tests.support.served import TMP, Served, quad
 from tests.tpf_server.conftest import STATIC
 from tpf_server.fragments import fragment
 from tpf_server.web import read
+from tpf_server.web.page_bodies import _SMALLEST, encoded
 
 
 def test_a_page_is_made_once_for_all_who_ask_while_it_is_right(
@@ -92,3 +97,15 @@ def test_a_page_of_a_static_dataset_is_made_once(
         served.get("trains", Accept_Encoding="gzip")
         served.get("trains?page=2")
         assert len(made) == 4
+
+
+@settings(max_examples=100, deadline=None)
+@given(size=st.integers(_SMALLEST, 70_000), random=st.randoms(use_true_random=False))
+def test_a_body_of_any_size_is_read_by_who_knows_gzip(size: int, random: Random) -> None:
+    words = [b"%d" % random.randrange(10**6) for _ in range(200)]
+    body = b" ".join(random.choice(words) for _ in range(size // 3))[:size]
+    if len(body) >= _SMALLEST:
+        packed = encoded(body, "gzip")
+        assert packed is not None
+        assert gzip.decompress(packed) == body
+        assert len(packed) <= 1.02 * len(gzip.compress(body, 5))
