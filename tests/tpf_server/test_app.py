@@ -120,7 +120,7 @@ def test_old_facts_are_let_go_although_requests_cannot_be_counted(
 
     monkeypatch.setattr("tpf_server.app._TIDY_SECONDS", 0.0)
     worker = _Worker()
-    monkeypatch.setattr(worker._metrics._seconds, "observe_all", fail)
+    monkeypatch.setattr(worker._metrics._seconds, "observe", fail)
     worker._metrics.count("GET", "200", 0.001)
     worker._datasets = [OpenDataset(DatasetSettings(name="d"), None, cast("Any", Live()))]
     with pytest.raises(SystemExit):

@@ -135,7 +135,7 @@ def test_wide_conditions_of_cqels(name: str) -> None:
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_wide_conditions_of_csparql(name: str) -> None:
     engine = Engine()
-    query = engine.register(
+    query = engine.register_csparql(
         f"SELECT * FROM STREAM <urn:s> [RANGE 2ms TUMBLING] {{ ?s <urn:p> ?o {CONDITIONS[name]} }}"
     )
     engine.push("urn:s", ("<urn:a>", "<urn:p>", str(QUADS[0].object)), 1)
@@ -189,6 +189,6 @@ def test_continuous_queries_say_so_too() -> None:
     with pytest.raises(UnsupportedContinuousQueryError, match="nested too deeply"):
         Engine().register(f"SELECT * {{ STREAM <urn:s> [NOW] {{ ?s ?p ?o }} {deep} }}")
     with pytest.raises(UnsupportedContinuousQueryError, match="nested too deeply"):
-        Engine().register(
+        Engine().register_csparql(
             f"SELECT * FROM STREAM <urn:s> [RANGE 2ms TUMBLING] {{ ?s ?p ?o {deep} }}"
         )

@@ -33,7 +33,8 @@ def _links(server: LiveServer, query: str, url: str | None = None) -> list[str]:
 def test_a_page_links_to_a_query_for_what_it_shows(tmp_path: Path, query: str) -> None:
     data = [Quad(iri(EX + "a"), iri(EX + "says"), literal("</a><b>"))]
     server = LiveServer(tmp_path, data, live=False, server={"query_page": PAGE})
-    query_this, link = _links(server, query)
+    *of_predicates, query_this, link = _links(server, query)
+    assert len(of_predicates) == (not query)
     assert query_this == link + "&amp;watch=false"
     text = parse_qs(urlsplit(link).fragment)["query"][0]
     parsed = parse_query(text)

@@ -297,7 +297,7 @@ def test_a_query_joins_no_job_that_has_other_static_data_or_has_ended(tmp_path: 
 
         def __init__(self, active: bool | None) -> None:
             self._active = active
-            self.known = Progress()
+            self.last_progress = Progress()
 
         @property
         def active(self) -> bool:
