@@ -34,6 +34,7 @@ from tpf_client.sparql.algebra import (
     VariableRef,
     parts_of,
 )
+from tpf_client.sparql.depth import balanced
 from tpf_client.sparql.expressions.compiler import is_volatile
 
 T = TypeVar("T")
@@ -157,10 +158,8 @@ def conjuncts(expression: Expression) -> Iterator[Expression]:
 
 def conjunction(conditions: Iterable[Expression]) -> Expression | None:
     """Return the conjunction of conditions; ``None`` of none."""
-    whole: Expression | None = None
-    for each in conditions:
-        whole = each if whole is None else Call("&&", (whole, each))
-    return whole
+    every = list(conditions)
+    return balanced(lambda one, two: Call("&&", (one, two)), every) if every else None
 
 
 def exists_in(expression: Expression) -> Iterator[Exists]:
