@@ -155,8 +155,8 @@ class Load:
 
     def _publish_often(self) -> None:
         """Twenty batches a second, which count once, by a connection for each of two of them."""
-        lasting, number = requests.Session(), 0
-        while not self._stop.wait(0.05):
+        lasting, number, begun = requests.Session(), 0, time.monotonic()
+        while not self._stop.wait(max(begun + number / 20 - time.monotonic(), 0)):
             number += 1
             session = lasting if number % 2 else requests.Session()
             answer = session.post(
