@@ -21,6 +21,8 @@ _AT_ONCE: Final = 16
 """Of these, few are taken in practice."""
 _CATEGORY: Final = re.compile(r"\\([pP])\{(\w+)\}")
 _REPEATS: Final = re.compile(r"[*+]|\{\d*+(?:,\d*+)?\}")
+_FIXED: Final = re.compile(r"\{\d++\}")
+"""Repeats a number of times that leaves no choice."""
 _TOKEN: Final = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+\]?|\(|\)|\||[*+?]|\{\d*+(?:,\d*+)?\}|.", re.DOTALL
 )
@@ -78,7 +80,7 @@ def _repetition(pattern: str) -> tuple[int, int, bool]:
         elif token == "|" or (token == "?" and before != "(" and not _REPEATS.fullmatch(before)):
             choices += 1
             inside[-1] = True
-        elif _REPEATS.fullmatch(token):
+        elif _REPEATS.fullmatch(token) and (closed or not _FIXED.fullmatch(token)):
             repeats += 1
             nested = nested or closed
             inside[-1] = True

@@ -43,6 +43,11 @@ def test_as_re2_matches(pattern: str, text: str, flags: str) -> None:
         (r"^\p{Nd}{2}$", "12", "1"),
         (r"^(.)\1$", "aa", "ab"),
         ("\U0001f600+", "\U0001f600\U0001f600", "x"),
+        (
+            f"^{'-'.join(['[0-9A-F]{8}', *['[0-9A-F]{4}'] * 3, '[0-9A-F]{12}'])}$",
+            "01234567-89AB-CDEF-0123-456789ABCDEF",
+            "0" * 36,
+        ),
         ("^https?://[a-z.]+/.*[0-9]$", "http://example.org/" + "a" * 40 + "1", "http:"),
     ],
 )
