@@ -180,10 +180,12 @@ def _follow(
 
 
 def _in_any_order(updates: list[dict[str, Any]]) -> list[object]:
-    """Updates, whatever the order in which answers came."""
+    """Updates, whatever the order in which answers came, and to the second: attempts after facts
+    that expired while they were read come after pauses of random length."""
     return [
         {
             **each,
+            **{name: each[name] and each[name][:19] for name in ("at", "valid_until", "next_look")},
             "added": sorted(map(json.dumps, zip(each["added"], each["valid"], strict=True))),
             "valid": None,
             "removed": sorted(map(json.dumps, each["removed"])),
