@@ -14,7 +14,6 @@ from tpf_client.dataflow.changes import Schema, Sink, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.errors import LimitError
 from tpf_client.sparql.algebra import Pattern
-from tpf_client.sparql.depth import make_room
 from tpf_client.sparql.expressions.environment import Environment
 
 Key: TypeAlias = Solution
@@ -323,10 +322,6 @@ class Work:
             self._exceeded()
 
 
-_SHALLOW: Final = 150
-"""So many nodes always have room on the stack for calls of each other."""
-
-
 class Dataflow:
     """All nodes of one query, in topological order, and their term dictionary.
 
@@ -343,9 +338,6 @@ class Dataflow:
     def add(self, node: NodeT) -> NodeT:
         """Add a node after those that it consumes; return it."""
         self.nodes.append(node)
-        if len(self.nodes) > _SHALLOW:
-            # Each may call the next one.
-            make_room(len(self.nodes))
         # Nodes with a way of their own to connect only pass on what others send.
         if self.guard is not None and type(node).connect is Node.connect:
             node.connect(self.guard)

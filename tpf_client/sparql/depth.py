@@ -5,7 +5,7 @@ to `MAX_DEPTH`. The process's recursion limit is only ever raised.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import is_dataclass
 from typing import Any, TypeVar
 
@@ -55,6 +55,13 @@ def check_chain(steps: int) -> None:
             f"step, and at most {MAX_DEPTH} are possible"
         )
     make_room(steps)
+
+
+def chained(steps: Iterable[T]) -> list[T]:
+    """Return the steps of a chain, each of which calls the next; see `check_chain`."""
+    chain = list(steps)
+    check_chain(len(chain))
+    return chain
 
 
 def _depth_of(value: Any) -> int:

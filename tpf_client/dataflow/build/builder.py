@@ -59,6 +59,7 @@ from tpf_client.sparql.algebra import (
 )
 from tpf_client.sparql.algebra import Distinct as DistinctPattern
 from tpf_client.sparql.algebra import Filter as FilterPattern
+from tpf_client.sparql.depth import chained
 from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.values import FALSE, TRUE
@@ -621,7 +622,7 @@ class Builder(Construction):
         leaves = self.leaves
         early: list[EarlyFilter] = []
         late: list[Expression] = []
-        for each in conjuncts(condition):
+        for each in chained(conjuncts(condition)):
             used = variables_in(each)
             inside = used <= always_bound(bgp) and movable(each)
             if isinstance(leaves, FilteringLeaves) and inside:
@@ -639,7 +640,7 @@ class Builder(Construction):
 
     def filtered(self, node: Node, condition: Expression) -> Node:
         """Keep the solutions of a node for which a condition is true."""
-        for each in conjuncts(condition):
+        for each in chained(conjuncts(condition)):
             if isinstance(each, Exists):
                 node = attach_exists(self, node, each, None)
                 continue

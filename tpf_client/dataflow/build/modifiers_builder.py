@@ -17,6 +17,7 @@ from tpf_client.dataflow.state.aggregates import Accumulator, accumulator
 from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Expression, Pattern, VariableRef
+from tpf_client.sparql.depth import chained
 from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.ordering import sort_key
 from tpf_client.sparql.rewrite.visitor import grows, grows_but_for_absence
@@ -163,7 +164,7 @@ def _modified(
     if not conditions:
         return _finished(builder, node, variables, distinct, offset, limit, by)
     prepared = []
-    for each in conditions:
+    for each in chained(conditions):
         node, expression = builder.without_exists(node, each.expression)
         if not isinstance(expression, VariableRef):
             # Computed once per row, and kept with it: an order must not change its mind.
