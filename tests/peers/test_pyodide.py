@@ -5,6 +5,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -185,12 +186,11 @@ def _in_any_order(updates: list[dict[str, Any]]) -> list[object]:
     return [
         {
             **each,
-            **{name: each[name] and each[name][:19] for name in ("at", "valid_until", "next_look")},
             "added": sorted(map(json.dumps, zip(each["added"], each["valid"], strict=True))),
             "valid": None,
             "removed": sorted(map(json.dumps, each["removed"])),
         }
-        for each in updates
+        for each in json.loads(re.sub(r"(:\d\d)\.\d+Z", r"\1Z", json.dumps(updates)))
     ]
 
 
