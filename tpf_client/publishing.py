@@ -7,7 +7,8 @@ from uuid import uuid4
 
 from annotations.clock import Clock, SystemClock
 from annotations.instants import format_instant
-from tpf_client.errors import ConnectionFailedError, HttpError
+from annotations.seconds import check_seconds
+from tpf_client.errors import ConnectionFailedError, HttpError, ParseError
 from tpf_client.sparql.results import python_term
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ Facts: TypeAlias = "str | rdflib.Graph | Iterable[Sequence[object]]"
 _ATTEMPTS: Final = 8
 _RETRIED: Final = (408, 425, 429, 500, 502, 503, 504)
 _SECONDS: Final = 30.0
+_LONGEST_WAIT: Final = 300
+"""Seconds that a server may have us wait before an attempt."""
 _DEFAULT_GRAPH: Final = "urn:x-rdflib:default"
 """The name of the default graph in datasets of rdflib; ``None`` in some of its versions."""
 
@@ -53,18 +56,23 @@ def publish(
 
     Raises:
         HttpError: the server refuses the batch; the message says why.
+        ParseError: something else than the server answers.
         ConnectionFailedError: the server does not answer, however often it is asked.
-        ValueError: both `expires_in` and `valid` are given.
+        ValueError: both `expires_in` and `valid` are given, or seconds out of range.
         TypeError: facts, or terms in them, of another type.
+        TermError: a term that cannot be written.
     """
     import requests
 
     if expires_in is not None and valid is not None:
         raise ValueError("facts expire, or hold in an interval: give expires_in or valid")
+    if isinstance(expires_in, timedelta):
+        expires_in = expires_in.total_seconds()
+    check_seconds(expires_in=expires_in)
     parameters = {"batch": f"python-{uuid4()}"}
     if expires_in is not None:
-        seconds = expires_in if isinstance(expires_in, timedelta) else timedelta(seconds=expires_in)
-        parameters["expiration"] = format_instant((clock or SystemClock()).now() + seconds)
+        end = (clock or SystemClock()).now() + timedelta(seconds=expires_in)
+        parameters["expiration"] = format_instant(end)
     if valid is not None:
         parameters["initial"], parameters["final"] = map(format_instant, valid)
     headers = {"Content-Type": "application/n-quads"}
@@ -90,7 +98,10 @@ def publish(
             session.close()
     if not response.ok or response.is_redirect:
         raise HttpError(target, response.status_code, _reason(response))
-    answer: dict[str, Any] = response.json()
+    try:
+        answer: dict[str, Any] = response.json()
+    except ValueError as error:
+        raise ParseError(target, "the answer is not JSON") from error
     return answer
 
 
@@ -106,6 +117,7 @@ def _session() -> "requests.Session":
         status_forcelist=_RETRIED,
         allowed_methods=None,
         raise_on_status=False,
+        retry_after_max=_LONGEST_WAIT,
     )
     session = requests.Session()
     for scheme in ("http://", "https://"):
@@ -119,8 +131,8 @@ def _n_quads(facts: Facts) -> str:
     return "".join(f"{' '.join(map(python_term, _checked(fact)))} .\n" for fact in facts)
 
 
-def _checked(fact: Sequence[object]) -> Sequence[object]:
-    if isinstance(fact, str) or len(fact) not in (3, 4):
+def _checked(fact: object) -> Sequence[object]:
+    if not isinstance(fact, tuple | list) or len(fact) not in (3, 4):
         raise TypeError(f"neither a triple nor a quad: {fact!r}")
     in_default = len(fact) == 4 and str(fact[3]) in ("None", _DEFAULT_GRAPH)
     return fact[:3] if in_default else fact

@@ -12,7 +12,7 @@ from rdflib import Dataset, Graph, Literal, URIRef
 
 from tests.support.live_server import START, LiveServer
 from tpf_client import Client, publish
-from tpf_client.errors import ConnectionFailedError, HttpError
+from tpf_client.errors import ConnectionFailedError, HttpError, ParseError
 
 EX = "http://example.org/"
 TRAIN, DELAY = URIRef(EX + "train"), URIRef(EX + "delay")
@@ -76,6 +76,10 @@ def test_an_interval(server: LiveServer) -> None:
         ("<a> .", {"token": "secret", "expires_in": 5}, HttpError, "HTTP 400 .*line 1"),
         (LINE, {"token": "secret"}, HttpError, "HTTP 422 .*label"),
         (LINE, {"expires_in": 5, "valid": (START, START)}, ValueError, "expires_in or valid"),
+        (LINE, {"expires_in": float("nan")}, ValueError, "expires_in: 0 to .* not nan"),
+        (LINE, {"expires_in": float("inf")}, ValueError, "expires_in: 0 to"),
+        (LINE, {"expires_in": timedelta(seconds=-1)}, ValueError, "expires_in: 0 to"),
+        (LINE.encode(), {"expires_in": 5}, TypeError, "neither a triple nor a quad: "),
         ([("a", "b")], {"expires_in": 5}, TypeError, r"neither a triple nor a quad: \('a', 'b'\)"),
         ([(TRAIN, DELAY, object)], {"expires_in": 5}, TypeError, "neither a term of rdflib"),
     ],
@@ -99,6 +103,9 @@ def test_it_is_sent_again_under_the_same_name() -> None:
 
 @responses.activate
 def test_a_server_that_is_elsewhere_or_nowhere() -> None:
+    responses.post("http://page.test/facts", status=200, body="<html>")
+    with pytest.raises(ParseError, match="the answer is not JSON"):
+        publish("http://page.test", LINE, expires_in=5)
     responses.post("http://h.test/d/facts", status=301, headers={"Location": "http://i.test/"})
     with pytest.raises(HttpError, match="HTTP 301"):
         publish("http://h.test/d", LINE, expires_in=5)

@@ -34,8 +34,8 @@ def quad_columns(quads: Iterable[Quad]) -> QuadColumns:
     return QuadColumns(*results) if results else QuadColumns([], [], [], [])
 
 
-MOST_FREQUENT: Final = 500
-"""Terms that `StaticStore.frequent` returns at most."""
+MOST_FREQUENT: Final = 100
+"""Terms that `StaticStore.frequent` and `LiveStore.predicates` return at most."""
 
 
 class StaticStore(Protocol):
@@ -189,7 +189,7 @@ class LiveStore(Protocol):
         """Return the number of changed facts in each minute of the last hour."""
 
     def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int]]:
-        """Return the predicates of the valid facts, with their number."""
+        """Return the predicates that most facts have, with the number of valid ones."""
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """Return the exact number of matches valid in the snapshot."""

@@ -139,7 +139,7 @@ class HtmlWriter:
             "live": fragment.dynamic if live is not None else None,
             "updates": sparkline(live.updates(query.now)) if live is not None else "",
             "predicates": predicates,
-            "more": max(len(counts) - _MOST_SHOWN, 0),
+            "more": len(counts) > _MOST_SHOWN,
             "classes": [
                 (table_rows([cell("object", term)]), f"{count:,}")
                 for term, count in classes[:_MOST_SHOWN]

@@ -6,11 +6,14 @@ from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
-from annotations.labels import Expiration
+import pytest
+
+from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, Term
 from tests.support.served import BASE, HYDRA, NOON, TMP, Served, quad
 from tests.tpf_server.conftest import STATIC
 from tpf_server.fragments.pattern import POSITIONS
+from tpf_server.store.protocols import MOST_FREQUENT
 
 EVIL = [
     Quad(
@@ -220,3 +223,19 @@ def test_a_page_with_live_facts_says_when_to_read_it_again(served: Served) -> No
     text = served.get("trains", "text/html").text
     (renewed,) = re.findall(r'data-renewed="(\d+)"', text)
     assert int(renewed) == end.timestamp() * 1000
+
+
+def test_the_front_of_a_dataset_counts_few_of_many_predicates(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = served.live
+    assert live is not None
+    end = Expiration(NOON + timedelta(hours=1))
+    facts = [Fact(quad("t1", f"p{n}", '"5"'), end) for n in range(3 * MOST_FREQUENT)]
+    live.publish([*facts, Fact(quad("t2", "p7", '"5"'), end)], served.clock.now())
+    counted: list[object] = []
+    count = live.count
+    monkeypatch.setattr(live, "count", lambda *asked: counted.append(asked) or count(*asked))
+    text = served.get("trains", "text/html").text
+    assert len(counted) < MOST_FREQUENT + 20
+    assert "p7" in text.partition("and others")[0]

@@ -35,7 +35,7 @@ from tpf_server.store.live.log import (
     encode,
 )
 from tpf_server.store.live.rows import ANY, EXPIRING, INTERVALS, Names, Rows, token_bits
-from tpf_server.store.protocols import BatchRun, FactEvent
+from tpf_server.store.protocols import MOST_FREQUENT, BatchRun, FactEvent
 
 # The versions that wait until retention lets go of them.
 #
@@ -498,8 +498,10 @@ class FactIndex:
         )
 
     def predicates(self) -> list[Term]:
-        """Return the predicates of all retained facts."""
-        return [Term(self.rows.terms.text(number)) for number in self._by_predicate]
+        """Return the predicates that most of the retained facts have."""
+        slots = self._by_predicate
+        most = heapq.nlargest(MOST_FREQUENT, slots, key=lambda number: len(slots.get(number)))
+        return [Term(self.rows.terms.text(number)) for number in most]
 
     def rows_with(self, predicates: Callable[[Term], bool]) -> npt.NDArray[np.int32]:
         """Return the rows with these predicates."""
