@@ -40,7 +40,7 @@ from tpf_server.store.static.columnar import open_store
 from tpf_server.web.bodies import BodyReader
 from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.html_writer import HtmlWriter
-from tpf_server.web.index import QUERY_PAGE_RESOURCES, QueryPage
+from tpf_server.web.index import QUERY_PAGE_RESOURCES, QueryPage, read_examples
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.read import PageMiddleware
 from tpf_server.web.resources import Resource
@@ -226,7 +226,8 @@ def _site(
 
 
 def _negotiator(settings: Settings) -> Negotiator:
-    return Negotiator((*WRITERS, HtmlWriter(settings.title, settings.watched_at)))
+    examples = [(each.title, each.query) for each in read_examples(settings)]
+    return Negotiator((*WRITERS, HtmlWriter(settings.title, settings.watched_at, examples)))
 
 
 def _add_continuous(

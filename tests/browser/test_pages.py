@@ -95,7 +95,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 PAGES = [
     "", "stops", "stops?page=2", "stops?subject=&predicate=&object=%22nothing%22", "trains",
-    "trains/named-graph", "trains/rdf-1.2", "stops?page=99", "stops?subject=_:b", "nothing",
+    "trains/named-graph", "trains/rdf-1.2", "stops?subject=",
+    "trains?subject=" + quote(EX + "departure/2"), "trains?at=2020-01-01T00:00", "stops?page=99", "stops?subject=_:b", "nothing",
     "hostile", "hostile?subject=" + quote(EX + "attack"),
 ]  # fmt: skip
 
@@ -170,7 +171,7 @@ def test_the_form_works_by_keyboard(server: RunningServer, browser: Browser) -> 
 
 @CHROMIUM.needed
 def test_pages_are_turned_by_links(server: RunningServer, browser: Browser) -> None:
-    browser.open(f"{server.url}stops")
+    browser.open(f"{server.url}stops?subject=")
     seen = set()
     for _ in range(10):
         seen.update(
@@ -233,7 +234,7 @@ def test_a_page_of_live_facts_renews_itself(server: RunningServer, browser: Brow
 
 @CHROMIUM.needed
 def test_hostile_data_inject_nothing(server: RunningServer, browser: Browser) -> None:
-    browser.open(f"{server.url}hostile")
+    browser.open(f"{server.url}hostile?subject=")
     texts = browser.evaluate("[...document.querySelectorAll('td')].map(cell => cell.innerText)")
     for attack in ATTACKS:
         assert any(attack in text for text in texts), attack
@@ -308,7 +309,10 @@ def test_a_term_leads_to_what_is_said_elsewhere(server: RunningServer, browser: 
     kind = EX + "vocabulary/a-rather-long-name-for-a-kind-of-thing#RailwayStationOrStop"
     browser.open(f"{server.url}stops?subject={quote(kind, safe='')}")
     links = browser.evaluate("[...document.querySelectorAll('.counts a')].map((each) => each.href)")
-    (incoming,) = [each for each in links if "/query/" not in each]
+    assert [each for each in links if "/query/" not in each] == []
+    (incoming,) = browser.evaluate(
+        "[...document.querySelectorAll('a')].filter(a => a.text.includes('240')).map(a => a.href)"
+    )
     browser.open(incoming)
     assert "of 240" in browser.evaluate("document.querySelector('[role=status]').textContent")
 

@@ -280,7 +280,14 @@ def _number(parameters: dict[str, str], name: str, default: int, largest: int) -
     return int(text)
 
 
+_LOCAL = re.compile(r"\d{4,6}-\d\d-\d\dT\d\d:\d\d(:\d\d(?:\.\d{1,6})?)?", re.ASCII)
+
+
 def _instant(name: str, text: str) -> datetime:
+    without_zone = _LOCAL.fullmatch(text)
+    if without_zone is not None:
+        # As the inputs of browsers send it.
+        text = f"{text}{'' if without_zone[1] else ':00'}Z"
     try:
         return parse_instant(text)
     except InstantError as error:

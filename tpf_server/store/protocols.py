@@ -188,8 +188,11 @@ class LiveStore(Protocol):
     def updates(self, now: datetime) -> Sequence[int]:
         """Return the number of changed facts in each minute of the last hour."""
 
-    def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int]]:
-        """Return the predicates that most facts have, with the number of valid ones."""
+    def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int, int]]:
+        """Return the predicates that most facts have, with the number of valid ones.
+
+        The last number is how many came in the last hour.
+        """
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """Return the exact number of matches valid in the snapshot."""
@@ -198,6 +201,9 @@ class LiveStore(Protocol):
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
         """Return up to `limit` matches valid in the snapshot, in a fixed order."""
+
+    def history(self, pattern: FactPattern, snapshot: Snapshot, most: int) -> Sequence[Fact]:
+        """Return the last versions with intervals that had begun; most of them, and of each key."""
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
         """Return the earliest later instant at which a label of a match ends or starts."""

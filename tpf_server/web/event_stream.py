@@ -34,7 +34,7 @@ from tpf_server.fragments.fragment import entity_tag, matching_tag, short_digest
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.fragments.writers.base import Chosen
 from tpf_server.store.protocols import BatchRun, FactEvent, LiveStore
-from tpf_server.web.html import TermCells, render, table_rows
+from tpf_server.web.html import TermCells, markup, render
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.problems import rdf_answer
 from tpf_server.web.responses import answer, without_body
@@ -200,7 +200,7 @@ def _event_page(endpoint: Endpoint, triples: Sequence[Triple], path: str, title:
         endpoint=endpoint,
         path=path,
         links=list(_links(described)),
-        rows=table_rows(list(_rows(endpoint, described))),
+        rows=markup("".join(_rows(endpoint, described))),
         formats=[(writer.name, writer.media_types[0]) for writer in WRITERS],
     )
 

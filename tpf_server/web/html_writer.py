@@ -1,16 +1,22 @@
-"""The HTML page of a fragment: form, matches, their freshness, links to further pages."""
+"""HTML of a fragment: the front of a dataset, the page of a subject, the matches of a pattern."""
 
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
+from typing import Any
 from urllib.parse import quote, urlencode, urljoin
 
 from markupsafe import Markup, escape
 
 from annotations.instants import format_instant, from_micros, to_micros
-from annotations.labels import Label
+from annotations.labels import Interval, Label
+from annotations.methods.base import FactPattern
 from annotations.namespaces import DCTERMS, FOAF, RDF_TYPE, RDFS
 from annotations.terms import (
+    Quad,
     QuadPattern,
     Term,
+    TermOrVariable,
     iri_value,
     is_iri,
     is_literal,
@@ -20,11 +26,22 @@ from annotations.terms import (
 from annotations.urls import parameter_of_term
 from tpf_server.fragments.dataset import EVERYTHING
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.fragment import Fragment, PinnedRequest
+from tpf_server.fragments.fragment import Fragment, PinnedRequest, evaluate, last_modified
 from tpf_server.fragments.pattern import POSITIONS
 from tpf_server.fragments.request import FragmentRequest
+from tpf_server.fragments.view import VIEW_METHODS
 from tpf_server.fragments.writers import WRITERS
-from tpf_server.web.html import TermCells, render, sparkline, table_rows
+from tpf_server.settings import PLAIN
+from tpf_server.web.html import (
+    FormField,
+    TermCells,
+    instant_field,
+    markup,
+    render,
+    short_instant,
+    sparkline,
+    time_line,
+)
 
 _NAMES = [
     Term(f"<{iri}>")
@@ -37,158 +54,327 @@ _NAMES = [
     )
 ]
 """Predicates whose value names a subject, the best first."""
+_LANGUAGES = (None, "", "en")
+"""Languages of names that are preferred."""
+_MOST_NAMES = 20
+"""Names of a term that are looked at."""
 _MOST_SHOWN = 30
 """Predicates and classes on the front of a dataset."""
+_MOST_VERSIONS = 500
+"""Versions of the facts about a subject that its page shows."""
+_MOST_INCOMING = 20
+_FIRST_QUERY = "SELECT * WHERE { ?s ?p ?o } LIMIT 10"
 HINTS = {
     "subject": "an IRI",
     "predicate": "an IRI",
     "object": 'an IRI or "text"',
     "graph": "an IRI",
-    "at": "now, or 2026-01-01T12:00:00Z",
-    "known": "by what was published until then; now",
 }
 
 
 class HtmlWriter:
-    """Write HTML."""
+    """Write HTML.
+
+    Args:
+        title: of the site.
+        query_page: where queries are asked: a URL, or relative to each dataset; empty: nowhere.
+        examples: titles and texts of queries that the front of a dataset offers.
+    """
 
     name = "HTML"
     suffix = "html"
     media_types = ("text/html",)
 
-    def __init__(self, title: str, query_page: str = "") -> None:
+    def __init__(
+        self, title: str, query_page: str = "", examples: Sequence[tuple[str, str]] = ()
+    ) -> None:
         self._title = title
         self._query_page = query_page
+        self._examples = examples
         self._cells: dict[Endpoint, TermCells] = {}
 
     def write(self, fragment: Fragment) -> str:
         """See `Writer`."""
         query = fragment.query
         endpoint, request = query.endpoint, query.request
-        fields = POSITIONS if query.snapshot is None else (*POSITIONS, "at", "known")
-        has_graphs = any(fragment.rows.columns.graphs)
-        until = renewed = None
-        if query.state.next_change is not None:
-            until = _badge("changes at", query.state.next_change, query)
-            if not _pinned(fragment):
-                renewed = _milliseconds(query.state.next_change)
         subject = request.pattern.subject
-        heading = _label(fragment) if is_iri(subject) else ""
+        heading, is_subject = endpoint.title, is_iri(subject)
+        if is_subject:
+            heading = self._cells_of(endpoint).name_of(Term(subject)) or _label(fragment)
+        common: dict[str, Any] = {
+            "title": f"{heading or endpoint.title} – {self._title}",
+            "site_title": self._title,
+            "base": endpoint.base,
+            "endpoint": endpoint,
+            "heading": heading or iri_value(subject),
+            "renewed": _renewed(query),
+            "now": _milliseconds(query.now),
+            "form": _form(query),
+            "has_graphs": any(fragment.rows.columns.graphs)
+            or not is_variable(request.pattern.graph),
+            "downloads": [(writer.name, _suffixed(fragment, writer.suffix)) for writer in WRITERS],
+            "views": _views(endpoint, request.query),
+            "watch": self._asked(endpoint, _watching(request.pattern)),
+        }
+        if not request.parameters:
+            return render("front.html", **common, **self._front(fragment))
+        next_change = query.state.next_change
         return render(
             "fragment.html",
-            title=f"{heading or endpoint.title} – {self._title}",
-            site_title=self._title,
-            base=endpoint.base,
-            endpoint=endpoint,
-            heading=heading or (iri_value(subject) if is_iri(subject) else endpoint.title),
-            one_subject=is_iri(subject),
-            renewed=renewed,
-            now=_milliseconds(query.now),
+            **common,
+            subject=iri_value(subject) if is_subject else "",
             original=request.original_url,
-            front=None if request.parameters else self._front(fragment),
-            form=[(name, request.parameters.get(name, "")) for name in fields],
-            hints=HINTS,
             counts=_counts(fragment),
             total=fragment.total,
             dynamic=f"{fragment.dynamic:,}" if fragment.dynamic else "",
             pinned=_pinned(fragment),
-            until=until,
-            has_graphs=has_graphs or not is_variable(request.pattern.graph),
-            rows=table_rows(self._rows(fragment)),
+            until=None if next_change is None else _badge("changes at", next_change, query),
+            rows=markup("" if is_subject else "".join(self._rows(fragment))),
+            groups=self._groups(fragment) if is_subject else {},
+            history=self._history(query) if is_subject else [],
+            incoming=self._incoming(query),
             pages=_pages(fragment, "pages"),
             pages_below=_pages(fragment, "pages, below the table"),
-            downloads=[(writer.name, _suffixed(fragment, writer.suffix)) for writer in WRITERS],
-            views=_views(endpoint, request.query),
             elsewhere=_elsewhere(endpoint, request),
-            watch=self._asked(endpoint, request.pattern),
+            timemap=_timemap(query),
         )
 
-    def _asked(self, endpoint: Endpoint, pattern: QuadPattern) -> str:
-        """Return the URL at which the page of queries asks for a pattern; empty: there is none."""
+    def _asked(self, endpoint: Endpoint, text: str) -> str:
+        """Return the URL at which the page of queries asks a query; empty: there is none."""
         page = self._query_page and urljoin(_root(endpoint), self._query_page)
-        return page and f"{page}#{_watching(pattern)}"
+        return page and f"{page}#{urlencode({'query': text}, quote_via=quote)}"
 
     def _front(self, fragment: Fragment) -> dict[str, object]:
-        """Return what the front of a dataset says, above its first facts."""
+        """Return what the front of a dataset says."""
         query = fragment.query
         endpoint, dataset = query.endpoint, query.endpoint.dataset
         static, live = dataset.static, dataset.live
-        counts: dict[Term, list[int]] = {}
+        figures: dict[Term, list[int]] = {}
         for predicate, count in () if static is None else static.frequent():
-            counts.setdefault(predicate, [0, 0])[0] = count
+            figures[predicate] = [count, 0, 0]
         if live is not None and query.snapshot is not None:
-            for predicate, count in live.predicates(query.snapshot):
-                counts.setdefault(predicate, [0, 0])[1] = count
-        cell = self._cells_of(endpoint).cell
-        open_pattern = query.request.pattern
-        predicates = [
-            {
-                "cell": table_rows([cell("predicate", predicate)]),
-                "static": f"{known:,}" if known else "",
-                "live": f"{changing:,}" if changing else "",
-                "watch": self._asked(endpoint, open_pattern._replace(predicate=predicate)),
-            }
-            for predicate, (known, changing) in sorted(
-                counts.items(), key=lambda item: (item[1][1] == 0, -sum(item[1]), item[0])
-            )[:_MOST_SHOWN]
-        ]
-        classes = [] if static is None else static.frequent(RDF_TYPE)
+            for predicate, *counts in live.predicates(query.snapshot):
+                figures.setdefault(predicate, [0, 0, 0])[1:] = counts
+        cells = self._cells_of(endpoint)
+        modified = last_modified(query)
+        predicates, classes = [], []
+        order = sorted(figures, key=lambda each: (not any(figures[each][1:]), -sum(figures[each])))
+        for predicate in order[:_MOST_SHOWN]:
+            pattern = EVERYTHING._replace(predicate=predicate)
+            example = _example(query, pattern)
+            predicates.append(
+                {
+                    "cell": markup(cells.cell("predicate", predicate)),
+                    "example": markup(cells.cell("object", example.object, named=True))
+                    if example
+                    else "",
+                    "counts": figures[predicate],
+                    "watch": self._asked(endpoint, _watching(pattern)),
+                }
+            )
+        frequent = () if static is None else static.frequent(RDF_TYPE)
+        for term, count in frequent[:_MOST_SHOWN]:
+            pattern = EVERYTHING._replace(predicate=RDF_TYPE, object=term)
+            example = _example(query, pattern)
+            classes.append(
+                {
+                    "cell": markup(cells.cell("object", term)),
+                    "example": markup(cells.cell("subject", example.subject, named=True))
+                    if example
+                    else "",
+                    "count": count,
+                    "watch": self._asked(endpoint, _watching(pattern)),
+                }
+            )
         return {
             "settings": dataset.settings,
             "static": static.count(EVERYTHING) if static is not None else None,
             "live": fragment.dynamic if live is not None else None,
             "updates": sparkline(live.updates(query.now)) if live is not None else "",
+            "modified": None if modified is None else short_instant(modified, query.now),
             "predicates": predicates,
-            "more": len(counts) > _MOST_SHOWN,
-            "classes": [
-                (table_rows([cell("object", term)]), f"{count:,}")
-                for term, count in classes[:_MOST_SHOWN]
-            ],
+            "more": len(figures) > _MOST_SHOWN,
+            "classes": classes,
+            "examples": [(title, self._asked(endpoint, text)) for title, text in self._examples]
+            if self._query_page
+            else [],
+            "example": next((text.strip() for _, text in self._examples), _FIRST_QUERY),
         }
 
-    def _rows(self, fragment: Fragment) -> list[str]:
+    def _rows(self, fragment: Fragment) -> Iterator[str]:
         query = fragment.query
         cell = self._cells_of(query.endpoint).cell
-        pattern_graph = query.request.pattern.graph
-        graphs = not is_variable(pattern_graph) or any(fragment.rows.columns.graphs)
-        lines = []
+        graphs = any(fragment.rows.columns.graphs) or not is_variable(query.request.pattern.graph)
         columns, labels = fragment.rows
-        one_subject = is_iri(query.request.pattern.subject)
-        before: Term | None = None
         for subject, predicate, value, graph, label in zip(*columns, labels, strict=True):
-            line = "<tr>"
-            if not one_subject:
-                line += f"<td>{cell('subject', subject)}</td>"
-            # Values of one predicate stand below each other.
-            again = one_subject and predicate == before
-            line += f"<td>{'' if again else cell('predicate', predicate)}</td>"
+            line = f"<tr><td>{cell('subject', subject)}</td><td>{cell('predicate', predicate)}</td>"
             line += f"<td>{cell('object', value)}</td>"
-            before = predicate
             if graphs:
                 line += f"<td>{cell('graph', graph)}</td>"
             if fragment.dynamic:
                 line += f"<td>{_validity(label, query)}</td>"
-            lines.append(f"{line}</tr>\n")
-        return lines
+            yield f"{line}</tr>\n"
+
+    def _groups(self, fragment: Fragment) -> dict[Markup, list[tuple[Markup, Markup, Markup]]]:
+        """Return value, graph and validity of the facts about a subject, by predicate."""
+        query = fragment.query
+        cell = self._cells_of(query.endpoint).cell
+        columns, labels = fragment.rows
+        groups: dict[Markup, list[tuple[Markup, Markup, Markup]]] = {}
+        for predicate, value, graph, label in zip(*columns[1:], labels, strict=True):
+            groups.setdefault(markup(cell("predicate", predicate)), []).append(
+                (
+                    markup(cell("object", value, named=True)),
+                    markup(cell("graph", graph)),
+                    _validity(label, query),
+                )
+            )
+        return groups
+
+    def _history(self, query: PinnedRequest) -> list[dict[str, object]]:
+        """Return the values of the intervals of each fact about a subject, and a time line."""
+        endpoint, live, snapshot = query.endpoint, query.endpoint.dataset.live, query.snapshot
+        if live is None or snapshot is None:
+            return []
+        # Whatever the view shows, the history is that of the facts themselves.
+        asked = VIEW_METHODS[PLAIN].match(query.request.pattern, endpoint.view.naming)[0].facts
+        lines: dict[tuple[Term, ...], list[tuple[Interval, Term]]] = {}
+        for quad, label in live.history(asked, snapshot, _MOST_VERSIONS):
+            assert isinstance(label, Interval)
+            _, predicate, value, graph = endpoint.skolemizer.quad(quad)
+            key = (predicate, graph) if endpoint.fact_key != "triple" else (predicate, graph, value)
+            values = lines.setdefault(key, [])
+            if values and values[-1][1] == value and values[-1][0].end == label.start:
+                label = Interval(values.pop()[0].start, label.end)
+            values.append((label, value))
+        now = from_micros(snapshot.instant)
+        begin = min((values[0][0].start for values in lines.values()), default=now)
+        cells, url = self._cells_of(endpoint), query.request.original_url
+        return [
+            {
+                "cell": markup(cells.cell("predicate", predicate)),
+                "line": time_line(values, begin, now),
+                "since": short_instant(begin, now),
+                "versions": [
+                    (
+                        markup(cells.cell("object", value, named=True)),
+                        f"{url}&at={quote(format_instant(label.start), safe=':')}",
+                        short_instant(label.start, now),
+                        short_instant(label.end, now),
+                    )
+                    for label, value in reversed(values)
+                ],
+            }
+            for (predicate, *_), values in lines.items()
+        ]
+
+    def _incoming(self, query: PinnedRequest) -> dict[str, object] | None:
+        """Return the first facts that lead to a subject."""
+        leading = incoming(query)
+        if leading is None:
+            return None
+        fragment = evaluate(leading)
+        cell = self._cells_of(query.endpoint).cell
+        return {
+            "total": fragment.total,
+            "url": leading.request.page_url,
+            "rows": [
+                (markup(cell("subject", subject, named=True)), markup(cell("predicate", predicate)))
+                for subject, predicate in zip(*fragment.rows.columns[:2], strict=True)
+            ],
+        }
 
     def _cells_of(self, endpoint: Endpoint) -> TermCells:
         entry = self._cells.get(endpoint)
         if entry is None:
             if len(self._cells) >= 64:
                 self._cells.clear()
+            name_of = _names_in(endpoint)
             entry = self._cells[endpoint] = TermCells(
-                endpoint.url, endpoint.base, endpoint.prefixes
+                endpoint.url, endpoint.base, endpoint.prefixes, name_of
             )
         return entry
 
 
-def _validity(label: Label | None, query: PinnedRequest) -> str:
-    return "" if label is None else _badge("valid until", label.end, query, label.start)
+def incoming(query: PinnedRequest) -> PinnedRequest | None:
+    """Return the request for what leads to a subject, where its own page is asked for."""
+    pattern, endpoint = query.request.pattern, query.endpoint
+    alone = is_iri(pattern.subject) and all(map(is_variable, pattern[1:]))
+    if not alone or query.request.page > 1 or len(query.request.patterns) != 1:
+        return None
+    leading = EVERYTHING._replace(object=pattern.subject)
+    request = query.request._replace(
+        pattern=leading,
+        patterns=(leading,),
+        limit=_MOST_INCOMING,
+        page_url=f"{endpoint.url}?object={_quoted(pattern.subject)}",
+    )
+    state = endpoint.view.state((leading,), query.snapshot)
+    return query._replace(request=request, state=state)
+
+
+def as_shown(query: PinnedRequest) -> PinnedRequest:
+    """Return a request that is fresh until all that its page for people shows changes."""
+    leading = incoming(query)
+    changes = [each.state.next_change for each in (query, leading) if each is not None]
+    first = min((each for each in changes if each is not None), default=None)
+    return query._replace(state=query.state._replace(next_change=first))
+
+
+def _names_in(endpoint: Endpoint) -> Callable[[Term], str]:
+    """Return what names terms by the static facts of a dataset; empty: nothing does."""
+    static = endpoint.dataset.static
+    if static is None:
+        return lambda _: ""
+    named = [EVERYTHING._replace(predicate=name) for name in _NAMES]
+    patterns = [pattern for pattern in named if static.count(pattern)]
+
+    def name(term: Term) -> str:
+        if not is_iri(term):
+            return ""
+        for pattern in patterns:
+            values = static.columns(pattern._replace(subject=term), 0, _MOST_NAMES).objects
+            parts = [literal_parts(value) for value in values if is_literal(value)]
+            for part in sorted(parts, key=lambda each: each.language not in _LANGUAGES):
+                if part.lexical.strip():
+                    return part.lexical
+        return ""
+
+    return lru_cache(4096)(name)
+
+
+def _example(query: PinnedRequest, pattern: QuadPattern) -> Quad | None:
+    """Return a match of a pattern with a predicate."""
+    static, live = query.endpoint.dataset.static, query.endpoint.dataset.live
+    quads = () if static is None else static.quads(pattern, 0, 1)
+    if not quads and live is not None and query.snapshot is not None:
+        facts = live.facts(FactPattern(predicate=Term(pattern.predicate)), query.snapshot, 0, 1)
+        quads = [fact.quad for fact in facts]
+    return query.endpoint.skolemizer.quad(quads[0]) if quads else None
+
+
+def _form(query: PinnedRequest) -> list[FormField]:
+    request = query.request
+    fields = [FormField(name, request.parameters.get(name, ""), HINTS[name]) for name in POSITIONS]
+    if query.snapshot is not None:
+        for name, instant in (("at", request.at), ("known", request.known)):
+            fields.append(instant_field(name, instant))
+    return fields
+
+
+def _renewed(query: PinnedRequest) -> int | None:
+    """Return when a page is to be read again; pages of the past never are."""
+    change = query.state.next_change
+    past = query.request.snapshot or query.request.at or query.request.known
+    return None if past or change is None else _milliseconds(change)
+
+
+def _validity(label: Label | None, query: PinnedRequest) -> Markup:
+    return Markup() if label is None else _badge("valid until", label.end, query, label.start)
 
 
 def _badge(what: str, end: datetime, query: PinnedRequest, start: datetime | None = None) -> Markup:
     now = query.now
-    shown = f"{end:%H:%M:%S} UTC" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M} UTC"
     if query.request.snapshot is not None:
         # A page of a past instant never changes, so nothing counts down on it.
         return Markup('<time datetime="{}">{} {:%Y-%m-%d %H:%M:%S} UTC</time>').format(
@@ -198,8 +384,16 @@ def _badge(what: str, end: datetime, query: PinnedRequest, start: datetime | Non
     begun = Markup() if start is None else Markup(' data-start="{}"').format(_milliseconds(start))
     return Markup(
         '<time class="until" datetime="{}" data-end="{}" data-now="{}"{}>'
-        "{} {}<span>, in {} s</span></time>"
-    ).format(format_instant(end), _milliseconds(end), _milliseconds(now), begun, what, shown, left)
+        "{} {} UTC<span>, in {} s</span></time>"
+    ).format(
+        format_instant(end),
+        _milliseconds(end),
+        _milliseconds(now),
+        begun,
+        what,
+        short_instant(end, now),
+        left,
+    )
 
 
 def _milliseconds(instant: datetime) -> int:
@@ -207,21 +401,25 @@ def _milliseconds(instant: datetime) -> int:
 
 
 def _elsewhere(endpoint: Endpoint, request: FragmentRequest) -> list[tuple[str, str]]:
-    subject, predicate, object_, _ = request.pattern
-    results = []
-    for term, asked, what in (
-        (subject, "object", "Facts that lead to it"),
-        (predicate, "subject", "Facts about the predicate"),
-        (object_, "subject", "Facts about the object"),
-    ):
-        if is_iri(term):
-            value = quote(parameter_of_term(term), safe="")
-            results.append((what, f"{endpoint.url}?{asked}={value}"))
-    return results
+    _, predicate, object_, _ = request.pattern
+    return [
+        (f"Facts about the {what}", f"{endpoint.url}?subject={_quoted(term)}")
+        for what, term in (("predicate", predicate), ("object", object_))
+        if is_iri(term)
+    ]
+
+
+def _quoted(term: TermOrVariable) -> str:
+    return quote(parameter_of_term(Term(term)), safe="")
+
+
+def _timemap(query: PinnedRequest) -> str:
+    _, mark, rest = query.request.original_url.partition("?")
+    return "" if query.snapshot is None else f"{query.endpoint.url}/timemap{mark}{rest}"
 
 
 def _watching(pattern: QuadPattern) -> str:
-    """Return the pattern for the URL of the page that watches queries."""
+    """Return a query for the matches of a pattern."""
     # Variables without a name have one that nobody can write.
     subject, predicate, object_, graph = [
         f"?its_{term[2:]}" if term.startswith("?.") else term for term in pattern
@@ -231,7 +429,7 @@ def _watching(pattern: QuadPattern) -> str:
         triple = f"GRAPH {graph} {{ {triple} }}"
     if not any(is_variable(term) for term in (subject, predicate, object_)):
         triple += " BIND (true AS ?holds)"
-    return urlencode({"query": f"SELECT * WHERE {{\n  {triple}\n}}\nLIMIT 1000"}, quote_via=quote)
+    return f"SELECT * WHERE {{\n  {triple}\n}}\nLIMIT 1000"
 
 
 def _label(fragment: Fragment) -> str:

@@ -12,7 +12,7 @@ from annotations.methods.base import FactPattern
 from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, TREE, VOID, integer
 from annotations.terms import Term, Triple, literal
 from tpf_client.map_tiles import map_tiles
-from tpf_client.page_files import PageFiles, PageSettings, read_example
+from tpf_client.page_files import Example, PageFiles, PageSettings, read_example
 from tpf_server.errors import NotFoundError
 from tpf_server.fragments.dataset import EVERYTHING
 from tpf_server.fragments.endpoint import Endpoint
@@ -182,6 +182,11 @@ QUERY_PAGE_RESOURCES: Final = {
 """By the names of their rules."""
 
 
+def read_examples(settings: Settings) -> list[Example]:
+    """Read the queries that pages offer."""
+    return [read_example(file) for file in example_files(settings.query_examples)]
+
+
 class QueryPage:
     """Serve the page. Thread-safe."""
 
@@ -189,7 +194,7 @@ class QueryPage:
         self._site = site
         settings = site.settings
         self._page_settings = PageSettings(
-            examples=[read_example(file) for file in example_files(settings.query_examples)],
+            examples=read_examples(settings),
             continuous="../queries" if settings.continuous else "",
             tiles=map_tiles(settings.query_map_tiles, settings.query_map_attribution),
         )

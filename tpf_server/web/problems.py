@@ -18,7 +18,7 @@ from tpf_server.fragments.writers import WRITERS
 from tpf_server.fragments.writers.base import LONGEST_ACCEPT, Chosen
 from tpf_server.fragments.writers.jsonld import JsonLdWriter, document
 from tpf_server.settings import Settings
-from tpf_server.web.html import render
+from tpf_server.web.html import FormField, render
 from tpf_server.web.responses import answer, base_of, json_answer
 
 # Small documents that are no fragments, as RDF: the list of datasets, errors.
@@ -91,7 +91,7 @@ class Problems:
             base=base,
             problem=problem,
             action=base + request.path.lstrip("/"),
-            form=[(name, request.args.get(name, "")) for name in fields] if filled else [],
+            form=[FormField(name, request.args.get(name, "")) for name in fields] if filled else [],
         )
 
 

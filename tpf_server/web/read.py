@@ -24,6 +24,7 @@ from tpf_server.fragments.request import read_request
 from tpf_server.fragments.writers.base import Chosen, Negotiator
 from tpf_server.store.failures import store_failures
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
+from tpf_server.web.html_writer import as_shown
 from tpf_server.web.memento import at_accepted_datetime, memento_fields, memento_links
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.page_bodies import (
@@ -112,6 +113,8 @@ def read_fragment(
     if accepted is not None:
         asked = at_accepted_datetime(asked, endpoint, accepted)
     query = pin(endpoint, asked, now)
+    if chosen.media_type == "text/html":
+        query = as_shown(query)
     content = content_digest(query, chosen.media_type)
     instant = None if query.snapshot is None else query.snapshot.instant
     if "HTTP_IF_NONE_MATCH" in environ or "HTTP_IF_MODIFIED_SINCE" in environ:

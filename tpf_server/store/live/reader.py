@@ -4,6 +4,7 @@ Few slots are read one by one; many have a view, which answers for the present i
 page; other instants and states of many slots are computed from the view's timeline and cached.
 """
 
+from bisect import bisect_right
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -16,7 +17,7 @@ from annotations.instants import to_micros
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
 from tpf_server.store.live.index import NAMED, FactIndex, NumberPattern, Unwatched
-from tpf_server.store.live.log import FOREVER, Floor, Record
+from tpf_server.store.live.log import FOREVER, NO_START, Floor, Record
 from tpf_server.store.live.rows import ANY, Array, Rows
 from tpf_server.store.protocols import Snapshot
 
@@ -556,6 +557,23 @@ class Reader:
             end = self._end_of(self._answer(numbers, snapshot))
             return min(end, self._views.timeline(view).next_start(*snapshot))
         return view.next_change(snapshot, touched)
+
+    def history(self, pattern: FactPattern, snapshot: Snapshot, most: int) -> Sequence[Fact]:
+        """Return the last versions with intervals that began by then, by slot and start."""
+        rows, numbers = self._index.rows, self._index.numbers(pattern)
+        results: list[int] = []
+        for slot in () if numbers is None else self._index.candidates(numbers):
+            if numbers is not None and self._index.matches_slot(slot, numbers):
+                end = bisect_right(rows.rows(slot), snapshot.instant, key=rows.start.__getitem__)
+                results += [
+                    row
+                    for row in rows.rows(slot)[max(0, end - most) : end]
+                    if rows.exists(row, snapshot.sequence) and rows.start[row] != NO_START
+                ]
+            if len(results) >= most:
+                break
+        results.sort(key=lambda row: (rows.slot[row], rows.start[row]))
+        return self._index.facts(results[:most])
 
     # Many slots
 

@@ -3,7 +3,7 @@
 import threading
 import time
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -33,6 +33,7 @@ from tpf_server.store.live.log import (
 from tpf_server.store.live.logs import open_log
 from tpf_server.store.live.reader import Reader
 from tpf_server.store.protocols import (
+    MOST_FREQUENT,
     BatchListener,
     BatchReceipt,
     BatchRun,
@@ -349,10 +350,10 @@ _MINUTE: Final = 60_000_000
 
 
 class UpdateCounts:
-    """Counts of the facts that came, changed or went."""
+    """Counts of the facts that came, changed or went; by predicate, of those that came."""
 
     def __init__(self) -> None:
-        self._counts: deque[tuple[int, int]] = deque()
+        self._counts: deque[tuple[int, int, Counter[str]]] = deque()
 
     def note(self, record: Record) -> None:
         """Count a batch."""
@@ -360,11 +361,15 @@ class UpdateCounts:
         if not changed:
             return
         minute = record.published // _MINUTE
+        predicates = Counter([version.predicate for version in record.added])
         if self._counts and self._counts[-1][0] >= minute:
             # A clock that was set back: what it says comes to the last minute that was told.
-            minute, before = self._counts.pop()
+            minute, before, earlier = self._counts.pop()
             changed += before
-        self._counts.append((minute, changed))
+            predicates += earlier
+        if len(predicates) > MOST_FREQUENT:
+            predicates = Counter(dict(predicates.most_common(MOST_FREQUENT)))
+        self._counts.append((minute, changed, predicates))
         while self._counts[0][0] <= minute - MINUTES:
             self._counts.popleft()
 
@@ -372,11 +377,19 @@ class UpdateCounts:
         """Return the counts of the last minutes, up to now."""
         result = [0] * MINUTES
         last = now // _MINUTE
-        for minute, count in self._counts:
+        for minute, count, _ in self._counts:
             position = MINUTES - 1 - (last - minute)
             if 0 <= position < MINUTES:
                 result[position] = count
         return result
+
+    def of_predicates(self, now: int) -> Counter[str]:
+        """Return how many facts with each predicate came in the last minutes."""
+        results: Counter[str] = Counter()
+        for minute, _, predicates in self._counts:
+            if 0 <= now // _MINUTE - minute < MINUTES:
+                results.update(predicates)
+        return results
 
 
 _CHECK_SECONDS = 1.0
@@ -539,13 +552,14 @@ class IndexedLiveStore:
             self._follow()
             return self._updates.until(to_micros(now))
 
-    def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int]]:
+    def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int, int]]:
         """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, None)
             predicates = self._index.predicates()
+            came = self._updates.of_predicates(snapshot.instant)
         counted = [(each, self.count(FactPattern(predicate=each), snapshot)) for each in predicates]
-        return [(each, count) for each, count in counted if count]
+        return [(each, count, came[each]) for each, count in counted if count or came[each]]
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """See `LiveStore`."""
@@ -560,6 +574,12 @@ class IndexedLiveStore:
         with self._reading():
             self._check(snapshot, pattern)
             return self._reader.facts(pattern, snapshot, offset, limit)
+
+    def history(self, pattern: FactPattern, snapshot: Snapshot, most: int) -> Sequence[Fact]:
+        """See `LiveStore`."""
+        with self._reading():
+            self._check(snapshot, pattern)
+            return self._reader.history(pattern, snapshot, most)
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
         """See `LiveStore`."""

@@ -47,17 +47,28 @@
         var page = new DOMParser().parseFromString(text, "text/html");
         ["matches", "content"].forEach(function (name) {
           var old = document.getElementById(name), now = page.getElementById(name);
-          if (old && now) old.replaceWith(now);
+          if (old && now) replace(old, now);
         });
         pause = 2000;
         begin();
       })
       .catch(function () {
-        var status = document.querySelector("#matches [role=status]");
+        var status = document.querySelector("[data-renewed] [role=status]");
         if (status) status.textContent = "These facts have ended; the server does not answer. Trying again.";
         pause = Math.min(2 * pause, 60000);
         renewIn(pause);
       });
+  }
+  // What is open stays open, and what has the focus keeps it.
+  function replace(old, now) {
+    var open = old.querySelectorAll("details"), links = "a, summary";
+    now.querySelectorAll("details").forEach(function (each, number) {
+      if (open[number]) each.open = open[number].open;
+    });
+    var place = Array.prototype.indexOf.call(old.querySelectorAll(links), document.activeElement);
+    old.replaceWith(now);
+    var same = place < 0 ? null : now.querySelectorAll(links)[place];
+    if (same) same.focus({ preventScroll: true });
   }
   begin();
   setInterval(tick, 1000);

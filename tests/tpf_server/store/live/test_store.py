@@ -130,7 +130,17 @@ def patterns(model: LiveModel) -> list[FactPattern]:
 
 def agree(store: LiveStore, model: LiveModel, snapshot: Snapshot, instant: datetime) -> None:
     everything = model.facts(FactPattern(), instant, snapshot.sequence)
-    assert dict(store.predicates(snapshot)) == Counter(each.quad.predicate for each in everything)
+    counted = {predicate: count for predicate, count, _ in store.predicates(snapshot) if count}
+    assert counted == Counter(each.quad.predicate for each in everything)
+    for pattern in {FactPattern(subject=each.quad.subject) for each in everything}:
+        begun = [
+            fact
+            for fact in model.existing(pattern, snapshot.sequence)
+            if isinstance(fact.label, Interval) and fact.label.start <= instant
+        ]
+        assert sorted(map(str, store.history(pattern, snapshot, 99))) == sorted(map(str, begun))
+        last = store.history(pattern, snapshot, 1)
+        assert len(last) == bool(begun)
     for pattern in patterns(model):
         expected = model.facts(pattern, instant, snapshot.sequence)
         found = list(store.facts(pattern, snapshot, 0, 1000))

@@ -30,6 +30,12 @@ def test_counts_are_those_of_the_last_hour(batches: list[tuple[int, int, int]], 
         if 0 <= place < MINUTES and at // MINUTE > newest - MINUTES:
             expected[place] += max(added, removed)
     assert counts.until(now) == expected
+    came = sum(
+        added
+        for at, added, _ in batches
+        if 0 <= now // MINUTE - at // MINUTE < MINUTES and at // MINUTE > newest - MINUTES
+    )
+    assert counts.of_predicates(now)["<p>"] == came
 
 
 def test_a_clock_that_was_set_back_loses_nothing() -> None:
