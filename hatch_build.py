@@ -6,6 +6,7 @@ follows are further options of the compiler.
 """
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -49,6 +50,8 @@ def built_kernel(directory: Path, more: Sequence[str] = ()) -> Path:
         *("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"),
         # See `tpf_client.dataflow.state.ranked_groups`.
         f"-DSOURCE={zlib.crc32(SOURCE.read_bytes())}L",
+        # Which processors, on macOS.
+        *shlex.split(os.environ.get("ARCHFLAGS", "")),
         *more,
         *(str(SOURCE), "-o", str(new)),
     ]
@@ -120,7 +123,9 @@ else:
             if kernel is not None:
                 build_data["artifacts"].append(str(kernel.relative_to(ROOT)))
                 build_data["pure_python"] = False
-                build_data["infer_tag"] = True
+                # It is loaded as a library, not imported: it fits every Python here.
+                platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
+                build_data["tag"] = f"py3-none-{platform}"
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(s
 _SYSTEM = frozenset({"fcntl", "resource", "pwd"})
 """Modules of Python itself that only POSIX systems have."""
 
+_ENDING = re.compile(r"(-script\.pyw?|\.exe)\Z")
+"""Endings of scripts on Windows, where people write names in either case."""
 
 # Foreign text may not move the cursor of a terminal, or change what is shown.
 _CONTROLS = re.compile(
@@ -302,7 +304,8 @@ class NamedOutput(io.FileIO):
 
 def main() -> NoReturn:
     """Run the command that has the name of the script."""
-    name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
+    name = _ENDING.sub("", os.path.basename(sys.argv[0]).lower())
+    arguments = sys.argv[1:]
     if _COMPLETING.format(_shouted(name)) in os.environ:
         line = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", ""))
         arguments = line.split()[1:]

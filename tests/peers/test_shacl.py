@@ -18,7 +18,7 @@ from tests.tpf_client.test_endpoint import call
 from tpf_client import Client
 from tpf_client.endpoint import SparqlEndpoint
 
-pyshacl = pytest.importorskip("pyshacl", reason="pyshacl is not installed: pip install -e '.[dev]'")
+pyshacl = pytest.importorskip("pyshacl", reason="pyshacl is not installed: ./run install")
 pytestmark = pytest.mark.peers
 
 SHACL = rdflib.Namespace("http://www.w3.org/ns/shacl#")

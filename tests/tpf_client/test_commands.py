@@ -121,6 +121,13 @@ def test_commands_start_on_systems_that_are_not_posix(name: str) -> None:
     assert "Usage" in done.stdout
 
 
+@pytest.mark.parametrize("script", ["tpf-query.exe", "tpf-query-script.py", "TPF-QUERY.EXE"])
+def test_names_of_scripts_on_windows(script: str, tmp_path: Path) -> None:
+    done = run(str(tmp_path / script), "serve", "--help", before=ELSEWHERE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tpf-query serve" in done.stdout
+
+
 def test_what_needs_a_posix_system_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.nt").write_text("<x:a> <x:b> <x:c> .\n")
     arguments = ("rdf", str(tmp_path / "a.nt"), "-o", str(tmp_path / "store"), "--engine", "local")
