@@ -11,7 +11,6 @@ from functools import partial
 from math import fsum, inf, nan
 from typing import Any, Final, Protocol
 
-from tpf_client.dataflow.arithmetic import without_zeros
 from tpf_client.dataflow.changes import UNBOUND, TermId
 from tpf_client.dataflow.node import Work
 from tpf_client.sparql.algebra import Aggregate
@@ -23,6 +22,7 @@ from tpf_client.sparql.expressions.inlined import (
     SCALE_BITS,
     TAG,
     TAG_BITS,
+    without_zeros,
 )
 from tpf_client.sparql.expressions.terms import lexical_form
 from tpf_client.sparql.expressions.typed_terms import TypedTerms

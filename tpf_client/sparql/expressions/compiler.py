@@ -106,6 +106,8 @@ class Compiler:
 
     def binding(self, expression: Expression) -> TermOf:
         """Compile to the identifier of the value; 0 for an error."""
+        if (column := self.place(expression)) is not None:
+            return itemgetter(column)
         term = self.term(expression)
 
         def bind(solution: Solution) -> int:

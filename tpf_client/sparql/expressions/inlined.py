@@ -66,15 +66,21 @@ def inline_decimal(value: Decimal) -> int | None:
     unscaled = 0
     for digit in digits:
         unscaled = unscaled * 10 + digit
-    while exponent < 0 and not unscaled % 10:
-        unscaled //= 10
-        exponent += 1
-    if exponent > 0:
-        unscaled *= 10**exponent
-        exponent = 0
-    if unscaled >= MOST_UNSCALED or exponent < -MOST_SCALE:
+    unscaled, scale = without_zeros(unscaled * 10 ** max(exponent, 0), max(-exponent, 0))
+    if unscaled >= MOST_UNSCALED or scale > MOST_SCALE:
         return None
-    return (((-unscaled if sign else unscaled) << SCALE_BITS | -exponent) << TAG_BITS) | DECIMAL
+    return (((-unscaled if sign else unscaled) << SCALE_BITS | scale) << TAG_BITS) | DECIMAL
+
+
+def without_zeros(unscaled: int, scale: int) -> tuple[int, int]:
+    """Strip the trailing zeros of a decimal; return its unscaled value and scale."""
+    if not unscaled:
+        return 0, 0
+    for step in (16, 8, 4, 1):
+        while scale >= step and not unscaled % 10**step:
+            unscaled //= 10**step
+            scale -= step
+    return unscaled, scale
 
 
 def written_decimal(text: str) -> int | None:

@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import Final, TypeAlias
 
 from annotations.terms import Term, Variable
-from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node
 from tpf_client.sparql.algebra import Call, Constant, Expression, VariableRef
+from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.inlined import (
     DECIMAL,
@@ -168,8 +168,8 @@ def comparison(
     match condition:
         case Call(operator, (left, VariableRef(variable))):
             whole = Call(operator, tuple(map(VariableRef, _SIDES)))
-            test = ArithmeticCompiler(environment, _SIDES).condition(whole)
-            value = ArithmeticCompiler(environment, schema).binding(left)
+            test = Compiler(environment, _SIDES).condition(whole)
+            value = Compiler(environment, schema).binding(left)
             return Comparison(operator, variable, value, test)
     raise AssertionError(condition)
 

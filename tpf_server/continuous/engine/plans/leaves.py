@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from annotations.terms import QuadPattern, Term, Variable, is_variable
-from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.changes import Schema, Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node, Work
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin, Routing
 from tpf_client.dataflow.state.row_index import JoinCondition, JoinInput, RowBag
 from tpf_client.sparql.algebra import BGP, Expression, variables_of_quad
+from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.join_order import components
 from tpf_client.sparql.rewrite.visitor import counts_whole_rows, everything, occurrences
@@ -382,7 +382,7 @@ class ContinuousLeaves:
 
     def _condition(self, expression: Expression) -> JoinCondition:
         names = tuple(sorted(variables_in(expression)))
-        check = ArithmeticCompiler(self._environment, names).condition(expression)
+        check = Compiler(self._environment, names).condition(expression)
         return JoinCondition(names, check)
 
     def _seen(self, entry: JoinInput) -> JoinCondition:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from annotations.terms import Term, Variable
-from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.build.builder import Builder
 from tpf_client.dataflow.build.modifiers_builder import build_group
 from tpf_client.dataflow.changes import Solution, projection
@@ -249,7 +248,7 @@ class PlanBuilder(Builder):
 
     def compiler(self, node: Node, row: int | None = None) -> Compiler:
         """Return a compiler for expressions over the solutions of a node."""
-        return ArithmeticCompiler(self.environment, node.schema, row)
+        return Compiler(self.environment, node.schema, row)
 
     def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:
         """Return the groups of a node's solutions; `pattern` is their use."""

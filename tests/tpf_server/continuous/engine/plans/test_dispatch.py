@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from annotations.terms import Term
 from tests.tpf_server.continuous.cqels.test_random_queries import RANDOM, compare
-from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.algebra import Call, VariableRef
+from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
@@ -46,7 +46,7 @@ def test_an_index_finds_what_trying_finds(
     environment = Environment(TypedTerms(dictionary), date_time_of(EPOCH))
     sides = ("?.value", "?.constant")
     whole = Call(operator, tuple(VariableRef(each) for each in sides))  # type: ignore[arg-type]
-    test = ArithmeticCompiler(environment, sides).condition(whole)  # type: ignore[arg-type]
+    test = Compiler(environment, sides).condition(whole)  # type: ignore[arg-type]
     index = ConstantIndex(operator, test, dictionary)
     encoded = [dictionary.encode(Term(each)) for each, _ in constants]
     for number, constant in enumerate(encoded):
