@@ -80,7 +80,8 @@ class RequestsHttp:
 class FetchHttp:
     """Send requests with ``fetch``, where Pyodide runs.
 
-    Only ``Accept`` is sent, to avoid CORS preflights; the browser revalidates by itself.
+    Only ``Accept`` is sent, to avoid CORS preflights; the browser revalidates by itself, and sends
+    ``Cache-Control: no-cache`` where it shall load anew.
     """
 
     def __init__(self, clock: Clock, limits: Limits, destinations: Destinations) -> None:
@@ -88,7 +89,7 @@ class FetchHttp:
         self._limits = limits
         self._destinations = destinations
 
-    async def get(self, url: str, headers: Mapping[str, str]) -> Response:  # noqa: ARG002
+    async def get(self, url: str, headers: Mapping[str, str]) -> Response:
         """See `Http`."""
         from js import AbortController, Object, fetch
         from pyodide.ffi import JsException, to_js
@@ -97,7 +98,7 @@ class FetchHttp:
         options = {
             # The same each time: the browser keeps pages by it.
             "headers": {"Accept": ACCEPTED_FORMATS, **self._destinations.headers(url)},
-            "cache": "no-cache",
+            "cache": "reload" if headers.get("Cache-Control") == "no-cache" else "no-cache",
             "signal": aborting.signal,
         }
         sent, done = self._clock.now(), False

@@ -16,7 +16,13 @@ from tpf_client.errors import ClosedError, PageError, ParseError
 from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
-from tpf_client.fragments.freshness import age, lifetime, made_before, read_http_date
+from tpf_client.fragments.freshness import (
+    age,
+    from_cache,
+    lifetime,
+    made_before,
+    read_http_date,
+)
 from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.fragments.page_reader import ACCEPTED_FORMATS, PageReader
 from tpf_client.fragments.responses import Limits, Response
@@ -73,11 +79,14 @@ def _weight(page: Page) -> int:
 #
 # A ``Date`` field has a resolution of one second, so one response bounds the offset between the
 # two clocks by a second and its round trip; the bounds of several responses are intersected.
-# Bounds grow with time, because clocks drift.
+# Bounds grow with time, because clocks drift. ``Cache-Control: no-cache`` asks for the age of the
+# page in milliseconds (``Server-Timing``), and so for the exact instant.
 
 _SECOND = timedelta(seconds=1)
 _DRIFT = 2e-4
 _ZERO = timedelta(0)
+_EXACT = timedelta(seconds=30)
+"""For so long the drift from an exact instant is less than most round trips take."""
 
 
 class ServerClock:
@@ -89,10 +98,26 @@ class ServerClock:
         self._low: timedelta | None = None
         self._high = _ZERO
         self._updated: datetime | None = None
+        self._asked: datetime | None = None
 
-    def observe_date(self, date: datetime, sent: datetime, received: datetime) -> None:
-        """Learn from the ``Date`` of a response between `sent` and `received` (ours)."""
-        self._observe(date - received, date - sent + _SECOND)
+    def asks(self) -> bool:
+        """True if the next request shall ask for the exact instant; false for the ones after it."""
+        with self._lock:
+            now = self._clock.now()
+            if self._asked is not None and abs(now - self._asked) < _EXACT:
+                return False
+            self._asked = now
+            return True
+
+    def observe_date(
+        self, date: datetime, sent: datetime, received: datetime, made: datetime | None = None
+    ) -> None:
+        """Learn from the ``Date`` of a response between `sent` and `received` (ours).
+
+        Its page was made at `made` or later.
+        """
+        since = date if made is None or made - date >= _SECOND else max(made, date)
+        self._observe(since - received, date - sent + _SECOND)
 
     def observe_instant(self, instant: datetime, sent: datetime, received: datetime) -> None:
         """Learn the server's exact instant between `sent` and `received` (ours)."""
@@ -106,7 +131,9 @@ class ServerClock:
                 old_low, old_high = self._low - slack, self._high + slack
                 if old_low <= high and low <= old_high:
                     low, high = max(low, old_low), min(high, old_high)
-                # Otherwise somebody set a clock: only what we just saw counts.
+                else:
+                    # Somebody set a clock: only what we just saw counts.
+                    self._asked = None
             self._low, self._high, self._updated = low, high, now
 
     @property
@@ -303,7 +330,9 @@ class Fetcher:
             headers["Accept"] = f"{kept.media_type},*/*;q=0.1"
         if kept is not None and kept.etag:
             headers["If-None-Match"] = kept.etag
-        if _stale_by_label(kept, request):
+        if self.server_clock(request.url).asks():
+            headers["Cache-Control"] = "no-cache"
+        elif _stale_by_label(kept, request):
             # Labels tell that the page is outdated although HTTP calls it fresh: caches on the way
             # shall ask the server, too.
             headers["Cache-Control"] = "max-age=0"
@@ -360,14 +389,20 @@ class Fetcher:
             raise
         metadata = self._checked(content.metadata, request.url)
         documentation = None if metadata.forms else self._documentation(response, request.url)
-        evaluated_at = fallback
-        if metadata.evaluated_at is not None:
-            # A server that sends a page again says that it is right now, and how old it is.
-            evaluated_at = shifted(metadata.evaluated_at, made_before(response.headers))
-        present = date is not None and abs((evaluated_at - date).total_seconds()) < 1
-        if metadata.evaluated_at is not None and present and not stored:
+        evaluated_at, made = fallback, metadata.evaluated_at
+        if made is not None:
+            evaluated_at, since = made, made_before(response.headers)
             # A page that is pinned to an older instant says nothing about the present.
-            clock.observe_instant(evaluated_at, response.sent, response.received)
+            if "Memento-Datetime" in response.headers or from_cache(response.headers):
+                pass
+            elif since is not None:
+                evaluated_at = shifted(made, since)
+                if date is not None and abs(evaluated_at - date) < _SECOND:
+                    clock.observe_instant(evaluated_at, response.sent, response.received)
+            elif date is not None:
+                # A server sends a page again while it is right.
+                clock.observe_date(date, response.sent, response.received, made)
+                evaluated_at = max(made, clock.bounded(date, response.sent))
         base = fallback if stored else max(evaluated_at, fallback)
         return Page(
             url=request.url,

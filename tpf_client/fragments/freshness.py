@@ -73,12 +73,17 @@ def lifetime(headers: Mapping[str, str]) -> timedelta:
     return timedelta(0)
 
 
-def made_before(headers: Mapping[str, str]) -> timedelta:
-    """Return how long before its answer a page was made (``Server-Timing``)."""
+def made_before(headers: Mapping[str, str]) -> timedelta | None:
+    """Return how long before its answer a page was made (``Server-Timing``), if it says so."""
     match = _MADE.match(headers.get("Server-Timing", "")[:100])
-    return timedelta(milliseconds=float(match[1])) if match else timedelta(0)
+    return timedelta(milliseconds=float(match[1])) if match else None
 
 
 def age(headers: Mapping[str, str]) -> timedelta:
     """Return how long caches have held the response (``Age``)."""
     return timedelta(seconds=min(whole_number(headers.get("Age", "").strip()) or 0, _LONG))
+
+
+def from_cache(headers: Mapping[str, str]) -> bool:
+    """True if a cache on the way had the response (``Age``; ``Cache-Status``, RFC 9211)."""
+    return age(headers) > timedelta(0) or "; hit" in headers.get("Cache-Status", "")

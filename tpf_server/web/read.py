@@ -54,6 +54,8 @@ _VARY_LIVE = ("Vary", "Accept, Accept-Encoding, Accept-Datetime, Available-Dicti
 # RFC 5861: what holds no label may be a little old while a cache asks again.
 _STALE = ", stale-while-revalidate=60"
 _REVALIDATES = re.compile(r"no-cache|max-age=0(?!\d)")
+_TIMED: Final = "no-cache"
+"""Asks past all caches: the answer is private, and says how old its page is."""
 _LINKED = 0.5
 """Of the time for which snapshots are kept, what a page that is sent again may have used up."""
 _SHOWN = 0.25
@@ -141,7 +143,8 @@ def read_fragment(
     ]
     # Who has a page of before has its links, and what else stays the same.
     headers += PUBLIC if brief else [*COMMON, *_links(query)]
-    if instant is not None and page.shared and sent.instant < instant:
+    asked_origin = _TIMED in environ.get("HTTP_CACHE_CONTROL", "")
+    if asked_origin and instant is not None and page.shared and not _is_html(chosen):
         headers.append(("Server-Timing", f"made;dur={(instant - sent.instant) / 1000:.0f}"))
     if page.announced:
         announcement = dictionary_field(query.request.page_url)
@@ -166,13 +169,15 @@ def _freshness(
     control = f"public, max-age={age}"
     if query.snapshot is None:
         control += _STALE
-    elif chosen.media_type != "text/html" and _REVALIDATES.search(
-        environ.get("HTTP_CACHE_CONTROL", "")
-    ):
+    elif not _is_html(chosen) and _REVALIDATES.search(environ.get("HTTP_CACHE_CONTROL", "")):
         return [date, ("Cache-Control", f"private, max-age={age}{_STALE}")]
     fields = [date, expires] if brief else [date, ("Cache-Control", control), expires]
     kept = kept_until(query) if "HTTP_VIA" in environ else None
     return fields if kept is None else [*fields, ("X-Accel-Expires", f"@{kept}")]
+
+
+def _is_html(chosen: Chosen) -> bool:
+    return chosen.media_type == "text/html"
 
 
 def _vary(query: PinnedRequest) -> tuple[str, str]:
@@ -183,7 +188,7 @@ def _kind(chosen: Chosen) -> list[tuple[str, str]]:
     # Text may be of another encoding; the other formats are UTF-8 always.
     text = "; charset=utf-8" if chosen.media_type.startswith("text/") else ""
     kind = ("Content-Type", f"{chosen.media_type}{text}")
-    return [kind, _POLICY] if chosen.media_type == "text/html" else [kind]
+    return [kind, _POLICY] if _is_html(chosen) else [kind]
 
 
 def _links(query: PinnedRequest) -> list[tuple[str, str]]:
@@ -217,7 +222,7 @@ class _Page:
         self._bodies = site.live_pages if live else site.static_pages
         self._instant = 0 if query.snapshot is None else query.snapshot.instant
         oldest = query.endpoint.dataset.settings.retention * _LINKED
-        self._oldest = min(oldest, _SHOWN) if chosen.media_type == "text/html" else oldest
+        self._oldest = min(oldest, _SHOWN) if _is_html(chosen) else oldest
 
     def tag(self) -> str:
         kept = self._kept(self._codings.whole)
