@@ -119,7 +119,7 @@ def _links(
         links["previous"] = request.page_link(min(request.page - 1, last), pinned)
     if request.page < last:
         links["next"] = request.page_link(request.page + 1, pinned)
-    links["last"] = request.page_link(last, pinned)
+    links["last"] = links["first"] if last == 1 else request.page_link(last, pinned)
     return links
 
 

@@ -147,6 +147,7 @@ def _general(one: QuadPattern, other: QuadPattern) -> QuadPattern:
 _PAGING = frozenset({"page", "snapshot", "limit"})
 _INSTANTS = frozenset({"at", "known"})
 _KNOWN = _PAGING | _INSTANTS | {"subject", "predicate", "object", "graph", "values"}
+_IN_URL = re.compile(r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]++|%[0-9A-Fa-f]{2})*+")
 _NOT_IN_URL = re.compile(r"[^A-Za-z0-9._~:/?@!$&'()*+,;=%-]|%(?![0-9A-Fa-f]{2})")
 _SNAPSHOT = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _MAX_PAGE = 10**9
@@ -225,7 +226,7 @@ def _read(
     kept: list[str] = []
     for pair in query.split("&") if query else ():
         raw_name, _, raw_value = pair.partition("=")
-        name = _decode(raw_name)
+        name = raw_name if raw_name in _KNOWN else _decode(raw_name)
         if name in _KNOWN:
             if name in parameters:
                 raise RequestError(f"parameter {name} is given twice")
@@ -237,7 +238,7 @@ def _read(
     if max_values and parameters.get("values"):
         patterns = restricted(pattern, parameters["values"], reader.skolemizer, max_values)
     remaining = "&".join(kept)
-    if _NOT_IN_URL.search(query):
+    if not _IN_URL.fullmatch(query):
         query, remaining = _iri(query), _iri(remaining)
     return FragmentRequest(
         pattern=pattern,

@@ -1,8 +1,7 @@
 """Bodies of pages: encodings, a cache, and deltas between pages.
 
 When facts expire, many ask for the same page. It is made, and encoded, once for all who ask before
-the next label of it begins or ends and before the next batch.
-A client that accepts ``dcz`` names the page that it has by the SHA-256 of its text, and gets the
+the next label of it begins or ends and before the next batch. A client that accepts ``dcz`` names the page that it has by the SHA-256 of its text, and gets the
 delta, made once for all readers: a hundred bytes instead of two thousand.
 
 Sources: RFC 9110, section 12.5.3; RFC 9842 (Compression Dictionary Transport); RFC 8878 (zstd).
@@ -139,6 +138,8 @@ def delta(dictionary: bytes, body: bytes) -> bytes:
 
 _BYTES: Final = 8 * 2**20
 _OVERHEAD: Final = 400
+_REMEMBERED: Final = 16_384
+"""Contents that were asked for once."""
 
 
 class SentPage(NamedTuple):
@@ -154,10 +155,12 @@ class PageBodies:
     """The last used pages, by content and encoding. Thread-safe.
 
     Contents are equal only where URL, format, versions of the stores and the next change by the
-    clock are.
+    clock are. `again`: pages are kept only from the second time on, so that those that nobody asks
+    for again take no room, and no time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, again: bool = False) -> None:
+        self._once: set[int] | None = set() if again else None
         self._lock = threading.Lock()
         self._pages: LRUCache[tuple[str, str | None], SentPage] = LRUCache(
             _BYTES, getsizeof=lambda page: len(page.body) + _OVERHEAD
@@ -183,6 +186,11 @@ class PageBodies:
 
     def put(self, content: str, encoding: str | None, page: SentPage) -> None:
         """Keep a page while there is room."""
+        if self._once is not None and (key := hash((content, encoding))) not in self._once:
+            if len(self._once) >= _REMEMBERED:
+                self._once.clear()
+            self._once.add(key)
+            return
         if len(page.body) + _OVERHEAD <= _BYTES:
             with self._lock:
                 self._pages[content, encoding] = page

@@ -62,6 +62,7 @@ _SHOWN = 0.25
 """Seconds; readers of HTML go by the time that it says it was made at."""
 _TEXT: Final = "text"
 """Among the encodings of kept bodies: the text that clients may have as a dictionary."""
+_PLAIN: Final = Codings(None)
 _POLICY = ("Content-Security-Policy", CONTENT_SECURITY_POLICY)
 
 
@@ -125,7 +126,7 @@ def read_fragment(
             # About the client's copy, which may be of another instant.
             fields = [*_freshness(query, chosen, environ), ("ETag", known), _vary(query)]
             return Reply("304 Not Modified", [*fields, ANY_ORIGIN], b"")
-    codings = Codings(None)
+    codings = _PLAIN
     if site.settings.compress and "HTTP_ACCEPT_ENCODING" in environ:
         codings = accepted_codings(environ["HTTP_ACCEPT_ENCODING"])
     page = _Page(site, query, chosen, content, codings)

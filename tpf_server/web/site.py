@@ -31,7 +31,7 @@ class Site:
         self.changes = changes or ChangeFeeds(
             clock, settings.change_followers, settings.followers_per_address
         )
-        self.live_pages, self.static_pages = PageBodies(), PageBodies()
+        self.live_pages, self.static_pages = PageBodies(), PageBodies(again=True)
         self._datasets: dict[str, OpenDataset] = {}
         self._endpoints: dict[str, dict[str, Endpoint]] = {}
         self.serve(datasets)

@@ -7,7 +7,7 @@ touch no page of the dictionary.
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import cast
 
@@ -40,6 +40,7 @@ class Dictionary:
         _, offsets, text = self._terms.buffers()
         self._offsets = memoryview(offsets).cast("q")
         self._text = memoryview(text if text is not None else b"")
+        self._bytes_of = _reader(self._offsets, self._text)
         self._positions = range(length)
         self._memo: dict[str, int | None] = {}
 
@@ -75,9 +76,6 @@ class Dictionary:
         high = min(low + self._stride, len(self._positions))
         return bisect_left(self._positions, key, low, high, key=self._bytes_of)
 
-    def _bytes_of(self, position: int) -> bytes:
-        return bytes(self._text[self._offsets[position] : self._offsets[position + 1]])
-
     def terms(self, ids: bytes) -> list[Term]:
         """Return the terms of these ids."""
         count = len(ids) // 4
@@ -90,6 +88,11 @@ class Dictionary:
         positions = pa.Array.from_buffers(_ID_TYPE, count, [None, pa.py_buffer(ids)])
         result: list[Term] = self._terms.take(positions).to_pylist()
         return result
+
+
+def _reader(offsets: memoryview, text: memoryview) -> Callable[[int], bytes]:
+    # A search calls it a dozen times: attributes would take as long as the bytes.
+    return lambda position: bytes(text[offsets[position] : offsets[position + 1]])
 
 
 def _stride(length: int) -> int:
