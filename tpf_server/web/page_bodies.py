@@ -1,8 +1,9 @@
 """Bodies of pages: encodings, a cache, and deltas between pages.
 
 When facts expire, many ask for the same page. It is made, and encoded, once for all who ask before
-the next label of it begins or ends and before the next batch. A client that accepts ``dcz`` names the page that it has by the SHA-256 of its text, and gets the
-delta, made once for all readers: a hundred bytes instead of two thousand.
+the next label of it begins or ends and before the next batch. A client that accepts ``dcz`` names
+the page that it has by the SHA-256 of its text, and gets the delta, made once for all readers: a
+hundred bytes instead of two thousand.
 
 Sources: RFC 9110, section 12.5.3; RFC 9842 (Compression Dictionary Transport); RFC 8878 (zstd).
 """
